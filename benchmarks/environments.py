@@ -213,8 +213,8 @@ def _build(home: Path, arguments: list[str], cache: Path) -> Path:
     name = arguments[0] if len(arguments) == 1 else {"pip_requirements": arguments}
     code = (
         "import json, sys; from pathlib import Path\n"
-        "from torchyard.environments.contents import built\n"
-        "print(built(Path(sys.argv[1]), json.loads(sys.argv[2])))"
+        "from torchyard.environments.contents import build\n"
+        "print(build(Path(sys.argv[1]), json.loads(sys.argv[2])))"
     )
     variables = {**os.environ, "UV_CACHE_DIR": str(cache)}
     output = figures.run([sys.executable, "-c", code, str(home), json.dumps(name)], variables)

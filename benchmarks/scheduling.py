@@ -42,7 +42,7 @@ from torchyard.environments.types import EnvironmentSpec
 from torchyard.executors.executor import Capacity, Handle, Status
 from torchyard.jobs.admission import machine, queue, queue_store, shares
 from torchyard.jobs.admission.queue import Waiting
-from torchyard.jobs.attempts import worker_reports
+from torchyard.jobs.attempts import report_fields, worker_reports
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Status as JobStatus
@@ -68,6 +68,9 @@ class Environments:
         return self._folder
 
     use = is_built
+
+    def image_plan(self, folder: Path) -> None:
+        return None
 
 
 class Simulation:
@@ -130,7 +133,8 @@ class Simulation:
             {"seq": number + (1 if ends else 0), "at": at, "kind": kind, "body": body}
             for number, (kind, body) in enumerate(facts)
         ]
-        worker_reports.report(self.services, attempt_id, node, events)
+        node_events = report_fields.read_events(node, events)
+        worker_reports.report(self.services, attempt_id, node, node_events)
 
 
 def built(home: Path, database: str, url: str, nodes: int) -> tuple[apps.Parts, Simulation]:
@@ -143,7 +147,7 @@ def built(home: Path, database: str, url: str, nodes: int) -> tuple[apps.Parts, 
     document = {"name": CLUSTER, "max_instances": nodes}
     computes.create(services.db, services.clock, "default", document, home=home)
     scheduler = Scheduler(services, simulation, url)
-    return apps.Parts(**{**vars(parts), "room": services, "scheduler": scheduler}), simulation
+    return apps.Parts(**{**vars(parts), "services": services, "scheduler": scheduler}), simulation
 
 
 def fill(services: Services, count: int, sizes: Sequence[int], seed: int = 2) -> None:
@@ -169,7 +173,7 @@ def fill(services: Services, count: int, sizes: Sequence[int], seed: int = 2) ->
                 **{"node_count": chance.choice(sizes), "processes_per_node": 1},
                 **{"created_at": now, "tags": {}, "properties": {}, "parent": "", "attempt": 0},
                 **{"deleted": False, "archived": False, "description": ""},
-                **{"turn": chance.choice([0, 1, 1, 1, 2])},
+                **{"priority_rank": chance.choice([0, 1, 1, 1, 2])},
                 **{"limit_s": chance.choice([None, None, 600.0, 3600.0])},
             }
             for number in range(count)
@@ -199,9 +203,10 @@ def plainly(services: Services) -> int:
         jobs = store.jobs_in(connection, [JobStatus.QUEUED])
         running = [every.running(job, now.timestamp()) for job in queue_store.held(connection)]
     waiting = [
-        Waiting(job.id, job.compute, every.needs(job), job.turn, job.limit_s or 0.0) for job in jobs
+        Waiting(job.id, job.compute, every.needs(job), job.priority_rank, job.limit_s or 0.0)
+        for job in jobs
     ]
-    return len(queue.look(waiting, every.capacity, running).starts)
+    return len(queue.decide(waiting, every.capacity, running).starts)
 
 
 def median_ms(call: Callable[[], Any], tries: int = 15) -> float:
@@ -236,8 +241,8 @@ def growth(jobs: int, nodes: int, new_home: Callable[[], tuple[Path, str]]) -> N
             "the same, every job read (the plain way)": partial(plainly, services),
             "waiting jobs' environments and inputs": scheduler.preparer.prepare,
             "workers that are gone": scheduler.watcher.watch,
-            "heartbeats": scheduler._heartbeats.look,
-            "everything": scheduler.look,
+            "heartbeats": scheduler._heartbeats.check,
+            "everything": scheduler.run_round,
         }
         for name, call in rows.items():
             tries = 5 if "plain" in name else 15

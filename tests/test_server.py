@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.rooms import Worker, attempt_of
+from jobs.support import Worker, attempt_of
 from torchyard import server
 from torchyard.app import application
 from torchyard.base.settings import Settings
@@ -60,8 +60,8 @@ def _create(client: TestClient, **changes: Any) -> dict[str, Any]:
 
 def _prepare(parts: application.Parts) -> None:
     """Build the environment by hand and let the scheduler claim."""
-    spec = parts.services.environments.resolve("python")
-    parts.services.environments.build(spec)
+    spec = parts.services.environments.resolver.resolve("python")
+    parts.services.environments.builds.run(spec)
 
 
 def test_nothing_but_what_is_listed_answers_without_a_token(parts: application.Parts) -> None:

@@ -2,7 +2,7 @@
 
 Owns: the home's lock, the port, the owner's token, the order in which things start and stop.
 Leaves: the routes to app/application.py, several servers' dealings to servers/, everything else to
-the rooms.
+the packages.
 Always: the port stays the same over restarts; a server that is killed loses nothing.
 """
 
@@ -90,7 +90,7 @@ def hold_home(home: Path, shared: bool = False) -> IO[bytes]:
 
 
 @contextmanager
-def _one_starts(home: Path, shared: bool) -> Iterator[None]:
+def _starting_one_at_a_time(home: Path, shared: bool) -> Iterator[None]:
     """What servers of a new home write once, the first of them writes.
 
     Raises:
@@ -114,7 +114,7 @@ def listen(
     home: Path,
     host: str,
     port: int | None,
-    known_as: str = "port",
+    port_file: str = "port",
     default: int = _DEFAULT_PORT,
     shared: bool = False,
 ) -> socket.socket:
@@ -127,7 +127,7 @@ def listen(
     Raises:
         Conflict: the port asked for is taken.
     """
-    remembered = home / known_as
+    remembered = home / port_file
     wanted = [port] if port is not None else [_remembered(remembered) or default, 0]
     for number in wanted:
         # asyncio turns Nagle's delay off only for sockets that name their protocol.
@@ -139,8 +139,8 @@ def listen(
             listener.close()
             continue
         listener.listen(1024)
-        known = _remembered(remembered)
-        if not (shared and known) and known != listener.getsockname()[1]:
+        last_port = _remembered(remembered)
+        if not (shared and last_port) and last_port != listener.getsockname()[1]:
             with whole(remembered) as writing:
                 writing.write(str(listener.getsockname()[1]).encode())
         return listener
@@ -155,7 +155,7 @@ def _remembered(file: Path) -> int:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Options:
     """What a server is asked for on its command line.
 
     `tls`: `host` and `port` are the listener's that has it; workers and commands of this machine go
@@ -176,67 +176,67 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class _Entrance:
-    """Where requests come in; `own` is the server's own TLS, where it was given none."""
+class _Listeners:
+    """Where requests come in; `own_tls` is set when none was configured."""
 
     host: str
     plain: socket.socket
     secure: tuple[socket.socket, ssl.SSLContext] | None
-    given: listeners.GivenTls | None
-    own: listeners.OwnTls | None
+    configured_tls: listeners.ConfiguredTls | None
+    own_tls: listeners.OwnTls | None
 
     @property
     def url(self) -> str:
         return f"http://{self.host}:{self.plain.getsockname()[1]}"
 
     @property
-    def tls(self) -> listeners.GivenTls | listeners.OwnTls:
-        found = self.given or self.own
-        assert found is not None
-        return found
+    def tls(self) -> listeners.ConfiguredTls | listeners.OwnTls:
+        tls = self.configured_tls or self.own_tls
+        assert tls is not None
+        return tls
 
 
-def _open(asked: Asked, context: ssl.SSLContext | None) -> _Entrance:
+def _open(options: Options, context: ssl.SSLContext | None) -> _Listeners:
     """
     Args:
         context: of the TLS that was asked for.
     """
-    home, shared = asked.home, asked.shared
-    if asked.tls is None or context is None:
-        bind = partial(listen, home, asked.host, None, "tls-port", _DEFAULT_TLS_PORT, shared)
-        own = listeners.OwnTls(home, asked.host, SystemClock(), bind)
-        secure = own.at_start()
-        plain = listen(home, asked.host, asked.port, shared=shared)
-        return _Entrance(asked.host, plain, secure, None, own)
-    with_tls = listen(home, asked.host, asked.port, "tls-port", _DEFAULT_TLS_PORT, shared)
-    given = listeners.GivenTls(asked.tls, with_tls.getsockname()[1])
+    home, shared = options.home, options.shared
+    if options.tls is None or context is None:
+        bind = partial(listen, home, options.host, None, "tls-port", _DEFAULT_TLS_PORT, shared)
+        own_tls = listeners.OwnTls(home, options.host, SystemClock(), bind)
+        secure = own_tls.at_start()
+        plain = listen(home, options.host, options.port, shared=shared)
+        return _Listeners(options.host, plain, secure, None, own_tls)
+    with_tls = listen(home, options.host, options.port, "tls-port", _DEFAULT_TLS_PORT, shared)
+    configured = listeners.ConfiguredTls(options.tls, with_tls.getsockname()[1])
     host = LOOPBACK_NAMES[0]
     plain = listen(home, host, None, shared=shared)
-    return _Entrance(host, plain, (with_tls, context), given, None)
+    return _Listeners(host, plain, (with_tls, context), configured, None)
 
 
-def run(asked: Asked) -> None:
+def run(options: Options) -> None:
     """Serve until SIGTERM or SIGINT."""
-    context = listeners.context_of(asked.tls) if asked.tls is not None else None
-    home, shared = asked.home, asked.shared
+    context = listeners.context_of(options.tls) if options.tls is not None else None
+    home, shared = options.home, options.shared
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     held = hold_home(home, shared)
     environ = settings.for_jobs(os.environ)
-    with _one_starts(home, shared):
-        entrance = _open(asked, context)
+    with _starting_one_at_a_time(home, shared):
+        entrance = _open(options, context)
         parts = build(
             home,
             entrance.url,
             environ,
-            database=asked.database,
+            database=options.database,
             shared=shared,
-            for_others=not listeners.is_loopback(asked.host),
+            for_others=not listeners.is_loopback(options.host),
         )
         ensure_token(parts, settings.Settings(home).token_file)
     tls = entrance.tls
     hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
-    app = create_app(parts, hosts, tls.way, asked.storage_domain)
-    job_variables.publish(parts.services, environ, parts.signer, tls.standing, tls.way)
+    app = create_app(parts, hosts, tls.way, options.storage_domain)
+    job_variables.publish(parts.services, environ, parts.signer, tls.current, tls.way)
     server = _Server(
         uvicorn.Config(
             app,
@@ -249,25 +249,25 @@ def run(asked: Asked) -> None:
         entrance.secure,
     )
     server.signals = parts.services.signals
-    if entrance.own is not None:
-        entrance.own.server = server
+    if entrance.own_tls is not None:
+        entrance.own_tls.server = server
     files = ServerFiles(home)
     if parts.sharing is not None:
         # Not before: until its app runs, nothing must keep it from renewing its lease in time.
         parts.sharing.start()
     else:
-        files.name(_of_one_alone(entrance.url))
-    if asked.ready_fd is not None:
+        files.name(_single_server(entrance.url))
+    if options.ready_fd is not None:
         # The command that started it may be gone by now; others will come.
         with suppress(BrokenPipeError):
-            os.write(asked.ready_fd, f"{entrance.url}\n".encode())
-        os.close(asked.ready_fd)
+            os.write(options.ready_fd, f"{entrance.url}\n".encode())
+        os.close(options.ready_fd)
     _log.warning("torchyard %s serves %s at %s", torchyard.__version__, home, entrance.url)
     try:
         server.run(sockets=[entrance.plain])
     finally:
-        if entrance.own is not None:
-            entrance.own.close()
+        if entrance.own_tls is not None:
+            entrance.own_tls.close()
         if not shared:
             files.unname()
         held.close()
@@ -283,7 +283,7 @@ class _Server(listeners.Server):
         super().handle_exit(sig, frame)
 
 
-def _of_one_alone(url: str) -> Server:
+def _single_server(url: str) -> Server:
     pid, now = os.getpid(), datetime.now(timezone.utc)
     return Server("", url, "", pid, processes.start_time(pid), now, now)
 
@@ -329,27 +329,29 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    given = _parser().parse_args()
+    arguments = _parser().parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # The terminal's Ctrl-C is for the command that started an embedded server.
-    if given.ready_fd is not None:
+    if arguments.ready_fd is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        tls = listeners.tls_of(given.host, given.tls_cert, given.tls_key, given.insecure)
-        configured = settings.read()
-        if given.database:
-            home_database.refuse_password(given.database)
-        asked = Asked(
-            given.home.absolute() if given.home else configured.home,
-            given.host,
-            given.port,
-            tls,
-            given.database or configured.database,
-            given.shared,
-            given.storage_domain,
-            given.ready_fd,
+        tls = listeners.tls_of(
+            arguments.host, arguments.tls_cert, arguments.tls_key, arguments.insecure
         )
-        run(asked)
+        configured = settings.read()
+        if arguments.database:
+            home_database.refuse_password(arguments.database)
+        options = Options(
+            arguments.home.absolute() if arguments.home else configured.home,
+            arguments.host,
+            arguments.port,
+            tls,
+            arguments.database or configured.database,
+            arguments.shared,
+            arguments.storage_domain,
+            arguments.ready_fd,
+        )
+        run(options)
     except TorchyardError as error:
         print(f"error: {error.message}", file=sys.stderr)
         # No server runs that could make room.

@@ -48,12 +48,12 @@ def tls(tmp_path: Path) -> listeners.Tls:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.9.9.9"])
-def test_loopback_needs_nothing(host: str) -> None:
+def test_loopback_needs_no_tls(host: str) -> None:
     assert listeners.tls_of(host, None, None, False) is None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "gpu-box", ""])
-def test_beyond_loopback_needs_tls_or_a_word(host: str, tls: listeners.Tls) -> None:
+def test_other_addresses_need_tls_or_insecure(host: str, tls: listeners.Tls) -> None:
     with pytest.raises(InvalidInput, match="without TLS") as caught:
         listeners.tls_of(host, None, None, False)
     assert "--tls-cert" in caught.value.hint and "--insecure" in caught.value.hint
@@ -73,7 +73,7 @@ def test_a_certificate_needs_its_key(tls: listeners.Tls) -> None:
         listeners.context_of(tls)
 
 
-def test_the_command_says_so_and_ends_with_2(tmp_path: Path) -> None:
+def test_the_command_reports_it_and_exits_with_2(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "torchyard.server", "--home", tmp_path, "--host", "0.0.0.0"],
         capture_output=True,

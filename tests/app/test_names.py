@@ -105,7 +105,7 @@ def test_a_name_may_not_end_with_a_line_end(
     [row for row in NAMED if row[0] not in ONLY_REFUSED],
     ids=[row[0] for row in NAMED if row[0] not in ONLY_REFUSED],
 )
-def test_the_same_name_without_it_is_taken(
+def test_the_same_name_without_a_line_end_is_accepted(
     client: TestClient, what: str, method: str, path: str, body: Any
 ) -> None:
     answer = _ask(client, method, path, body, GOOD.get(what, "good"))

@@ -67,7 +67,7 @@ def living(home: Path, clock: Clock | None = None) -> Iterator[Life]:
         life.end()
 
 
-def scheme_at(way: listeners.Way, name: str = "127.0.0.1") -> str:
+def scheme_at(way: listeners.TlsEndpoint, name: str = "127.0.0.1") -> str:
     """What the server says of a connection by a client that trusts its authority alone."""
     trusting = ssl.create_default_context(cadata=way.authority)
     asking = http.client.HTTPSConnection(name, way.port, timeout=20, context=trusting)
@@ -78,22 +78,22 @@ def scheme_at(way: listeners.Way, name: str = "127.0.0.1") -> str:
         asking.close()
 
 
-def test_it_opens_when_it_is_wanted_and_keeps_its_port(tmp_path: Path) -> None:
+def test_the_listener_opens_on_demand_and_keeps_its_port(tmp_path: Path) -> None:
     with living(tmp_path) as life:
         assert not life.had_tls and not certificates.is_made(tmp_path)
-        assert life.own.standing() is None
+        assert life.own.current() is None
         way = life.own.way("127.0.0.1")
         assert scheme_at(way) == scheme_at(way, "localhost") == "https"
-        assert life.own.way("127.0.0.1") == way == life.own.standing()
+        assert life.own.way("127.0.0.1") == way == life.own.current()
     with living(tmp_path) as again:
         assert again.had_tls
         assert scheme_at(way) == "https"
         assert again.own.way("localhost").port == way.port
 
 
-def test_many_who_want_it_at_once_open_one(tmp_path: Path) -> None:
+def test_many_requests_at_once_open_one_listener(tmp_path: Path) -> None:
     with living(tmp_path) as life:
-        endpoints: list[listeners.Way] = []
+        endpoints: list[listeners.TlsEndpoint] = []
         threads = [
             threading.Thread(target=lambda: endpoints.append(life.own.way("localhost")))
             for _ in range(6)
@@ -120,7 +120,7 @@ def test_it_is_renewed_while_it_runs(tmp_path: Path) -> None:
         assert _ends(way) == kept.ends_at.replace(microsecond=0)
 
 
-def _ends(way: listeners.Way) -> datetime:
+def _ends(way: listeners.TlsEndpoint) -> datetime:
     trusting = ssl.create_default_context(cadata=way.authority)
     with (
         socket.create_connection(("127.0.0.1", way.port), timeout=20) as plain,
@@ -132,7 +132,7 @@ def _ends(way: listeners.Way) -> datetime:
     return datetime.fromtimestamp(seconds, timezone.utc)
 
 
-def test_a_certificate_that_is_over_is_renewed_after_the_start(tmp_path: Path) -> None:
+def test_an_expired_certificate_is_renewed_after_the_start(tmp_path: Path) -> None:
     now = datetime.now(timezone.utc)
     over = certificates.ensure(tmp_path, [], now - timedelta(days=500))
     with living(tmp_path) as life:
@@ -156,7 +156,7 @@ def test_a_damaged_file_does_not_keep_the_server_from_starting(
         assert scheme_at(life.own.way("localhost")) == "https"
 
 
-def test_a_server_that_is_not_there_yet_opens_nothing(tmp_path: Path) -> None:
+def test_a_server_that_has_not_started_opens_nothing(tmp_path: Path) -> None:
     tls = listeners.OwnTls(
         tmp_path,
         "127.0.0.1",

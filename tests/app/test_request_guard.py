@@ -16,7 +16,7 @@ from torchyard.app import application
 from torchyard.app.request_guard import LOOPBACK_NAMES, RequestGuard
 from torchyard.base.clock import FakeClock
 from torchyard.jobs import actions
-from torchyard.jobs.attempts import worker_reports
+from torchyard.jobs.attempts import report_fields, worker_reports
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.failures import MOST_FAILURES, WINDOW
 from torchyard.workspaces.types import Identity, TokenKind
@@ -50,7 +50,7 @@ def test_bodies_are_bounded(client: TestClient, api: Api) -> None:
     _refused(client.post(f"{W}/jobs", content=large), 413, "larger than 16384 KiB")
     _refused(client.post(f"{W}/jobs", content=iter([large])), 413, "larger than 16384 KiB")
     stranger = client.post(f"{W}/jobs", content=large[:100_000], headers={"Authorization": ""})
-    _refused(stranger, 401, "carries no token")
+    _refused(stranger, 401, "has no token")
     secret = client.post("/msi/token", content=large[:100_000], headers={"Authorization": ""})
     _refused(secret, 413, "larger than 64 KiB")
     mlflow = client.post("/api/2.0/mlflow/runs/log-batch", content=large)
@@ -89,7 +89,7 @@ def test_records_and_events_are_bounded(client: TestClient, api: Api) -> None:
      {"body": {"error": "x"}}, {"body": {"error": {"code": 1}}}, {"body": {"exit_code": "x"}},
      {"body": {"exit_code": 2**40}}, {"at": "0001-01-01T00:00:00+14:00"}],
 )  # fmt: skip
-def test_what_is_no_event_is_refused(event: Any, client: TestClient, api: Api) -> None:
+def test_invalid_events_are_refused(event: Any, client: TestClient, api: Api) -> None:
     whole = {"seq": 0, "at": "2026-01-01T00:00:00Z", "kind": "node_exited", **event}
     body = {"node": 0, "events": [whole if event else {}]}
     worker = {"Authorization": f"Bearer {api.worker}"}
@@ -99,7 +99,7 @@ def test_what_is_no_event_is_refused(event: Any, client: TestClient, api: Api) -
 
 
 @pytest.mark.parametrize("depth", [200, 5_000, 100_000])
-def test_nesting_is_no_failure(depth: int, client: TestClient) -> None:
+def test_deep_nesting_is_not_a_server_error(depth: int, client: TestClient) -> None:
     deep = "[" * depth + "]" * depth
     job = f'{{"name": "deep", "command": "x", "environment": {{"conda_file": {deep}}}}}'
     for method, path, body in (
@@ -116,12 +116,12 @@ def test_nesting_is_no_failure(depth: int, client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("text", ["\\ud800", "a\\udfffb", "\\u0000", "x\\\\\\u0000"])
-def test_half_characters_and_nul_are_refused(text: str, client: TestClient) -> None:
+def test_lone_surrogates_and_nul_are_refused(text: str, client: TestClient) -> None:
     job = f'{{"command": "x", "environment": "python", "description": "{text}"}}'
     _refused(client.post(f"{W}/jobs", content=job.encode()), 400, "the request's body holds")
 
 
-def test_whole_characters_and_written_escapes_pass(client: TestClient) -> None:
+def test_whole_characters_and_escaped_text_pass(client: TestClient) -> None:
     job = {"command": "x", "environment": "python", "description": "🔑 \\u0000 \\ud800"}
     answer = client.post(f"{W}/jobs", json=job)
     assert answer.json()["description"] == job["description"]
@@ -135,7 +135,7 @@ def test_numbers_that_no_database_keeps_are_refused(client: TestClient) -> None:
     assert client.put(f"{W}/datastores/a", json=document).status_code == 400
 
 
-def test_a_file_is_no_snapshot(client: TestClient) -> None:
+def test_a_blob_is_not_accepted_as_a_snapshot(client: TestClient) -> None:
     assert client.get(f"{W}/snapshots/{SHA256}").status_code == 400
     job = {"command": "x", "environment": "python", "code": f"snapshot:{SHA256}"}
     assert client.post(f"{W}/jobs", json=job).status_code == 400
@@ -170,14 +170,14 @@ def test_a_web_page_can_not_borrow_the_server(host: str, status: int, api: Api) 
     client.close()
 
 
-def test_a_page_of_another_origin_gets_no_leave(client: TestClient) -> None:
+def test_a_page_of_another_origin_is_not_allowed(client: TestClient) -> None:
     headers = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
     answer = client.options(f"{W}/jobs", headers=headers)
     assert answer.status_code >= 400
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-def test_other_scopes_pass() -> None:
+def test_scopes_other_than_http_pass() -> None:
     import asyncio
 
     seen = []
@@ -246,7 +246,8 @@ def test_an_attempts_token_is_good_for_it_alone_and_until_its_end(tmp_path: Path
         {"seq": 0, "at": "2026-01-01T00:00:00Z", "kind": "node_exited",
          "body": {"exit_code": 143, "error": error}},
     ]  # fmt: skip
-    worker_reports.report(services, attempt_id, 0, events)
+    node_events = report_fields.read_events(0, events)
+    worker_reports.report(services, attempt_id, 0, node_events)
     assert actions.get(services, "default", "running").status.ended
     for method, path in _worker_routes(api):
         assert _ask(client, method, path, api.worker) == 401, (method, path)
@@ -313,7 +314,7 @@ def test_wrong_tokens_are_bounded_and_harm_nobody_else(tmp_path: Path, clock: Fa
     parts.services.db.close()
 
 
-def test_a_file_and_a_folder_of_one_path_are_no_failure(client: TestClient, api: Api) -> None:
+def test_a_file_and_a_folder_of_one_path_are_a_conflict(client: TestClient, api: Api) -> None:
     worker = {"Authorization": f"Bearer {api.worker}"}
     output = f"/v1/attempts/{api.names['attempt_id']}/files/way"
     run = "/api/2.0/mlflow-artifacts/artifacts/1/running/artifacts/way"

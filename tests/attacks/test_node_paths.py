@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +37,10 @@ class LyingLink:
     def call(self, method: str, path: str, *rest: Any) -> Any:
         return {"single": True, "files": [{"path": self.name, "size_bytes": 6, "mode": "777"}]}
 
-    def open(self, path: str) -> Any:
-        return io.BytesIO(b"ATTACK")
+    def download(
+        self, path: str, write: Callable[[bytes], object], timeout_s: float = 60.0
+    ) -> None:
+        write(b"ATTACK")
 
 
 class LyingPlace:

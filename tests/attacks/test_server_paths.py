@@ -200,7 +200,7 @@ def test_no_name_leads_out(names: list[str], services: tuple[Api, Path]) -> None
     assert sum(statuses.values()) > 80 * len(names)
 
 
-def test_listings_leave_out_what_is_no_file(services: tuple[Api, Path]) -> None:
+def test_listings_leave_out_what_is_not_a_file(services: tuple[Api, Path]) -> None:
     api, _ = services
     for listing in ("files", "outputs"):
         status, body = ask(api, "GET", f"{W}/jobs/running/{listing}")

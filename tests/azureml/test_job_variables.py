@@ -29,7 +29,7 @@ def given(site: Served, way: Way | None, environ: dict[str, str]) -> dict[str, s
     created: Any = site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "asks"})
     job = actions.get(services, "default", created["name"])
     token = site.job_token(job.name, "dan")
-    return services.client_door.variables(job, token)
+    return services.client_endpoints.variables(job, token)
 
 
 def test_there_are_no_variables_without_a_tls_endpoint(tmp_path: Path, database_url: str) -> None:
@@ -80,7 +80,7 @@ def test_a_job_with_a_client_opens_the_tls_endpoint(
     with served(tmp_path / "home", database_url) as site:
         services = site.parts.services
         job_variables.publish(services, {}, site.parts.signer, lambda: None, open_tls)
-        services.client_door.expect(folder)
+        services.client_endpoints.expect(folder)
         job_variables.publish(services, {}, site.parts.signer, lambda: Way(1), open_tls)
-        services.client_door.expect(folder)
+        services.client_endpoints.expect(folder)
     assert request == opened

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import torchyard.server  # noqa: F401  (the tables of every package)
-from jobs import rooms
-from jobs.rooms import WORKSPACE, Worker, attempt_of
+from jobs import support
+from jobs.support import WORKSPACE, Worker, attempt_of
 from postgres_server import NewDatabase, PostgresServer
 from torchyard.backups import actions, archive, records
 from torchyard.base import home_database
@@ -45,7 +45,7 @@ def open_home(clock: FakeClock) -> Iterator[Open]:
     def opening(home: Path, database: str = "") -> Services:
         home.mkdir(exist_ok=True)
         db = home_database.open_for(home, home_database.chosen(home, database))
-        opened.append(rooms.make(home, db, clock))
+        opened.append(support.make_services(home, db, clock))
         return opened[-1]
 
     yield opening
@@ -58,13 +58,13 @@ def services(open_home: Open, tmp_path: Path, new_database: NewDatabase) -> Serv
     """A home with a job that has ended, one that runs and one that waits."""
     services = open_home(tmp_path / "home", new_database(tmp_path))
     scheduler = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
-    jobs = {name: rooms.submit(services, name=name) for name in ("ended", "running")}
-    scheduler.look()
+    jobs = {name: support.submit(services, name=name) for name in ("ended", "running")}
+    scheduler.run_round()
     Worker(services, attempt_of(services, jobs["ended"])).whole_life()
     worker = Worker(services, attempt_of(services, jobs["running"]))
     worker.tell("node_started", hostname="h", pid=1, addresses=[])
     worker.tell("ranks_started", ranks=[])
-    rooms.submit(services, name="waits")
+    support.submit(services, name="waits")
     for job in jobs.values():
         points = [Metric("loss", step, step, step / 7) for step in range(3000)]
         bad = [Metric("odd", 0, 0, float("nan")), Metric("odd", 1, 1, float("inf"))]
@@ -107,7 +107,7 @@ def same(services: Services, restored: Services, scratch: Path) -> None:
     assert rows(restored, scratch) == rows(services, scratch)
     assert contents(restored.home) == contents(services.home) != {}
     before = [job.id for job in job_actions.list_in(restored, WORKSPACE)]
-    assert rooms.submit(restored, name=f"after{len(before)}").id > max(before)
+    assert support.submit(restored, name=f"after{len(before)}").id > max(before)
 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.gz", "folder"])
@@ -170,7 +170,7 @@ def test_restored_jobs_go_on_or_say_what_became_of_them(
         Status.RUNNING,
         Status.NOT_STARTED,
     ]
-    Scheduler(restored, FakeExecutor(), "http://127.0.0.1:1").look()
+    Scheduler(restored, FakeExecutor(), "http://127.0.0.1:1").run_round()
     assert [status(name) for name in ("ended", "running", "waits")] == [
         Status.COMPLETED,
         Status.FAILED,
@@ -183,7 +183,7 @@ def test_restored_jobs_go_on_or_say_what_became_of_them(
 def test_a_backup_is_one_instant_of_a_server_that_writes(
     services: Services, open_home: Open, tmp_path: Path
 ) -> None:
-    job = rooms.submit(services, name="busy")
+    job = support.submit(services, name="busy")
     stop = threading.Event()
     written = 0
 
@@ -239,7 +239,7 @@ def refused(home: Path, source: Path, code: str) -> str:
     return caught.value.message
 
 
-def test_an_archive_that_is_cut_off_anywhere(
+def test_a_truncated_archive_is_refused(
     services: Services, backed_up: Path, tmp_path: Path
 ) -> None:
     content = backed_up.read_bytes()
@@ -262,7 +262,7 @@ def test_an_archive_that_is_cut_off_anywhere(
     refused(tmp_path / "new", compressed, "broken_backup")
 
 
-def test_a_byte_that_changed(backed_up: Path, tmp_path: Path) -> None:
+def test_a_changed_byte_is_detected(backed_up: Path, tmp_path: Path) -> None:
     content = bytearray(backed_up.read_bytes())
     with tarfile.open(backed_up) as tar:
         place = tar.getmember("torchyard.db").offset_data + 5000
@@ -272,7 +272,9 @@ def test_a_byte_that_changed(backed_up: Path, tmp_path: Path) -> None:
     assert "`torchyard.db` is not what was backed up" in message
 
 
-def test_a_folder_that_lacks_a_file_or_has_one_too_many(services: Services, tmp_path: Path) -> None:
+def test_a_folder_with_a_missing_or_an_extra_file_is_refused(
+    services: Services, tmp_path: Path
+) -> None:
     folder = tmp_path / "folder"
     actions.backup(services.home, "", folder)
     (folder / "extra").write_text("x")
@@ -284,17 +286,17 @@ def test_a_folder_that_lacks_a_file_or_has_one_too_many(services: Services, tmp_
     assert "cut off" in refused(tmp_path / "new", folder, "broken_backup")
 
 
-def test_what_is_no_backup(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_backup_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.tar"
     with tarfile.open(other, "w") as tar:
         tar.add(__file__, "x.py")
-    assert "no backup of torchyard" in refused(tmp_path / "new", other, "invalid_input")
+    assert "not a torchyard backup" in refused(tmp_path / "new", other, "invalid_input")
     (tmp_path / "empty").mkdir()
     assert "no backup" in refused(tmp_path / "new", tmp_path / "empty", "invalid_input")
     assert "does not exist" in refused(tmp_path / "new", tmp_path / "nothing", "invalid_input")
 
 
-def test_a_member_that_leads_out(backed_up: Path, tmp_path: Path) -> None:
+def test_a_member_outside_the_folder_is_refused(backed_up: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.tar"
     with tarfile.open(backed_up) as good, tarfile.open(bad, "w") as tar:
         tar.addfile(good.getmember(archive.ABOUT), good.extractfile(archive.ABOUT))
@@ -303,7 +305,7 @@ def test_a_member_that_leads_out(backed_up: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "outside").exists()
 
 
-def test_a_newer_schema(backed_up: Path, tmp_path: Path) -> None:
+def test_a_backup_of_a_newer_schema_is_refused(backed_up: Path, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     with tarfile.open(backed_up) as tar:
         tar.extractall(folder, filter="data")
@@ -312,7 +314,7 @@ def test_a_newer_schema(backed_up: Path, tmp_path: Path) -> None:
     refused(tmp_path / "new", folder, "newer_schema")
 
 
-def test_a_home_that_is_not_empty_or_served(
+def test_a_home_in_use_is_not_restored_over(
     services: Services, backed_up: Path, tmp_path: Path
 ) -> None:
     refused(services.home, backed_up, "not_empty")
@@ -321,16 +323,16 @@ def test_a_home_that_is_not_empty_or_served(
     held.close()
 
 
-def test_a_place_that_is_taken(services: Services, backed_up: Path, tmp_path: Path) -> None:
+def test_a_backup_overwrites_nothing(services: Services, backed_up: Path, tmp_path: Path) -> None:
     for target in (backed_up, services.home, services.home / "inside.tar", tmp_path):
         with pytest.raises(TorchyardError):
             actions.backup(services.home, "", target)
-    with pytest.raises(TorchyardError, match="no home folder"):
+    with pytest.raises(TorchyardError, match="not a torchyard home folder"):
         actions.backup(tmp_path / "nothing", "", tmp_path / "c.tar")
     assert not (tmp_path / "nothing").exists() and not (tmp_path / "c.tar").exists()
 
 
-def test_by_the_command(services: Services, tmp_path: Path) -> None:
+def test_the_command_backs_up_and_restores(services: Services, tmp_path: Path) -> None:
     def yard(home: Path, *arguments: str, expect: int = 0) -> str:
         kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
         ended = subprocess.run(

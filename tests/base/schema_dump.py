@@ -100,12 +100,12 @@ def _describe_sqlite(connection: sa.Connection) -> Schema:
 
 
 def _pragma(connection: sa.Connection, pragma: str, name: str, key: str) -> dict[str, Any]:
-    found = connection.exec_driver_sql(f'PRAGMA {pragma}("{name}")').mappings()
+    rows = connection.exec_driver_sql(f'PRAGMA {pragma}("{name}")').mappings()
     # Numbers that only say in which order things were made.
     numbers = {"cid", "id"} if pragma != "index_list" else {"seq"}
     return {
         str(row[key]): {name: value for name, value in row.items() if name not in numbers}
-        for row in found
+        for row in rows
     }
 
 

@@ -50,7 +50,7 @@ def test_unknown_and_malformed_ids(tmp_path: Path) -> None:
 
 def test_what_a_power_cut_emptied_is_asked_for_again(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path)
-    content, nothing = (blobs.put_bytes(one) for one in (b"content", b""))
+    content, nothing = (blobs.put_bytes(content_bytes) for content_bytes in (b"content", b""))
     entry = {"path": "a", "sha256": content, "size": 7}
     made = blobs.put_snapshot({"files": [entry, {"path": "b", "sha256": nothing, "size": 0}]})
     for lost in (content, made.id):

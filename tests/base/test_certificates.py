@@ -118,18 +118,18 @@ def test_files_that_are_damaged_are_made_anew(tmp_path: Path, content: bytes) ->
 
 
 def test_many_at_once_make_one_authority(tmp_path: Path) -> None:
-    found: list[str] = []
+    names_found: list[str] = []
 
     def make(name: str) -> None:
         certificates.ensure(tmp_path, [name], NOW)
-        found.append(certificates.authority(tmp_path))
+        names_found.append(certificates.authority(tmp_path))
 
     threads = [threading.Thread(target=make, args=(f"name-{i}",)) for i in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8 and len(set(found)) == 1
+    assert len(names_found) == 8 and len(set(names_found)) == 1
     kept = certificates.kept(tmp_path)
     assert kept is not None and {f"name-{i}" for i in range(8)} <= kept.names
 

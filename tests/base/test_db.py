@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-import torchyard.server  # noqa: F401  (every room's tables)
+import torchyard.server  # noqa: F401  (every package's tables)
 from base.schema_dump import Schema, describe
 from postgres_server import NewDatabase, PostgresServer
 from torchyard.base.db import Database, Instant, insert_new, metadata
@@ -153,8 +153,8 @@ def test_rows_that_are_there_stay_as_they_are(db: Database) -> None:
         rows = [{"a": 2, "b": "y", "c": "new"}, {"a": 1, "b": "x", "c": "newer"}]
         insert_new(connection, table, rows)
         insert_new(connection, table, [{"a": 3, "b": "z", "c": "old"}])
-        found = connection.execute(sa.select(table).order_by(table.c.a)).all()
-    assert [tuple(row) for row in found] == [(1, "x", "old"), (2, "y", "new")]
+        stored = connection.execute(sa.select(table).order_by(table.c.a)).all()
+    assert [tuple(row) for row in stored] == [(1, "x", "old"), (2, "y", "new")]
 
 
 @pytest.mark.postgres

@@ -39,8 +39,8 @@ def test_a_disk_that_fails(tmp_path: Path) -> None:
         ("database is locked", "database_unreachable"),
     ],
 )
-def test_what_sqlite_says(said: str, code: str) -> None:
-    error = OperationalError("INSERT", {}, sqlite3.OperationalError(said))
+def test_what_sqlite_says(message: str, code: str) -> None:
+    error = OperationalError("INSERT", {}, sqlite3.OperationalError(message))
     assert postgres.is_away(error)
     assert postgres.trouble(error).code == code
 

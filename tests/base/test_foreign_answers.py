@@ -1,4 +1,4 @@
-"""What the command says where something answers that is no torchyard server."""
+"""What the command says where something answers other than a torchyard server."""
 
 from __future__ import annotations
 

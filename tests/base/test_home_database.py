@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import torchyard.server  # noqa: F401  (every room's tables)
+import torchyard.server  # noqa: F401  (every package's tables)
 from base.schema_dump import describe, rows
 from postgres_server import NewDatabase, PostgresServer
 from torchyard.base import home_database, postgres
@@ -61,8 +61,8 @@ def home(tmp_path: Path) -> Path:
         (f"postgresql://me:{SECRET}@host:port/db", "can't be read"),
     ],
 )
-def test_a_url_that_is_none(home: Path, url: str, said: str) -> None:
-    assert said in refused(home, url)
+def test_a_url_that_is_none(home: Path, url: str, message: str) -> None:
+    assert message in refused(home, url)
 
 
 def test_a_file_that_is_no_database(home: Path) -> None:
@@ -72,8 +72,8 @@ def test_a_file_that_is_no_database(home: Path) -> None:
 
 def test_the_driver_is_missing(home: Path, tmp_path: Path) -> None:
     (tmp_path / "psycopg.py").write_text("raise ImportError('not here')\n")
-    said = refused(home, "postgresql://me@127.0.0.1:9/db", first=str(tmp_path))
-    assert "pip install 'torchyard[postgres]'" in said
+    message = refused(home, "postgresql://me@127.0.0.1:9/db", first=str(tmp_path))
+    assert "pip install 'torchyard[postgres]'" in message
 
 
 def test_the_server_keeps_its_secrets_from_jobs() -> None:
@@ -142,7 +142,7 @@ def test_a_home_of_a_development_version_is_refused(
     old.close()
 
     message = refused(home)
-    assert f"error: the database `{postgres.shown(url)}` was made by a development" in message
+    assert f"error: the database `{postgres.redacted(url)}` was made by a development" in message
     assert f"before 0.1.0 (schema `{version}`)" in message
     assert "hint: open it with the version that made it, or start fresh: set TORCHYARD" in message
 
@@ -157,8 +157,8 @@ def test_a_home_of_a_development_version_is_refused(
 
 @pytest.mark.postgres
 def test_nobody_answers(home: Path, postgres: PostgresServer) -> None:
-    said = refused(home, "postgresql://me@/db?host=/nowhere")
-    assert "see whether PostgreSQL runs" in said
+    message = refused(home, "postgresql://me@/db?host=/nowhere")
+    assert "see whether PostgreSQL runs" in message
     assert "Connection refused" in refused(home, "postgresql://me@127.0.0.1:9/db")
     assert "host's name" in refused(home, "postgresql://me@no-such-host.invalid/db")
 
@@ -217,7 +217,7 @@ def test_an_old_server_and_another_encoding(
 
 def test_what_is_shown_has_no_password() -> None:
     url = read_url(f"postgresql://me:{SECRET}@host/db?passfile=/x&sslpassword={SECRET}")
-    assert postgres.shown(url) == "postgresql://me@host/db?passfile=%2Fx"
+    assert postgres.redacted(url) == "postgresql://me@host/db?passfile=%2Fx"
 
 
 def test_only_its_owner_reads_a_file_of_records(home: Path) -> None:
@@ -231,7 +231,7 @@ def test_only_its_owner_reads_a_file_of_records(home: Path) -> None:
         db = open_for(home, chosen(home, ""))
         with db.write() as connection:
             connection.exec_driver_sql("CREATE TABLE t (a)")
-        modes = {found.name: found.stat().st_mode & 0o777 for found in home.glob("torchyard.db*")}
+        modes = {file.name: file.stat().st_mode & 0o777 for file in home.glob("torchyard.db*")}
         db.close()
     finally:
         os.umask(before)

@@ -20,7 +20,7 @@ from torchyard.executors.fake import FakeExecutor
 ONE_DATABASE = True
 
 
-class Rooms:
+class ImportedGroups:
     """`made` are the groups in the order in which they were made."""
 
     def __init__(self) -> None:
@@ -31,11 +31,11 @@ class Rooms:
             self.made.append(name)
             routes = APIRouter()
 
-            def told(request: Request) -> dict[str, Any]:
+            def body(request: Request) -> dict[str, Any]:
                 return {"group": name, "params": request.path_params, "path": request.url.path}
 
             for path in (*paths, *(f"{path}/{{rest:path}}" for path in paths)):
-                routes.add_api_route(path or "/", told, methods=["GET"])
+                routes.add_api_route(path or "/", body, methods=["GET"])
             return routes
 
         return LazyRoutes(paths, make, within)
@@ -48,44 +48,44 @@ def _served(*routes: BaseRoute) -> TestClient:
 
 
 def test_a_group_is_made_when_it_is_asked_for_and_once() -> None:
-    rooms = Rooms()
-    asked = _served(rooms.group("jobs", "/{w}/jobs", "/{w}/runs"), rooms.group("rest", "/{w}"))
-    assert rooms.made == []
-    assert asked.get("/a/jobs/x").json() == {
+    groups = ImportedGroups()
+    client = _served(groups.group("jobs", "/{w}/jobs", "/{w}/runs"), groups.group("rest", "/{w}"))
+    assert groups.made == []
+    assert client.get("/a/jobs/x").json() == {
         "group": "jobs",
         "params": {"w": "a", "rest": "x"},
         "path": "/a/jobs/x",
     }
-    assert asked.get("/b/runs").json()["group"] == "jobs"
-    assert rooms.made == ["jobs"]
-    assert asked.get("/b/jobsters").json()["group"] == "rest"
-    assert rooms.made == ["jobs", "rest"]
+    assert client.get("/b/runs").json()["group"] == "jobs"
+    assert groups.made == ["jobs"]
+    assert client.get("/b/jobsters").json()["group"] == "rest"
+    assert groups.made == ["jobs", "rest"]
 
 
 def test_many_first_requests_make_it_once() -> None:
-    rooms, go = Rooms(), threading.Barrier(8)
-    group = rooms.group("jobs", "/jobs")
+    groups, go = ImportedGroups(), threading.Barrier(8)
+    group = groups.group("jobs", "/jobs")
 
     def ask() -> int:
         go.wait(60)
         return id(group.router)
 
     with ThreadPoolExecutor(8) as pool:
-        found = [pool.submit(ask) for _ in range(8)]
-        assert len({one.result() for one in found}) == 1
-    assert rooms.made == ["jobs"]
+        matched = [pool.submit(ask) for _ in range(8)]
+        assert len({element.result() for element in matched}) == 1
+    assert groups.made == ["jobs"]
 
 
 def test_what_is_before_a_group_is_told_by_name() -> None:
-    rooms = Rooms()
+    groups = ImportedGroups()
     inner = LazyRoutes(
-        ["/deep"], lambda: add_routes(APIRouter(), rooms.group("b", "/deep").router), "/y/{z}"
+        ["/deep"], lambda: add_routes(APIRouter(), groups.group("b", "/deep").router), "/y/{z}"
     )
     outer = LazyRoutes([""], lambda: _with(APIRouter(), inner), within="/x/{w}")
-    asked = _served(outer, rooms.group("rest", "/x"))
-    told = asked.get("/x/1/y/2/deep").json()
-    assert told == {"group": "b", "params": {"w": "1", "z": "2"}, "path": "/x/1/y/2/deep"}
-    assert asked.get("/x").json()["group"] == "rest"
+    client = _served(outer, groups.group("rest", "/x"))
+    body = client.get("/x/1/y/2/deep").json()
+    assert body == {"group": "b", "params": {"w": "1", "z": "2"}, "path": "/x/1/y/2/deep"}
+    assert client.get("/x").json()["group"] == "rest"
     assert [path for path, _ in every_route([outer])] == [
         "/x/{w}/y/{z}/deep",
         "/x/{w}/y/{z}/deep/{rest:path}",
@@ -102,7 +102,9 @@ def _with(router: APIRouter, *routes: BaseRoute) -> APIRouter:
     [("GET", "/jobs/x/y", 200), ("POST", "/jobs", 405), ("GET", "/job", 404), ("GET", "/", 404)],
 )
 def test_a_path_or_a_method_that_nobody_has(method: str, path: str, status: int) -> None:
-    assert _served(Rooms().group("jobs", "/jobs")).request(method, path).status_code == status
+    assert (
+        _served(ImportedGroups().group("jobs", "/jobs")).request(method, path).status_code == status
+    )
 
 
 def test_no_group_of_the_server_hides_anothers_routes(tmp_path: Path, database_url: str) -> None:
@@ -117,13 +119,13 @@ def test_no_group_of_the_server_hides_anothers_routes(tmp_path: Path, database_u
 
 
 def _all_reached(routes: list[BaseRoute]) -> None:
-    groups = [one for one in routes if isinstance(one, LazyRoutes)]
+    groups = [element for element in routes if isinstance(element, LazyRoutes)]
     for group in groups:
         for path, _ in every_route([group]):
             above = group.within.replace("{", "").replace("}", "")
-            asked = above + path.removeprefix(group.within).replace("{path:path}", "some/path")
-            scope = {"type": "http", "path": asked}
-            found = next((one for one in groups if one.matches(scope)[0].value), None)
+            client = above + path.removeprefix(group.within).replace("{path:path}", "some/path")
+            scope = {"type": "http", "path": client}
+            matched = next((element for element in groups if element.matches(scope)[0].value), None)
             catches_all = path.endswith("/{path:path}")
-            assert found is group or catches_all, path
+            assert matched is group or catches_all, path
         _all_reached(group.router.routes)

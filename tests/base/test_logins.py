@@ -19,11 +19,11 @@ def test_a_file_that_only_its_user_reads(tmp_path: Path) -> None:
     first, second = Login("https://a:1", "yard_p_a"), Login("https://b:1", "yard_p_b", "/ca", "dan")
     logins.write(home, Logins().with_login(first).with_login(second))
     assert stat.S_IMODE((home / logins.FILE).stat().st_mode) == 0o600
-    known = logins.read(home)
-    assert known.current == second.url and known.servers == {first.url: first, second.url: second}
+    saved = logins.read(home)
+    assert saved.current == second.url and saved.servers == {first.url: first, second.url: second}
     assert logins.read(home).without(second.url) == Logins("", {first.url: first})
     assert [path.name for path in home.iterdir()] == [logins.FILE]
-    assert "yard_p_b" not in repr(known)
+    assert "yard_p_b" not in repr(saved)
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"current": ""}', '{"servers": {"a": 1}}'])
@@ -37,18 +37,22 @@ def test_what_counts_before_what(tmp_path: Path) -> None:
     home, site = tmp_path / "home", tmp_path / "server.json"
     site.write_text(json.dumps({"url": "https://site:1/", "ca_cert": "/site.pem"}))
     base = {"HOME": str(tmp_path), "TORCHYARD_SITE": str(site)}
-    mine = {**base, "TORCHYARD_HOME": str(home)}
-    assert settings.read(mine).url == ""
+    environ = {**base, "TORCHYARD_HOME": str(home)}
+    assert settings.read(environ).url == ""
     logins.write(home, Logins().with_login(Login("https://login:1", "yard_p_a", "/ca")))
-    found = settings.read(mine)
-    assert (found.url, found.token, found.ca_cert) == ("https://login:1", "yard_p_a", "/ca")
-    assert found.url_from == "yard login"
-    found = settings.read({**mine, "TORCHYARD_URL": "https://login:1/"})
-    assert (found.token, found.url_from) == ("yard_p_a", "TORCHYARD_URL")
-    found = settings.read({**mine, "TORCHYARD_URL": "https://x:1", "TORCHYARD_TOKEN": "t"})
-    assert (found.url, found.token, found.ca_cert) == ("https://x:1", "t", "")
-    assert settings.read({**mine, "TORCHYARD_URL": "https://x:1"}).token == ""
-    assert settings.read({**mine, "TORCHYARD_CA_CERT": "/mine"}).ca_cert == "/mine"
+    resolved = settings.read(environ)
+    assert (resolved.url, resolved.token, resolved.ca_cert) == (
+        "https://login:1",
+        "yard_p_a",
+        "/ca",
+    )
+    assert resolved.url_from == "yard login"
+    resolved = settings.read({**environ, "TORCHYARD_URL": "https://login:1/"})
+    assert (resolved.token, resolved.url_from) == ("yard_p_a", "TORCHYARD_URL")
+    resolved = settings.read({**environ, "TORCHYARD_URL": "https://x:1", "TORCHYARD_TOKEN": "t"})
+    assert (resolved.url, resolved.token, resolved.ca_cert) == ("https://x:1", "t", "")
+    assert settings.read({**environ, "TORCHYARD_URL": "https://x:1"}).token == ""
+    assert settings.read({**environ, "TORCHYARD_CA_CERT": "/mine"}).ca_cert == "/mine"
 
 
 def test_the_machines_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,8 +60,12 @@ def test_the_machines_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     site = tmp_path / "server.json"
     assert settings.read({"TORCHYARD_SITE": str(site)}).url == ""
     site.write_text(json.dumps({"url": "https://site:1/", "ca_cert": "/site.pem"}))
-    found = settings.read({"TORCHYARD_SITE": str(site)})
-    assert (found.url, found.ca_cert, found.url_from) == ("https://site:1", "/site.pem", str(site))
+    resolved = settings.read({"TORCHYARD_SITE": str(site)})
+    assert (resolved.url, resolved.ca_cert, resolved.url_from) == (
+        "https://site:1",
+        "/site.pem",
+        str(site),
+    )
     site.write_text("{}")
     with pytest.raises(InvalidInput, match="names no server"):
         settings.read({"TORCHYARD_SITE": str(site)})

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-import torchyard.server  # noqa: F401  (every room's tables)
+import torchyard.server  # noqa: F401  (every package's tables)
 from base import next_migration
 from base.schema_dump import Schema, describe, rows
-from jobs import rooms
-from jobs.rooms import Worker, attempt_of
+from jobs import support
+from jobs.support import Worker, attempt_of
 from postgres_server import NewDatabase, PostgresServer
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import SCHEMA_VERSION, Database
@@ -84,11 +84,11 @@ def bring_to(db: Database, version: str) -> sa.MetaData:
 
 
 def tables_of(db: Database) -> sa.MetaData:
-    found = sa.MetaData()
+    reflected = sa.MetaData()
     with db.read() as connection:
-        found.reflect(connection)
-    found.remove(found.tables["alembic_version"])
-    return found
+        reflected.reflect(connection)
+    reflected.remove(reflected.tables["alembic_version"])
+    return reflected
 
 
 def made_up(column: sa.Column[Any], number: int) -> Any:
@@ -136,11 +136,11 @@ def test_rows_of_every_schema_come_along(old: Database, migrations: Path, versio
     with old.read() as connection:
         for name, expected in expected_rows.items():
             table = today.tables[name]
-            found = [
+            reflected = [
                 {column: row._mapping[column] for column in expected[0]}
                 for row in connection.execute(sa.select(table).order_by(*table.primary_key))
             ]
-            assert found == sorted(
+            assert reflected == sorted(
                 expected, key=lambda row: tuple(row[key.name] for key in table.primary_key)
             ), name
 
@@ -155,12 +155,12 @@ def test_a_migration_moves_rows(old: Database, migrations: Path) -> None:
     assert cost_centers == [""] * ROWS
 
 
-def test_the_rooms_read_what_the_first_schema_held(
+def test_the_packages_read_what_the_first_schema_held(
     old: Database, migrations: Path, clock: FakeClock, tmp_path: Path
 ) -> None:
     filled(old, bring_to(old, FIRST))
     old.upgrade(NEXT, migrations)
-    services = rooms.make(tmp_path / "home", old, clock)
+    services = support.make_services(tmp_path / "home", old, clock)
     jobs = actions.list_in(services, "workspace 1 ☃")
     assert [job.name for job in jobs] == ["name 1 ☃"]
     job = jobs[0]
@@ -248,10 +248,10 @@ def test_a_job_runs_on_over_an_upgrade(
     (tmp_path / "new").mkdir()
     new = Database(new_database(tmp_path / "new"))
     new.upgrade()
-    services = rooms.make(tmp_path / "home", new, clock)
+    services = support.make_services(tmp_path / "home", new, clock)
     executor = FakeExecutor()
-    job = rooms.submit(services)
-    Scheduler(services, executor, "http://127.0.0.1:1").look()
+    job = support.submit(services)
+    Scheduler(services, executor, "http://127.0.0.1:1").run_round()
     worker = Worker(services, attempt_of(services, job))
     worker.tell("node_started", hostname="h", pid=1, addresses=[])
     worker.tell("ranks_started", ranks=[])
@@ -270,9 +270,9 @@ def test_a_job_runs_on_over_an_upgrade(
     new.close()
 
     old.upgrade(NEXT, migrations)
-    later = rooms.make(tmp_path / "home", old, clock)
-    Scheduler(later, executor, "http://127.0.0.1:1").look()
-    assert rooms.again(later, job).status is Status.RUNNING
+    later = support.make_services(tmp_path / "home", old, clock)
+    Scheduler(later, executor, "http://127.0.0.1:1").run_round()
+    assert support.again(later, job).status is Status.RUNNING
     worker.services = later
     # What was acknowledged is sent again, as after an answer that was lost, and more.
     second = [*first, {**first[0], "value": 2, "timestamp": 2, "step": 1}]
@@ -281,7 +281,7 @@ def test_a_job_runs_on_over_an_upgrade(
     worker.tell("rank_exited", rank=0, local_rank=0, exit_code=0, signal=None)
     worker.tell("node_finalizing")
     worker.tell("node_exited", exit_code=0, error=None)
-    done = rooms.again(later, job)
+    done = support.again(later, job)
     assert (done.status, done.exit_code) == (Status.COMPLETED, 0)
     events = actions.events(later, done)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))

@@ -13,8 +13,8 @@ from torchyard.cli.parsing.group import run
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a command answered."""
+class Answer:
+    """The exit code and output of a command."""
 
     code: int
     out: bytes
@@ -25,7 +25,7 @@ class Said:
         return self.out.decode()
 
 
-Yard = Callable[..., Said]
+Yard = Callable[..., Answer]
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def yard(
     here.mkdir()
     monkeypatch.chdir(here)
 
-    def call(*arguments: object) -> Said:
+    def call(*arguments: object) -> Answer:
         capfdbinary.readouterr()
         code = run([str(argument) for argument in arguments])
         out, err = capfdbinary.readouterr()
-        return Said(code, out, err.decode())
+        return Answer(code, out, err.decode())
 
     return call

@@ -199,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _workspaces(self, rest: list[str], body: bytes) -> Any:
         if self.command == "POST":
             self.state.workspaces.append(json.loads(body))
-        found = {
+        result = {
             "name": rest[0] if rest else "default",
             "subscription_id": "0" * 8,
             "resource_group": "torchyard",
@@ -208,8 +208,8 @@ class _Handler(BaseHTTPRequestHandler):
             "created_at": CREATED_AT,
         }
         if self.command == "POST":
-            return {**found, **json.loads(body)}
-        return found if rest else {"value": [found]}
+            return {**result, **json.loads(body)}
+        return result if rest else {"value": [result]}
 
     def _native(self, noun: str, rest: list[str], query: dict[str, str], body: bytes) -> Any:
         handler = getattr(self, f"_{noun.replace('-', '_')}", None)
@@ -264,15 +264,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _jobs(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
         state = self.state
         if not rest and self.command == "GET":
-            found = [job.body for job in reversed(state.jobs.values())]
+            result = [job.body for job in reversed(state.jobs.values())]
             if query.get("archived") != "true":
                 only = query.get("archived") == "only"
-                found = [body for body in found if bool(body.get("archived")) == only]
+                result = [body for body in result if bool(body.get("archived")) == only]
             if "experiment_name" in query:
-                found = [b for b in found if b["experiment_name"] == query["experiment_name"]]
+                result = [b for b in result if b["experiment_name"] == query["experiment_name"]]
             start = int(query.get("before", 0))
             end = start + min(int(query["limit"]), 3)
-            return {"value": found[start:end], "next": end if end < len(found) else None}
+            return {"value": result[start:end], "next": end if end < len(result) else None}
         if rest == ["validate"]:
             document = json.loads(body)
             state.validated.append(document)
@@ -372,47 +372,47 @@ class _Handler(BaseHTTPRequestHandler):
         return self._assets(self.state.data, rest, query, body)
 
     def _assets(
-        self, known: list[dict[str, Any]], rest: list[str], query: dict[str, str], body: bytes
+        self, assets: list[dict[str, Any]], rest: list[str], query: dict[str, str], body: bytes
     ) -> Any:
         if rest[-1:] in (["archive"], ["restore"]):
-            for asset in known:
+            for asset in assets:
                 if asset["name"] == rest[0] and (len(rest) == 2 or asset["version"] == rest[2]):
                     asset["archived"] = rest[-1] == "archive"
             return {}
         if self.command == "POST":
-            asset = {"version": str(len(known) + 1), **json.loads(body)}
-            known.append(asset)
+            asset = {"version": str(len(assets) + 1), **json.loads(body)}
+            assets.append(asset)
             return asset
         if not rest:
             all_of = query.get("archived") == "true"
-            return {"value": [a for a in known if all_of or not a.get("archived")]}
+            return {"value": [a for a in assets if all_of or not a.get("archived")]}
         files = self.state.model_files
         if rest[3:4] == ["files"] and rest[4:]:
             return files["/".join(rest[4:])]
         if rest[3:4] == ["files"]:
             return {"value": [{"path": p, "size_bytes": len(c)} for p, c in files.items()]}
-        found = {"name": rest[0], "version": "1" if rest[2] == "latest" else rest[2], "files": []}
-        return {**found, **json.loads(body)} if self.command == "PATCH" else found
+        result = {"name": rest[0], "version": "1" if rest[2] == "latest" else rest[2], "files": []}
+        return {**result, **json.loads(body)} if self.command == "PATCH" else result
 
     def _datastores(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
-        known = self.state.datastores
+        assets = self.state.datastores
         if not rest:
-            return {"value": list(known.values())}
+            return {"value": list(assets.values())}
         if self.command == "PUT":
-            known[rest[0]] = json.loads(body)
-        if rest[0] not in known:
+            assets[rest[0]] = json.loads(body)
+        if rest[0] not in assets:
             raise _Refused(404, f"datastore `{rest[0]}` does not exist")
         if self.command == "DELETE":
-            del known[rest[0]]
+            del assets[rest[0]]
             return {}
-        return {key: value for key, value in known[rest[0]].items() if key != "credentials"}
+        return {key: value for key, value in assets[rest[0]].items() if key != "credentials"}
 
     def _url_maps(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
         maps = self.state.url_maps
         if self.command == "PUT":
-            asked = json.loads(body)
-            maps[asked["prefix"]] = asked["target"]
-            return asked
+            options = json.loads(body)
+            maps[options["prefix"]] = options["target"]
+            return options
         if self.command == "DELETE":
             maps.pop(query["prefix"])
             return {}
@@ -423,16 +423,16 @@ class _Handler(BaseHTTPRequestHandler):
         return {"value": [{"name": name} for name in names]}
 
     def _environments(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
-        known: list[dict[str, Any]] = [
+        assets: list[dict[str, Any]] = [
             {"name": "python", "version": version, "description": "plain", "packages": []}
             for version in ("3.11", "3.12")
         ]
         if not rest:
-            return {"value": known}
+            return {"value": assets}
         name, _, version = rest
-        for one in known[-1:] if version == "latest" else known:
-            if one["name"] == name and version in ("latest", one["version"]):
-                return one
+        for asset in assets[-1:] if version == "latest" else assets:
+            if asset["name"] == name and version in ("latest", asset["version"]):
+                return asset
         raise _Refused(404, f"no version `{version}`", "it has 3.11, 3.12", (), "not_found")
 
 
@@ -465,25 +465,25 @@ def main() -> None:
     parser.add_argument("--fail", action="store_true")
     parser.add_argument("--shared", action="store_true", help="as one of several")
     parser.add_argument("--deaf", action="store_true", help="ignore SIGTERM")
-    asked = parser.parse_args()
-    if asked.fail:
+    options = parser.parse_args()
+    if options.fail:
         print("something is wrong with the disk", flush=True)
         raise SystemExit(3)
-    with open(asked.home / "starts", "a") as starts:
+    with open(options.home / "starts", "a") as starts:
         starts.write(f"{os.getpid()}\n")
     time.sleep(0.2)
     server = make_server(State(), 0)
     url = f"http://127.0.0.1:{server.server_address[1]}"
     start_time = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    (asked.home / "token").write_text(TOKEN)
+    (options.home / "token").write_text(TOKEN)
     body = {"url": url, "pid": os.getpid(), "start_time": start_time, "version": "0.1.0"}
-    (asked.home / "server.json").write_text(json.dumps(body))
-    if asked.shared:
-        (asked.home / "servers").mkdir(exist_ok=True)
-        (asked.home / "servers" / f"{os.getpid()}.json").write_text(json.dumps(body))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN if asked.deaf else signal.SIG_DFL)
-    os.write(asked.ready_fd, f"{url}\n".encode())
-    os.close(asked.ready_fd)
+    (options.home / "server.json").write_text(json.dumps(body))
+    if options.shared:
+        (options.home / "servers").mkdir(exist_ok=True)
+        (options.home / "servers" / f"{os.getpid()}.json").write_text(json.dumps(body))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if options.deaf else signal.SIG_DFL)
+    os.write(options.ready_fd, f"{url}\n".encode())
+    os.close(options.ready_fd)
     server.serve_forever()
 
 

@@ -39,20 +39,20 @@ def test_a_folder_that_is_gone(
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    said = yard("job", "list")
-    assert said.code == 2
-    assert said.err.startswith("error: the folder that this shell is in is gone\nhint: ")
+    answer = yard("job", "list")
+    assert answer.code == 2
+    assert answer.err.startswith("error: the current folder no longer exists\nhint: ")
 
 
 def test_digits_that_are_no_number(
     server: FakeServer, yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("job.yml").write_text("command: [[a]]\n")
-    said = yard("job", "create", "-f", "job.yml", "--set", "command[0].².x=1")
-    assert said.code == 2 and "nothing can be set at `²`" in said.err
+    answer = yard("job", "create", "-f", "job.yml", "--set", "command[0].².x=1")
+    assert answer.code == 2 and "nothing can be set at `²`" in answer.err
     monkeypatch.setenv("TORCHYARD_SNAPSHOT_MAX_FILES", "²")
-    said = yard("job", "list")
-    assert said.code == 2 and "`TORCHYARD_SNAPSHOT_MAX_FILES` is `²`" in said.err
+    answer = yard("job", "list")
+    assert answer.code == 2 and "`TORCHYARD_SNAPSHOT_MAX_FILES` is `²`" in answer.err
 
 
 class _Foreign(BaseHTTPRequestHandler):
@@ -80,16 +80,18 @@ def foreign() -> Iterator[str]:
     service.server_close()
 
 
-def test_a_service_that_is_no_torchyard(
+def test_a_service_that_is_not_torchyard_is_refused(
     foreign: str, yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHYARD_URL", foreign)
-    said = yard("server", "status", "-o", "json")
-    assert said.code == 1 and json.loads(said.out)["status"] == "no torchyard server", said.err
+    answer = yard("server", "status", "-o", "json")
+    assert answer.code == 1 and json.loads(answer.out)["status"] == "not a torchyard server", (
+        answer.err
+    )
     monkeypatch.delenv("TORCHYARD_URL")
     Path("token").write_text("yard_p_x")
-    said = yard("login", foreign, "--token-file", "token")
-    assert said.code == 1 and f"what answers at `{foreign}` is no torchyard server" in said.err
+    answer = yard("login", foreign, "--token-file", "token")
+    assert answer.code == 1 and f"`{foreign}` is not a torchyard server" in answer.err
     assert not Path(os.environ["TORCHYARD_HOME"], "servers.json").exists()
 
 
@@ -100,9 +102,9 @@ def test_a_backup_that_is_killed(
     program.write_text("#!/bin/sh\nkill -9 $$\n")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
-    said = yard("server", "backup", tmp_path / "monday.tar")
-    assert said.code == 1
-    assert said.err.startswith("error: the backup was killed by signal 9\nhint: ")
+    answer = yard("server", "backup", tmp_path / "monday.tar")
+    assert answer.code == 1
+    assert answer.err.startswith("error: the backup was killed by signal 9\nhint: ")
 
 
 def test_a_log_that_is_cut_short_is_followed_on(tmp_path: Path) -> None:

@@ -91,5 +91,5 @@ def test_shell_completion(server: FakeServer, yard: Yard, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(yard: Yard, shell: str) -> None:
-    said = yard("completion", shell)
-    assert said.code == 0 and "_YARD_COMPLETE" in said.text and said.err == ""
+    answer = yard("completion", shell)
+    assert answer.code == 0 and "_YARD_COMPLETE" in answer.text and answer.err == ""

@@ -61,10 +61,10 @@ def test_racing_commands_start_one_server(settings: Settings) -> None:
 
 
 def test_found_again_stopped_and_started_anew(settings: Settings) -> None:
-    told: list[str] = []
-    first = embedded.ensure(settings, lambda: told.append("start"), FAKE)
-    assert embedded.ensure(settings, lambda: told.append("start"), FAKE) == first
-    assert told == ["start"]
+    starts: list[str] = []
+    first = embedded.ensure(settings, lambda: starts.append("start"), FAKE)
+    assert embedded.ensure(settings, lambda: starts.append("start"), FAKE) == first
+    assert starts == ["start"]
     assert embedded.token(settings).startswith("yard_p_")
     assert os.getsid(first.pid) == first.pid, "Ctrl-C in a terminal must not reach it"
     assert embedded.stop(settings) == first

@@ -73,8 +73,8 @@ def put(folder: Path, body: Any, conda: Any = None, dockerfile: str = "") -> Pat
 
 
 def loaded(folder: Path) -> tuple[dict[str, Any], list[str]]:
-    said: list[str] = []
-    return folders.load(folder, said.append), said
+    warnings: list[str] = []
+    return folders.load(folder, warnings.append), warnings
 
 
 def test_what_azureml_core_wrote_is_read(tmp_path: Path) -> None:
@@ -133,10 +133,10 @@ def test_what_an_environment_here_can_not_hold_is_told(tmp_path: Path) -> None:
     python = {**azures()["python"], "interpreterPath": "/opt/python", "baseCondaEnvironment": "a"}
     spark = {"repositories": [], "packages": [{"group": "a"}], "precachePackages": True}
     body = azures(environmentVariables={"A": "b"}, python=python, spark=spark, r={"rVersion": "4"})
-    document, said = loaded(put(tmp_path / "one", body, CONDA))
+    document, warnings = loaded(put(tmp_path / "one", body, CONDA))
     assert document["conda_file"] == CONDA
     for word in ("(A)", "environment_variables", "/opt/python", "`baseCond", "Spark", "R packages"):
-        assert word in " ".join(said)
+        assert word in " ".join(warnings)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_points_keys_and_charts(client: Client, name: str) -> None:
     assert len(client.jobs.history(name, "loss", offset=4, limit=3)) == 3
     late = client.jobs.history(name, "loss", x="time", start=600_000)
     assert [point.value for point in late] == [7.0]
-    keys = {one.key: one for one in client.jobs.metric_keys(name)}
+    keys = {summary.key: summary for summary in client.jobs.metric_keys(name)}
     assert (keys["loss"].count, keys["loss"].max, keys["loss"].value) == (11, 7.0, 0.1)
     lines = client.jobs.chart(name, ["lr", ODD], width=10)
     assert lines[0].points == [(0, 0.1)] and math.isnan(lines[1].points[0][1])
@@ -146,9 +146,9 @@ def test_a_job_as_names_and_values() -> None:
             "resources": {"instance_count": 2},
         },
     }
-    found = flat(job)
-    assert math.isnan(found.pop("metrics.loss"))
-    assert found == {
+    rows = flat(job)
+    assert math.isnan(rows.pop("metrics.loss"))
+    assert rows == {
         "status": "Completed",
         "duration_s": 12.0,
         "params.lr": "0.1",

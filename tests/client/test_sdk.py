@@ -61,7 +61,7 @@ def test_every_error_of_the_tree_is_public() -> None:
         if isinstance(kind, type) and issubclass(kind, errors.TorchyardError)
     }
     assert names == {word for word in re.findall(r"\w+", str(errors.__doc__)) if word in names}
-    # The others are for the server's own logs; whoever catches Unreachable catches them.
+    # The others are for the server's own logs; catching Unreachable catches them.
     assert names - set(torchyard.__all__) == {"DatabaseUnreachable", "DiskFull", "DiskFailed"}
 
 
@@ -165,18 +165,18 @@ def test_many_files_come_in_bundles_and_what_they_lack_one_by_one(
     job.files["outputs/large.bin"] = b"x" * 200_000
     server.state.jobs["a"] = job
     server.state.bundle_bytes = bundle_bytes
-    told: list[int] = []
+    progress: list[int] = []
 
     class Count:
         def total(self, size_bytes: int) -> None:
-            told.append(size_bytes)
+            progress.append(size_bytes)
 
         def add(self, size_bytes: int) -> None:
-            told.append(-size_bytes)
+            progress.append(-size_bytes)
 
     written = client.jobs.download("a", tmp_path / "to", count=Count())
     assert [path.read_bytes() for path in written] == list(job.files.values())
-    assert sum(told) == 0 and told[0] == sum(range(100)) + 200_000
+    assert sum(progress) == 0 and progress[0] == sum(range(100)) + 200_000
     requests = [path for method, path in server.state.requests if "/files/" in path]
     assert (len(requests) == 1) == (bundle_bytes is None)
 

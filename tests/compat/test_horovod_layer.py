@@ -23,7 +23,7 @@ def test_a_listed_horovod_becomes_the_layer_and_says_so(line: str) -> None:
     assert from_json(spec.to_json()) == spec
 
 
-def test_one_from_a_url_is_what_was_asked_for() -> None:
+def test_a_package_from_a_url_is_left_as_it_is() -> None:
     line = "horovod @ https://example.org/horovod-0.28.1.tar.gz"
     spec = definition.resolve({"pip_requirements": [line]}, LINUX)
     assert (spec.packages, spec.layers, spec.notices) == ((line,), (), ())

@@ -51,12 +51,12 @@ def test_versions_follow_each_other(site: Served) -> None:
     site.refused("rita", "POST", COMPONENTS, STEP)
 
 
-def test_archived_ones_are_hidden_and_found(site: Served) -> None:
+def test_archived_components_are_hidden_and_found(site: Served) -> None:
     for _ in range(2):
         site.ok("dan", "POST", COMPONENTS, STEP)
     site.ok("dan", "POST", f"{COMPONENTS}/train/versions/latest/archive")
     listed = site.ok("dan", "GET", f"{COMPONENTS}?name=train")["value"]
-    assert [one["version"] for one in listed] == ["1"]
+    assert [item["version"] for item in listed] == ["1"]
     site.ok("dan", "POST", f"{COMPONENTS}/train/archive")
     assert site.ok("dan", "GET", COMPONENTS)["value"] == []
     assert len(site.ok("dan", "GET", f"{COMPONENTS}?archived=only")["value"]) == 1
@@ -65,7 +65,7 @@ def test_archived_ones_are_hidden_and_found(site: Served) -> None:
     assert len(site.ok("dan", "GET", f"{COMPONENTS}?name=train")["value"]) == 2
 
 
-def test_code_is_what_was_uploaded_and_azures_clients_see_it(site: Served) -> None:
+def test_azures_clients_see_uploaded_code(site: Served) -> None:
     snapshot = _snapshot(site)
     site.ok("dan", "POST", COMPONENTS, {**STEP, "code": f"snapshot:{snapshot}"})
     azure = Azure(site)
@@ -79,7 +79,7 @@ def test_code_is_what_was_uploaded_and_azures_clients_see_it(site: Served) -> No
         assert answer.status_code in (400, 404), answer.text
 
 
-def test_one_that_is_not_there(site: Served) -> None:
+def test_a_missing_component(site: Served) -> None:
     site.ok("dan", "POST", COMPONENTS, STEP)
     missing = site.ask("dan", "GET", f"{COMPONENTS}/trai/versions/1")
     assert missing.status_code == 404 and "did you mean `train`?" in missing.text

@@ -43,7 +43,7 @@ def demand_of(
 
 
 def scale(db: Database, clock: FakeClock, wanted: int = 0) -> None:
-    scaling.look(db, clock, lambda connection: {(HERE, "cpu"): wanted})
+    scaling.resize_clusters(db, clock, lambda connection: {(HERE, "cpu"): wanted})
 
 
 def counts(db: Database) -> dict[str, int]:
@@ -80,11 +80,11 @@ def test_idle_nodes_come_before_new_ones(db: Database, clock: FakeClock) -> None
     assert hold(db, clock, "three", 1) == ""
     with db.read() as connection:
         assert actions.slots_of(connection, "three") == [1]
-        assert actions.room_for(connection, HERE, "cpu") == 2
+        assert actions.available_nodes(connection, HERE, "cpu") == 2
     assert counts(db) == {"running": 2}
 
 
-def test_all_or_none(db: Database, clock: FakeClock) -> None:
+def test_a_job_gets_all_its_nodes_or_none(db: Database, clock: FakeClock) -> None:
     cluster(db, clock, max_instances=3)
     assert hold(db, clock, "one", 2) == ""
     assert hold(db, clock, "two", 2) == "needs 2 nodes; 2 of 3 nodes of `cpu` are busy"
@@ -213,7 +213,7 @@ def test_the_size_stays_while_jobs_run(db: Database, clock: FakeClock) -> None:
         ({"tags": [1]}, "`tags` must be a mapping"),
     ],
 )
-def test_what_a_document_may_not_say(
+def test_wrong_documents_are_refused(
     db: Database, clock: FakeClock, keys: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidSpec) as raised:
@@ -233,7 +233,7 @@ def test_hints_name_the_nearest(db: Database, clock: FakeClock) -> None:
         assert hint in raised.value.hint
 
 
-def test_keys_that_hold_anyway(db: Database, clock: FakeClock) -> None:
+def test_keys_that_are_satisfied_anyway(db: Database, clock: FakeClock) -> None:
     made = cluster(
         db, clock, ssh_public_access_enabled=False, enable_node_public_ip=False, location="westus",
         tier="LowPriority", type="AmlCompute", **{"$schema": "https://…"},
@@ -254,23 +254,23 @@ def test_sizes_in_any_spelling(written: str) -> None:
 
 def test_sizes_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "sizes.yml").write_text("box: {cores: 8, memory_gb: 32, gpus: 2, gpu_kind: X}\n")
-    size = sizes.find("BOX", sizes.known(tmp_path))
-    assert (size.cores, size.memory_bytes, size.gpus, size.own) == (8, 32 << 30, 2, True)
+    size = sizes.find("BOX", sizes.all_sizes(tmp_path))
+    assert (size.cores, size.memory_bytes, size.gpus, size.custom) == (8, 32 << 30, 2, True)
     for text, message in (
         ("box: {core: 8}", "unknown key `core`"),
         ("box: {cores: 0, memory_gb: 1}", "`cores` of size `box`"),
         ("box: 3", "mapping"),
-        ("- box", "no mapping of names"),
+        ("- box", "must be a mapping of names"),
         ("Standard_NC6: {cores: 1, memory_gb: 1}", "a size of Azure's"),
         ("box: {", "can't be read"),
     ):
         (tmp_path / "sizes.yml").write_text(text)
         with pytest.raises(InvalidInput) as raised:
-            sizes.known(tmp_path)
+            sizes.all_sizes(tmp_path)
         assert message in raised.value.message
 
 
-def test_days_share_what_goes_over_midnight() -> None:
+def test_use_over_midnight_is_split_by_day() -> None:
     start = datetime(2026, 2, 28, 23, 0, tzinfo=timezone.utc)
     assert list(accounts.by_day(start, start + timedelta(hours=26))) == [
         ("2026-02-28", 3600.0), ("2026-03-01", 86400.0), ("2026-03-02", 3600.0),
@@ -325,7 +325,7 @@ def test_scaling_under_a_random_load(db: Database, clock: FakeClock, seed: int) 
         while queue:
             attempt, count, length_s = queue[0]
             with db.write() as connection:
-                services = actions.room_for(connection, HERE, name)
+                services = actions.available_nodes(connection, HERE, name)
                 why = actions.try_hold(connection, HERE, name, count, attempt, clock.now())
             assert bool(why) == (services < count), "a job that fits is never left waiting"
             if why:
@@ -334,14 +334,14 @@ def test_scaling_under_a_random_load(db: Database, clock: FakeClock, seed: int) 
             running.append((attempt, clock.now() + timedelta(seconds=length_s)))
         wanted = sum(count for _, count, _ in queue)
         before = actions.use(db, made).counts["idle"]
-        scaling.look(db, clock, partial(demand_of, {(HERE, name): wanted}))
+        scaling.resize_clusters(db, clock, partial(demand_of, {(HERE, name): wanted}))
         use = actions.use(db, made)
         assert use.current <= most
         assert use.current >= least
         assert use.counts["idle"] >= min(before, wanted), "a node was taken from who waits"
         clock.advance(dice.randint(2, 15))
     clock.advance(idle_s)
-    scaling.look(db, clock, lambda connection: {})
+    scaling.resize_clusters(db, clock, lambda connection: {})
     assert actions.use(db, made).current == least
     assert max(sample.current for sample in actions.samples(db, made)) <= most
     with db.write() as connection:

@@ -169,7 +169,9 @@ def test_a_server_killed_in_a_build_begins_it_anew(machine: Machine, write_job: 
     no_container_is_left(machine)
 
 
-def test_an_image_that_no_registry_gives(machine: Machine, write_job: WriteJob) -> None:
+def test_an_image_that_cannot_be_pulled_fails_the_job(
+    machine: Machine, write_job: WriteJob
+) -> None:
     image = "registry.invalid/none:1"
     name = submit(machine, write_job("true", environment={"image": image}))
     error = machine.yard.wait(name)["error"]

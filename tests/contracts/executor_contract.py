@@ -73,7 +73,7 @@ class ExecutorContract:
             assert site.executor.status(handle).state == "exited"
         assert site.starts(plan) == 2
 
-    def test_a_handle_is_all_that_a_new_server_needs(self, site: Site) -> None:
+    def test_a_new_server_needs_only_the_handle(self, site: Site) -> None:
         plan = site.plan()
         handle = site.executor.launch(plan)
         read_back = Handle.from_json(json.loads(json.dumps(handle.to_json())))

@@ -22,7 +22,7 @@ def put(place: Files, files: dict[str, bytes], below: str = "") -> None:
 class FilesContract:
     """Subclasses give the fixture `place`: an empty place."""
 
-    def test_what_was_written_is_read(self, place: Files, tmp_path: Path) -> None:
+    def test_written_files_are_read_back(self, place: Files, tmp_path: Path) -> None:
         put(place, CONTENT, "top/")
         sizes = {entry.path: entry.size_bytes for entry in place.walk("top")}
         assert sizes == {path: len(content) for path, content in CONTENT.items()}
@@ -48,7 +48,7 @@ class FilesContract:
         assert writing.stored.sha256 == hashlib.sha256(b"one two").hexdigest()
         assert writing.stored.size_bytes == 7
 
-    def test_a_write_that_breaks_off_leaves_what_was_there(self, place: Files) -> None:
+    def test_an_interrupted_write_leaves_the_old_file(self, place: Files) -> None:
         put(place, {"x": b"before"})
         with pytest.raises(KeyError), place.writing("x") as writing:
             writing.write(b"after" * 1000)
@@ -77,7 +77,7 @@ class FilesContract:
         assert first is not None and second is not None
         assert first == again and first.mark and first != second
 
-    def test_deleting(self, place: Files) -> None:
+    def test_files_and_folders_are_deleted(self, place: Files) -> None:
         put(place, CONTENT, "top/")
         put(place, {"other": b"x"})
         place.delete("top/a.txt")
@@ -86,6 +86,6 @@ class FilesContract:
         place.delete("top/deep")
         assert [entry.path for entry in place.walk("")] == ["other"]
 
-    def test_fetching_what_is_not_there(self, place: Files, tmp_path: Path) -> None:
+    def test_fetching_a_missing_file_raises(self, place: Files, tmp_path: Path) -> None:
         with pytest.raises((NotFound, FileNotFoundError)):
             place.fetch([("none", tmp_path / "x")])

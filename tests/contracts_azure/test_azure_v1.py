@@ -42,7 +42,7 @@ def test_v1_has_the_page_tell_what_was_seen(v1_results: dict[str, Any]) -> None:
     assert text == operations_page.PAGE.read_text(), "make it anew with `make azure-page`"
 
 
-def test_what_is_told_to_be_alike_is_tried() -> None:
+def test_every_equivalent_names_existing_operations() -> None:
     v1_keys = {operation.key for operation in OPERATIONS}
     v2_keys = {operation.key for operation in all_operations.OPERATIONS}
     for section, pairs in EQUIVALENTS.items():

@@ -43,7 +43,7 @@ def job(yard: Yard, variables: dict[str, str], tmp_path_factory: pytest.TempPath
     return "inside"
 
 
-def test_a_script_has_its_jobs_right(yard: Yard, job: str) -> None:
+def test_a_script_has_its_jobs_permissions(yard: Yard, job: str) -> None:
     assert b"all is well" in yard.logs(job)["user_logs/std_log.txt"]
     assert yard.read(f"jobs/{job}/files/notes/seen.txt") == b"by the plug-in"
 

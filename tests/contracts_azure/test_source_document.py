@@ -59,7 +59,7 @@ ml.jobs.create_or_update(job)
 """
 
 
-def test_it_ends_alike_by_the_sdk_and_by_yard(
+def test_a_document_ends_alike_by_the_sdk_and_by_yard(
     yard: Yard, variables: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "src").mkdir()

@@ -77,7 +77,7 @@ def test_one_process_trains_registers_and_is_downloaded(
     assert definition["arguments"] == ["--num_epochs", "3", "--output_dir", "./outputs"]
 
 
-def test_an_environment_of_ones_own_with_a_published_name_is_ones_own(
+def test_a_registered_environment_with_a_published_name_wins(
     results: dict[str, Any],
 ) -> None:
     run = completed(results, "train")

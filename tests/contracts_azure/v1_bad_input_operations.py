@@ -22,7 +22,7 @@ def negative_nodes(world: World) -> Any:
     return _distributed(world, node_count=-1)
 
 
-@operation("Jobs", "`submit`: more nodes than the cluster can have", ERROR, "at the most 4")
+@operation("Jobs", "`submit`: more nodes than the cluster can have", ERROR, "at most 4")
 def too_many_nodes(world: World) -> Any:
     return _distributed(world, node_count=100)
 

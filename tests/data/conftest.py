@@ -35,7 +35,7 @@ def nas(tmp_path: Path, db: Database, clock: FakeClock, stores: Datastores) -> P
 
 
 class Web:
-    """Serves `files` by path; `asked` are the requests that came."""
+    """Serves `files` by path; `asked` are the requests that it got."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import pytest
 
 _ROOT = Path(__file__).parent.parent.parent
-# Azurite's own account, the same in every installation; it opens nothing else.
+# Azurite's own account, the same in every installation, and valid nowhere else.
 _ACCOUNT = "devstoreaccount1"
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 

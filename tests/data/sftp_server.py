@@ -1,4 +1,4 @@
-"""An SFTP server over a folder, spoken by paramiko; takes one user with one password."""
+"""An SFTP server for a folder, with paramiko; accepts one user with one password."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paramiko import SFTPAttributes, SFTPHandle, SFTPServer
 USER, PASSWORD = "yard", "pass"
 
 
-class _Door(paramiko.ServerInterface):
+class _Server(paramiko.ServerInterface):
     def check_auth_password(self, username: str, password: str) -> int:
         good = (username, password) == (USER, PASSWORD)
         return paramiko.AUTH_SUCCESSFUL if good else paramiko.AUTH_FAILED
@@ -28,10 +28,10 @@ class _Door(paramiko.ServerInterface):
         return "password"
 
 
-def _files_of(folder: Path, room_bytes: int | None) -> type[paramiko.SFTPServerInterface]:
+def _files_of(folder: Path, free_bytes: int | None) -> type[paramiko.SFTPServerInterface]:
     class Handle(SFTPHandle):
         def write(self, offset: int, data: bytes) -> int:
-            if room_bytes is not None and offset + len(data) > room_bytes:
+            if free_bytes is not None and offset + len(data) > free_bytes:
                 return paramiko.SFTP_FAILURE
             return int(super().write(offset, data))
 
@@ -53,14 +53,14 @@ def _files_of(folder: Path, room_bytes: int | None) -> type[paramiko.SFTPServerI
     class Files(paramiko.SFTPServerInterface):
         @told
         def list_folder(self, path: str) -> Any:
-            found = []
+            entries = []
             for name in os.listdir(at(path)):
-                # As OpenSSH's: what is renamed meanwhile is left out.
+                # Like OpenSSH, skip what is renamed meanwhile.
                 with suppress(FileNotFoundError):
                     entry = SFTPAttributes.from_stat(os.stat(os.path.join(at(path), name)))
                     entry.filename = name
-                    found.append(entry)
-            return found
+                    entries.append(entry)
+            return entries
 
         @told
         def stat(self, path: str) -> Any:
@@ -103,16 +103,16 @@ def _files_of(folder: Path, room_bytes: int | None) -> type[paramiko.SFTPServerI
 
 
 @contextmanager
-def running(folder: Path, port: int = 0, room_bytes: int | None = None) -> Iterator[int]:
+def running(folder: Path, port: int = 0, free_bytes: int | None = None) -> Iterator[int]:
     """The port it listens on.
 
     Args:
-        room_bytes: what lies behind so many bytes of a file is refused, as on a full disk.
+        free_bytes: writes beyond so many bytes of a file are refused, as on a full disk.
     """
     key = paramiko.RSAKey.generate(2048)
-    files = _files_of(folder, room_bytes)
+    files = _files_of(folder, free_bytes)
     listener = socket.create_server(("127.0.0.1", port))
-    doors: list[paramiko.Transport] = []
+    open_transports: list[paramiko.Transport] = []
 
     def serve() -> None:
         while True:
@@ -123,8 +123,8 @@ def running(folder: Path, port: int = 0, room_bytes: int | None = None) -> Itera
             transport = paramiko.Transport(connection)
             transport.add_server_key(key)
             transport.set_subsystem_handler("sftp", SFTPServer, files)
-            transport.start_server(server=_Door())
-            doors.append(transport)
+            transport.start_server(server=_Server())
+            open_transports.append(transport)
 
     server = threading.Thread(target=serve, daemon=True)
     server.start()
@@ -134,5 +134,5 @@ def running(folder: Path, port: int = 0, room_bytes: int | None = None) -> Itera
         listener.shutdown(socket.SHUT_RDWR)  # A close alone leaves `accept` waiting.
         listener.close()
         server.join(20)
-        for door in doors:
-            door.close()
+        for open_transport in open_transports:
+            open_transport.close()

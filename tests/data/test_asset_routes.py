@@ -59,7 +59,7 @@ def _error(answer: Any, status: int) -> dict[str, Any]:
 
 def test_datastores(client: TestClient, tmp_path: Path) -> None:
     pytest.importorskip("adlfs")
-    names = [one["name"] for one in client.get(f"{BASE}/datastores").json()["value"]]
+    names = [item["name"] for item in client.get(f"{BASE}/datastores").json()["value"]]
     assert names == ["workspaceblobstore", "workspaceartifactstore"]
     answer = client.put(f"{BASE}/datastores/blob", json=BLOB)
     assert answer.status_code == 200, answer.text
@@ -72,57 +72,57 @@ def test_datastores(client: TestClient, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "at", "said"),
+    ("change", "at", "message"),
     [
         ({"acount_name": "x"}, ["acount_name"], "did you mean `account_name`"),
         ({"type": "azure_blbo"}, ["type"], "did you mean `azure_blob`"),
         ({"type": "azure_data_lake_gen1"}, ["type"], "retired"),
         ({"account_name": None}, ["account_name"], "needs `account_name`"),
         ({"credentials": {"account_kye": "x"}}, ["credentials", "account_kye"], "account_key"),
-        ({"name": "no name"}, ["name"], "no name for a datastore"),
+        ({"name": "no name"}, ["name"], "not a valid name for a datastore"),
     ],
 )
-def test_documents_of_datastores_that_are_wrong(
-    client: TestClient, change: dict[str, Any], at: list[str], said: str
+def test_invalid_documents_of_datastores(
+    client: TestClient, change: dict[str, Any], at: list[str], message: str
 ) -> None:
     document = {key: value for key, value in {**BLOB, **change}.items() if value is not None}
     name = document["name"]
     error = _error(client.put(f"{BASE}/datastores/{name}", json=document), 400)
     assert error["at"] == at
-    assert said in error["message"] + error["hint"]
+    assert message in error["message"] + error["hint"]
 
 
 def test_data_assets(client: TestClient) -> None:
     snapshot = _snapshot(client, {"a.csv": b"1\n", "deep/b.csv": b"2\n"})
-    asked = {"name": "sets", "path": f"snapshot:{snapshot}", "tags": {"a": "b"}}
-    made = client.post(f"{BASE}/data", json=asked)
+    asset_document = {"name": "sets", "path": f"snapshot:{snapshot}", "tags": {"a": "b"}}
+    made = client.post(f"{BASE}/data", json=asset_document)
     assert made.status_code == 201, made.text
     assert made.json()["path"].startswith(
         "azureml://datastores/workspaceblobstore/paths/LocalUpload/"
     )
-    assert client.post(f"{BASE}/data", json=asked).json()["version"] == "2"
-    assert client.post(f"{BASE}/data", json={**asked, "version": 7}).json()["version"] == "7"
-    _error(client.post(f"{BASE}/data", json={**asked, "version": "7"}), 409)
+    assert client.post(f"{BASE}/data", json=asset_document).json()["version"] == "2"
+    assert (
+        client.post(f"{BASE}/data", json={**asset_document, "version": 7}).json()["version"] == "7"
+    )
+    _error(client.post(f"{BASE}/data", json={**asset_document, "version": "7"}), 409)
     files = client.get(f"{BASE}/data/sets/versions/latest/files").json()["value"]
     assert [file["path"] for file in files] == ["a.csv", "deep/b.csv"]
     assert files[0]["sha256"] == hashlib.sha256(b"1\n").hexdigest()
-    one = f"{BASE}/data/sets/versions/1/files"
-    assert client.get(f"{one}/deep/b.csv").content == b"2\n"
-    _error(client.get(f"{one}/none"), 404)
-    _error(client.get(f"{one}/..%2F..%2Fx"), 400)
+    address = f"{BASE}/data/sets/versions/1/files"
+    assert client.get(f"{address}/deep/b.csv").content == b"2\n"
+    _error(client.get(f"{address}/none"), 404)
+    _error(client.get(f"{address}/..%2F..%2Fx"), 400)
     assert [asset["version"] for asset in _list(client, "?name=sets")] == ["7", "2", "1"]
     assert [asset["version"] for asset in _list(client)] == ["7"]
 
 
-def test_what_lies_in_a_folder_of_ones_own_may_be_edited(
-    client: TestClient, tmp_path: Path
-) -> None:
+def test_files_of_a_local_datastore_may_be_edited(client: TestClient, tmp_path: Path) -> None:
     (tmp_path / "nas").mkdir()
     store = {"type": "local", "path": str(tmp_path / "nas")}
     client.put(f"{BASE}/datastores/nas", json=store)
     snapshot = _snapshot(client, {"a.csv": b"1\n"})
-    asked = {"name": "sets", "path": f"snapshot:{snapshot}", "datastore": "nas"}
-    assert client.post(f"{BASE}/data", json=asked).status_code == 201
+    asset_document = {"name": "sets", "path": f"snapshot:{snapshot}", "datastore": "nas"}
+    assert client.post(f"{BASE}/data", json=asset_document).status_code == 201
     (uploaded,) = (tmp_path / "nas").rglob("a.csv")
     with open(uploaded, "ab") as file:
         file.write(b"2\n")
@@ -130,11 +130,11 @@ def test_what_lies_in_a_folder_of_ones_own_may_be_edited(
     assert client.get(f"{BASE}/blobs/{sha256}").content == b"1\n"
 
 
-def test_archived_data_is_hidden_and_still_there(client: TestClient) -> None:
+def test_archived_data_is_hidden_and_still_readable(client: TestClient) -> None:
     snapshot = _snapshot(client, {"a.csv": b"1\n"})
-    asked = {"name": "one", "path": f"snapshot:{snapshot}", "type": "uri_file"}
+    asset_document = {"name": "one", "path": f"snapshot:{snapshot}", "type": "uri_file"}
     for _ in range(2):
-        client.post(f"{BASE}/data", json=asked)
+        client.post(f"{BASE}/data", json=asset_document)
     assert client.post(f"{BASE}/data/one/versions/2/archive").json()["archived"] is True
     assert [asset["version"] for asset in _list(client, "?name=one")] == ["1"]
     assert client.get(f"{BASE}/data/one/versions/latest").json()["version"] == "1"
@@ -146,7 +146,7 @@ def test_archived_data_is_hidden_and_still_there(client: TestClient) -> None:
     assert len(_list(client, "?name=one")) == 2
 
 
-def test_what_data_may_not_be(client: TestClient) -> None:
+def test_invalid_data_assets(client: TestClient) -> None:
     snapshot = _snapshot(client, {"a": b"1", "b": b"2"})
     path = f"snapshot:{snapshot}"
     for document, at in (
@@ -164,17 +164,17 @@ def test_what_data_may_not_be(client: TestClient) -> None:
 
 def test_url_maps(client: TestClient) -> None:
     target = "azureml://datastores/workspaceblobstore/paths/mirror"
-    asked = {"prefix": "https://host/data", "target": target}
-    assert client.put(f"{BASE}/url-maps", json=asked).json()["target"] == target
+    url_map = {"prefix": "https://host/data", "target": target}
+    assert client.put(f"{BASE}/url-maps", json=url_map).json()["target"] == target
     assert len(client.get(f"{BASE}/url-maps").json()["value"]) == 1
-    _error(client.put(f"{BASE}/url-maps", json={**asked, "target": "https://x"}), 400)
-    _error(client.put(f"{BASE}/url-maps", json={**asked, "prefix": "/etc"}), 400)
+    _error(client.put(f"{BASE}/url-maps", json={**url_map, "target": "https://x"}), 400)
+    _error(client.put(f"{BASE}/url-maps", json={**url_map, "prefix": "/etc"}), 400)
     gone = client.delete(f"{BASE}/url-maps", params={"prefix": "https://host/data"})
     assert gone.status_code == 200
     _error(client.delete(f"{BASE}/url-maps", params={"prefix": "https://host/data"}), 404)
 
 
-def test_snapshots_come_back(client: TestClient) -> None:
+def test_snapshots_are_returned(client: TestClient) -> None:
     snapshot = _snapshot(client, {"a": b"1"})
     manifest = client.get(f"{BASE}/snapshots/{snapshot}").json()
     (file,) = manifest["files"]
@@ -195,4 +195,4 @@ def test_a_datastore_never_reaches_into_the_servers_home(
     folder.mkdir(parents=True, exist_ok=True)
     body = {"type": "local", "path": str(folder)}
     refused = _error(client.put(f"{BASE}/datastores/spy", json=body), 400)
-    assert (refused["at"], "itself keeps" in refused["message"]) == (["path"], True)
+    assert (refused["at"], "server itself" in refused["message"]) == (["path"], True)

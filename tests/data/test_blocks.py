@@ -1,4 +1,4 @@
-"""Parts of files that are on their way: kept whole, told, swept when nobody goes on."""
+"""Blocks of files that are being uploaded: complete, listed, deleted when abandoned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def send(blocks: Blocks, file: str, block_id: str, content: bytes) -> None:
         writing.write(content)
 
 
-def test_parts_are_told_and_read(tmp_path: Path) -> None:
+def test_blocks_are_listed_and_read(tmp_path: Path) -> None:
     blocks = Blocks(tmp_path)
     send(blocks, "c/file", "b/+=", b"bb")
     send(blocks, "c/file", "a", b"a")
@@ -28,11 +28,11 @@ def test_parts_are_told_and_read(tmp_path: Path) -> None:
     assert blocks.list("c/file")["a"].size_bytes == 5
     blocks.drop("c/file")
     assert blocks.list("c/file") == {} and blocks.list("c/other")
-    with pytest.raises(NotFound, match="no block `a`"):
+    with pytest.raises(NotFound, match="block `a` does not exist"):
         blocks.read("c/file", "a")
 
 
-def test_a_part_that_breaks_off_is_none(tmp_path: Path) -> None:
+def test_an_interrupted_block_does_not_exist(tmp_path: Path) -> None:
     blocks = Blocks(tmp_path)
     with pytest.raises(KeyError), blocks.writing("file", "a") as writing:
         writing.write(b"half")
@@ -40,7 +40,7 @@ def test_a_part_that_breaks_off_is_none(tmp_path: Path) -> None:
     assert blocks.list("file") == {}
 
 
-def test_what_nobody_goes_on_with_goes(tmp_path: Path) -> None:
+def test_abandoned_uploads_are_deleted(tmp_path: Path) -> None:
     now_s = [1_000_000.0]
     blocks = Blocks(tmp_path, lambda: now_s[0])
     for file in ("old", "new"):

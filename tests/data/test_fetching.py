@@ -1,4 +1,4 @@
-"""What a node keeps of data, and that it is copied once."""
+"""The node's cache of data, which copies it once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fetcher(tmp_path: Path, db: Database, stores: Datastores) -> Fetcher:
 
 
 def _left(tmp_path: Path) -> list[str]:
-    """Whole and half folders of the cache."""
+    """Complete and incomplete folders of the cache."""
     folder = tmp_path / "home" / "cache" / "data"
     return [name for name in os.listdir(folder) if name not in ("locks", "notes")]
 
@@ -36,7 +36,7 @@ def test_a_file_of_the_web_is_copied_once(fetcher: Fetcher, web: Web, clock: Fak
     assert first.stat().st_mode & 0o222 == 0
     assert fetcher.ready(WORKSPACE, "uri_file", url, clock.now()) == first
     clock.advance(1)
-    # A job that comes later has the source asked again, and copies nothing.
+    # A later job checks the source again, and copies nothing.
     assert fetcher.ready(WORKSPACE, "uri_file", url, clock.now()) is None
     assert fetcher.fetch(WORKSPACE, "uri_file", url, clock.now()) == first
     assert web.asked.count("GET /x/iris.csv") == 1
@@ -45,7 +45,7 @@ def test_a_file_of_the_web_is_copied_once(fetcher: Fetcher, web: Web, clock: Fak
     assert (changed.read_bytes(), first.read_bytes()) == (b"3,4\n", b"1,2\n")
 
 
-def test_a_server_that_tells_no_mark_is_read_again(
+def test_a_source_without_marks_is_read_again(
     fetcher: Fetcher, web: Web, clock: FakeClock, tmp_path: Path
 ) -> None:
     web.files["/x"] = b"old"
@@ -63,7 +63,7 @@ def test_a_server_that_tells_no_mark_is_read_again(
 
 
 @pytest.mark.parametrize(
-    ("type", "path", "error", "said"),
+    ("type", "path", "error", "message"),
     [
         ("uri_file", "/none", NotFound, "answers 404"),
         ("uri_folder", "/x", InvalidInput, "lists no files"),
@@ -76,18 +76,18 @@ def test_what_cannot_be_fetched(
     type: str,
     path: str,
     error: type[TorchyardError],
-    said: str,
+    message: str,
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         fetcher.fetch(WORKSPACE, type, web.url + path, clock.now())
 
 
-def test_nobody_answers(fetcher: Fetcher, clock: FakeClock) -> None:
+def test_a_source_that_does_not_answer(fetcher: Fetcher, clock: FakeClock) -> None:
     with pytest.raises(Unreachable, match="can't be read"):
         fetcher.fetch(WORKSPACE, "uri_file", "http://127.0.0.1:1/x", clock.now())
 
 
-def test_a_stop_leaves_nothing(
+def test_a_canceled_copy_leaves_nothing(
     fetcher: Fetcher, web: Web, clock: FakeClock, tmp_path: Path
 ) -> None:
     web.files["/x"] = b"1"
@@ -96,7 +96,7 @@ def test_a_stop_leaves_nothing(
     assert _left(tmp_path) == []
 
 
-def test_what_lies_on_this_disk_is_used_where_it_is(
+def test_local_files_are_used_in_place(
     fetcher: Fetcher, nas: Path, clock: FakeClock, tmp_path: Path
 ) -> None:
     uri = "azureml://datastores/nas/paths/sets"

@@ -1,4 +1,4 @@
-"""A folder as a place for files."""
+"""Files of a folder."""
 
 from __future__ import annotations
 

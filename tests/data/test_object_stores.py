@@ -26,7 +26,7 @@ from torchyard.data.types import Files
 
 pytestmark = [
     pytest.mark.object_store,
-    # What the stores' own libraries warn of is not ours.
+    # Warnings of the stores' libraries.
     pytest.mark.filterwarnings("ignore"),
 ]
 
@@ -49,7 +49,7 @@ def document(
 def lake(
     document: dict[str, Any], db: Database, clock: FakeClock, stores: Datastores
 ) -> Iterator[Files]:
-    made = datastores.opened(datastores.put(db, clock, stores, WORKSPACE, document))
+    made = datastores.open_files(datastores.put(db, clock, stores, WORKSPACE, document))
     yield made
     for entry in list(made.walk("")):
         made.delete(entry.path)
@@ -62,7 +62,7 @@ class TestObjectStore(FilesContract):
 
 
 def test_steps_of_many_files_run_on_any_thread(lake: Files) -> None:
-    """As in the server, where each step of a request gets whichever thread is free."""
+    """As in the server, where each step of a request runs in any free thread."""
     contents = {f"many/{number}.bin": f"{number} ".encode() * 4000 for number in range(24)}
 
     async def there_and_back(path: str, content: bytes) -> bytes:
@@ -72,10 +72,10 @@ def test_steps_of_many_files_run_on_any_thread(lake: Files) -> None:
             await asyncio.to_thread(writing.write, content[start : start + 5000])
         await asyncio.to_thread(opened.__exit__, None, None, None)
         chunks = await asyncio.to_thread(lake.read, path)
-        found = []
+        content_read = b""
         while chunk := await asyncio.to_thread(next, chunks, b""):
-            found.append(chunk)
-        return b"".join(found)
+            content_read += chunk
+        return content_read
 
     async def all_at_once() -> list[bytes]:
         tasks = (there_and_back(path, content) for path, content in contents.items())
@@ -112,35 +112,33 @@ def test_data_is_fetched_once_and_the_same(
     put(lake, {"a.txt": b"changed"}, "sets/")
     third = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now())
     assert (third / "a.txt").read_bytes() == b"changed"
-    one = fetcher.fetch(WORKSPACE, "uri_file", f"{uri}deep/b.bin", clock.now())
-    assert (one.name, one.read_bytes()) == ("b.bin", CONTENT["deep/b.bin"])
+    fetched = fetcher.fetch(WORKSPACE, "uri_file", f"{uri}deep/b.bin", clock.now())
+    assert (fetched.name, fetched.read_bytes()) == ("b.bin", CONTENT["deep/b.bin"])
 
 
-def test_what_is_not_there_is_refused_at_once(
-    db: Database, stores: Datastores, lake: Files
-) -> None:
+def test_missing_data_is_refused_at_once(db: Database, stores: Datastores, lake: Files) -> None:
     with pytest.raises(NotFound, match="nothing at `none`"):
         actions.pin(
             db, stores, WORKSPACE, "uri_folder", "azureml://datastores/lake/paths/none", "download"
         )
 
 
-def test_uploaded_data_keeps_its_sums(
+def test_uploaded_data_keeps_its_checksums(
     db: Database, stores: Datastores, clock: FakeClock, tmp_path: Path, lake: Files
 ) -> None:
     blobs = Blobs(tmp_path / "blobs")
     sha256 = blobs.put_bytes(b"precious")
     snapshot = blobs.put_snapshot({"files": [{"path": "x.bin", "sha256": sha256, "size": 8}]})
-    asked = assets.Request("d", f"snapshot:{snapshot.id}", "uri_folder", datastore="lake")
+    asset_request = assets.Request("d", f"snapshot:{snapshot.id}", "uri_folder", datastore="lake")
     asset = assets.create(
-        db, clock, stores, blobs, lambda *_: "", WORKSPACE, asked, "me"
+        db, clock, stores, blobs, lambda *_: "", WORKSPACE, asset_request, "me"
     )  # fmt: skip
     assert asset.uri.startswith("azureml://datastores/lake/paths/LocalUpload/")
     (file,) = actions.files_of(db, stores, asset)
     assert (file.path, file.size_bytes, file.sha256) == ("x.bin", 8, sha256)
     fetcher = Fetcher(tmp_path / "home", db, stores)
-    found = fetcher.fetch(WORKSPACE, "uri_folder", "azureml:d:1", clock.now())
-    assert (found / "x.bin").read_bytes() == b"precious"
+    folder_found = fetcher.fetch(WORKSPACE, "uri_folder", "azureml:d:1", clock.now())
+    assert (folder_found / "x.bin").read_bytes() == b"precious"
 
 
 def test_bytes_that_changed_on_the_way_are_refused(
@@ -149,7 +147,7 @@ def test_bytes_that_changed_on_the_way_are_refused(
     with lake.writing("x.bin") as writing:
         writing.write(b"precious")
     wrong = type(writing.stored)("0" * 64, 8)
-    actions.record(db, WORKSPACE, "lake", lake, "x.bin", wrong)
+    actions.record_checksum(db, WORKSPACE, "lake", lake, "x.bin", wrong)
     fetcher = Fetcher(tmp_path / "home", db, stores)
     uri = "azureml://datastores/lake/paths/x.bin"
     with pytest.raises(Unreachable, match="arrived damaged"):
@@ -157,7 +155,7 @@ def test_bytes_that_changed_on_the_way_are_refused(
     assert fetcher.ready(WORKSPACE, "uri_file", uri, clock.now()) is None
 
 
-def test_wrong_credentials_are_told(
+def test_wrong_credentials_are_an_error(
     document: dict[str, Any], db: Database, clock: FakeClock, stores: Datastores, lake: Files
 ) -> None:
     wrong = {
@@ -167,6 +165,6 @@ def test_wrong_credentials_are_told(
     if document["type"] not in wrong:
         pytest.skip("moto takes any key")
     document = {**document, "credentials": wrong[document["type"]]}
-    opened = datastores.opened(datastores.put(db, clock, stores, WORKSPACE, document))
+    opened = datastores.open_files(datastores.put(db, clock, stores, WORKSPACE, document))
     with pytest.raises(TorchyardError, match="datastore `lake`"):
         list(opened.walk(""))

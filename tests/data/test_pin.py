@@ -1,4 +1,4 @@
-"""What paths of inputs become when a job is created."""
+"""Pinning paths of inputs when a job is created."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _made(nas: Path, db: Database, clock: FakeClock, stores: Datastores, tmp_pat
         ("uri_file", "azureml://datastores/nas/paths/sets/a.csv"),
     ):
         name = "table" if type == "uri_file" else "sets"
-        asked = assets.Request(name=name, path=path, type=type)
-        assets.create(db, clock, stores, Blobs(tmp_path), resolve, WORKSPACE, asked, "me")
+        request = assets.Request(name=name, path=path, type=type)
+        assets.create(db, clock, stores, Blobs(tmp_path), resolve, WORKSPACE, request, "me")
     for prefix, target in (
         ("https://host/data", "azureml://datastores/nas/paths/"),
         ("https://host/data/sets/deep", "azureml://datastores/nas/paths/sets/deep"),
@@ -65,10 +65,10 @@ def _made(nas: Path, db: Database, clock: FakeClock, stores: Datastores, tmp_pat
     ],
 )
 def test_pinning(db: Database, stores: Datastores, type: str, path: str, pinned: str) -> None:
-    found = actions.pin(db, stores, WORKSPACE, type, path, "ro_mount")
-    assert found == Pinned(pinned or path)
-    again = actions.pin(db, stores, WORKSPACE, type, found.path, "ro_mount")
-    assert again.path == found.path
+    result = actions.pin(db, stores, WORKSPACE, type, path, "ro_mount")
+    assert result == Pinned(pinned or path)
+    again = actions.pin(db, stores, WORKSPACE, type, result.path, "ro_mount")
+    assert again.path == result.path
 
 
 @pytest.mark.parametrize(
@@ -83,21 +83,21 @@ def test_pinning(db: Database, stores: Datastores, type: str, path: str, pinned:
     ],
 )
 def test_url_maps(db: Database, path: str, mapped: str) -> None:
-    found = url_maps.apply(url_maps.list_in(db, WORKSPACE), path)
-    assert found.path == (mapped or path)
-    assert bool(found.notices) is bool(mapped)
+    result = url_maps.apply(url_maps.list_in(db, WORKSPACE), path)
+    assert result.path == (mapped or path)
+    assert bool(result.notices) is bool(mapped)
 
 
-def test_a_mapped_url_is_checked_and_told(db: Database, stores: Datastores) -> None:
-    found = actions.pin(
+def test_a_mapped_url_is_checked_and_has_a_notice(db: Database, stores: Datastores) -> None:
+    result = actions.pin(
         db, stores, WORKSPACE, "uri_file", "https://host/data/sets/a.csv?x=1", "download"
     )
-    assert found.path == "azureml://datastores/nas/paths/sets/a.csv"
-    assert "https://host/data/sets/a.csv" in found.notices[0]
+    assert result.path == "azureml://datastores/nas/paths/sets/a.csv"
+    assert "https://host/data/sets/a.csv" in result.notices[0]
 
 
 @pytest.mark.parametrize(
-    ("type", "path", "error", "said"),
+    ("type", "path", "error", "message"),
     [
         ("uri_folder", "azureml://datastores/nass/paths/x", NotFound, "did you mean `nas`"),
         ("uri_folder", "azureml://datastores/nas/paths/none", NotFound, "nothing at `none`"),
@@ -112,19 +112,24 @@ def test_a_mapped_url_is_checked_and_told(db: Database, stores: Datastores) -> N
         ("uri_file", "file:///etc/passwd", InvalidInput, "own disk"),
         ("uri_file", "memory://x", InvalidInput, "own disk"),
         ("uri_file", "zip::https://x/y.zip", InvalidInput, "not a path"),
-        ("uri_file", "gopher://x/y", InvalidInput, "not served"),
+        ("uri_file", "gopher://x/y", InvalidInput, "unsupported protocol"),
         ("uri_file", "just/a/path", InvalidInput, "not a path"),
-        ("uri_file", "sftp://host:ssh/x", InvalidInput, "no URL"),
-        ("uri_file", "https://[host/x", InvalidInput, "no URL"),
+        ("uri_file", "sftp://host:ssh/x", InvalidInput, "not a URL"),
+        ("uri_file", "https://[host/x", InvalidInput, "not a URL"),
         ("uri_file", "sftp:///x", InvalidInput, "names no host"),
     ],
 )
 def test_refusals(
-    db: Database, stores: Datastores, type: str, path: str, error: type[TorchyardError], said: str
+    db: Database,
+    stores: Datastores,
+    type: str,
+    path: str,
+    error: type[TorchyardError],
+    message: str,
 ) -> None:
     with pytest.raises(error) as raised:
         actions.pin(db, stores, WORKSPACE, type, path, "ro_mount")
-    assert said in f"{raised.value.message} {raised.value.hint}"
+    assert message in f"{raised.value.message} {raised.value.hint}"
 
 
 def test_another_workspace_sees_nothing_of_it(db: Database, stores: Datastores) -> None:

@@ -39,7 +39,7 @@ def _put(files: RemoteFiles, path: str, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("start, most", [(0, None), (4 << 20, None), (5, 5 << 20), (99, 1 << 40)])
-def test_windows_make_the_whole(
+def test_windows_make_the_whole_file(
     tmp_path: Path, lake: Callable[[int], RemoteFiles], start: int, most: int | None
 ) -> None:
     with sftp_server.running(tmp_path) as port:
@@ -49,11 +49,11 @@ def test_windows_make_the_whole(
         assert b"".join(lake(port).read("big.bin", start, most)) == _BIG[start:end]
 
 
-@pytest.mark.parametrize("room_bytes", [0, 100_000, len(_BIG) - 1])
-def test_a_write_that_was_refused_is_told(
-    tmp_path: Path, lake: Callable[[int], RemoteFiles], room_bytes: int
+@pytest.mark.parametrize("free_bytes", [0, 100_000, len(_BIG) - 1])
+def test_a_refused_write_is_an_error(
+    tmp_path: Path, lake: Callable[[int], RemoteFiles], free_bytes: int
 ) -> None:
-    with sftp_server.running(tmp_path, room_bytes=room_bytes) as port:
+    with sftp_server.running(tmp_path, free_bytes=free_bytes) as port:
         files = lake(port)
         (tmp_path / "lake" / "big.bin").write_bytes(b"before")
         with pytest.raises(Unreachable, match="`lake` can't be used"):
@@ -62,7 +62,7 @@ def test_a_write_that_was_refused_is_told(
         assert b"".join(files.read("big.bin")) == b"before"
 
 
-def test_a_writer_that_broke_off_leaves_what_was_there(
+def test_an_interrupted_writer_leaves_the_old_file(
     tmp_path: Path, lake: Callable[[int], RemoteFiles]
 ) -> None:
     with sftp_server.running(tmp_path) as port:
@@ -76,7 +76,7 @@ def test_a_writer_that_broke_off_leaves_what_was_there(
         assert b"".join(files.read("deep/a.txt")) == b"before"
 
 
-def test_a_server_that_came_back_is_connected_to_again(
+def test_a_restarted_server_is_connected_to_again(
     tmp_path: Path, lake: Callable[[int], RemoteFiles]
 ) -> None:
     with sftp_server.running(tmp_path) as port:

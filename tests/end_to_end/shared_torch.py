@@ -15,7 +15,7 @@ from pathlib import Path
 from end_to_end.yard_under_test import REPOSITORY
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 
 REQUIREMENTS = REPOSITORY / "examples/digits/requirements.txt"
 
@@ -32,10 +32,11 @@ class SharedTorch:
         db = Database(f"sqlite:///{self.folder / 'torchyard.db'}")
         try:
             db.upgrade()
-            services = Environments(self.folder, db, SystemClock(), os.environ)
-            built = services.build(services.resolve({"pip_requirements": REQUIREMENTS.read_text()}))
+            environments = Environments(self.folder, db, SystemClock(), os.environ)
+            spec = environments.resolver.resolve({"pip_requirements": REQUIREMENTS.read_text()})
+            built = environments.builds.run(spec)
             # Where a job can write to an environment, none may be two homes'.
-            may_link = not services.is_open
+            may_link = not environments.folders.is_writable_by_jobs
         finally:
             db.close()
         target = home / "environments"

@@ -21,6 +21,7 @@ from end_to_end.shared_torch import SharedTorch
 from torchyard.app.application import Parts
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import preflights, submission
 from torchyard.jobs.services import Services
@@ -110,9 +111,7 @@ def logs_of(services: Services, job: Job) -> dict[str, str]:
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    messages = [
-        event.body["message"] for event in actions.events(services, job) if event.kind == "notice"
-    ]
+    messages = notices_of(actions.events(services, job))
     return [message for message in messages if message.startswith("preflight:")]
 
 
@@ -157,7 +156,7 @@ def test_a_silent_firewall_before_the_rendezvous_port(services: Services, site: 
     assert message.endswith("(of the ranks' rendezvous): no answer within 5 s")
 
 
-def test_a_silent_firewall_on_the_way_back(services: Services, site: Site) -> None:
+def test_a_silent_firewall_before_the_other_node(services: Services, site: Site) -> None:
     _need("nft")
     site.drop(1, 32768, 60999)
     message = refused(services, "ports_blocked")
@@ -166,7 +165,7 @@ def test_a_silent_firewall_on_the_way_back(services: Services, site: Site) -> No
     assert "as gloo and NCCL use: no answer within 5 s" in message
 
 
-def test_a_route_that_lets_nothing_through(services: Services, site: Site) -> None:
+def test_a_route_that_prohibits_connections(services: Services, site: Site) -> None:
     site.prohibit(1, 32768, 60999)
     message = refused(services, "ports_blocked")
     assert "node 1" in message and "node 0" in message
@@ -174,14 +173,16 @@ def test_a_route_that_lets_nothing_through(services: Services, site: Site) -> No
     assert "where the ranks meet" not in message
 
 
-def test_a_port_blocked_and_only_warned_of(services: Services, site: Site) -> None:
+def test_a_blocked_port_is_only_a_warning_if_the_job_says_so(
+    services: Services, site: Site
+) -> None:
     site.prohibit(1, 6105, 6999)
     job = run(services, properties={"torchyard.preflight": "warn"}, limits={"timeout": 120})
     assert job.status is Status.COMPLETED, job.error
     assert any("can't reach node 0" in notice for notice in notices(services, job))
 
 
-def test_a_clock_that_is_an_hour_ahead(services: Services, site: Site, tmp_path: Path) -> None:
+def test_a_clock_an_hour_ahead_is_reported(services: Services, site: Site, tmp_path: Path) -> None:
     ahead = tmp_path / "ahead"
     program = (
         "import runpy, sys, time; s, ns = time.time, time.time_ns; "
@@ -197,7 +198,7 @@ def test_a_clock_that_is_an_hour_ahead(services: Services, site: Site, tmp_path:
     )
 
 
-def test_two_versions_of_torch(
+def test_different_versions_of_torch_are_refused(
     services: Services, site: Site, tmp_path: Path, torch_environment: dict[str, str]
 ) -> None:
     other = tmp_path / "version.py"
@@ -208,7 +209,7 @@ def test_two_versions_of_torch(
     assert re.search(r"node 0 has 2\.\d+\.\d\S*, node 1 has 2\.2\.0\+cpu", message)
 
 
-def test_a_node_whose_disk_is_full(services: Services, site: Site) -> None:
+def test_a_node_with_a_full_disk_is_refused(services: Services, site: Site) -> None:
     site.before(1, 'mount -t tmpfs -o size=40m tmpfs "$FOLDER"\n')
     message = refused(services, "disk_short")
     assert message.startswith(f"node 1 ({site.addresses[1]}) has only 39 MiB free")
@@ -230,14 +231,14 @@ def test_different_mtus_are_a_notice(services: Services, site: Site) -> None:
     assert "node 0 has 1500, node 1 has 1400" in notice
 
 
-def test_nccl_without_a_gpu(services: Services) -> None:
+def test_nccl_without_a_gpu_is_refused(services: Services) -> None:
     _need_no_gpu()
     variables = {"PL_TORCH_DISTRIBUTED_BACKEND": "nccl"}
     message = refused(services, "nccl_without_gpu", environment_variables=variables)
     assert message.startswith("nodes 0, 1 have no GPU")
 
 
-def test_an_interface_of_gloo_that_is_not_there(services: Services) -> None:
+def test_a_missing_network_interface_is_refused(services: Services) -> None:
     variables = {"GLOO_SOCKET_IFNAME": "eth7"}
     message = refused(services, "interface_missing", environment_variables=variables)
     assert "no interface that matches `GLOO_SOCKET_IFNAME=eth7`" in message and INTERFACE in message

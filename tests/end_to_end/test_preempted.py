@@ -117,7 +117,7 @@ def test_a_low_priority_training_is_preempted_and_goes_on(
     trained(yard, "training")
     assert (done["attempt"], done["exit_code"]) == (2, 0)
     assert any(
-        notice.startswith("attempt 1 is preempted: job `urgent` needs a node of `mine`")
+        notice.startswith("attempt 1 was preempted: job `urgent` needs a node of `mine`")
         for notice in done["notices"]
     )
     spans = [(stage["name"], stage["waited_for"]) for stage in done["stages"]]
@@ -132,7 +132,7 @@ def test_a_low_priority_training_is_preempted_and_goes_on(
     assert "was preempted" in shown and "Priority" in shown
 
 
-def test_a_person_tries_how_a_job_goes_on(yard: Yard, write_job: Callable[..., str]) -> None:
+def test_preempting_a_job_by_hand_resumes_it(yard: Yard, write_job: Callable[..., str]) -> None:
     yard(
         "job",
         "create",

@@ -80,7 +80,7 @@ def test_what_needs_a_gpu_is_refused_by_name(
     assert "factories without a rehearsal: []" in log.decode()
 
 
-def test_not_asked_the_script_fails_as_ever(
+def test_without_a_rehearsal_the_script_fails(
     yard: Yard, write_job: Callable[..., str], torch_environment: dict[str, str]
 ) -> None:
     file = write_job(job("not-asked", "for_gpus.py", torch_environment, nodes=1))

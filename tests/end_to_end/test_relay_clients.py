@@ -135,7 +135,7 @@ def steps(yard: Yard, run: str, key: str) -> list[int]:
 
 
 @pytest.mark.parametrize("version", CLIENTS)
-def test_what_one_script_does(yard: Yard, write_job: Write, version: str) -> None:
+def test_one_script_logs_by_every_call(yard: Yard, write_job: Write, version: str) -> None:
     name = f"one-{version[0]}"
     job = {"name": name, "command": "python one.py", "environment": environment(version)}
     yard("job", "create", "-f", write_job(job, one=ONE))

@@ -40,7 +40,7 @@ print("went on", flush=True)
 """
 
 
-def test_an_attempt_goes_on_where_the_one_before_ended(
+def test_an_attempt_resumes_where_the_previous_one_ended(
     yard: Yard, write_job: Callable[..., str]
 ) -> None:
     job = {
@@ -68,7 +68,9 @@ def test_an_attempt_goes_on_where_the_one_before_ended(
     assert names.count("Scaling") == 2 and names.count("Running") == 2
 
 
-def test_a_failure_that_is_not_named_is_the_end(yard: Yard, write_job: Callable[..., str]) -> None:
+def test_a_failure_that_the_policy_does_not_name_is_not_retried(
+    yard: Yard, write_job: Callable[..., str]
+) -> None:
     job = {
         "name": "not-named",
         "command": "exit 3",
@@ -83,7 +85,7 @@ def test_a_failure_that_is_not_named_is_the_end(yard: Yard, write_job: Callable[
 
 
 @pytest.mark.parametrize("also_supervisor", [False, True])
-def test_what_a_killed_worker_owed_is_delivered(
+def test_the_files_of_a_killed_worker_are_uploaded(
     yard: Yard, write_job: Callable[..., str], also_supervisor: bool
 ) -> None:
     name = f"worker-killed-{also_supervisor}".lower()

@@ -1,4 +1,4 @@
-"""Builds in processes of their own, which a test may kill."""
+"""Builds in separate processes, which a test may kill."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import os, sys
 from pathlib import Path
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.environments.types import Platform
 home, database = Path(sys.argv[1]), Database(sys.argv[2])
-room = Environments(
+environments = Environments(
     home, database, SystemClock(), dict(os.environ), Platform("linux", "x86_64", "cpu")
 )
-spec = room.resolve({"pip_requirements": sys.argv[3:]})
+spec = environments.resolver.resolve({"pip_requirements": sys.argv[3:]})
 """
 
 
@@ -30,13 +30,13 @@ def start(
     database: str,
     variables: Mapping[str, str],
     *requirements: str,
-    then: str = "print(room.build(spec))",
+    then: str = "print(environments.builds.run(spec))",
     may_mount: bool = True,
 ) -> subprocess.Popen[str]:
-    """Builds, or does what `then` says with `room` and `spec`.
+    """Start a build, or run the code `then` with `environments` and `spec`.
 
     Args:
-        may_mount: False takes from root the right to mount, as most containers do.
+        may_mount: False drops root's capability to mount, as most containers do.
     """
     drop: Callable[[], None] | None = None if may_mount else _drop_mounting
     return subprocess.Popen(
@@ -51,7 +51,7 @@ def start(
 
 
 def _drop_mounting() -> None:
-    """CAP_SYS_ADMIN out of the bounding set: the next exec goes without it."""
+    """Drop CAP_SYS_ADMIN from the bounding set: the next exec does not have it."""
     import ctypes
 
     ctypes.CDLL(None).prctl(24, 21, 0, 0, 0)

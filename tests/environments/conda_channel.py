@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# What conda puts in the place of this when it installs: as long as a folder's name may be.
+# Conda replaces this when it installs; as long as a folder's path may be.
 PREFIX = "/made/by/a/test/" + "placehold_" * 20
 
 
@@ -29,7 +29,7 @@ def put(
     form: str = ".conda",
     entry_points: tuple[str, ...] = (),
 ) -> Path:
-    """Write a package and list it; files below `bin/` can be run, `PREFIX` in one is replaced.
+    """Write a package and list it; files below `bin/` are executable, `PREFIX` in one is replaced.
 
     Args:
         form: `.conda` or `.tar.bz2`.
@@ -60,7 +60,7 @@ def put(
 
 
 def put_python(channel: Path, version: str = "", requires: tuple[str, ...] = ()) -> str:
-    """This machine's own Python as a conda package, without its tests; the answer its version."""
+    """Pack this machine's own Python as a conda package, without its tests; its version."""
     version = version or ".".join(map(str, sys.version_info[:3]))
     short = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     base = Path(sys.base_prefix)
@@ -136,7 +136,7 @@ def _zstd(data: bytes) -> bytes:
 
 
 def _list(package: Path, index: Mapping[str, Any]) -> None:
-    """Into the channel's own list; those that other packages need are there, if empty."""
+    """Add it to the channel's list, with empty packages for its dependencies."""
     for folder in {package.parent.parent / "noarch", package.parent}:
         folder.mkdir(exist_ok=True)
         file = folder / "repodata.json"

@@ -1,4 +1,4 @@
-"""A room whose packages come from a folder of wheels made by the test."""
+"""Environments whose packages come from a folder of wheels made by the test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.environments.actions import Environments
+from torchyard.environments.build.image_environments import FindEngine
+from torchyard.environments.images import containers
+from torchyard.environments.services import Environments
 from torchyard.environments.types import Accelerator, Platform
 
 
@@ -44,19 +46,28 @@ def machine(tmp_path: Path, database_url: str) -> Machine:
     return Machine(home, wheels, variables, database_url)
 
 
-MakeRoom = Callable[..., Environments]
+MakeEnvironments = Callable[..., Environments]
 
 
 @pytest.fixture
-def make_room(machine: Machine) -> Iterator[MakeRoom]:
+def make_environments(machine: Machine) -> Iterator[MakeEnvironments]:
     databases = []
 
-    def make(accelerator: Accelerator = "cpu") -> Environments:
+    def make(
+        accelerator: Accelerator = "cpu", find_engine: FindEngine = containers.find
+    ) -> Environments:
         database = Database(machine.database)
         database.upgrade()
         databases.append(database)
         platform = Platform("linux", "x86_64", accelerator)
-        return Environments(machine.home, database, SystemClock(), machine.variables, platform)
+        return Environments(
+            machine.home,
+            database,
+            SystemClock(),
+            machine.variables,
+            platform,
+            find_engine=find_engine,
+        )
 
     yield make
     for database in databases:
@@ -64,5 +75,5 @@ def make_room(machine: Machine) -> Iterator[MakeRoom]:
 
 
 @pytest.fixture
-def environments(make_room: MakeRoom) -> Environments:
-    return make_room()
+def environments(make_environments: MakeEnvironments) -> Environments:
+    return make_environments()

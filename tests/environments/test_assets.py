@@ -16,13 +16,13 @@ from torchyard.environments.types import EnvironmentAsset, Platform
 LINUX = Platform("linux", "x86_64", "cpu")
 
 
-def check(asked: Mapping[str, Any]) -> Any:
-    return definition.resolve(asked, LINUX)
+def check(request: Mapping[str, Any]) -> Any:
+    return definition.resolve(request, LINUX)
 
 
 def put(db: Database, clock: Clock, **document: Any) -> EnvironmentAsset:
-    asked = assets.read_document({"name": "mine", **document})
-    return assets.register(db, clock, "default", asked, "me", check)
+    request = assets.read_document({"name": "mine", **document})
+    return assets.register(db, clock, "default", request, "me", check)
 
 
 def test_versions_are_numbered(db: Database, clock: Clock) -> None:
@@ -32,12 +32,12 @@ def test_versions_are_numbered(db: Database, clock: Clock) -> None:
     assert (first.version, third.version) == ("1", "8")
     assert assets.get(db, "default", "mine") == third
     assert assets.get(db, "default", "mine", "1") == first
-    assert [one.version for one in assets.list_in(db, "default", "mine")] == ["8", "7", "1"]
-    assert [one.version for one in assets.list_in(db, "default")] == ["8"]
+    assert [asset.version for asset in assets.list_in(db, "default", "mine")] == ["8", "7", "1"]
+    assert [asset.version for asset in assets.list_in(db, "default")] == ["8"]
     assert assets.list_in(db, "other") == []
 
 
-def test_a_version_never_changes_but_for_what_is_said_of_it(db: Database, clock: Clock) -> None:
+def test_only_the_description_of_a_version_changes(db: Database, clock: Clock) -> None:
     put(db, clock, version="1", pip_requirements=["six==1.15.0"], tags={"a": "1"})
     again = put(db, clock, version=1, pip_requirements=["six==1.15.0"], description="better")
     assert (again.description, again.tags) == ("better", {})
@@ -50,11 +50,11 @@ def test_a_version_never_changes_but_for_what_is_said_of_it(db: Database, clock:
     }
 
 
-def test_archived_ones_are_hidden_and_still_found(db: Database, clock: Clock) -> None:
+def test_archived_environments_are_hidden_and_still_found(db: Database, clock: Clock) -> None:
     for number in ("15", "16"):
         put(db, clock, pip_requirements=[f"six==1.{number}.0"])
     assets.archive(db, "default", "mine", "2")
-    assert [one.version for one in assets.list_in(db, "default", "mine")] == ["1"]
+    assert [asset.version for asset in assets.list_in(db, "default", "mine")] == ["1"]
     assert assets.get(db, "default", "mine").version == "1"
     assert assets.get(db, "default", "mine", "2").archived
     assets.archive(db, "default", "mine")

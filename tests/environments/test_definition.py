@@ -1,4 +1,4 @@
-"""What a job file says of its environment."""
+"""Environments in job files."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def test_the_nearest_name_is_offered() -> None:
     assert "`python`" in caught.value.hint
 
 
-def test_what_is_no_reference_is_invalid() -> None:
-    with pytest.raises(InvalidSpec, match="no reference"):
+def test_an_invalid_reference_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match="not a reference"):
         spec_of("a b/c")
 
 
 def test_requirements_lose_comments_and_order() -> None:
-    one = spec_of({"pip_requirements": ["torch==2.13.0  # the one", "", "# no", "Numpy >= 1"]})
+    first = spec_of({"pip_requirements": ["torch==2.13.0  # the one", "", "# no", "Numpy >= 1"]})
     two = spec_of({"pip_requirements": "Numpy >= 1\ntorch==2.13.0\ntorch==2.13.0\n", "name": "x"})
-    assert one.requirements == ("Numpy >= 1", "torch==2.13.0")
-    assert one.hash == two.hash
+    assert first.requirements == ("Numpy >= 1", "torch==2.13.0")
+    assert first.hash == two.hash
 
 
 def test_options_stay_first_and_in_order() -> None:
@@ -73,7 +73,7 @@ def test_options_stay_first_and_in_order() -> None:
 @pytest.mark.parametrize(
     "line", ["-r more.txt", "-e .", "./wheels/a.whl", "a @ file:///tmp/a.whl", "--hash=x", "/a/b"]
 )
-def test_lines_that_mean_files_are_refused(line: str) -> None:
+def test_lines_that_name_files_are_refused(line: str) -> None:
     with pytest.raises(InvalidSpec) as caught:
         spec_of({"pip_requirements": ["six", line]})
     assert caught.value.at == ("pip_requirements", 1)
@@ -132,7 +132,7 @@ def test_images_that_mean_plain_python(image: str, python: str) -> None:
         "pypy:3",
     ],
 )
-def test_any_other_image_is_taken_as_it_is(image: str) -> None:
+def test_any_other_image_is_run_itself(image: str) -> None:
     spec = spec_of({"image": image})
     assert spec.image is not None and spec.image.name == image
     assert (spec.python, spec.requirements) == ("", ())
@@ -176,12 +176,12 @@ def test_conda_python(written: str, python: str) -> None:
         ("pytorch::pytorch=2.1", "torch==2.1.*"),
     ],
 )
-def test_conda_packages_that_pypi_has_alike(written: str, line: str) -> None:
+def test_conda_packages_that_pypi_has_too(written: str, line: str) -> None:
     assert conda("python=3.11", written).requirements == (line,)
 
 
-def test_a_pinned_pip_of_conda_brings_setuptools() -> None:
-    """Packages of that time import `pkg_resources` without asking for it."""
+def test_a_pinned_pip_of_conda_adds_setuptools() -> None:
+    """Packages of that time import `pkg_resources` without depending on setuptools."""
     assert conda("python=3.8", "pip=21.2.4").requirements == ("pip==21.2.4.*", "setuptools<81")
     named = conda("python=3.8", "pip=21.2.4", {"pip": ["setuptools==60.0"]})
     assert named.requirements == ("pip==21.2.4.*", "setuptools==60.0")
@@ -189,10 +189,10 @@ def test_a_pinned_pip_of_conda_brings_setuptools() -> None:
 
 
 def test_azure_ml_s_sdk_v1_finds_pkg_resources_as_with_conda_s_pip() -> None:
-    found = conda("python=3.8", {"pip": ["azureml-defaults"]}).requirements
-    assert found == ("azureml-defaults", "setuptools<81")
-    own = conda("python=3.8", {"pip": ["azureml-core==1.61.0", "setuptools==70.0"]}).requirements
-    assert own == ("azureml-core==1.61.0", "setuptools==70.0")
+    requirements_read = conda("python=3.8", {"pip": ["azureml-defaults"]}).requirements
+    assert requirements_read == ("azureml-defaults", "setuptools<81")
+    pinned = conda("python=3.8", {"pip": ["azureml-core==1.61.0", "setuptools==70.0"]}).requirements
+    assert pinned == ("azureml-core==1.61.0", "setuptools==70.0")
     assert conda("python=3.11", {"pip": ["azureml-mlflow"]}).requirements == ("azureml-mlflow",)
 
 
@@ -203,7 +203,7 @@ def test_conda_changes_are_noticed() -> None:
 
 
 @pytest.mark.parametrize("name", ["cudatoolkit=11.3", "openmpi", "conda-forge::ffmpeg>=4"])
-def test_a_true_conda_package_is_refused_by_name_where_conda_is_not(
+def test_conda_packages_are_refused_by_name_without_py_rattler(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "rattler", None)
@@ -217,16 +217,16 @@ def test_a_true_conda_package_is_refused_by_name_where_conda_is_not(
 @pytest.mark.parametrize(
     ("definition", "words", "at"),
     [
-        ({}, "says nothing", ()),
+        ({}, "names no content", ()),
         (7, "neither", ()),
         ({"imgae": "python"}, "`imgae`", ("imgae",)),
         ({"build": {"path": "."}}, "build context", ("build", "path")),
         ({"build": "."}, "not a mapping", ("build",)),
         ({"build": {}}, "no path", ("build", "path")),
         ({"build": {"path": "local:x", "dockerfile": "D"}}, "dockerfile", ("build", "dockerfile")),
-        ({"build": {"path": "local:x"}, "image": "python"}, "together", ("image",)),
-        ({"image": "--help"}, "no name", ("image",)),
-        ({"image": "two words"}, "no name", ("image",)),
+        ({"build": {"path": "local:x"}, "image": "python"}, "be combined", ("image",)),
+        ({"image": "--help"}, "not a valid image name", ("image",)),
+        ({"image": "two words"}, "not a valid image name", ("image",)),
         ({"image": ""}, "`image`", ("image",)),
         ({"image": "python", "os_type": "windows"}, "linux", ("os_type",)),
         ({"pip_requirements": 3}, "not a list", ("pip_requirements",)),
@@ -244,7 +244,7 @@ def test_a_true_conda_package_is_refused_by_name_where_conda_is_not(
             "variables",
             ("conda_file", "variables"),
         ),
-        ({"conda_file": {}, "pip_requirements": []}, "together", ("pip_requirements",)),
+        ({"conda_file": {}, "pip_requirements": []}, "be combined", ("pip_requirements",)),
     ],
 )
 def test_bad_definitions(definition: Any, words: str, at: tuple[str | int, ...]) -> None:

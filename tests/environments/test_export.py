@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from environments import wheels
-from environments.conftest import Machine, MakeRoom
+from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.errors import InvalidInput
 from torchyard.environments import definition
-from torchyard.environments.actions import Environments
 from torchyard.environments.export import Exported, export
 from torchyard.environments.packages import lock
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec, Platform
 
 LINUX = Platform("linux", "x86_64", "cpu")
@@ -30,12 +30,12 @@ torch==2.13.0+cpu \\
 ASKED = ["--extra-index-url https://more.example/simple", "six", "torch"]
 
 
-def spec_of(**said: Any) -> EnvironmentSpec:
-    return definition.resolve(said or {"pip_requirements": ASKED}, LINUX)
+def spec_of(**keys: Any) -> EnvironmentSpec:
+    return definition.resolve(keys or {"pip_requirements": ASKED}, LINUX)
 
 
-def made(form: str, text: str = LOCK, python: str = "3.11.7", **said: Any) -> Exported:
-    return export(spec_of(**said), text, python, form, "vision:3")
+def made(form: str, text: str = LOCK, python: str = "3.11.7", **keys: Any) -> Exported:
+    return export(spec_of(**keys), text, python, form, "vision:3")
 
 
 def body(exported: Exported) -> str:
@@ -44,10 +44,10 @@ def body(exported: Exported) -> str:
 
 
 def test_requirements_have_every_pin_and_hash() -> None:
-    found = made("requirements")
-    assert (found.file, found.source, body(found)) == ("requirements.txt", "lock", LOCK)
-    assert "# Environment vision:3" in found.text and "Python 3.11.7" in found.text
-    assert "https://download.pytorch.org/whl/cpu" in found.text
+    result = made("requirements")
+    assert (result.file, result.source, body(result)) == ("requirements.txt", "lock", LOCK)
+    assert "# Environment vision:3" in result.text and "Python 3.11.7" in result.text
+    assert "https://download.pytorch.org/whl/cpu" in result.text
 
 
 def test_a_dockerfile_installs_just_the_lock() -> None:
@@ -74,31 +74,31 @@ def test_a_conda_file_is_one_that_conda_reads() -> None:
     }
 
 
-def test_what_was_never_built_is_what_was_asked_for_and_says_so() -> None:
-    found = made("requirements", "", "", pip_requirements=["torch>=2", "six"])
-    assert (found.source, body(found)) == ("definition", "six\ntorch>=2\n")
-    assert "yard environment build vision:3" in found.notices[0] and "Never built" in found.text
-    said = {"dependencies": ["python>=3.6,<3.8", {"pip": ["six"]}]}
-    dockerfile = body(made("dockerfile", "", "", conda_file=said))
+def test_an_environment_never_built_is_exported_from_its_definition() -> None:
+    result = made("requirements", "", "", pip_requirements=["torch>=2", "six"])
+    assert (result.source, body(result)) == ("definition", "six\ntorch>=2\n")
+    assert "yard environment build vision:3" in result.notices[0] and "Never built" in result.text
+    keys = {"dependencies": ["python>=3.6,<3.8", {"pip": ["six"]}]}
+    dockerfile = body(made("dockerfile", "", "", conda_file=keys))
     assert dockerfile == "FROM python:3.6-slim\nRUN pip install --no-cache-dir \\\n    six\n"
 
 
 def test_requirements_of_a_shell_are_quoted() -> None:
-    found = made("dockerfile", "", "", pip_requirements=["six>=1; python_version<'4'"])
-    assert """'six>=1; python_version<'"'"'4'"'"''""" in found.text
+    result = made("dockerfile", "", "", pip_requirements=["six>=1; python_version<'4'"])
+    assert """'six>=1; python_version<'"'"'4'"'"''""" in result.text
 
 
-def test_a_package_without_a_hash_takes_them_from_all() -> None:
-    found = made("requirements", LOCK + "mine @ https://host/mine.whl\n")
-    assert body(found).splitlines()[1:] == [
+def test_one_package_without_a_hash_drops_all_hashes() -> None:
+    result = made("requirements", LOCK + "mine @ https://host/mine.whl\n")
+    assert body(result).splitlines()[1:] == [
         "six==1.16.0", "torch==2.13.0+cpu", "mine @ https://host/mine.whl",
     ]  # fmt: skip
 
 
-def test_a_layer_is_told_and_had_again_here() -> None:
-    found = made("requirements", pip_requirements=["six", "horovod==0.28.1"])
-    assert "horovod is torchyard's layer" in found.notices[0]
-    assert body(found).splitlines()[-1] == "horovod" and "--hash" not in found.text
+def test_a_layer_is_named_in_a_notice_and_read_back() -> None:
+    result = made("requirements", pip_requirements=["six", "horovod==0.28.1"])
+    assert "horovod is torchyard's layer" in result.notices[0]
+    assert body(result).splitlines()[-1] == "horovod" and "--hash" not in result.text
 
 
 def test_plain_python() -> None:
@@ -120,12 +120,12 @@ def test_condas_packages_have_a_conda_file_only() -> None:
 
 
 def test_an_image_is_a_line_of_a_dockerfile() -> None:
-    found = made("dockerfile", "six==1.0\n", "3.11", image="pypy:3")
-    assert (body(found), found.notices) == ("FROM pypy:3\n", ())
+    result = made("dockerfile", "six==1.0\n", "3.11", image="pypy:3")
+    assert (body(result), result.notices) == ("FROM pypy:3\n", ())
     conda = {"dependencies": ["python=3.11", {"pip": ["six"]}]}
-    found = made("dockerfile", "six==1.0\n", image="pypy:3", conda_file=conda)
-    assert body(found) == "FROM pypy:3\nRUN pip install --no-cache-dir \\\n    six\n"
-    assert "without a lock" in found.notices[0]
+    result = made("dockerfile", "six==1.0\n", image="pypy:3", conda_file=conda)
+    assert body(result) == "FROM pypy:3\nRUN pip install --no-cache-dir \\\n    six\n"
+    assert "not locked" in result.notices[0]
     with pytest.raises(InvalidInput, match="pypy:3"):
         made("conda", image="pypy:3")
 
@@ -144,21 +144,21 @@ def test_built_again_it_is_the_same(
     for version in ("1.0", "1.5", "2.0"):
         wheels.put(machine.wheels, "alpha", version, ("beta",))
         wheels.put(machine.wheels, "beta", version)
-    first = environments.resolve({"pip_requirements": ["alpha<2"]})
-    environments.build(first)
-    build = environments.last_build(first)
+    first = environments.resolver.resolve({"pip_requirements": ["alpha<2"]})
+    environments.builds.run(first)
+    build = environments.records.last(first.hash)
     assert build is not None and lock.pins(build.lock) == {"alpha": "1.5", "beta": "2.0"}
     wheels.put(machine.wheels, "beta", "3.0")
     exported = export(first, build.lock, "3.11", form, "first")
-    key, said = "pip_requirements", exported.text
-    again = environments.resolve(
-        {key: said} if form == key[4:] else {"conda_file": yaml.safe_load(said)}
+    key, text = "pip_requirements", exported.text
+    again = environments.resolver.resolve(
+        {key: text} if form == key[4:] else {"conda_file": yaml.safe_load(text)}
     )
-    environments.build(again)
-    rebuilt = environments.last_build(again)
+    environments.builds.run(again)
+    rebuilt = environments.records.last(again.hash)
     assert rebuilt is not None and lock.pins(rebuilt.lock) == lock.pins(build.lock)
 
 
-def test_the_lock_says_which_torch(make_room: MakeRoom) -> None:
-    spec = make_room("cuda").resolve({"pip_requirements": ["torch"]})
+def test_the_lock_says_which_torch(make_environments: MakeEnvironments) -> None:
+    spec = make_environments("cuda").resolver.resolve({"pip_requirements": ["torch"]})
     assert "linux-x86_64-cuda" in export(spec, "torch==2.13.0\n", "3.11.7", "dockerfile", "x").text

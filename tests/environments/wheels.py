@@ -1,4 +1,4 @@
-"""Small wheels, made on the spot, so that tests need no network."""
+"""Small wheels made by tests, so that they need no network."""
 
 from __future__ import annotations
 

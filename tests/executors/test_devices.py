@@ -43,24 +43,24 @@ def printing(**texts: str) -> devices.Run:
 
 
 def test_nvidias_list() -> None:
-    found = devices.find({}, printing(nvidia_smi=_TWO_A100))
-    assert [(one.kind, one.index, one.name, one.split) for one in found] == [
+    detected = devices.find({}, printing(nvidia_smi=_TWO_A100))
+    assert [(device.kind, device.index, device.name, device.split) for device in detected] == [
         ("nvidia", 0, "NVIDIA A100-SXM4-80GB", False),
         ("nvidia", 1, "NVIDIA A100-SXM4-80GB", True),
     ]
-    assert found[0].memory_bytes == 80 << 30
-    assert found[0].uuid == "GPU-5f1c0d3e-7a5b-9a0e-4d0e-3a7f5d8c1b22"
+    assert detected[0].memory_bytes == 80 << 30
+    assert detected[0].uuid == "GPU-5f1c0d3e-7a5b-9a0e-4d0e-3a7f5d8c1b22"
     assert not devices.find({}, printing(nvidia_smi=_OLD_CARD))[0].split
     assert devices.find({}, printing(nvidia_smi=_NO_DRIVER)) == ()
 
 
 def test_amds_list() -> None:
-    found = devices.find({}, printing(rocm_smi=_ROCM))
-    assert [(one.kind, one.index, one.uuid, one.name) for one in found] == [
+    detected = devices.find({}, printing(rocm_smi=_ROCM))
+    assert [(device.kind, device.index, device.uuid, device.name) for device in detected] == [
         ("amd", 0, "amd-0", "Radeon VII"),
         ("amd", 1, "GPU-9f6f1e2c4a5b7d01", "AMD Instinct MI300X OAM"),
     ]
-    assert found[1].memory_bytes == 206141652992
+    assert detected[1].memory_bytes == 206141652992
     for text in ("", "{", "[]", "no devices", '{"card0": 3}'):
         assert devices.of_amd(text) == ()
 
@@ -71,15 +71,15 @@ def test_a_program_that_fails_finds_nothing(tmp_path: Path) -> None:
         program = tmp_path / "nvidia-smi"
         program.write_text(f"#!/bin/sh\n{body}\n")
         program.chmod(0o755)
-        found = devices.find({"PATH": f"{tmp_path}:/usr/bin:/bin"})
-        assert [one.name for one in found] == (["Tesla K80"] if "printf" in body else [])
+        detected = devices.find({"PATH": f"{tmp_path}:/usr/bin:/bin"})
+        assert [device.name for device in detected] == (["Tesla K80"] if "printf" in body else [])
 
 
 def test_pretended_ones() -> None:
-    assert [one.uuid for one in devices.find({devices.VARIABLE: "2"})] == [
+    assert [device.uuid for device in devices.find({devices.VARIABLE: "2"})] == [
         "pretended-0", "pretended-1",
     ]  # fmt: skip
-    assert [one.uuid for one in devices.find({devices.VARIABLE: "a, b,a"})] == ["a", "b"]
+    assert [device.uuid for device in devices.find({devices.VARIABLE: "a, b,a"})] == ["a", "b"]
 
 
 def some(count: int, kind: str = "pretended") -> tuple[Device, ...]:
@@ -89,9 +89,11 @@ def some(count: int, kind: str = "pretended") -> tuple[Device, ...]:
 def test_all_or_none_and_given_back(tmp_path: Path) -> None:
     locks, there = DeviceLocks(tmp_path / "locks"), some(3)
     first = locks.take(there, 2, "job a")
-    assert [one.device.index for one in first] == [0, 1]
+    assert [device.device.index for device in first] == [0, 1]
     assert locks.take(there, 2, "job b") == []
-    assert [one.index for one in locks.free(there)] == [2], "what was taken for it is free again"
+    assert [device.index for device in locks.free(there)] == [2], (
+        "what was taken for it is free again"
+    )
     assert locks.holder(there[0]) == "job a"
     give_back(first)
     assert len(locks.free(there)) == 3
@@ -104,7 +106,7 @@ def test_a_split_gpu_is_not_given_out(tmp_path: Path) -> None:
     machine = Machine({"PATH": f"{tmp_path}:/bin", device_locks.VARIABLE: str(tmp_path / "locks")})
     assert len(machine.devices) == 2 and machine.most_together() == 1
     held = machine.take(1, "x")
-    assert [one.device.index for one in held] == [0]
+    assert [device.device.index for device in held] == [0]
     assert machine.take(1, "y") == [] and list(machine.holders()) == [0]
     give_back(held)
 
@@ -114,7 +116,7 @@ def test_one_job_gets_devices_of_one_vendor(tmp_path: Path) -> None:
     machine.__dict__["devices"] = (*some(1, "nvidia"), *some(2, "amd"))
     assert machine.most_together() == 2
     held = machine.take(2, "x")
-    assert {one.device.kind for one in held} == {"amd"}
+    assert {device.device.kind for device in held} == {"amd"}
     give_back(held)
     assert machine.take(3, "x") == []
 
@@ -124,12 +126,12 @@ def test_the_lock_lives_as_long_as_who_inherited_it(tmp_path: Path) -> None:
     [held] = locks.take(there, 1)
     # A grandchild holds it, too, when its parent is gone.
     words = ["/bin/sh", "-c", "sleep 1000 >/dev/null & echo $!"]
-    told = subprocess.run(words, stdout=subprocess.PIPE, pass_fds=[held.descriptor], check=True)
+    output = subprocess.run(words, stdout=subprocess.PIPE, pass_fds=[held.descriptor], check=True)
     give_back([held])
     try:
         assert locks.take(there, 1) == []
     finally:
-        os.kill(int(told.stdout), signal.SIGKILL)
+        os.kill(int(output.stdout), signal.SIGKILL)
     while not (again := locks.take(there, 1)):
         pass
     give_back(again)
@@ -186,7 +188,7 @@ def race(folder: Path, tries: int, users: Sequence[str]) -> list[tuple[int, int]
     try:
         for racer in racers:
             assert racer.stdout is not None and racer.stdout.readline() == "ready\n"
-        told = []
+        output = []
         for racer in racers:
             assert racer.stdin is not None
             racer.stdin.write("go\n")
@@ -195,8 +197,8 @@ def race(folder: Path, tries: int, users: Sequence[str]) -> list[tuple[int, int]
             out, _ = racer.communicate(timeout=300)
             assert racer.returncode == 0
             got, twice = out.split()
-            told.append((int(got), int(twice)))
-        return told
+            output.append((int(got), int(twice)))
+        return output
     finally:
         for racer in racers:
             racer.kill()
@@ -205,9 +207,9 @@ def race(folder: Path, tries: int, users: Sequence[str]) -> list[tuple[int, int]
 
 @pytest.mark.parametrize("tries", [100, pytest.param(5000, marks=pytest.mark.slow)])
 def test_two_processes_never_get_one_device_twice(tmp_path: Path, tries: int) -> None:
-    told = race(tmp_path, tries, ["", ""])
-    assert [twice for _, twice in told] == [0, 0]
-    assert all(got > tries // 20 for got, _ in told), "both got some"
+    output = race(tmp_path, tries, ["", ""])
+    assert [twice for _, twice in output] == [0, 0]
+    assert all(got > tries // 20 for got, _ in output), "both got some"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be two users")
@@ -218,9 +220,9 @@ def test_nor_do_two_users() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="torchyard-test-") as made:
         folder = Path(made)
         folder.chmod(0o1777)
-        told = race(folder, 100, [str(pwd.getpwnam("nobody").pw_uid), ""])
-        assert [twice for _, twice in told] == [0, 0]
-        assert all(got for got, _ in told)
+        output = race(folder, 100, [str(pwd.getpwnam("nobody").pw_uid), ""])
+        assert [twice for _, twice in output] == [0, 0]
+        assert all(got for got, _ in output)
         place = folder / device_locks._NAME
         assert {oct(file.stat().st_mode & 0o777) for file in place.iterdir()} == {"0o666"}
         assert oct(place.stat().st_mode & 0o7777) == "0o1777"
@@ -252,7 +254,7 @@ def test_a_file_that_was_taken_away_is_no_second_lock(tmp_path: Path) -> None:
     locks, there = DeviceLocks(place), some(1)
     [held] = locks.take(there, 1)
     os.rename(place / "pretended-pretended-0", place / "away")
-    # Whoever locks the old file by another way than its name has not the device.
+    # Locking the old file other than by its name does not take the device.
     os.close(os.open(place / "pretended-pretended-0", os.O_CREAT | os.O_RDWR))
     assert not device_locks._is_current(held.descriptor, place / "pretended-pretended-0")
     give_back([held])

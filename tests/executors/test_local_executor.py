@@ -110,27 +110,27 @@ def test_a_worker_deaf_to_the_stop_is_killed_after_the_grace(bench: Bench) -> No
     os.kill(bench.who(plan)["pid"], signal.SIGSTOP)
     bench.executor.stop(handle, 0.3)
     bench.wait(handle)
-    # Its heir has told of it.
+    # Its recovery worker has reported it.
     assert bench.executor.status(handle).state == "exited"
     assert "was killed by signal 9" in bench.server.find("node_exited")["error"]["message"]
 
 
-def test_a_node_is_not_over_while_its_guardian_is_at_work(bench: Bench) -> None:
+def test_a_node_is_not_over_while_its_supervisor_is_at_work(bench: Bench) -> None:
     site = LocalSite(bench)
     plan = site.plan()
     handle = bench.executor.launch(plan)
     bench.server.wait_for("ranks_started")
-    guardian = bench.who(plan)["guardian"]["pid"]
-    os.kill(guardian, signal.SIGSTOP)
+    supervisor = bench.who(plan)["guardian"]["pid"]
+    os.kill(supervisor, signal.SIGSTOP)
     site.end(plan)
-    told = Path(plan.scratch) / "node-0" / "exit.json"
+    report = Path(plan.scratch) / "node-0" / "exit.json"
     worker = bench.who(plan)["pid"]
-    bench.server.wait_until(lambda: told.exists() and not is_alive(worker))
+    bench.server.wait_until(lambda: report.exists() and not is_alive(worker))
     assert not bench.executor.status(handle).over
     # Somebody empties the folder all the same: nothing of it comes back.
     shutil.rmtree(plan.scratch)
-    os.kill(guardian, signal.SIGCONT)
-    bench.server.wait_until(lambda: not is_alive(guardian))
+    os.kill(supervisor, signal.SIGCONT)
+    bench.server.wait_until(lambda: not is_alive(supervisor))
     assert not Path(plan.scratch).exists()
 
 
@@ -197,7 +197,7 @@ def _on(bench: Bench, machine: Machine) -> LocalSite:
 
 def _indexes(held: list[Held]) -> list[int]:
     give_back(held)
-    return [one.device.index for one in held]
+    return [device.device.index for device in held]
 
 
 def test_nodes_get_different_devices_for_as_long_as_they_live(
@@ -205,13 +205,15 @@ def test_nodes_get_different_devices_for_as_long_as_they_live(
 ) -> None:
     site = _on(bench, machine)
     plan = replace(site.plan(node_count=2), gpus_per_node=1)
-    told = bench.home / "flags" / "seen"
-    plan = replace(plan, command=f"echo $NODE_RANK=$CUDA_VISIBLE_DEVICES >> {told}; {plan.command}")
+    report = bench.home / "flags" / "seen"
+    plan = replace(
+        plan, command=f"echo $NODE_RANK=$CUDA_VISIBLE_DEVICES >> {report}; {plan.command}"
+    )
     handle = bench.executor.launch(plan)
     site.starts(plan)
-    assert sorted(told.read_text().split()) == ["0=0", "1=1"]
+    assert sorted(report.read_text().split()) == ["0=0", "1=1"]
     devices = handle.body["devices"]
-    assert [[one["index"] for one in node] for node in devices] == [[0], [1]]
+    assert [[device["index"] for device in node] for node in devices] == [[0], [1]]
     # Nobody else gets them, and this attempt is still started once.
     other = replace(site.plan(node_count=1), gpus_per_node=2)
     with pytest.raises(DevicesTaken) as refused:
@@ -235,15 +237,15 @@ def test_a_device_stays_locked_while_a_rank_of_a_killed_worker_lives(
     site.lose(plan, 0)
     bench.server.wait_until(lambda: bench.executor.status(handle).state == "lost")
     assert machine.take(1, "") == [], "its rank still runs"
-    heir = bench.executor.recover(plan)
-    bench.wait(heir)
+    recovery = bench.executor.recover(plan)
+    bench.wait(recovery)
     bench.server.wait_until(lambda: len(_indexes(machine.take(3, ""))) == 3)
 
 
 def test_a_cpu_node_beside_gpus_is_given_none(bench: Bench, machine: Machine) -> None:
     site = _on(bench, machine)
-    told = bench.home / "seen"
-    plan = replace(bench.plan(f'echo "[$CUDA_VISIBLE_DEVICES]" > {told}'))
+    report = bench.home / "seen"
+    plan = replace(bench.plan(f'echo "[$CUDA_VISIBLE_DEVICES]" > {report}'))
     bench.run(plan)
-    assert told.read_text() == "[]\n"
+    assert report.read_text() == "[]\n"
     assert len(_indexes(machine.take(3, ""))) == 3 and site

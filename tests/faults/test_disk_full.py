@@ -340,7 +340,7 @@ def test_a_server_starts_on_a_full_disk_or_says_why_not(
             site.end()
 
 
-def test_a_nodes_disk(small_scratch: Site, tmp_path: Path) -> None:
+def test_a_full_disk_of_a_node_fails_the_job(small_scratch: Site, tmp_path: Path) -> None:
     site = small_scratch
     folder = _folder(tmp_path, big__bin=os.urandom(24 << 20))
     made = _yard(site, "job", "create", "-f", _job_file(folder, "true"), "-o", "json")

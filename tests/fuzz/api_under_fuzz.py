@@ -37,11 +37,11 @@ def make(home: Path) -> Api:
     server.ensure_token(parts, token_file)
     face = application.create_app(parts)
     services = parts.services
-    services.environments.build(services.environments.resolve("python"))
+    services.environments.builds.run(services.environments.resolver.resolve("python"))
     api = Api(face, parts, token_file.read_text().strip(), "", {"workspace": "default"})
     _provision(api)
     for _ in range(5):
-        parts.scheduler.look()
+        parts.scheduler.run_round()
     plan = next(plan for plan in executor.launches if plan.job == "running")
     api.worker = plan.report_token
     api.names |= {

@@ -1,4 +1,4 @@
-"""What most tests of jobs begin with; a file that needs another room makes its own."""
+"""Fixtures for most tests of jobs; a file that needs other services makes its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import rooms
+from jobs import support
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.executors.fake import FakeExecutor
@@ -16,7 +16,7 @@ from torchyard.jobs.services import Services
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    return rooms.make(tmp_path, db, clock)
+    return support.make_services(tmp_path, db, clock)
 
 
 @pytest.fixture

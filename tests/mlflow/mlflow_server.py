@@ -18,7 +18,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import NotAuthenticated
 from torchyard.base.lazy_routes import LazyRoutes
 from torchyard.data.datastores import Datastores
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.jobs.history import logged_metrics
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records import store
@@ -40,7 +40,7 @@ TOKENS = {
 
 
 class TokenAccess:
-    """Lets in whoever has one of `TOKENS`, whatever the permission."""
+    """Lets in any holder of one of `TOKENS`, whatever the permission."""
 
     def enforce(self, request: Request, permission: Permission) -> Identity:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -135,7 +135,7 @@ def services_in(folder: Path, db: Database) -> Services:
         history=History(db, store.merge_tags, logged_metrics.add),
         logs=Logs(folder / "logs"),
         signals=Signals(),
-        bell=threading.Event(),
+        wakeup=threading.Event(),
     )
 
 

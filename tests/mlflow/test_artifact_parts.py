@@ -62,8 +62,8 @@ def test_a_large_file_is_uploaded_in_parts(server: Server, root: str, tmp_path: 
     assert [item["path"] for item in files] == ["model"]
     # A client that lost the response repeats the request.
     post(server, f"complete/{root}/model", **completion, parts=parts)
-    leftover_files = [item for item in tmp_path.rglob(".uploads/*/*") if item.stat().st_size]
-    assert not leftover_files
+    remaining_files = [item for item in tmp_path.rglob(".uploads/*/*") if item.stat().st_size]
+    assert not remaining_files
 
 
 def test_concurrent_requests_complete_an_upload_once(

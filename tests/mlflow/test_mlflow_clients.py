@@ -19,7 +19,7 @@ from fastapi import Body
 from mlflow.mlflow_server import Server, add_job
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.jobs import actions
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import runs
@@ -70,8 +70,10 @@ def client_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     home = tmp_path_factory.mktemp("clients")
     database = Database(f"sqlite:///{home / 'torchyard.db'}")
     database.upgrade()
-    services = Environments(home, database, SystemClock(), os.environ)
-    folder = services.build(services.resolve({"pip_requirements": [request.param]}))
+    environments = Environments(home, database, SystemClock(), os.environ)
+    folder = environments.builds.run(
+        environments.resolver.resolve({"pip_requirements": [request.param]})
+    )
     database.close()
     return folder / "bin" / "python"
 

@@ -16,7 +16,7 @@ import pytest
 
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 
 # Two environments are built, each of some hundred megabytes.
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
@@ -81,9 +81,10 @@ def client_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     home = tmp_path_factory.mktemp("clients")
     database = Database(f"sqlite:///{home / 'torchyard.db'}")
     database.upgrade()
-    services = Environments(home, database, SystemClock(), os.environ)
+    environments = Environments(home, database, SystemClock(), os.environ)
     requirements = [request.param, "scikit-learn", "pandas"]
-    folder = services.build(services.resolve({"pip_requirements": requirements}))
+    spec = environments.resolver.resolve({"pip_requirements": requirements})
+    folder = environments.builds.run(spec)
     database.close()
     return folder / "bin" / "python"
 

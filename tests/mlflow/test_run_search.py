@@ -19,7 +19,7 @@ def metric(key: str, value: Any) -> dict[str, Any]:
 @pytest.fixture
 def runs(server: Server) -> dict[str, str]:
     """Four runs, `a` the oldest: name to id."""
-    records_by_name: dict[str, dict[str, list[dict[str, Any]]]] = {
+    records_by_name: dict[str, dict[str, Any]] = {
         "a": {"metrics": [metric("acc", 0.1)], "params": [{"key": "my lr", "value": "Small"}]},
         "b": {"metrics": [metric("acc", "NaN")], "tags": [{"key": "stage", "value": "Dev_1"}]},
         "c": {

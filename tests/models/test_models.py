@@ -1,4 +1,4 @@
-"""Models: from each kind of source, versions, archiving, what may change."""
+"""Models: from each kind of source, versions, archiving, changes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import ME, WORKSPACE, submit
+from jobs import support
+from jobs.support import ME, WORKSPACE, submit
 from torchyard.base.blobs import SnapshotFile
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
@@ -23,7 +23,7 @@ from torchyard.models.types import Model
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    return rooms.make(tmp_path / "home", db, clock)
+    return support.make_services(tmp_path / "home", db, clock)
 
 
 @pytest.fixture
@@ -76,7 +76,11 @@ def test_a_model_of_a_jobs_output_knows_its_job(services: Services) -> None:
     ):  # fmt: skip
         model = register(services, {"name": "m", "path": path})
         assert (content(services, model), model.single, model.job) == (files, single, job.name)
-    assert [one.version for one in actions.of_job(services.db, WORKSPACE, job.name)] == [1, 2, 3]
+    assert [model.version for model in actions.of_job(services.db, WORKSPACE, job.name)] == [
+        1,
+        2,
+        3,
+    ]
 
 
 def test_a_model_of_a_datastore_is_a_copy(services: Services, nas: Path) -> None:
@@ -113,7 +117,7 @@ BAD: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
 
 
 @pytest.mark.usefixtures("nas")
-def test_what_is_wrong_is_named_and_leaves_nothing(services: Services) -> None:
+def test_invalid_models_are_refused_and_leave_nothing(services: Services) -> None:
     good = {"name": "m", "path": snapshot(services, "a")}
     for change, at, hint in BAD:
         with pytest.raises((InvalidInput, NotFound)) as refused:
@@ -138,13 +142,13 @@ def test_latest_is_the_one_made_last(services: Services) -> None:
     assert missing.value.hint == "it has 3, 7, 8"
 
 
-def test_archived_ones_are_hidden_and_found_by_name(services: Services) -> None:
+def test_archived_models_are_hidden_and_found_by_name(services: Services) -> None:
     for name in ("m", "m", "other"):
         register(services, {"name": name, "path": snapshot(services, "a")})
 
     def listed(name: str = "", archived: bool | None = False) -> list[str]:
-        found = actions.list_in(services.db, WORKSPACE, name, archived)
-        return [f"{model.name}:{model.version}" for model in found]
+        models_listed = actions.list_in(services.db, WORKSPACE, name, archived)
+        return [f"{model.name}:{model.version}" for model in models_listed]
 
     actions.archive(services.db, WORKSPACE, "m", "2")
     assert (listed(), listed("m"), listed("m", None)) == (

@@ -1,4 +1,4 @@
-"""Names of models, deleting, aliases; what `yard` and MLflow register are the same rows."""
+"""Names of models, deleting, aliases; `yard` and MLflow share the same rows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import ME, WORKSPACE, submit
+from jobs import support
+from jobs.support import ME, WORKSPACE, submit
 from models.test_models import register, snapshot
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
@@ -26,7 +26,7 @@ from torchyard.models.types import LoggedModel, RunModel, Source
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    return rooms.make(tmp_path / "home", db, clock)
+    return support.make_services(tmp_path / "home", db, clock)
 
 
 def log_model(
@@ -51,21 +51,21 @@ def paths(services: Services, model: LoggedModel) -> list[str]:
     return [path for path, _ in logged.list_files(services.datastores, model)]
 
 
-def test_what_is_registered_has_a_name(services: Services) -> None:
+def test_a_registered_model_has_a_name(services: Services) -> None:
     register(services, {"name": "m", "path": snapshot(services, "a"), "version": 7})
-    found = registry.whole(services.db, WORKSPACE, "m")
-    assert (found.registered.last_version, [one.version for one in found.versions]) == (7, [7])
+    result = registry.whole(services.db, WORKSPACE, "m")
+    assert (result.registered.last_version, [item.version for item in result.versions]) == (7, [7])
     with pytest.raises(Conflict):
         registry.create(services.db, services.clock, WORKSPACE, "m")
     registry.create(services.db, services.clock, WORKSPACE, "empty", "none yet", {"a": "b"})
-    assert [one.name for one in registry.list_in(services.db, WORKSPACE)] == ["empty", "m"]
-    assert [one.name for one in actions.list_in(services.db, WORKSPACE)] == ["m"]
+    assert [item.name for item in registry.list_in(services.db, WORKSPACE)] == ["empty", "m"]
+    assert [item.name for item in actions.list_in(services.db, WORKSPACE)] == ["m"]
     with pytest.raises(NotFound) as missing:
         actions.get(services.db, WORKSPACE, "empty")
     assert "has no version" in missing.value.message
 
 
-def test_a_number_is_given_once(services: Services) -> None:
+def test_no_version_number_is_used_twice(services: Services) -> None:
     for _ in range(2):
         register(services, {"name": "m", "path": snapshot(services, "a")})
     folder = actions.get(services.db, WORKSPACE, "m", "2").folder
@@ -85,9 +85,9 @@ def test_an_alias_is_a_version_to_jobs_too(services: Services) -> None:
         register(services, {"name": "m", "path": snapshot(services, "a", "b/c")})
     registry.set_alias(services.db, services.clock, WORKSPACE, "m", "best", 1)
     assert actions.get(services.db, WORKSPACE, "m", "best").version == 1
-    given = Input(type="custom_model", path="azureml:m@best")
+    model_input = Input(type="custom_model", path="azureml:m@best")
     folder = actions.get(services.db, WORKSPACE, "m", "1").folder
-    assert folder in pinning.pin(services, WORKSPACE, "j", given).path
+    assert folder in pinning.pin(services, WORKSPACE, "j", model_input).path
     with pytest.raises(NotFound):
         registry.set_alias(services.db, services.clock, WORKSPACE, "m", "best", 9)
     actions.delete(services.db, services.clock, services.datastores, WORKSPACE, "m", 1)
@@ -103,23 +103,23 @@ def test_a_renamed_model_keeps_its_files(services: Services) -> None:
     with pytest.raises(InvalidInput):
         registry.rename(services.db, services.clock, WORKSPACE, "m", "a/b")
     registry.rename(services.db, services.clock, WORKSPACE, "m", "a b")
-    found = actions.get(services.db, WORKSPACE, "a b", "1")
-    assert actions.file(services.datastores, found, "a").read_bytes() == b"a"
+    result = actions.get(services.db, WORKSPACE, "a b", "1")
+    assert actions.file(services.datastores, result, "a").read_bytes() == b"a"
 
 
 def test_a_failed_copy_leaves_nothing(services: Services, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("x")
     source = Source((("there", tmp_path / "there"), ("gone", tmp_path / "gone")))
-    asked = documents.Request("m", "runs:/x/y", "custom_model")
+    request = documents.Request("m", "runs:/x/y", "custom_model")
     with pytest.raises(FileNotFoundError):
         actions.keep(
-            services.db, services.clock, services.datastores, WORKSPACE, asked, source, ME.user
+            services.db, services.clock, services.datastores, WORKSPACE, request, source, ME.user
         )
     assert not list(services.datastores.root(WORKSPACE, BLOB_STORE).rglob("there"))
     assert registry.list_in(services.db, WORKSPACE) == []
 
 
-def test_the_newest_model_of_a_run_lies_at_its_name(services: Services) -> None:
+def test_the_newest_model_of_a_run_has_the_folder_of_its_name(services: Services) -> None:
     job = submit(services)
     first = log_model(services, job.name)
     second = log_model(services, job.name)
@@ -147,7 +147,7 @@ def test_a_model_is_never_mixed_with_other_files(services: Services) -> None:
     assert (root / stranger.folder / "MLmodel").is_file()
 
 
-def test_what_a_job_measures_of_a_model_goes_with_the_job(services: Services) -> None:
+def test_metrics_of_a_model_are_deleted_with_the_job(services: Services) -> None:
     job = submit(services)
     made = log_model(services, job.name)
     kept = History(services.db, lambda *_: None, logged_metrics.add)
@@ -161,16 +161,16 @@ def test_what_a_job_measures_of_a_model_goes_with_the_job(services: Services) ->
          {"run": job.name, "kind": "metric", "key": "loss", "value": 1, "timestamp": 1,
           "model_id": 7}],
     )["rejected"]  # fmt: skip
-    assert [one["seq"] for one in rejected] == [1]
-    found = logged.metrics_of(services.db, WORKSPACE, [made.id])[made.id]
-    assert [(one.key, one.run) for one in found] == [("loss", job.name), ("acc", job.name)]
-    assert (found[1].value, found[0].value != found[0].value) == (0.7, True)
-    assert [one.value for one in kept.series(job.id, "acc")] == [0.5, 0.7, 0.6]
+    assert [item["seq"] for item in rejected] == [1]
+    result = logged.metrics_of(services.db, WORKSPACE, [made.id])[made.id]
+    assert [(item.key, item.run) for item in result] == [("loss", job.name), ("acc", job.name)]
+    assert (result[1].value, result[0].value != result[0].value) == (0.7, True)
+    assert [item.value for item in kept.series(job.id, "acc")] == [0.5, 0.7, 0.6]
 
-    logged.note(services.db, WORKSPACE, [RunModel(job.name, "output", made.id, 2)] * 2)
+    logged.record_uses(services.db, WORKSPACE, [RunModel(job.name, "output", made.id, 2)] * 2)
     assert len(logged.of_runs(services.db, WORKSPACE, [job.name])[job.name]) == 1
     with services.db.write() as connection:
-        logged.forget_run(connection, WORKSPACE, job.name)
+        logged.delete_of_run(connection, WORKSPACE, job.name)
     assert logged.metrics_of(services.db, WORKSPACE, [made.id]) == {made.id: []}
     assert logged.of_runs(services.db, WORKSPACE, [job.name]) == {}
     with pytest.raises(NotFound):

@@ -73,7 +73,7 @@ def yard(tmp_path: Path, db: Database, clock: FakeClock) -> Yard:
     return Yard(tmp_path, db, clock)
 
 
-def test_the_newest_is_named_until_it_is_gone(yard: Yard) -> None:
+def test_the_newest_server_is_named_until_it_ends(yard: Yard) -> None:
     first, second = yard.server("a"), yard.server("b")
     yard.passes(20, first, second)
     assert yard.living() == ["a", "b"] and yard.named() == "b"
@@ -84,7 +84,7 @@ def test_the_newest_is_named_until_it_is_gone(yard: Yard) -> None:
     assert not list((yard.home / "servers").iterdir())
 
 
-def test_one_that_stands_still_loses_its_lease_and_goes_on_as_another(yard: Yard) -> None:
+def test_a_suspended_server_loses_its_lease_and_registers_again(yard: Yard) -> None:
     still, other = yard.server("still"), yard.server("other")
     yard.passes(10, still, other)
     before = still.id
@@ -111,7 +111,7 @@ def test_a_process_that_has_ended_needs_no_term(yard: Yard) -> None:
     assert yard.living() == ["other"] and yard.named() == "other"
 
 
-def test_of_another_machine_only_the_term_tells(yard: Yard) -> None:
+def test_only_the_term_ends_a_server_of_another_machine(yard: Yard) -> None:
     yard.server("far", THERE)
     other = yard.server("other")
     yard.dead.add("far")
@@ -147,7 +147,7 @@ def test_a_lease_that_was_renewed_since_it_was_read_stays(yard: Yard) -> None:
         assert not store.drop(connection, read)
 
 
-def test_what_is_seen_from_where() -> None:
+def test_processes_are_visible_on_their_own_machine_only() -> None:
     assert machine.is_seen("", HERE) and machine.is_seen(HERE, HERE)
     assert machine.is_seen("here boot-0 1", HERE), "all its processes are gone"
     assert not machine.is_seen(THERE, HERE)
@@ -158,7 +158,7 @@ def test_what_is_seen_from_where() -> None:
 # Alone or shared
 
 
-def test_kinds_of_servers_are_not_mixed(tmp_path: Path) -> None:
+def test_shared_and_single_servers_do_not_mix(tmp_path: Path) -> None:
     with hold_home(tmp_path, shared=True), hold_home(tmp_path, shared=True):
         with pytest.raises(Conflict, match="servers that share it serve") as caught:
             hold_home(tmp_path)
@@ -174,7 +174,7 @@ def test_a_file_can_not_be_shared(tmp_path: Path) -> None:
     assert "--database" in caught.value.hint
 
 
-def test_one_that_wants_to_be_alone_waits_for_the_others_end(
+def test_a_single_server_waits_until_the_shared_ones_end(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     far = yard.server("http://far", THERE)
@@ -190,7 +190,7 @@ def test_one_that_wants_to_be_alone_waits_for_the_others_end(
 # Commands
 
 
-def test_a_command_finds_whichever_lives(yard: Yard) -> None:
+def test_a_command_finds_a_server_that_is_alive(yard: Yard) -> None:
     settings = Settings(yard.home)
     first, second = yard.server("http://a", machine.here()), yard.server("http://b", machine.here())
     assert next(embedded.living(settings)).url == "http://b"
@@ -204,7 +204,7 @@ def test_a_command_finds_whichever_lives(yard: Yard) -> None:
     assert embedded.find(settings) is None
 
 
-def test_a_server_of_one_alone_says_nothing_of_sharing(yard: Yard) -> None:
+def test_the_file_of_a_single_server_does_not_mention_sharing(yard: Yard) -> None:
     now = yard.clock.now()
     ServerFiles(yard.home).name(Server("", "http://x", "", 7, 8, now, now))
     contents = json.loads((yard.home / "server.json").read_text())

@@ -55,7 +55,7 @@ def listeners(postgres: PostgresServer) -> Iterator[tuple[Listener, Listener]]:
         listener.close()
 
 
-def test_the_other_server_hears_and_the_teller_does_not(
+def test_only_the_other_server_is_notified(
     listeners: tuple[Listener, Listener],
 ) -> None:
     first, other = listeners
@@ -67,7 +67,7 @@ def test_the_other_server_hears_and_the_teller_does_not(
     assert first.heard == ["job/x"]
 
 
-def test_after_a_break_everyone_looks_again(
+def test_after_a_lost_connection_every_server_reads_again(
     listeners: tuple[Listener, Listener], postgres: PostgresServer
 ) -> None:
     first, other = listeners

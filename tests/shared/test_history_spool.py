@@ -74,7 +74,7 @@ def test_what_is_still_here_can_be_delivered_again(tmp_path: Path, spool_in: Ope
     spool.read(1, 1)
     assert (spool.first, spool.end, spool.left) == (40, 60, 15)
     spool.go_back(50)
-    assert spool.left == 15, "that is no way back"
+    assert spool.left == 15, "that is not a way back"
     spool.go_back(42)
     assert spool.read(100, 10_000) == (42, lines(42, 18))
     spool.go_back(7)
@@ -106,16 +106,16 @@ def test_files_go_when_they_are_delivered(tmp_path: Path, spool_in: Open) -> Non
         spool.append(lines(start, 10))
     assert len(list(tmp_path.glob("*.ndjson"))) == 10
 
-    found: list[bytes] = []
+    records: list[bytes] = []
     while spool.wait_for_records(0.0, never):
         seq, some = spool.read(7, 10_000)
-        assert seq == len(found)
-        found += some
+        assert seq == len(records)
+        records += some
         spool.delivered(seq + len(some))
         if seq == 50:
             spool = spool_in(tmp_path, file_bytes=50)
 
-    assert found == lines(0, 100)
+    assert records == lines(0, 100)
     spool.read(1, 1)
     assert len(list(tmp_path.glob("*.ndjson"))) == 1
     assert spool_in(tmp_path).append(lines(100, 1)) == 101

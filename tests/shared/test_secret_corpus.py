@@ -173,7 +173,7 @@ def _fragments(secret: str) -> set[bytes]:
 
 def leaks(shipped: bytes, secret: str) -> list[bytes]:
     wanted = _fragments(secret)
-    return sorted({one for view in set(_views(shipped)) for one in wanted if one in view})
+    return sorted({value for view in set(_views(shipped)) for value in wanted if value in view})
 
 
 def test_the_corpus_is_large_enough() -> None:
@@ -200,9 +200,9 @@ def test_no_secret_of_the_corpus_leaks(
         assert shipped.count(b"before\n") == 1
         if cut == "whole":  # the detector sees what is not masked, or it would prove nothing
             assert leaks(printed, secret), place
-        found = leaks(shipped, secret)
-        if found:
-            leaked.append((place, cut, found[:3], shipped[-300:]))
+        leaks_found = leaks(shipped, secret)
+        if leaks_found:
+            leaked.append((place, cut, leaks_found[:3], shipped[-300:]))
     assert not leaked
 
 

@@ -1,4 +1,4 @@
-"""A worker whose server is away, while another program has its port."""
+"""A worker whose server is unreachable, while another program has its port."""
 
 from __future__ import annotations
 
@@ -67,25 +67,25 @@ def test_what_is_no_answer_of_a_server_is_a_lost_one(body: bytes) -> None:
 
 
 def test_another_server_of_the_home_is_asked_when_one_is_away(tmp_path: Path) -> None:
-    told = tmp_path / "server.json"
+    file = tmp_path / "server.json"
     (tmp_path / "servers").mkdir()
     with _server(200, "ours") as living:
         for name, url in (("a", "http://127.0.0.1:9"), ("b", living), ("c", "http://127.0.0.1:9")):
             (tmp_path / "servers" / f"{name}.json").write_text(json.dumps({"url": url}))
         (tmp_path / "servers" / "d.json").write_text("{")
         # The file still names the one that was killed.
-        told.write_text(json.dumps({"url": "http://127.0.0.1:9"}))
+        file.write_text(json.dumps({"url": "http://127.0.0.1:9"}))
         link = Connection.of_attempt(
-            ServerAddress("http://127.0.0.1:9", "ours", str(told)), "token", "a"
+            ServerAddress("http://127.0.0.1:9", "ours", str(file)), "token", "a"
         )
         with pytest.raises(OSError):
             link.call("GET", "/orders")
         assert link.call("GET", "/orders") == {"who": "ours"}
         # The one that answered is killed, another one answers, and a stranger has the first port.
-    with _server(200, "ours") as heir, _server(401, "theirs") as stranger:
-        for name, url in (("a", stranger), ("b", living), ("c", heir)):
+    with _server(200, "ours") as successor, _server(401, "theirs") as stranger:
+        for name, url in (("a", stranger), ("b", living), ("c", successor)):
             (tmp_path / "servers" / f"{name}.json").write_text(json.dumps({"url": url}))
-        told.write_text(json.dumps({"url": stranger}))
+        file.write_text(json.dumps({"url": stranger}))
         answers = []
         for _ in range(4):
             try:
@@ -96,16 +96,16 @@ def test_another_server_of_the_home_is_asked_when_one_is_away(tmp_path: Path) ->
 
 
 def test_the_server_is_found_where_it_listens_now(tmp_path: Path) -> None:
-    told = tmp_path / "server.json"
-    with _server(401, "theirs") as stranger, _server(200, "ours") as ours:
-        whereabouts = ServerAddress(stranger, "ours", str(told))
-        link = Connection.of_attempt(whereabouts, "token", "a")
+    file = tmp_path / "server.json"
+    with _server(401, "theirs") as stranger, _server(200, "ours") as own_url:
+        address = ServerAddress(stranger, "ours", str(file))
+        link = Connection.of_attempt(address, "token", "a")
         with pytest.raises(OSError, match="another server"):
             link.call("GET", "/orders")
-        told.write_text("{ half a fi")
+        file.write_text("{ half a fi")
         with pytest.raises(OSError, match="another server"):
             link.call("GET", "/orders")
-        told.write_text(json.dumps({"url": ours}))
+        file.write_text(json.dumps({"url": own_url}))
         with pytest.raises(OSError, match="another server"):
             link.call("GET", "/orders")
         assert link.call("GET", "/orders") == {"who": "ours"}
@@ -113,8 +113,8 @@ def test_the_server_is_found_where_it_listens_now(tmp_path: Path) -> None:
 
 
 def test_a_script_is_not_turned_away_by_a_stranger(tmp_path: Path) -> None:
-    told = tmp_path / "server.json"
-    with _server(401, "theirs") as stranger, _server(200, "ours") as ours:
+    file = tmp_path / "server.json"
+    with _server(401, "theirs") as stranger, _server(200, "ours") as own_url:
         plan = LaunchPlan(
             attempt_id="a",
             job="j",
@@ -127,10 +127,10 @@ def test_a_script_is_not_turned_away_by_a_stranger(tmp_path: Path) -> None:
             run_token="t",
             scratch=str(tmp_path),
             server_id="ours",
-            server_file=str(told),
+            server_file=str(file),
         )
         with pytest.raises(ServerUnreachable):
             Proxy(plan).ask("GET", "/api/2.0/mlflow/runs/get", {}, b"", wait_s=0.0)
-        told.write_text(json.dumps({"url": ours}))
+        file.write_text(json.dumps({"url": own_url}))
         answer = Proxy(plan).ask("GET", "/api/2.0/mlflow/runs/get", {}, b"", wait_s=10.0)
         assert (answer.status, answer.content) == (200, b'{"who": "ours"}')

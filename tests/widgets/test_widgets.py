@@ -26,7 +26,7 @@ def test_a_run_is_followed_while_it_learns(seen: dict[str, Any]) -> None:
     assert all(1 < points <= 11 for points in learning["plots"].values()), learning["plots"]
 
 
-def test_to_its_end(seen: dict[str, Any], yard: Yard) -> None:
+def test_a_completed_run_shows_its_log_and_charts(seen: dict[str, Any], yard: Yard) -> None:
     ended = seen["ended"]
     assert "ScriptRun Widget (Completed)" in ended["text"], ended["text"]
     assert ended["log"].startswith("epoch 0: loss 1.0000"), ended["log"]
@@ -51,7 +51,7 @@ def test_the_link_of_the_widget_leads_somewhere(seen: dict[str, Any]) -> None:
     assert f"yard job show -n {_run_of(seen['ended'])}" in page, page
 
 
-def test_why_a_run_failed_is_shown(seen: dict[str, Any]) -> None:
+def test_the_error_of_a_failed_run_is_shown(seen: dict[str, Any]) -> None:
     failed = seen["failed"]
     assert "(Failed)" in failed["text"], failed["text"]
     assert "ValueError: the learning rate is 0" in failed["log"], failed["log"]

@@ -84,19 +84,19 @@ def plan_for(server_url: str) -> LaunchPlan:
 
 
 def relay_of(
-    server: StubServer, folder: Path, told: list[str] | None = None, **limits: float
+    server: StubServer, folder: Path, collected: list[str] | None = None, **limits: float
 ) -> Relay:
     plan = plan_for(server.url)
     link = Connection.of_plan(plan)
-    notices: list[str] = [] if told is None else told
+    notices: list[str] = [] if collected is None else collected
     return Relay(link, plan, 0, folder, notices.append, **limits)
 
 
 @contextmanager
 def relay_to(
-    server: StubServer, folder: Path, told: list[str] | None = None
+    server: StubServer, folder: Path, notices: list[str] | None = None
 ) -> Iterator[tuple[Relay, Script]]:
-    relay = relay_of(server, folder, told)
+    relay = relay_of(server, folder, notices)
     url = relay.start()
     try:
         with Script(url) as script:
@@ -109,7 +109,7 @@ def relay_to(
 
 
 @contextmanager
-def door_to(address: str, folder: Path, **variables: str) -> Iterator[Script]:
+def server_of(address: str, folder: Path, **variables: str) -> Iterator[Script]:
     """A relay_server that has little patience, and nobody behind it."""
     state = RunState(folder / "runs.ndjson", "job-1")
     plan = replace(plan_for(address), variables=variables)

@@ -83,7 +83,7 @@ def test_a_missing_permission_is_refused_before_the_body_is_sent(
 ) -> None:
     status, body = answer_to_headers(site, method, path, site.tokens["rita"], 1000)
     assert status == 403, body
-    assert "`rita` is" in body["error"]["message"]
+    assert body["error"]["message"].startswith(("`rita` is a reader", "`rita` has no role"))
 
 
 def test_a_workers_route_refuses_a_person_before_the_body_is_sent(site: Served) -> None:
@@ -110,7 +110,7 @@ def test_a_body_over_the_limit_is_refused_before_it_is_sent(
     assert f"larger than {limit_bytes >> 10} KiB" in str(body)
 
 
-def test_whoever_needs_no_token_sends_little(site: Served) -> None:
+def test_bodies_without_a_token_are_small(site: Served) -> None:
     status, body = answer_to_headers(site, "POST", "/msi/token", "", (64 << 10) + 1)
     assert status == 413
     assert "larger than 64 KiB" in str(body)

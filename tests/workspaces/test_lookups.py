@@ -14,7 +14,7 @@ from torchyard.workspaces.lookups import KEPT_S, Lookups
 from torchyard.workspaces.types import Identity, Role, TokenKind
 
 
-def test_what_ends_here_ends_at_once(db: Database, clock: FakeClock) -> None:
+def test_a_token_revoked_on_this_server_is_refused_at_once(db: Database, clock: FakeClock) -> None:
     kept = Lookups()
     with db.write() as connection:
         people.ensure_owner(connection, "olga", clock.now())
@@ -34,7 +34,7 @@ def test_what_ends_here_ends_at_once(db: Database, clock: FakeClock) -> None:
         role()
 
 
-def test_what_is_looked_up_while_it_ends_ends_with_it(db: Database, clock: FakeClock) -> None:
+def test_a_token_revoked_during_a_lookup_is_not_cached(db: Database, clock: FakeClock) -> None:
     kept = Lookups()
     identity = Identity("olga", TokenKind.ATTEMPT, "default", "a1")
     token = actions.new_token(TokenKind.ATTEMPT)
@@ -49,7 +49,9 @@ def test_what_is_looked_up_while_it_ends_ends_with_it(db: Database, clock: FakeC
         actions.authenticate(db, clock, token, "", kept)
 
 
-def test_what_ends_elsewhere_ends_within_a_second(db: Database, clock: FakeClock) -> None:
+def test_a_token_revoked_on_another_server_is_refused_within_a_second(
+    db: Database, clock: FakeClock
+) -> None:
     passed_s = 0.0
     kept = Lookups(lambda: passed_s)
     with db.write() as connection:
@@ -63,7 +65,7 @@ def test_what_ends_elsewhere_ends_within_a_second(db: Database, clock: FakeClock
         actions.authenticate(db, clock, token, "", kept)
 
 
-def test_a_token_that_is_kept_ends_in_time(db: Database, clock: FakeClock) -> None:
+def test_a_cached_token_expires_in_time(db: Database, clock: FakeClock) -> None:
     kept = Lookups()
     with db.write() as connection:
         people.ensure_owner(connection, "olga", clock.now())
@@ -73,5 +75,5 @@ def test_a_token_that_is_kept_ends_in_time(db: Database, clock: FakeClock) -> No
     token = people.new_token(db, clock, "olga", "short", until)
     actions.authenticate(db, clock, token, "", kept)
     clock.advance(60)
-    with pytest.raises(NotAuthenticated, match="`short` of `olga` ended"):
+    with pytest.raises(NotAuthenticated, match="`short` of `olga` expired"):
         actions.authenticate(db, clock, token, "", kept)

@@ -20,7 +20,7 @@ def site(tmp_path: Path, database_url: str, clock: FakeClock) -> Iterator[Served
         yield made
 
 
-def test_who_one_is(site: Served) -> None:
+def test_whoami_names_user_role_and_token(site: Served) -> None:
     import getpass
 
     home = site.ok("home", "GET", "/v1/whoami")
@@ -53,7 +53,7 @@ WRONG: list[tuple[str, str, object, int, str]] = [
     ("POST", "/v1/users", {"name": "x", "workspace": "nope"}, 404, "does not exist"),
     ("PUT", f"{HERE}/people/dan", {"role": "contributer"}, 400, "did you mean `contributor`?"),
     ("PUT", f"{HERE}/people/dann", {"role": "owner"}, 404, "did you mean `dan`?"),
-    ("PUT", f"{HERE}/people/dan", {}, 400, "no role is named"),
+    ("PUT", f"{HERE}/people/dan", {}, 400, "the document has no `role`"),
     ("POST", "/v1/users/dan/tokens", {"name": ""}, 400, "name for a token"),
     ("POST", "/v1/users/dan/tokens", {"name": "first"}, 409, "has a token `first` already"),
     ("POST", "/v1/users/dan/tokens", {"name": "x", "expires_at": "soon"}, 400, "`soon` is"),
@@ -98,7 +98,7 @@ def test_an_owner_of_one_workspace_is_none_of_another(site: Served) -> None:
     assert "vera" in people and "dan" not in people
 
 
-def test_tokens_end(site: Served, clock: FakeClock, tmp_path: Path) -> None:
+def test_tokens_expire(site: Served, clock: FakeClock, tmp_path: Path) -> None:
     until = to_text(clock.now() + timedelta(days=1))
     made = site.ok("dan", "POST", "/v1/users/dan/tokens", {"name": "day", "expires_at": until})
     site.tokens["day"] = made["token"]
@@ -107,7 +107,7 @@ def test_tokens_end(site: Served, clock: FakeClock, tmp_path: Path) -> None:
     clock.advance(86_400)
     over = site.ask("day", "GET", "/v1/whoami")
     assert over.status_code == 401 and over.json()["error"]["code"] == "token_expired"
-    assert "`day` of `dan` ended at 2026-01-02" in over.text
+    assert "`day` of `dan` expired at 2026-01-02" in over.text
     assert "yard user token create dan" in over.text
     # The name is free again, and what was revoked is good no more.
     again = site.ok("dan", "POST", "/v1/users/dan/tokens", {"name": "day"})
@@ -119,7 +119,7 @@ def test_tokens_end(site: Served, clock: FakeClock, tmp_path: Path) -> None:
         assert made["token"].encode() not in content
 
 
-def test_last_use_is_told_to_ten_minutes(site: Served, clock: FakeClock) -> None:
+def test_the_last_use_of_a_token_is_kept_to_ten_minutes(site: Served, clock: FakeClock) -> None:
     def last() -> str:
         return str(site.ok("home", "GET", "/v1/users/dan/tokens")["value"][0]["last_used_at"])
 
@@ -148,7 +148,7 @@ def test_a_removed_persons_jobs_run_on_or_are_canceled(site: Served) -> None:
     assert site.ok("home", "GET", f"{HERE}/jobs/three")["status"] == "NotStarted"
 
 
-def test_asking_for_more_and_being_answered(site: Served) -> None:
+def test_a_quota_request_is_approved_by_an_owner(site: Served) -> None:
     each = {"user": "*", "limits": {"nodes": 1}}
     site.ok("olga", "PUT", f"{HERE}/quotas", each)
     job = {**JOB, "resources": {"instance_count": 2}}
@@ -178,16 +178,16 @@ def test_asking_for_more_and_being_answered(site: Served) -> None:
 
 WRONG_QUOTAS: list[tuple[dict[str, object], str]] = [
     ({"limits": {"node": 1}}, "did you mean `nodes`?"),
-    ({"limits": {"nodes": -1}}, "a whole number from 0 on"),
-    ({"limits": {"nodes": True}}, "a whole number from 0 on"),
-    ({"limits": {"nodes": 1.5}}, "a whole number from 0 on"),
+    ({"limits": {"nodes": -1}}, "must be a whole number of 0 or more"),
+    ({"limits": {"nodes": True}}, "must be a whole number of 0 or more"),
+    ({"limits": {"nodes": 1.5}}, "must be a whole number of 0 or more"),
     ({"limits": {}}, "no limit is named"),
     ({"limits": {"nodes": 1}, "user": "dann"}, "did you mean `dan`?"),
     ({"limit": {"nodes": 1}}, "unknown key `limit`"),
 ]
 
 
-def test_wrong_quotas(site: Served) -> None:
+def test_wrong_quotas_are_refused(site: Served) -> None:
     for body, message in WRONG_QUOTAS:
         answer = site.ask("olga", "PUT", f"{HERE}/quotas", body)
         assert answer.status_code in (400, 404) and message in answer.text, (body, answer.text)
@@ -237,7 +237,7 @@ def test_strangers_do_not_fill_the_disk(site: Served) -> None:
     assert 1 <= len([line for line in lines if not line["user"]]) <= 120
 
 
-def test_old_lines_go(tmp_path: Path, clock: FakeClock) -> None:
+def test_old_audit_lines_are_removed(tmp_path: Path, clock: FakeClock) -> None:
     lines = audit.Audit(tmp_path, clock)
     lines.write({"user": "dan", "path": "/old"})
     clock.advance(86_400 * (audit.KEPT_DAYS - 1))
@@ -252,7 +252,7 @@ def test_old_lines_go(tmp_path: Path, clock: FakeClock) -> None:
     lines.close()
 
 
-def test_a_half_written_line_hides_no_other(tmp_path: Path, clock: FakeClock) -> None:
+def test_a_half_written_audit_line_hides_no_other(tmp_path: Path, clock: FakeClock) -> None:
     lines = audit.Audit(tmp_path, clock)
     lines.write({"path": "/one"})
     file = next((tmp_path / "audit").iterdir())

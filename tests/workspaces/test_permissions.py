@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 from torchyard.azureml.common.containers import container
 from torchyard.base import lazy_routes
 from torchyard.workspaces.guarded_routes import GuardedRoute, Needs, needs
-from torchyard.workspaces.permissions import LEAST_ROLE, NEVER_A_JOB, SERVER_WIDE, Permission
+from torchyard.workspaces.permissions import DENIED_TO_JOBS, MINIMUM_ROLE, SERVER_WIDE, Permission
 from torchyard.workspaces.types import Role, role_named
 from workspaces.served import HERE, JOB, MLFLOW, PEOPLE, Served, served
 
@@ -106,7 +106,7 @@ def test_every_route_as_every_role(site: Served, who: str) -> None:
         assert permission is not None
         if permission in (Permission.OPEN, Permission.WORKER, Permission.SELF):
             continue
-        least = LEAST_ROLE[permission]
+        least = MINIMUM_ROLE[permission]
         may = role is not None and role.rank >= least.rank and permission not in SERVER_WIDE
         if may:
             allowed += 1
@@ -144,8 +144,8 @@ def test_the_words_of_a_refusal(site: Served) -> None:
     error = site.refused("dan", "PUT", f"{HERE}/computes/gpu-cluster", {})
     assert error["code"] == "forbidden"
     assert error["message"] == (
-        "`dan` is a data scientist in workspace `default`; to create, change or delete compute "
-        "needs a contributor"
+        "`dan` is a data scientist in workspace `default`; the role `contributor` is "
+        "required to create, change or delete compute"
     )
     assert "`olga` or `" in error["hint"] and "(owners)" in error["hint"]
     assert "yard user role dan 'contributor' -w default" in error["hint"]
@@ -153,7 +153,7 @@ def test_the_words_of_a_refusal(site: Served) -> None:
     assert body["error_code"] == "PERMISSION_DENIED" and "`rita` is a reader" in body["message"]
     site.add("nina", None)
     error = site.refused("nina", "GET", f"{HERE}/jobs")
-    assert "`nina` is nobody in workspace `default`" in error["message"]
+    assert "`nina` has no role in workspace `default`" in error["message"]
     assert site.ok("nina", "GET", "/v1/workspaces")["value"] == []
 
 
@@ -177,7 +177,7 @@ def test_own_jobs_and_those_of_others(site: Served) -> None:
     site.ok("dan", "POST", f"{HERE}/jobs/delete", {"names": ["of-dan"]})
 
 
-def test_what_others_have_below_ones_own_job(site: Served) -> None:
+def test_child_jobs_of_others_are_protected(site: Served) -> None:
     site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "above"})
     site.ok("carl", "POST", f"{HERE}/jobs", {**JOB, "name": "below", "parent_job_name": "above"})
     for name in ("above", "below"):
@@ -231,7 +231,7 @@ def test_a_job_has_its_owners_permissions(site: Served, owner: str) -> None:
     made = site.ask(who, "PUT", f"{HERE}/computes/new", {})
     assert made.status_code == (403 if owner == "dan" else 200)
     for (method, path), permission in every_permission(site).items():
-        if permission in NEVER_A_JOB:
+        if permission in DENIED_TO_JOBS:
             refusal = site.refused(who, method, filled(path), {})
             assert "a job's token may not" in str(refusal), path
     for path in ("/v1/users", f"/v1/users/{owner}", f"/v1/users/{owner}/tokens"):

@@ -68,7 +68,7 @@ def allow(served: Served, value: Any, who: str = "olga") -> Any:
     return answered(served.ask(who, "PATCH", HERE, {"allow_substitutes": value}))
 
 
-def test_a_shared_server_takes_none_until_an_owner_says_so(shared: Served) -> None:
+def test_a_shared_server_accepts_substitutes_only_once_an_owner_allows_them(shared: Served) -> None:
     refused = submit(shared, PUBLISHED)
     assert refused["code"] == "substitute_refused" and refused["at"] == ["environment"]
     assert f"`{PUBLISHED}`" in refused["message"] and "`acpt-pytorch-2.13-" in refused["message"]
@@ -87,7 +87,7 @@ def test_a_shared_server_takes_none_until_an_owner_says_so(shared: Served) -> No
     assert "name" in submit(shared, "sklearn-1.5")
 
 
-def test_what_was_registered_is_shown_though_it_is_refused_now(shared: Served) -> None:
+def test_a_registered_environment_is_shown_even_when_refused(shared: Served) -> None:
     allow(shared, True)
     shared.ok("dan", "POST", f"{HERE}/environments", {"name": "mine", "image": BASE})
     allow(shared, None)
@@ -100,7 +100,7 @@ def test_what_was_registered_is_shown_though_it_is_refused_now(shared: Served) -
     assert "mine" in names
 
 
-def test_ones_own_server_takes_them_until_told_otherwise(alone: Served) -> None:
+def test_a_server_without_users_accepts_substitutes_by_default(alone: Served) -> None:
     assert "name" in submit(alone, PUBLISHED)
     assert allow(alone, False)["allow_substitutes"] is False
     assert submit(alone, PUBLISHED)["code"] == "substitute_refused"

@@ -1,7 +1,7 @@
 """The app: every package behind HTTP, and what runs beside it.
 
 Owns: putting the packages together, what their routes receive.
-Leaves: which paths are whose to route_groups.py, errors to error_responses.py, the process, its
+Leaves: the groups of routes to route_groups.py, errors to error_responses.py, the process, its
 port and its end to server.py.
 Always: a group's routes are imported when the first request comes for them.
 """
@@ -23,7 +23,6 @@ from fastapi.openapi.utils import get_openapi
 from starlette.datastructures import State
 
 import torchyard
-from torchyard import azureml, mlflow
 from torchyard.app import route_groups, server_routes
 from torchyard.app.error_responses import answer_errors
 from torchyard.app.request_guard import RequestGuard
@@ -37,13 +36,13 @@ from torchyard.base.files import whole
 from torchyard.base.lazy_routes import LazyRoutes, every_route
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
-from torchyard.environments.actions import Environments
-from torchyard.environments.requested_builds import Builds
+from torchyard.environments.requested_builds import RequestedBuilds
+from torchyard.environments.services import Environments
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
 from torchyard.jobs.admission import machine, quota_checks
-from torchyard.jobs.attempts.idle_time import Quiet
+from torchyard.jobs.attempts.idle_time import IdleTime
 from torchyard.jobs.files import data_sources, model_sources, owners
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.logs import Logs
@@ -85,14 +84,14 @@ def build(
     """Open the home folder and put the packages together; nothing runs yet.
 
     Args:
-        environ: what builds and jobs inherit.
+        environ: the environment of builds and jobs.
         database: its URL; empty for the one that the home had last.
         shared: other servers may serve the home, too.
-        for_others: it is reached from other machines.
+        for_others: it is reachable from other machines.
 
     Raises:
         InvalidInput: the database can't be used, or can't be shared.
-        Conflict: it is another home's, or in use by servers that this one can't be beside.
+        Conflict: it is another home's, or in use by servers that exclude this one.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     clock = clock or SystemClock()
@@ -100,10 +99,10 @@ def build(
     if shared:
         sharing_of.check_shareable(home, chosen)
     db = home_database.open_for(home, chosen, shared)
-    signals, bell = Signals(), threading.Event()
+    signals, wakeup = Signals(), threading.Event()
     sharing = None
     if shared:
-        sharing = sharing_of.share(db, home, url, bell.set, signals.heard, signals.missed)
+        sharing = sharing_of.share(db, home, url, wakeup.set, signals.heard, signals.missed)
         signals.share(sharing.notifier.notify)
     else:
         sharing_of.claim_alone(db, home)
@@ -120,7 +119,7 @@ def build(
         history=open_history(db),
         logs=Logs(home / "logs", shared),
         signals=signals,
-        bell=bell,
+        wakeup=wakeup,
         server_id=_id_of(home),
         machine=machine.read(home),
         devices=devices,
@@ -139,14 +138,14 @@ def create_app(
     open_tls: OpenTls | None = None,
     storage_domain: str = "",
 ) -> FastAPI:
-    """The HTTP face of the packages.
+    """Create the HTTP application.
 
     Args:
-        hosts: the names that plain requests may call the server by; any when empty.
+        hosts: the Host names that requests without TLS may use; any when empty.
         open_tls: see azureml/common/context.py, as `storage_domain`.
     """
     services = parts.services
-    builds = Builds(services.environments, parts.scheduler.preparer.secrets)
+    builds = RequestedBuilds(services.environments, parts.scheduler.preparer.secrets)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -175,26 +174,26 @@ def create_app(
 
     _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)
     app.router.routes.extend(server_routes.router.routes)
-    app.router.routes.extend(_groups())
+    app.router.routes.extend(route_groups.lazy_routes())
     answer_errors(app)
     return app
 
 
 class _App(FastAPI):
-    """Its OpenAPI tells of the groups that are meant for everyone."""
+    """The app, whose OpenAPI document covers the described groups only."""
 
     def openapi(self) -> dict[str, Any]:
         if not self.openapi_schema:
-            told = (
-                one
-                for one in self.router.routes
-                if not isinstance(one, LazyRoutes) or one.described
-            )
+            described = [
+                route
+                for route in self.router.routes
+                if not isinstance(route, LazyRoutes) or route.described
+            ]
             self.openapi_schema = get_openapi(
                 title=self.title,
                 version=self.version,
                 openapi_version=self.openapi_version,
-                routes=[route for _, route in every_route(tuple(told))],
+                routes=[route for _, route in every_route(tuple(described))],
             )
         return self.openapi_schema
 
@@ -202,7 +201,7 @@ class _App(FastAPI):
 def _fill_state(
     state: State,
     parts: Parts,
-    builds: Builds,
+    builds: RequestedBuilds,
     audit: Audit,
     open_tls: OpenTls | None,
     storage_domain: str,
@@ -222,15 +221,15 @@ def _fill_state(
     state.environments = services.environments
     state.devices = services.devices
     state.fetcher = services.fetcher
-    state.idle_time = Quiet(services)
+    state.idle_time = IdleTime(services)
     state.builds = builds
     state.open_tls = open_tls
     state.storage_domain = storage_domain
-    # What packages below ask of those above them.
+    # What lower packages call of higher ones.
     state.find_model = partial(model_sources.find, services)
     state.resolve_data = partial(_resolve_data, services)
     state.environment_hashes_in_use = partial(runs.environment_hashes, services)
-    state.provision_workspace = partial(workspace_lifecycle.furnish, services)
+    state.provision_workspace = partial(workspace_lifecycle.provision, services)
     state.delete_workspace = partial(workspace_lifecycle.delete_empty, services)
     state.quota_use = partial(quota_checks.use_of, services)
     state.cancel_jobs_of = partial(owners.cancel_all, services)
@@ -240,18 +239,8 @@ def _resolve_data(services: Services, workspace: str, type: str, path: str) -> s
     return data_sources.pin(services, workspace, type, path).path
 
 
-def _groups() -> list[LazyRoutes]:
-    return [
-        route_groups.group([""], ["mlflow.routes"], within="/mlflow/{workspace}"),
-        route_groups.group(mlflow.PATHS, ["mlflow.routes"]),
-        *route_groups.native(),
-        route_groups.group(azureml.ENTRY_PATHS, ["azureml.entry_routes"]),
-        route_groups.group(azureml.PATHS, ["azureml.apis"]),
-    ]
-
-
 def _id_of(home: Path) -> str:
-    """What tells this home's server from any other, over restarts."""
+    """The id that distinguishes this home's servers from any other; it survives restarts."""
     file = home / "server.id"
     if not file.exists():
         with whole(file, mode=0o600) as writing:

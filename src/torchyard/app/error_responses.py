@@ -1,8 +1,8 @@
-"""How errors of any room are answered.
+"""Responses to errors of any package.
 
-Owns: which status and which words each kind of error has outside the protocols.
+Owns: the status and message of each kind of error outside the protocols.
 Leaves: the protocols' envelopes to mlflow/errors.py and azureml/common/errors.py.
-Always: whatever goes wrong is answered as `error`, `hint` and a code.
+Always: every error is answered as `error`, `hint` and a code.
 """
 
 from __future__ import annotations
@@ -55,11 +55,13 @@ def answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(OSError)
     def disk_failed(request: Request, error: OSError) -> JSONResponse:
-        found = disk.meaning(error)
-        if found is None:
+        known_failure = disk.meaning(error)
+        if known_failure is None:
             return failed(request, error)
-        _log.warning("%s %s: %s: %r", request.method, request.url.path, found.message, error)
-        return JSONResponse(found.to_json(), found.http_status)
+        _log.warning(
+            "%s %s: %s: %r", request.method, request.url.path, known_failure.message, error
+        )
+        return JSONResponse(known_failure.to_json(), known_failure.http_status)
 
     @app.exception_handler(OverflowError)
     @app.exception_handler(RecursionError)

@@ -1,11 +1,11 @@
-"""Where the server listens, and to whom.
+"""Listening sockets and TLS.
 
-Owns: when it may listen beyond this machine, TLS beside the plain listener, from the start or from
-when it is first wanted, slow and endless heads of requests.
+Owns: when the server may listen beyond this machine, TLS beside the plain listener, from the start
+or from its first use, slow and endless request heads.
 Leaves: what is in a request to request_guard.py, the server's own certificate to
 base/certificates.py.
-Always: without TLS or an explicit word nobody beyond this machine is listened to; who sends
-nothing for a while is hung up on.
+Always: beyond this machine the server listens only with TLS or with `--insecure`; connections that
+stay silent are closed.
 """
 
 from __future__ import annotations
@@ -96,17 +96,17 @@ def context_of(tls: Tls) -> ssl.SSLContext:
 
 
 class PacedProtocol(HttpToolsProtocol):
-    """One connection, whose client is neither endless nor silent in the middle of a request."""
+    """One connection; closed if its client is endless or silent in the middle of a request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._in_head, self._in_body = True, False
         self._head_bytes = 0
         self._head_since = self._heard_at = self.loop.time()
-        self._look = self.loop.call_later(_LOOK_EVERY_S, self._look_for_silence)
+        self._timer = self.loop.call_later(_LOOK_EVERY_S, self._hang_up_if_silent)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._look.cancel()
+        self._timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -134,7 +134,7 @@ class PacedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         super().on_message_complete()
 
-    def _look_for_silence(self) -> None:
+    def _hang_up_if_silent(self) -> None:
         now = self.loop.time()
         slow_head = self._in_head and self._head_bytes and now - self._head_since > _HEAD_LIMIT_S
         # A connection that never said anything; one between two requests has uvicorn's own limit.
@@ -143,7 +143,7 @@ class PacedProtocol(HttpToolsProtocol):
         if slow_head or mute or (silent and not self.flow.read_paused):
             self.transport.close()
             return
-        self._look = self.loop.call_later(_LOOK_EVERY_S, self._look_for_silence)
+        self._timer = self.loop.call_later(_LOOK_EVERY_S, self._hang_up_if_silent)
 
 
 class Server(uvicorn.Server):
@@ -166,10 +166,10 @@ class Server(uvicorn.Server):
         """Listen with TLS from now on; for any thread but the server's own.
 
         Raises:
-            Unreachable: the server is not there yet, or is ending.
+            Unreachable: the server has not started, or is stopping.
         """
         if self._loop is None or self.should_exit:
-            raise Unreachable("the server is starting or ending", "try again")
+            raise Unreachable("the server is starting or stopping", "try again")
         opening = asyncio.run_coroutine_threadsafe(self._listen(listener, context), self._loop)
         opening.result(_OPEN_LIMIT_S)
 
@@ -192,7 +192,7 @@ class Server(uvicorn.Server):
 
 
 @dataclass(frozen=True)
-class Way:
+class TlsEndpoint:
     """How clients that insist on TLS reach this server.
 
     `host` is the name to be called by, empty for the one that the client calls it by already;
@@ -204,21 +204,23 @@ class Way:
     authority: str = ""
 
 
-class GivenTls:
+class ConfiguredTls:
     """The listener with the certificate that the server was started with."""
 
     def __init__(self, tls: Tls, port: int) -> None:
         self._tls = tls
         self._port = port
 
-    def way(self, name: str) -> Way:
+    def way(self, name: str) -> TlsEndpoint:
         """
         Args:
             name: what the client calls the server by, without TLS; empty when it has TLS.
         """
-        return Way(self._port, certificates.first_name(self._tls.certificate) if name else "")
+        return TlsEndpoint(
+            self._port, certificates.first_name(self._tls.certificate) if name else ""
+        )
 
-    def standing(self) -> Way | None:
+    def current(self) -> TlsEndpoint | None:
         """The way in for jobs on this machine."""
         return self.way("localhost")
 
@@ -256,21 +258,21 @@ class OwnTls:
         try:
             self._use(kept)
         except (OSError, ssl.SSLError) as error:
-            _log.warning("`%s` can't be used for TLS (%s): it is made anew", kept.file, error)
+            _log.warning("`%s` can't be used for TLS (%s); creating a new one", kept.file, error)
             return None
         listener = self._bind()
         self._port = listener.getsockname()[1]
         self._watch()
         return listener, self._context
 
-    def way(self, name: str) -> Way:
+    def way(self, name: str) -> TlsEndpoint:
         """The way in, opened when it is not yet.
 
         Args:
             name: what the client calls the server by; the certificate is good for it.
 
         Raises:
-            Unreachable: the server is not there yet, or is ending.
+            Unreachable: the server has not started, or is stopping.
             OSError: nothing can be written.
         """
         with self._lock:
@@ -285,13 +287,13 @@ class OwnTls:
                     raise
                 self._port = listener.getsockname()[1]
                 self._watch()
-            return Way(self._port, authority=certificates.authority(self._home))
+            return TlsEndpoint(self._port, authority=certificates.authority(self._home))
 
-    def standing(self) -> Way | None:
+    def current(self) -> TlsEndpoint | None:
         """The way in if it is open already."""
         if not self._port:
             return None
-        return Way(self._port, authority=certificates.authority(self._home))
+        return TlsEndpoint(self._port, authority=certificates.authority(self._home))
 
     def close(self) -> None:
         self._ended.set()
@@ -305,7 +307,7 @@ class OwnTls:
         try:
             self._use(issued)
         except ssl.SSLError as error:
-            _log.warning("`%s` can't be used for TLS (%s): it is made anew", issued.file, error)
+            _log.warning("`%s` can't be used for TLS (%s); creating a new one", issued.file, error)
             issued.file.unlink(missing_ok=True)
             self._use(self._issued(name))
 

@@ -97,12 +97,12 @@ def publish(
     services: Services,
     environ: Mapping[str, str],
     signer: Signer,
-    standing: OpenedTls,
+    opened_tls: OpenedTls,
     open_tls: OpenTls | None = None,
 ) -> None:
     """Give the variables to every job that is launched from now on."""
-    job_variables = JobVariables(services, environ, signer, standing, open_tls)
-    services.client_door.open(job_variables.of_job, job_variables.expect)
+    job_variables = JobVariables(services, environ, signer, opened_tls, open_tls)
+    services.client_endpoints.open(job_variables.of_job, job_variables.expect)
 
 
 def _has_client(environment: Path) -> bool:

@@ -22,23 +22,23 @@ def main() -> None:
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--database", default="")
     parser.add_argument("place", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
-        if asked.database:
-            home_database.refuse_password(asked.database)
-        database = asked.database or settings.read().database
-        do = actions.backup if asked.action == "backup" else actions.restore
-        done = do(asked.home.absolute(), database, asked.place.absolute())
+        if options.database:
+            home_database.refuse_password(options.database)
+        database = options.database or settings.read().database
+        action = actions.backup if options.action == "backup" else actions.restore
+        result = action(options.home.absolute(), database, options.place.absolute())
     except TorchyardError as error:
         print(f"error: {error.message}", file=sys.stderr)
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
         raise SystemExit(error.exit_code) from error
     except OSError as error:
-        print(f"error: `{error.filename or asked.place}`: {error.strerror}", file=sys.stderr)
+        print(f"error: `{error.filename or options.place}`: {error.strerror}", file=sys.stderr)
         print("hint: see whether there is space, and who may read and write there", file=sys.stderr)
         raise SystemExit(2) from error
-    print(json.dumps(asdict(done)))
+    print(json.dumps(asdict(result)))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ _FOLDERS = ("datastores", "logs", "audit")
 
 
 @dataclass(frozen=True)
-class Done:
+class Result:
     """What was backed up or restored; `schema` is the version of the records."""
 
     path: str
@@ -43,7 +43,7 @@ class Done:
     schema: str
 
 
-def backup(home: Path, database: str, target: Path) -> Done:
+def backup(home: Path, database: str, target: Path) -> Result:
     """Write the records and files of a home into a new file or folder.
 
     Args:
@@ -57,7 +57,7 @@ def backup(home: Path, database: str, target: Path) -> Done:
     url = home_database.chosen(home, database)
     if url == home_database.default_url(home) and not (home / _RECORDS).exists():
         raise InvalidInput(
-            f"`{home}` is no home folder of a torchyard", "set TORCHYARD_HOME to the one you mean"
+            f"`{home}` is not a torchyard home folder", "set TORCHYARD_HOME to the right one"
         )
     if target.resolve().is_relative_to(home.resolve()):
         raise InvalidInput(
@@ -78,23 +78,23 @@ def backup(home: Path, database: str, target: Path) -> Done:
             entries = writer.entries
     finally:
         db.close()
-    return Done(str(target), len(entries), sum(one.size_bytes for one in entries), schema)
+    return Result(str(target), len(entries), sum(entry.size_bytes for entry in entries), schema)
 
 
-def restore(home: Path, database: str, source: Path) -> Done:
+def restore(home: Path, database: str, source: Path) -> Result:
     """Make a home from a backup.
 
     Args:
         database: where the records go; empty for a file in the home.
 
     Raises:
-        InvalidInput: what is at `source` is no whole backup.
+        InvalidInput: what is at `source` is not a complete backup.
         Conflict: the home or the database is not empty, a server serves it, or the backup is newer
             than this torchyard.
     """
     _check_empty(home)
-    own = home_database.default_url(home)
-    url = home_database.read_url(database) if database else own
+    default = home_database.default_url(home)
+    url = home_database.read_url(database) if database else default
     home.parent.mkdir(parents=True, exist_ok=True)
     unfinished = home.with_name(f".{home.name}.{secrets.token_hex(4)}.part")
     unfinished.mkdir(mode=0o700)
@@ -103,7 +103,7 @@ def restore(home: Path, database: str, source: Path) -> Done:
         saved = unfinished / _RECORDS
         if not saved.exists():
             raise InvalidInput(f"the backup `{source}` holds no records")
-        if url == own:
+        if url == default:
             opened = records.open_file(saved)
             try:
                 opened.upgrade()
@@ -116,8 +116,8 @@ def restore(home: Path, database: str, source: Path) -> Done:
     except BaseException:
         archive.remove(unfinished)
         raise
-    size_bytes = sum(one.size_bytes for one in entries)
-    return Done(str(home), len(entries), size_bytes, SCHEMA_VERSION)
+    size_bytes = sum(entry.size_bytes for entry in entries)
+    return Result(str(home), len(entries), size_bytes, SCHEMA_VERSION)
 
 
 def _load(saved: Path, url: URL, home: Path, unfinished: Path) -> None:

@@ -80,15 +80,15 @@ class Writer:
         except FileNotFoundError:
             return
         with file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 return
-            mode = stat.S_IMODE(found.st_mode)
+            mode = stat.S_IMODE(status.st_mode)
             if known_sha256 and self._target.link(path, source):
                 sha256 = known_sha256
             else:
-                sha256 = self._target.add(path, file, found.st_size, mode)
-        self.entries.append(Entry(path, found.st_size, sha256, f"{mode:04o}"))
+                sha256 = self._target.add(path, file, status.st_size, mode)
+        self.entries.append(Entry(path, status.st_size, sha256, f"{mode:04o}"))
 
     def add_json(self, path: str, body: Any) -> None:
         content = json.dumps(body, indent=1).encode()
@@ -208,7 +208,7 @@ def unpack(source: Path, folder: Path, accept: Callable[[About], None]) -> list[
         accept: raises what speaks against this backup, before anything is unpacked.
 
     Raises:
-        InvalidInput: it is no backup, or it is not whole, or a file is not as it was.
+        InvalidInput: it is not a backup, is incomplete, or a file has changed.
     """
     files = _in_folder(source) if source.is_dir() else _in_tar(source)
     unpacked: dict[str, str] = {}
@@ -233,7 +233,7 @@ def unpack(source: Path, folder: Path, accept: Callable[[About], None]) -> list[
         raise _broken(source, "it is cut off or damaged") from error
     if not unpacked:
         raise InvalidInput(
-            f"`{source}` is no backup of torchyard", "name what `yard server backup` wrote"
+            f"`{source}` is not a torchyard backup", "name what `yard server backup` wrote"
         )
     if manifest is None:
         raise _broken(source, "it is cut off")
@@ -260,13 +260,13 @@ def _unpack_one(file: IO[bytes], target: Path) -> str:
 
 def _in_folder(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
     last = [MANIFEST] if (source / MANIFEST).exists() else []
-    found = sorted(
+    paths = sorted(
         path.relative_to(source).as_posix()
         for path in source.rglob("*")
         if path.is_file() and not path.is_symlink()
     )
-    first = [ABOUT] if ABOUT in found else []
-    for path in [*first, *(one for one in found if one not in (ABOUT, MANIFEST)), *last]:
+    first = [ABOUT] if ABOUT in paths else []
+    for path in [*first, *(name for name in paths if name not in (ABOUT, MANIFEST)), *last]:
         with open(source / path, "rb") as file:
             yield path, file
 
@@ -278,7 +278,7 @@ def _in_tar(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
         for member in tar:
             file = tar.extractfile(member) if member.isreg() else None
             if file is None:
-                raise _broken(source, f"`{member.name}` is no file")
+                raise _broken(source, f"`{member.name}` is not a file")
             with file:
                 yield safe_relative(member.name), file
 
@@ -304,9 +304,9 @@ def _entries(source: Path, content: bytes) -> list[Entry]:
         raise _broken(source, f"its `{MANIFEST}` can't be read") from error
 
 
-def _broken(source: Path, why: str) -> InvalidInput:
+def _broken(source: Path, reason: str) -> InvalidInput:
     return InvalidInput(
-        f"the backup `{source}` is not whole: {why}",
+        f"the backup `{source}` is not whole: {reason}",
         "nothing was restored; use another backup",
         code="broken_backup",
     )

@@ -2,7 +2,7 @@
 
 Owns: copying rows as they are, whatever their schema; what has to follow them in PostgreSQL.
 Leaves: files to archive.py, when and whether to actions.py.
-Always: what is copied is the database at one instant, whoever writes meanwhile; nothing is
+Always: the copy is the database at one instant, even if others write meanwhile; nothing is
 converted, so that a row comes back as it was.
 """
 
@@ -118,35 +118,35 @@ def _bring_to(db: Database, version: str) -> None:
 
 def _tables(connection: Connection) -> list[Table]:
     """Those that are there, parents first."""
-    found = MetaData()
-    found.reflect(connection)
+    tables = MetaData()
+    tables.reflect(connection)
     if connection.dialect.name == "sqlite":
         # Documents stay the text that they are kept as: a null and the document `null` differ.
-        for table in found.tables.values():
+        for table in tables.tables.values():
             for column in table.columns:
                 if isinstance(column.type, JSON):
                     column.type = Text()
-    return [table for table in found.sorted_tables if table.name not in _OWN]
+    return [table for table in tables.sorted_tables if table.name not in _OWN]
 
 
 def _copy(source: Connection, target: Connection) -> None:
-    there = {table.name: table for table in _tables(target)}
+    target_tables = {table.name: table for table in _tables(target)}
     for table in _tables(source):
         # A column may be called as a word of SQL, so that parameters have names of their own.
         insertion = (
-            there[table.name]
+            target_tables[table.name]
             .insert()
-            .values({c.name: _written(there[table.name].c[c.name]) for c in table.columns})
+            .values({c.name: _written(target_tables[table.name].c[c.name]) for c in table.columns})
         )
         query = select(*(_read(column) for column in table.columns))
         rows = source.execute(query.execution_options(yield_per=_ROWS_AT_ONCE))
-        for some in rows.partitions():
-            batch = [{f"of_{name}": value for name, value in row._mapping.items()} for row in some]
+        for chunk in rows.partitions():
+            batch = [{f"of_{name}": value for name, value in row._mapping.items()} for row in chunk]
             try:
                 target.execute(insertion, batch)
             except DataError as error:
-                why = str(error.orig).partition("\n")[0]
-                raise InvalidInput(f"a row of `{table.name}` can't be kept: {why}") from error
+                reason = str(error.orig).partition("\n")[0]
+                raise InvalidInput(f"a row of `{table.name}` can't be kept: {reason}") from error
 
 
 def _read(column: Column[Any]) -> ColumnElement[Any]:

@@ -124,13 +124,13 @@ class Blobs:
         Raises:
             NotFound: it was never uploaded, or is gone.
         """
-        manifest = self._read(snapshot_id)
-        absent = self.missing([snapshot_id, *(file.sha256 for file in manifest.files)])
+        snapshot = self._read(snapshot_id)
+        absent = self.missing([snapshot_id, *(file.sha256 for file in snapshot.files)])
         if absent:
             raise NotFound(
                 f"snapshot `{snapshot_id[:12]}…` is incomplete", "upload the folder again"
             )
-        return manifest
+        return snapshot
 
     def parts(self, snapshot_id: str) -> set[str]:
         """The blobs of a snapshot, itself included; empty when there is no such snapshot.
@@ -226,7 +226,7 @@ def manifest_bytes(snapshot_files: Iterable[SnapshotFile]) -> bytes:
 
 def _files_of(manifest: Mapping[str, Any]) -> tuple[SnapshotFile, ...]:
     try:
-        found = tuple(
+        snapshot_files = tuple(
             SnapshotFile(
                 files.safe_relative(str(entry["path"])),
                 str(entry["sha256"]),
@@ -240,13 +240,13 @@ def _files_of(manifest: Mapping[str, Any]) -> tuple[SnapshotFile, ...]:
             f"the snapshot's manifest is not valid: {error!r}",
             "each file needs `path`, `sha256` and `size`",
         ) from error
-    paths = {file.path for file in found}
+    paths = {file.path for file in snapshot_files}
     folders = {parent for path in paths for parent in _parents(path)}
-    if len(paths) != len(found) or paths & folders:
+    if len(paths) != len(snapshot_files) or paths & folders:
         raise InvalidInput(
             "the snapshot's manifest has two entries of one path", "name each file once"
         )
-    return found
+    return snapshot_files
 
 
 def _parents(path: str) -> list[str]:

@@ -74,10 +74,10 @@ def authority(home: Path) -> str:
         OSError: there is none.
         ValueError: the file is something else.
     """
-    match = _CERTIFICATE.search(authority_file(home).read_text())
-    if match is None:
+    certificate = _CERTIFICATE.search(authority_file(home).read_text())
+    if certificate is None:
         raise ValueError(f"`{authority_file(home)}` holds no certificate")
-    return match[0]
+    return certificate[0]
 
 
 def kept(home: Path) -> Issued | None:
@@ -102,8 +102,8 @@ def first_name(certificate: Path) -> str:
     from cryptography import x509
 
     try:
-        loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
-        names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        parsed = x509.load_pem_x509_certificate(certificate.read_bytes())
+        names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError, x509.ExtensionNotFound):
         return ""
     hosts = [name for name in names.get_values_for_type(x509.DNSName) if "*" not in name]
@@ -122,15 +122,15 @@ def ensure(home: Path, names: Collection[str], now: datetime) -> Issued:
         OSError: the folder can't be written.
     """
     wanted = frozenset(name for name in map(_as_name, (*_OWN, os.uname().nodename, *names)) if name)
-    certificate = _good(home, wanted, now)
-    if certificate is not None:
-        return certificate
+    issued = _good(home, wanted, now)
+    if issued is not None:
+        return issued
     folder = home / FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locks.held(folder / "lock"):
-        certificate = _good(home, wanted, now)
-        if certificate is not None:
-            return certificate
+        issued = _good(home, wanted, now)
+        if issued is not None:
+            return issued
         before = kept(home)
         if before is not None and len(before.names | wanted) <= _MOST_NAMES:
             wanted |= before.names
@@ -138,11 +138,11 @@ def ensure(home: Path, names: Collection[str], now: datetime) -> Issued:
 
 
 def _good(home: Path, wanted: frozenset[str], now: datetime) -> Issued | None:
-    found = kept(home)
-    if found is None or not wanted <= found.names or found.is_due(now):
+    issued = kept(home)
+    if issued is None or not wanted <= issued.names or issued.is_due(now):
         return None
     try:
-        return found if found.authority == _mark(authority(home)) else None
+        return issued if issued.authority == _mark(authority(home)) else None
     except (OSError, ValueError):
         return None
 
@@ -196,9 +196,9 @@ def _issue(home: Path, names: frozenset[str], now: datetime) -> Issued:
         "authority": _mark(authority(home)),
     }
     _write(_file(home), f"{_TOLD}{json.dumps(header)}\n", made, key)
-    found = kept(home)
-    assert found is not None
-    return found
+    issued = kept(home)
+    assert issued is not None
+    return issued
 
 
 def _authority(home: Path, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
@@ -210,12 +210,12 @@ def _authority(home: Path, now: datetime) -> tuple[x509.Certificate, ec.Elliptic
     file = authority_file(home)
     try:
         content = file.read_bytes()
-        authority = x509.load_pem_x509_certificate(content)
+        certificate = x509.load_pem_x509_certificate(content)
         key = serialization.load_pem_private_key(content, None)
         if isinstance(key, ec.EllipticCurvePrivateKey):
-            lasts = authority.not_valid_after_utc > now + timedelta(days=_DAYS)
-            if lasts and authority.public_key() == key.public_key():
-                return authority, key
+            lasts = certificate.not_valid_after_utc > now + timedelta(days=_DAYS)
+            if lasts and certificate.public_key() == key.public_key():
+                return certificate, key
     except (OSError, ValueError):
         pass
     made_key = ec.generate_private_key(ec.SECP256R1())

@@ -170,8 +170,8 @@ class Database:
         version: str | None = connection.execute(query).scalar()
         if version is not None and version < _FIRST_VERSION:
             raise Conflict(
-                f"the database `{postgres.shown(self.url)}` was made by a development version of "
-                f"torchyard before 0.1.0 (schema `{version}`)",
+                f"the database `{postgres.redacted(self.url)}` was made by a development version "
+                f"of torchyard before 0.1.0 (schema `{version}`)",
                 "open it with the version that made it, or start fresh: set TORCHYARD_HOME to a "
                 "new folder, and `--database` to an empty database if you use it",
                 code="development_schema",

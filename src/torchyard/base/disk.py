@@ -71,10 +71,10 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        disk_error = meaning(error, path)
-        if disk_error is None:
+        failure = meaning(error, path)
+        if failure is None:
             raise
-        raise disk_error from error
+        raise failure from error
 
 
 def _name(path: Path) -> str:

@@ -40,8 +40,8 @@ def safe_relative(path: str) -> str:
     """`path` as a clean relative path with forward slashes.
 
     Raises:
-        InvalidInput: it is empty, absolute, climbs with `..`, holds a NUL byte, or no
-            disk can have that name.
+        InvalidInput: it is empty, absolute, climbs with `..`, holds a NUL byte, or is not a name
+            that a disk can have.
     """
     parts = PurePosixPath(path.replace("\\", "/")).parts
     if not parts or parts[0] == "/" or ".." in parts or "\0" in path or parts[0].endswith(":"):
@@ -135,7 +135,7 @@ def _whole(target: Path, mode: int, guard: AbstractContextManager[None]) -> Iter
         raise _in_the_way(target)
     temporary = target.with_name(draft_name(target.name))
     try:
-        # Nobody who may not read it in the end can read it before: it may be a key or a token.
+        # Until it is complete only its owner may read it: it may be a key or a token.
         with open(temporary, "wb", opener=_for_its_owner) as file:
             yield Writing(file)
         os.chmod(temporary, mode)
@@ -180,7 +180,7 @@ def chunks(file: IO[bytes], most: int | None = None) -> Iterator[bytes]:
 
 def walk(folder: Path) -> Iterator[tuple[str, int]]:
     """Every whole file below `folder` as (relative path, size in bytes), sorted."""
-    entries = []
+    sizes = []
     for root, _, names in os.walk(folder):
         below = os.path.relpath(root, folder)
         for name in names:
@@ -191,8 +191,8 @@ def walk(folder: Path) -> Iterator[tuple[str, int]]:
             except OSError:
                 continue  # a link that leads nowhere, or a file that went meanwhile
             if stat.S_ISREG(status.st_mode):
-                entries.append((name if below == "." else f"{below}/{name}", status.st_size))
-    return iter(sorted(entries))
+                sizes.append((name if below == "." else f"{below}/{name}", status.st_size))
+    return iter(sorted(sizes))
 
 
 def remove(folder: Path) -> bool:

@@ -62,7 +62,7 @@ def read_url(text: str) -> URL:
     if kind == "postgresql":
         if not url.database:
             raise InvalidInput(
-                f"`{postgres.shown(url)}` names no database", "write it behind the host: `/name`"
+                f"`{postgres.redacted(url)}` names no database", "write it behind the host: `/name`"
             )
         return url.set(drivername="postgresql")
     if kind != "sqlite":
@@ -91,14 +91,14 @@ def default_url(home: Path) -> URL:
     return URL.create("sqlite", database=str(home / "torchyard.db"))
 
 
-def chosen(home: Path, requested: str) -> URL:
+def chosen(home: Path, url: str) -> URL:
     """What was asked for, else what the home had last, else a file in it.
 
     Raises:
         InvalidInput: no URL of a database.
     """
-    if requested:
-        return read_url(requested)
+    if url:
+        return read_url(url)
     remembered = _remembered(home)
     return remembered.url if remembered else default_url(home)
 
@@ -194,7 +194,7 @@ def check_pair(db: Database, home: Path, url: URL) -> None:
         raise _elsewhere(home, remembered.url)
     elif remembered is None or remembered.id != owner[0]:
         raise Conflict(
-            f"the database `{postgres.shown(url)}` belongs to the home `{owner[1]}` of "
+            f"the database `{postgres.redacted(url)}` belongs to the home `{owner[1]}` of "
             f"`{owner[2]}`",
             "give each home a database of its own; to move a home, use `yard server backup` and "
             "`yard server restore`",
@@ -204,7 +204,7 @@ def check_pair(db: Database, home: Path, url: URL) -> None:
 
 def _elsewhere(home: Path, url: URL) -> Conflict:
     return Conflict(
-        f"the home `{home}` has its records in `{postgres.shown(url)}`",
+        f"the home `{home}` has its records in `{postgres.redacted(url)}`",
         "to move them, use `yard server backup`, then `yard server restore --database URL` into "
         "another home",
         code="records_elsewhere",
@@ -235,7 +235,7 @@ def mark_as(connection: Connection, mark: str, home: Path) -> None:
 
 def remember(home: Path, url: URL, mark: str) -> None:
     """Say in the home which database it has."""
-    body = {"url": postgres.shown(url), "id": mark}
+    body = {"url": postgres.redacted(url), "id": mark}
     with whole(home / "database.json", mode=0o600) as writing:
         writing.write(json.dumps(body, indent=1).encode() + b"\n")
 

@@ -150,8 +150,8 @@ class Transport:
             answer = self._exchange(method, target, body, all_headers)
         except (http.client.HTTPException, OSError) as error:
             self.close()
-            # A kept connection that the server closed meanwhile is expected; a fresh one is, and a
-            # silence: a server that is slow is at what it was asked.
+            # That the server closed a kept connection means nothing. A fresh connection that fails
+            # does, and so does a time-out: a slow server is at work on the request.
             is_news = fresh or isinstance(error, TimeoutError)
             moved = self._go_elsewhere()
             # One that broke off may have acted on what it was asked.

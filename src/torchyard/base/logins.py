@@ -43,7 +43,7 @@ class Logins:
         return Logins(login.url, {**self.servers, login.url: login})
 
     def without(self, url: str) -> Logins:
-        kept = {known: login for known, login in self.servers.items() if known != url}
+        kept = {name: login for name, login in self.servers.items() if name != url}
         return Logins("" if self.current == url else self.current, kept)
 
 
@@ -53,15 +53,15 @@ def read(home: Path) -> Logins:
     Raises:
         InvalidInput: the file can't be read, or is something else.
     """
-    content = _json(home / FILE)
-    if content is None:
+    document = _json(home / FILE)
+    if document is None:
         return Logins()
     try:
         servers = {
-            url: Login(url, str(login["token"]), str(login["ca_cert"]), str(login["user"]))
-            for url, login in content["servers"].items()
+            url: Login(url, str(entry["token"]), str(entry["ca_cert"]), str(entry["user"]))
+            for url, entry in document["servers"].items()
         }
-        return Logins(str(content["current"]), servers)
+        return Logins(str(document["current"]), servers)
     except (KeyError, TypeError, AttributeError):
         raise InvalidInput(
             f"`{home / FILE}` is not what `yard login` writes", "remove it, then `yard login` again"
@@ -93,16 +93,16 @@ def site(file: Path = SITE_FILE) -> Login | None:
     Raises:
         InvalidInput: the file is something else.
     """
-    content = _json(file)
-    if content is None:
+    document = _json(file)
+    if document is None:
         return None
-    url = content.get("url") if isinstance(content, dict) else None
+    url = document.get("url") if isinstance(document, dict) else None
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise InvalidInput(
             f"`{file}` names no server",
             'the administrator of this machine writes `{"url": "https://host:8766"}` into it',
         )
-    return Login(url.rstrip("/"), ca_cert=str(content.get("ca_cert") or ""))
+    return Login(url.rstrip("/"), ca_cert=str(document.get("ca_cert") or ""))
 
 
 def url_of(text: str) -> str:

@@ -34,16 +34,16 @@ def host_of(machine: str) -> str:
     return machine.partition(" ")[0]
 
 
-def is_seen(machine: str, here_machine: str = "") -> bool:
-    """Whether the processes of `machine` are seen from `here_machine`, by default from here.
+def is_seen(machine: str, viewer: str = "") -> bool:
+    """Whether the processes of `machine` are seen from `own`, by default from here.
 
     Those of an earlier boot are: they are all gone. Empty means here.
     """
-    here_machine = here_machine or here()
-    if not machine or machine == here_machine:
+    viewer = viewer or here()
+    if not machine or machine == viewer:
         return True
-    there, local = machine.split(" "), here_machine.split(" ")
-    return there[0] == local[0] and there[1] != local[1]
+    theirs, parts = machine.split(" "), viewer.split(" ")
+    return theirs[0] == parts[0] and theirs[1] != parts[1]
 
 
 def is_alive(pid: int, start_time: int, machine: str = "") -> bool:

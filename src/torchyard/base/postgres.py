@@ -1,4 +1,4 @@
-"""What is PostgreSQL's own: connecting, the locks of writers, what its errors mean.
+"""PostgreSQL: connecting, the locks of writers, what its errors mean.
 
 Owns: the driver's options, advisory locks, whether an error says that the database is unreachable.
 Leaves: transactions to db.py, which database a home has to home_database.py.
@@ -72,16 +72,16 @@ def engine(url: URL, shared: bool = False) -> Engine:
         "idle_in_transaction_session_timeout": _SHARED_IDLE_MS if shared else _IDLE_LIMIT_MS,
         "tcp_keepalives_idle": _SILENCE_LIMIT_MS // 1000,
     }
-    given = url.normalized_query.get("options", ())
-    options = [*given, *(f"-c {name}={value}" for name, value in limits.items())]
-    allowed = {key for key in url.query if key != "options"}
+    extra = url.normalized_query.get("options", ())
+    options = [*extra, *(f"-c {name}={value}" for name, value in limits.items())]
+    named = {key for key in url.query if key != "options"}
     wanted = {
         "connect_timeout": _CONNECT_LIMIT_S,
         "tcp_user_timeout": _SILENCE_LIMIT_MS,
         "application_name": "torchyard",
         "client_encoding": "utf8",
     }
-    arguments = {key: value for key, value in wanted.items() if key not in allowed}
+    arguments = {key: value for key, value in wanted.items() if key not in named}
     plain = url.set(drivername="postgresql+psycopg").difference_update_query(["options"])
     return create_engine(
         plain,
@@ -169,10 +169,10 @@ def away() -> DatabaseUnreachable:
 def refusal(url: URL, error: DBAPIError) -> TorchyardError:
     """Why a server can't start on this database."""
     why = said(error)
-    return InvalidInput(f"the database `{shown(url)}` can't be used: {why}", _hint(url, why))
+    return InvalidInput(f"the database `{redacted(url)}` can't be used: {why}", _hint(url, why))
 
 
-def shown(url: URL) -> str:
+def redacted(url: URL) -> str:
     """The URL without its password."""
     return without_password(url).render_as_string()
 

@@ -1,7 +1,7 @@
 """Read a request's body, up to a limit.
 
 Owns: the limit, refusing text that no database stores.
-Leaves: which limit a route has to the route, what a body means to its parser.
+Leaves: which limit a route has to the route, what a body means to the parsers.
 Always: nothing is read beyond the limit, nor at all when the announced length exceeds it.
 """
 
@@ -19,7 +19,7 @@ from torchyard.base.errors import InvalidInput, LimitExceeded
 
 DEFAULT_LIMIT_BYTES = 16 << 20
 STRANGERS_LIMIT_BYTES = 64 << 10
-"""Of requests without a token."""
+"""For requests without a token."""
 UNLIMITED = sys.maxsize
 """The endpoint reads the body itself, as a stream."""
 
@@ -92,7 +92,7 @@ def _check_text(body: bytes) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidInput(
-            "the request's body holds half of a surrogate pair",
+            "the request's body holds half of a surrogate pair, which is not text",
             "send whole ones",
         ) from error
     if _ESCAPED_NUL.search(text):

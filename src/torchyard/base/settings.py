@@ -94,8 +94,8 @@ def with_server(settings: Settings, url: str, token: str) -> Settings:
         login = logins.read(settings.home).servers.get(url, logins.Login(url))
         ca_cert = login.ca_cert or settings.ca_cert
         # TORCHYARD_TOKEN without a server of its own is meant for the one that is named here.
-        own_token = "" if settings.url else settings.token
-        settings = replace(settings, url=url, token=own_token or login.token, ca_cert=ca_cert)
+        variable_token = "" if settings.url else settings.token
+        settings = replace(settings, url=url, token=variable_token or login.token, ca_cert=ca_cert)
         settings = replace(settings, url_from="argument")
     return replace(settings, token=token) if token else settings
 
@@ -107,7 +107,7 @@ def _server_meant(values: Mapping[str, str], home: Path) -> tuple[logins.Login, 
     if not url and saved_logins.current:
         url, url_from = saved_logins.current, "yard login"
     login = saved_logins.servers.get(url, logins.Login(url))
-    # Users who set a home of their own mean its contents.
+    # A user who names a home means the server in it.
     if not url and not values.get("TORCHYARD_HOME"):
         site_file = Path(values.get("TORCHYARD_SITE") or logins.SITE_FILE)
         site = logins.site(site_file)

@@ -71,8 +71,8 @@ def _trusted(environ: Mapping[str, str]) -> tuple[str, bytes]:
     bundle = _certifi() or next((path for path in map(Path, _SYSTEMS) if path.is_file()), None)
     if bundle is not None:
         return str(bundle), _read(bundle, "the system")
-    authorities = ssl.create_default_context().get_ca_certs(binary_form=True)
-    return "the system", "".join(map(ssl.DER_cert_to_PEM_cert, authorities)).encode()
+    certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
+    return "the system", "".join(map(ssl.DER_cert_to_PEM_cert, certificates)).encode()
 
 
 def _named(path: Path) -> Path | None:

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 NOUNS = {
     "job": "Submit, list, follow, cancel and download jobs.",
-    "experiment": "List experiments, under which jobs are kept together.",
-    "compute": "Clusters of nodes that jobs run on.",
-    "environment": "What jobs run in: list, build, export, open a shell in one.",
+    "experiment": "List experiments, which group jobs.",
+    "compute": "Create, list, resize and check clusters of nodes.",
+    "environment": "Register, list, build and export environments; open a shell in one.",
     "data": "Register, list and download data assets.",
-    "datastore": "Places where data lies: folders, buckets, containers.",
+    "datastore": "Create, list and delete datastores: folders, buckets, containers.",
     "component": "Register and list components, the steps of pipelines.",
     "model": "Register, list and download models.",
     "workspace": "Create, list and show workspaces; write config.json.",
-    "user": "People of a shared server: their roles and tokens.",
-    "quota": "How much people may use, and asking for more.",
-    "server": "Start, stop and look at the server of this machine.",
+    "user": "Manage the users of a shared server, their roles and tokens.",
+    "quota": "Set and list quotas; request a higher one.",
+    "server": "Start, stop, inspect and back up this machine's server.",
 }
 VERBS = {
-    "login": "Have commands go to a shared server.",
-    "logout": "Forget a shared server.",
-    "whoami": "Say who you are there, and what you may do.",
-    "client-env": "Print the variables that bring Azure ML's own SDKs here.",
-    "jupyterlab": "Have JupyterLab show Azure ML's notebook widget.",
-    "audit": "Say who did what, for owners.",
-    "gc": "Make room on the server's disk.",
-    "doctor": "Say what is wrong with this machine, and what to do.",
-    "completion": "Print a shell's completion script: bash, zsh or fish.",
+    "login": "Log in to a shared server.",
+    "logout": "Log out of a shared server.",
+    "whoami": "Show who you are logged in as, and your role.",
+    "client-env": "Print the variables that point Azure ML's SDKs at this server.",
+    "jupyterlab": "Install Azure ML's notebook widget into JupyterLab.",
+    "audit": "List changes and refused requests; for owners.",
+    "gc": "Free disk space on the server.",
+    "doctor": "Diagnose this machine.",
+    "completion": "Print a completion script for bash, zsh or fish.",
 }
 
 HELP = """\
@@ -39,9 +39,9 @@ Usage: yard [--debug] NOUN VERB [OPTIONS]
   Run PyTorch training on machines you own, with `az ml`'s verbs.
 
 Options:
-  --debug    Show where an unexpected error came from.
-  --version  Show the version.
-  -h, --help Show this page; `yard NOUN --help` and `yard NOUN VERB --help` say more.
+  --debug    Print the traceback of an unexpected error.
+  --version  Print the version.
+  -h, --help Show this page; see also `yard NOUN --help` and `yard NOUN VERB --help`.
 
 Nouns:
 {nouns}
@@ -50,9 +50,9 @@ Verbs without a noun:
 {verbs}
 
 Examples:
-  yard job create -f job.yml --stream    train, and watch
-  yard job list                          what ran and what runs
-  yard job show -n NAME                  one job: stages, metrics, what went wrong
+  yard job create -f job.yml --stream    submit a job and follow its output
+  yard job list                          list jobs
+  yard job show -n NAME                  show a job: stages, metrics, errors
 """
 
 

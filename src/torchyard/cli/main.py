@@ -1,6 +1,6 @@
-"""The `yard` command's front door.
+"""The entry point of the `yard` command.
 
-Owns: the nouns and their one-line descriptions, the pages that cost no imports.
+Owns: `yard --help` and `yard --version`, which need no imports.
 Leaves: parsing and errors to parsing/group.py, each noun to its own module.
 Always: `yard --help` and `yard --version` import neither click nor a command.
 """
@@ -29,7 +29,7 @@ def _run(arguments: list[str]) -> int:
         from torchyard.cli.parsing.group import run
 
         return run(arguments)
-    except KeyboardInterrupt:  # that came while modules were still imported
+    except KeyboardInterrupt:  # pressed while modules were still being imported
         sys.stderr.write("\nerror: interrupted\n")
         return 130
 

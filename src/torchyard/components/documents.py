@@ -1,9 +1,9 @@
 """A component's document.
 
 Owns: its keys and their forms, what an input may be.
-Leaves: whether its environment can be had to who runs it.
-Always: the keys are those of Azure ML's command component; a type of component that can't be run
-is refused by name.
+Leaves: resolving its environment to jobs/.
+Always: the keys are those of Azure ML's command component; a type of component that is not
+supported is refused by name.
 
 Source: https://learn.microsoft.com/azure/machine-learning/reference-yaml-component-command
 """
@@ -20,13 +20,13 @@ from torchyard.base import fields
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.data import documents
 
-_SAID = ("name", "version", "description", "tags", "properties", "$schema")
+_DESCRIPTIVE = ("name", "version", "description", "tags", "properties", "$schema")
 _KEYS = (
     "type", "display_name", "is_deterministic", "command", "code", "environment",
     "environment_variables", "distribution", "resources", "inputs", "outputs", "limits",
     "additional_includes", "identity",
 )  # fmt: skip
-_LATER = (
+_NOT_YET = (
     "pipeline",
     "sweep",
     "parallel",
@@ -69,32 +69,32 @@ def read(document: Mapping[str, Any]) -> Request:
         InvalidSpec: what is wrong, and where.
     """
     kind = _type(document.get("type"))
-    fields.refuse_unknown(document, (*_KEYS, *_SAID))
+    fields.refuse_unknown(document, (*_KEYS, *_DESCRIPTIVE))
     name = documents.name_of(document, "a component", "component")
     if not isinstance(document.get("command"), str) or not document["command"].strip():
-        raise InvalidSpec("the component has no `command`", "say what it runs", at=["command"])
+        raise InvalidSpec("the component has no `command`", "write what it runs", at=["command"])
     if not isinstance(document.get("environment"), str | Mapping):
         raise InvalidSpec(
             "the component has no `environment`",
             "name one, as `azureml:sklearn-1.5@latest`",
             at=["environment"],
         )
-    found = {
+    definition = {
         key: value
         for key, value in document.items()
         if key in _KEYS and value not in (None, {}, [])
     }
-    found["environment"] = _environment(document["environment"])
+    definition["environment"] = _environment(document["environment"])
     for key, read_one in (("inputs", _input), ("outputs", _output)):
-        given = document.get(key) or {}
-        if not isinstance(given, Mapping):
-            raise InvalidSpec(f"`{key}` is no mapping", "write `name: {type: number}`", at=[key])
-        if given:
-            found[key] = {one: read_one(one, given[one], (key, one)) for one in given}
+        ports = document.get(key) or {}
+        if not isinstance(ports, Mapping):
+            raise InvalidSpec(f"`{key}` is not a mapping", "write `name: {type: number}`", at=[key])
+        if ports:
+            definition[key] = {port: read_one(port, ports[port], (key, port)) for port in ports}
     return Request(
         name=name,
         type=kind,
-        definition={**found, "type": kind},
+        definition={**definition, "type": kind},
         version=documents.version_of(document),
         description=str(document.get("description") or ""),
         tags=fields.texts(document, "tags"),
@@ -106,50 +106,52 @@ def _type(written: Any) -> str:
     plain = str(written or "command").lower()
     if plain == "command":
         return plain
-    near = nearest(plain, ("command", *_LATER))
-    if near in _LATER:
+    near = nearest(plain, ("command", *_NOT_YET))
+    if near in _NOT_YET:
         raise InvalidSpec(
-            f"components of type `{written}` are not served yet", "use `type: command`", at=["type"]
+            f"components of type `{written}` are not supported yet",
+            "use `type: command`",
+            at=["type"],
         )
-    raise InvalidSpec(f"`{written}` is no type of a component", "use `type: command`", at=["type"])
+    raise InvalidSpec(f"`{written}` is not a component type", "use `type: command`", at=["type"])
 
 
-def _environment(given: Any) -> Any:
-    """A reference in its shortest form, so that two ways to write it are one content."""
-    if isinstance(given, str) and not given.startswith("azureml:/"):
-        return given.strip().removeprefix("azureml:")
-    return given
+def _environment(reference: Any) -> Any:
+    """A reference in its shortest form, so that equal contents are written equally."""
+    if isinstance(reference, str) and not reference.startswith("azureml:/"):
+        return reference.strip().removeprefix("azureml:")
+    return reference
 
 
-def _input(name: str, given: Any, at: tuple[str, ...]) -> dict[str, Any]:
-    found = _port(name, given, at, (*_LITERALS, *_DATA), _INPUT_KEYS)
-    if "default" in found and found["type"] in _DATA and found["type"] != "path":
+def _input(name: str, port: Any, at: tuple[str, ...]) -> dict[str, Any]:
+    checked = _port(name, port, at, (*_LITERALS, *_DATA), _INPUT_KEYS)
+    if "default" in checked and checked["type"] in _DATA and checked["type"] != "path":
         raise InvalidSpec(
-            f"input `{name}` is data and has a `default`",
-            "make it `optional: true`, or a literal",
+            f"input `{name}` is data and can't have a `default`",
+            "write `optional: true`, or use a literal type",
             at=[*at, "default"],
         )
-    return found
+    return checked
 
 
-def _output(name: str, given: Any, at: tuple[str, ...]) -> dict[str, Any]:
-    return _port(name, given, at, (*_DATA, *_LITERALS), _OUTPUT_KEYS)
+def _output(name: str, port: Any, at: tuple[str, ...]) -> dict[str, Any]:
+    return _port(name, port, at, (*_DATA, *_LITERALS), _OUTPUT_KEYS)
 
 
 def _port(
-    name: str, given: Any, at: tuple[str, ...], types: tuple[str, ...], keys: tuple[str, ...]
+    name: str, port: Any, at: tuple[str, ...], types: tuple[str, ...], keys: tuple[str, ...]
 ) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise InvalidSpec(f"`{name}` is no mapping", "say its `type`", at=at)
-    for key in given:
+    if not isinstance(port, Mapping):
+        raise InvalidSpec(f"`{name}` is not a mapping", "write its `type`", at=at)
+    for key in port:
         if key not in keys:
             raise fields.unknown_key(str(key), keys, at, inside=name)
-    kind = str(given.get("type") or "").lower()
+    kind = str(port.get("type") or "").lower()
     if kind not in types:
         near = nearest(kind, types)
         raise InvalidSpec(
-            f"`{given.get('type')}` is no type of `{name}`",
+            f"`{port.get('type')}` is not a type for `{name}`",
             f"did you mean `{near}`?" if near else f"use one of: {', '.join(types)}",
             at=[*at, "type"],
         )
-    return {**{key: value for key, value in given.items() if value is not None}, "type": kind}
+    return {**{key: value for key, value in port.items() if value is not None}, "type": kind}

@@ -33,10 +33,10 @@ def create(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    asked = fields.mapping(document, "the component's document")
-    _code_exists(blobs, asked.get("code"))
-    made, _ = actions.register(db, clock, workspace, asked, identity.user)
-    return to_json(made)
+    mapping = fields.mapping(document, "the component's document")
+    _code_exists(blobs, mapping.get("code"))
+    component, _ = actions.register(db, clock, workspace, mapping, identity.user)
+    return to_json(component)
 
 
 @router.get("")
@@ -44,8 +44,8 @@ def create(
 def list_components(
     db: DatabaseOf, workspace: str, name: str = "", archived: str = ""
 ) -> dict[str, Any]:
-    found = actions.list_in(db, workspace, name, fields.archived(archived))
-    return {"value": [to_json(one) for one in found]}
+    components = actions.list_in(db, workspace, name, fields.archived(archived))
+    return {"value": [to_json(component) for component in components]}
 
 
 @router.get("/{name}/versions/{version}")
@@ -85,8 +85,8 @@ def restore_component_version(
 
 
 def to_json(component: Component) -> dict[str, Any]:
-    said = {key: value for key, value in vars(component).items() if key != "definition"}
-    return {**component.definition, **said, "created_at": to_text(component.created_at)}
+    columns = {key: value for key, value in vars(component).items() if key != "definition"}
+    return {**component.definition, **columns, "created_at": to_text(component.created_at)}
 
 
 def _code_exists(blobs: Blobs, code: Any) -> None:

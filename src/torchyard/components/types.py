@@ -1,4 +1,4 @@
-"""The nouns of this room."""
+"""The types of this package."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Component:
-    """One version. `definition` is its document without what is only said of it; `hash` is the
-    sha256 of it. `anonymous` ones belong to one job and stand in no list.
+    """One version. `definition` is its document without name, version, description, tags and
+    properties; `hash` is the sha256 of it. `anonymous` ones belong to one job and are not listed.
     """
 
     workspace: str

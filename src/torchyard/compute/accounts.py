@@ -1,9 +1,9 @@
-"""What nodes have cost: how long they were there, how long jobs held them, by UTC day.
+"""Node-hours by UTC day: how long nodes existed, and how long jobs held them.
 
 Owns: splitting a span of time into days, adding it up.
-Leaves: when a node comes and goes to nodes.py and scaling.py.
-Always: a node is counted from when it was made; while it exists its time so far is added at
-reading, so figures are never behind.
+Leaves: when nodes are made and removed to nodes.py and scaling.py.
+Always: a node counts from when it was made; while it exists its time so far is added on reading,
+so figures are always current.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def charge(
     existed: Iterable[Span] = (),
     held: Iterable[Span] = (),
 ) -> None:
-    """Write down the spans in which nodes existed, or were held, that are over now."""
+    """Record the finished spans in which nodes existed or were held."""
     store.add_use(connection, workspace, name, _sums(existed, held))
 
 
 def usage(connection: Connection, compute: Compute, now: datetime) -> list[Usage]:
-    """By day, oldest first, with the nodes that are there now."""
+    """By day, oldest first, with the nodes that exist now."""
     nodes: list[Node] = store.nodes_in(connection, compute.workspace, compute.name)[compute.name]
     days = dict(store.use_by_day(connection, compute.workspace, compute.name))
     existing = [(node.made_at, now) for node in nodes]

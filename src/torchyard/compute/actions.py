@@ -1,8 +1,8 @@
 """What can be done with clusters.
 
-Owns: making, changing, listing and deleting clusters; what this room offers to others.
+Owns: creating, changing, listing and deleting clusters; what this package offers to others.
 Leaves: a document's grammar to documents.py, nodes to nodes.py, which job gets them to jobs/.
-Always: a cluster that is being deleted takes no job, and is gone when its last node is.
+Always: a cluster that is being deleted takes no job, and is removed with its last node.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _MOST_SAMPLES = 1000
 
 
 def ensure_local(db: Database, clock: Clock, workspace: str) -> None:
-    """The cluster that is there from the start: four nodes on the server's machine."""
+    """Create the default cluster if needed: four nodes on the server's machine."""
     with db.write() as connection:
         if store.get(connection, workspace, LOCAL) is None:
-            made = Compute(LOCAL, workspace, clock.now(), description="this machine")
-            store.put(connection, made)
+            compute = Compute(LOCAL, workspace, clock.now(), description="this machine")
+            store.put(connection, compute)
 
 
 def create(
@@ -42,43 +42,43 @@ def create(
     home: Path | None = None,
     owner: str = "",
 ) -> Compute:
-    """Create or update a cluster from its YAML document; its minimum of nodes is made at once.
+    """Create or update a cluster from its YAML document, with its minimum of nodes.
 
     Args:
-        home: where one's own sizes are.
+        home: the folder that has `sizes.yml`.
 
     Raises:
-        InvalidSpec: a key is unknown, or a value wrong.
+        InvalidSpec: a key is unknown, or a value is wrong.
         Conflict: it is being deleted, or jobs run on nodes of another size.
     """
     now = clock.now()
-    made = documents.read(document, workspace, now, sizes.known(home))
-    made = replace(made, owner=owner)
+    wanted = documents.read(document, workspace, now, sizes.all_sizes(home))
+    wanted = replace(wanted, owner=owner)
     with db.write() as connection:
-        before = store.get(connection, workspace, made.name)
+        before = store.get(connection, workspace, wanted.name)
         if before is not None:
-            _can_become(connection, before, made, now)
-        store.put(connection, made)
-        kept = store.get(connection, workspace, made.name)
+            _can_become(connection, before, wanted, now)
+        store.put(connection, wanted)
+        kept = store.get(connection, workspace, wanted.name)
         assert kept is not None
         scaling.settle(connection, kept, now)
     return kept
 
 
-def _can_become(connection: Connection, before: Compute, made: Compute, now: datetime) -> None:
+def _can_become(connection: Connection, before: Compute, wanted: Compute, now: datetime) -> None:
     if before.deleting:
         raise Conflict(
             f"compute `{before.name}` is being deleted",
-            "wait until `yard compute list` shows it no more, or take another name",
+            "wait until `yard compute list` no longer shows it, or choose another name",
         )
-    if (before.size.lower(), before.engine) == (made.size.lower(), made.engine):
+    if (before.size.lower(), before.engine) == (wanted.size.lower(), wanted.engine):
         return
     idle, busy = store.numbers(connection, before.workspace, before.name)
     if busy:
         raise Conflict(
             f"jobs hold {len(busy)} nodes of `{before.name}`, which are of size "
             f"`{before.size or 'this machine'}`",
-            "change the size when they have ended, or make another cluster",
+            "change the size when they have ended, or create another cluster",
             at=("size",),
         )
     scaling.retire(connection, before, idle, now)
@@ -90,9 +90,9 @@ def get(db: Database, workspace: str, name: str) -> Compute:
         NotFound: with the nearest name there is.
     """
     with db.read() as connection:
-        found = store.get(connection, workspace, name)
-        if found is not None:
-            return found
+        compute_row = store.get(connection, workspace, name)
+        if compute_row is not None:
+            return compute_row
         near = nearest(name, [compute.name for compute in store.list_in(connection, workspace)])
     hint = f"did you mean `{near}`?" if near else "list what exists with `yard compute list`"
     raise NotFound(
@@ -103,12 +103,12 @@ def get(db: Database, workspace: str, name: str) -> Compute:
 
 
 def find(connection: Connection, workspace: str, name: str) -> Compute | None:
-    """For who has a transaction open."""
+    """The cluster or None, in the caller's transaction."""
     return store.get(connection, workspace, name)
 
 
 def list_in(db: Database, workspace: str) -> list[tuple[Compute, Use]]:
-    """Every cluster of a workspace, with what it is doing."""
+    """Every cluster of a workspace, with its use."""
     with db.read() as connection:
         there = store.nodes_in(connection, workspace)
         return [
@@ -128,13 +128,13 @@ def nodes_of(db: Database, compute: Compute) -> list[Node]:
 
 
 def samples(db: Database, compute: Compute, most: int = _MOST_SAMPLES) -> list[Sample]:
-    """How many nodes there were, at each change of the last 30 days; oldest first."""
+    """The number of nodes at each change of the last 30 days; oldest first."""
     with db.read() as connection:
         return store.samples(connection, compute.workspace, compute.name, most)
 
 
 def usage(db: Database, clock: Clock, compute: Compute) -> list[Usage]:
-    """What it has cost in node-hours, by day."""
+    """Its node-hours, by day."""
     with db.read() as connection:
         return accounts.usage(connection, compute, clock.now())
 
@@ -153,45 +153,46 @@ def delete(
     name: str,
     *,
     force: bool = False,
-    look: Callable[[Connection], None] = lambda connection: None,
+    check: Callable[[Connection], None] = lambda connection: None,
 ) -> bool:
-    """Delete a cluster; with `force` also one that jobs hold nodes of, once they have ended.
+    """Delete a cluster; with `force`, once jobs that hold its nodes have ended.
 
-    Returns whether it is gone already. Ending those jobs is for the caller.
+    Returns whether it is deleted already. The caller cancels those jobs.
 
     Args:
-        look: called in the same transaction before anything goes; what it raises keeps the cluster.
+        check: called in the same transaction before anything is deleted; if it raises, the
+            cluster stays.
 
     Raises:
-        NotFound: there is none of that name.
+        NotFound: no such cluster.
         Conflict: jobs hold its nodes, or it is the built-in one.
     """
     get(db, workspace, name)
     if name == LOCAL:
         raise Conflict(
             "compute `local` is built in and can't be deleted",
-            "it holds nothing while no job runs; `yard compute update -n local` changes it",
+            "it uses nothing while no job runs; change it with `yard compute update -n local`",
         )
     with db.write() as connection:
         compute = store.get(connection, workspace, name)
         if compute is None:
             return True
-        look(connection)
+        check(connection)
         busy = store.count_held(connection, workspace, name)
         if busy and not force:
             raise Conflict(
                 f"jobs hold {busy} {'node' if busy == 1 else 'nodes'} of compute `{name}`",
-                "wait for them, or give `--force`: then they are canceled",
+                "wait for them, or cancel them with `--force`",
                 code="compute_busy",
             )
-        going = replace(compute, provisioning_state=DELETING)
-        store.put(connection, going)
-        scaling.settle(connection, going, clock.now())
+        deleting = replace(compute, provisioning_state=DELETING)
+        store.put(connection, deleting)
+        scaling.settle(connection, deleting, clock.now())
         return store.get(connection, workspace, name) is None
 
 
 def forget_all(connection: Connection, workspace: str) -> None:
-    """Every cluster of a workspace that is going, the built-in one too."""
+    """Delete every cluster of a deleted workspace, the built-in one too."""
     for compute in store.list_in(connection, workspace):
         store.drop(connection, workspace, compute.name)
     store.forget_use(connection, workspace)
@@ -206,17 +207,17 @@ def try_hold(
     now: datetime,
     avoided: Collection[int] = (),
 ) -> str:
-    """Hold `count` nodes, all or none; answers why not, or an empty string. See nodes.py."""
+    """Hold `count` nodes, all or none; returns the reason if not, else "". See nodes.py."""
     return nodes.try_hold(connection, workspace, name, count, attempt_id, now, avoided)
 
 
-def room_for(connection: Connection, workspace: str, name: str) -> int:
-    """How many nodes could be held now: the idle ones, and those not made yet."""
-    return nodes.room_for(connection, workspace, name)
+def available_nodes(connection: Connection, workspace: str, name: str) -> int:
+    """How many nodes could be held now: idle ones, and those not yet made."""
+    return nodes.available_nodes(connection, workspace, name)
 
 
 def slots_of(connection: Connection, attempt_id: str) -> list[int]:
-    """The numbers of the nodes that an attempt holds, in the order of its own nodes."""
+    """The numbers of the nodes that an attempt holds, in the attempt's order."""
     return store.slots_of(connection, attempt_id)
 
 
@@ -226,18 +227,18 @@ def release(connection: Connection, attempt_id: str, now: datetime) -> None:
 
 
 def preempt(connection: Connection, attempt_id: str) -> None:
-    """Mark the nodes of an attempt that has to leave for another job."""
+    """Mark the nodes of an attempt that another job preempts."""
     nodes.preempt(connection, attempt_id)
 
 
 def per_node(connection: Connection, workspace: str, name: str) -> tuple[int, int]:
-    """(cores, GPUs) that quotas count for one node of a cluster; 0 where nobody knows."""
+    """(cores, GPUs) that quotas count for one node of a cluster; 0 where unknown."""
     compute = store.get(connection, workspace, name)
     return (0, 0) if compute is None else (compute.cores or 0, compute.gpus or 0)
 
 
 def in_use(db: Database) -> tuple[int, int]:
-    """(cores, GPUs) that jobs hold now, in all workspaces, as far as sizes tell."""
+    """(cores, GPUs) that jobs hold now in all workspaces, on clusters with a size."""
     cores = gpus = 0
     with db.read() as connection:
         for compute in store.everywhere(connection):

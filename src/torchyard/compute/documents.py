@@ -1,9 +1,9 @@
 """A cluster's YAML document.
 
-Owns: which keys there are, what each may say, the words when one is wrong.
-Leaves: what a size is to sizes.py, writing it down to actions.py.
-Always: keys and defaults are those of Azure ML's amlCompute, `engine` is ours; a key that can't
-be acted upon is refused by name, unless what it says holds here anyway.
+Owns: the keys, their values, the messages when one is wrong.
+Leaves: sizes to sizes.py, storing the cluster to actions.py.
+Always: keys and defaults are those of Azure ML's amlCompute, `engine` is ours; a key that has no
+effect here is refused by name, unless its value holds here anyway.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NAME = re.compile(r"^[a-zA-Z][a-zA-Z0-9-]{1,22}[a-zA-Z0-9]\Z")
 _TEXTS = ("name", "type", "size", "tier", "description", "engine", "location")
 _NUMBERS = ("min_instances", "max_instances", "idle_time_before_scale_down")
 _KEYS = (*_TEXTS, *_NUMBERS, "tags")
-# Azure's, with the value that says what holds here anyway, and why no other can be kept.
+# Azure's keys that are accepted if false, and why no other value is.
 _SATISFIED = {
-    "ssh_public_access_enabled": "who may log in is the machine's own matter",
-    "enable_node_public_ip": "the nodes have the machine's addresses",
+    "ssh_public_access_enabled": "the machine decides who may log in",
+    "enable_node_public_ip": "nodes use the machine's addresses",
 }
 _REFUSED = {
-    "ssh_settings": "accounts are the machine's own",
-    "network_settings": "the nodes have the machine's network",
+    "ssh_settings": "nodes use the machine's accounts",
+    "network_settings": "nodes use the machine's network",
     "identity": "jobs run as the server's Unix user",
 }
 _LATER = ("ray", "slurm")
@@ -38,11 +38,11 @@ _MOST_NODES = 100_000
 
 
 def read(
-    document: Mapping[str, Any], workspace: str, now: datetime, known: Mapping[str, Size]
+    document: Mapping[str, Any], workspace: str, now: datetime, available_sizes: Mapping[str, Size]
 ) -> Compute:
     """
     Args:
-        known: the sizes there are, as `sizes.known` has them.
+        available_sizes: as `sizes.all_sizes` returns them.
 
     Raises:
         InvalidSpec: what is wrong, and where.
@@ -58,17 +58,17 @@ def read(
     tier = {"lowpriority": "low_priority"}.get(tier.lower(), tier.lower())
     if tier not in ("dedicated", "low_priority"):
         raise InvalidSpec(
-            f"`{document['tier']}` is no tier", "use `dedicated` or `low_priority`", at=["tier"]
+            f"`{document['tier']}` is not a tier", "use `dedicated` or `low_priority`", at=["tier"]
         )
     least = _number(document, "min_instances", 0)
     most = _number(document, "max_instances", 4)
     if most < 1 or least > most:
         raise InvalidSpec(
             f"`max_instances` is {most} and `min_instances` is {least}",
-            "the maximum is at least 1 and not below the minimum",
+            "the maximum must be at least 1 and not below the minimum",
             at=["max_instances"] if "max_instances" in document else ["min_instances"],
         )
-    size = sizes.find(document["size"], known) if document.get("size") else None
+    size = sizes.find(document["size"], available_sizes) if document.get("size") else None
     return Compute(
         name=document["name"],
         workspace=workspace,
@@ -92,8 +92,8 @@ def _check_keys(document: Mapping[str, Any]) -> None:
         if key in _KEYS or key == "$schema":
             continue
         if key in _REFUSED or (key in _SATISFIED and document[key] not in (False, None)):
-            why = _REFUSED.get(key) or _SATISFIED[key]
-            raise InvalidSpec(f"`{key}` is not served: {why}", "leave it out", at=[key])
+            reason = _REFUSED.get(key) or _SATISFIED[key]
+            raise InvalidSpec(f"`{key}` is not served: {reason}", "leave it out", at=[key])
         if key not in _SATISFIED:
             raise fields.unknown_key(str(key), _KEYS)
 
@@ -101,32 +101,32 @@ def _check_keys(document: Mapping[str, Any]) -> None:
 def _check_name(name: str) -> None:
     if not _NAME.match(name):
         raise InvalidSpec(
-            f"`{name}` is no name for a compute" if name else "the compute has no `name`",
-            "3 to 24 letters, digits and dashes, a letter first",
+            f"`{name}` is not a valid compute name" if name else "the compute has no `name`",
+            "use 3 to 24 letters, digits and dashes, starting with a letter",
             at=["name"],
         )
 
 
 def _check_engine(document: Mapping[str, Any]) -> None:
-    written = document.get("engine", LOCAL)
-    if written.lower() == LOCAL:
+    engine = document.get("engine", LOCAL)
+    if engine.lower() == LOCAL:
         return
-    near = nearest(written.lower(), [LOCAL, *_LATER])
+    near = nearest(engine.lower(), [LOCAL, *_LATER])
     if near in _LATER:
         raise InvalidSpec(
-            f"engine `{written}` is not served yet" if written.lower() in _LATER
-            else f"there is no engine `{written}`, and `{near}` is not served yet",
+            f"engine `{engine}` is not served yet" if engine.lower() in _LATER
+            else f"there is no engine `{engine}`, and `{near}` is not served yet",
             "use `engine: local`: nodes on the server's machine",
             at=["engine"],
         )  # fmt: skip
     hint = f"did you mean `{near}`?" if near else "use `engine: local`"
-    raise InvalidSpec(f"there is no engine `{written}`", hint, at=["engine"])
+    raise InvalidSpec(f"there is no engine `{engine}`", hint, at=["engine"])
 
 
 def _choice(
-    document: Mapping[str, Any], key: str, default: str, known: tuple[str, ...], hint: str
+    document: Mapping[str, Any], key: str, default: str, choices: tuple[str, ...], hint: str
 ) -> None:
-    if document.get(key, default).lower() not in known:
+    if document.get(key, default).lower() not in choices:
         raise InvalidSpec(f"compute {key} `{document[key]}` is not served", hint, at=[key])
 
 
@@ -141,7 +141,7 @@ def _number(document: Mapping[str, Any], key: str, default: int) -> int:
             at=[key],
         )
     if key.endswith("_instances") and value > _MOST_NODES:
-        raise InvalidSpec(f"`{key}` is {value}", f"{_MOST_NODES:,} at the most", at=[key])
+        raise InvalidSpec(f"`{key}` is {value}", f"at most {_MOST_NODES:,}", at=[key])
     if value > 2**31 - 1:
-        raise InvalidSpec(f"`{key}` is {value}", "68 years at the most", at=[key])
+        raise InvalidSpec(f"`{key}` is {value}", "at most 68 years", at=[key])
     return value

@@ -1,10 +1,10 @@
-"""Nodes for an attempt: held, given back.
+"""Holding and releasing nodes for an attempt.
 
-Owns: which nodes an attempt gets, and what becomes of those it gives back.
-Leaves: which job is asked for, and when, to jobs/; idle nodes to scaling.py.
+Owns: which nodes an attempt gets, and what happens to those it releases.
+Leaves: which job gets nodes, and when, to jobs/; idle nodes to scaling.py.
 Always: nodes are held all or none, and never more than the cluster's maximum; a node's number
-is a key of the database, so two servers can't give it out twice. A node of the local engine is
-there as soon as it is made, so a job's missing nodes are made when it gets them, and not before.
+is a database key, so two servers can't hold it twice. A node of the local engine exists as soon as
+it is made, so a job's missing nodes are made when it gets them, not before.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def try_hold(
     now: datetime,
     avoided: Collection[int] = (),
 ) -> str:
-    """Hold `count` nodes, all or none; answers why not, or an empty string.
+    """Hold `count` nodes, all or none; returns the reason if not, else an empty string.
 
-    Idle nodes are taken first, then new ones are made up to the maximum.
+    Idle nodes are used first, then new ones are made up to the maximum.
 
     Args:
-        avoided: nodes to be taken only when the cluster has too few others.
+        avoided: nodes to use only if the cluster has too few others.
     """
     compute = store.get(connection, workspace, name)
     if compute is None or compute.deleting:
@@ -53,7 +53,7 @@ def try_hold(
     made = [number for number in choice.numbers if number not in idle]
     taken = [number for number in choice.numbers if number in idle]
     left = sorted(set(idle) - set(taken))
-    # Only where avoided nodes stay idle beside new ones, and a lowered maximum is being reached.
+    # Not empty only if avoided nodes stay idle beside new ones while the maximum was lowered.
     surplus = left[max(0, compute.max_instances - len(busy) - count) :]
     scaling.retire(connection, compute, surplus, now)
     store.make(connection, workspace, name, made, now)
@@ -65,8 +65,8 @@ def try_hold(
     return ""
 
 
-def room_for(connection: Connection, workspace: str, name: str) -> int:
-    """How many nodes could be held now: the idle ones, and those not made yet."""
+def available_nodes(connection: Connection, workspace: str, name: str) -> int:
+    """How many nodes could be held now: idle ones, and those not yet made."""
     compute = store.get(connection, workspace, name)
     if compute is None or compute.deleting:
         return 0
@@ -74,7 +74,7 @@ def room_for(connection: Connection, workspace: str, name: str) -> int:
 
 
 def release(connection: Connection, attempt_id: str, now: datetime) -> None:
-    """Give back every node of an attempt; those above the maximum are gone with it."""
+    """Release every node of an attempt; those above the maximum are removed."""
     workspace, name, held = store.held_by(connection, attempt_id)
     store.release(connection, attempt_id)
     if not held:
@@ -99,7 +99,7 @@ def release(connection: Connection, attempt_id: str, now: datetime) -> None:
 
 
 def preempt(connection: Connection, attempt_id: str) -> None:
-    """Mark the nodes of an attempt that has to leave for another job."""
+    """Mark the nodes of an attempt that another job preempts."""
     workspace, name, held = store.held_by(connection, attempt_id)
     store.mark(connection, workspace, name, held, preempted=True)
 
@@ -114,18 +114,18 @@ def choose(
     """Which nodes an attempt of `count` would get: idle ones first, the lowest numbers first."""
     most, taken = compute.max_instances, set(busy)
     free = [number for number in range(most) if number not in taken]
-    services = min(len(free), most - len(busy))
+    available = min(len(free), most - len(busy))
     others = [number for number in free if number not in avoided]
     suitable = most - sum(number < most for number in set(avoided))
-    if services < count or (len(others) < count <= suitable):
-        # One that is leaving counts as well: the cluster never has more than its maximum.
+    if available < count or (len(others) < count <= suitable):
+        # Nodes that are leaving count as well: the cluster never has more than its maximum.
         return Choice(
             (),
             f"needs {_nodes(count)}; {len(busy)} of {most} nodes of `{compute.name}` are busy",
         )
-    there = set(idle)
+    idle_numbers = set(idle)
     pool = others if len(others) >= count else free
-    return Choice(tuple(sorted(sorted(pool, key=lambda n: (n not in there, n))[:count])))
+    return Choice(tuple(sorted(sorted(pool, key=lambda n: (n not in idle_numbers, n))[:count])))
 
 
 def _nodes(count: int) -> str:

@@ -12,6 +12,7 @@ from torchyard.base.clock import to_text
 from torchyard.base.db import Database
 from torchyard.base.dependencies import ClockOf, DatabaseOf, HomeOf, from_state
 from torchyard.compute import actions, promises, sizes
+from torchyard.compute.sizes import Size
 from torchyard.compute.types import Compute, Use
 from torchyard.executors.machine import Machine
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
@@ -48,9 +49,9 @@ def create(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    asked = fields.named(fields.mapping(document, "the compute's document"), name)
-    made = actions.create(db, clock, workspace, asked, home=home, owner=identity.user)
-    return {**_with_use(db, made), "notices": promises.notices(made, machine)}
+    named = fields.named(fields.mapping(document, "the compute's document"), name)
+    compute = actions.create(db, clock, workspace, named, home=home, owner=identity.user)
+    return {**_with_use(db, compute), "notices": promises.notices(compute, machine)}
 
 
 @router.get("/computes/{name}/history")
@@ -66,8 +67,7 @@ def history(db: DatabaseOf, clock: ClockOf, workspace: str, name: str) -> dict[s
 def list_sizes(home: HomeOf, machine: MachineOf, workspace: str) -> dict[str, Any]:
     return {
         "value": [
-            {**vars(size), "fits": promises.fits(size, machine)}
-            for size in sizes.known(home).values()
+            _size(size, promises.fits(size, machine)) for size in sizes.all_sizes(home).values()
         ],
         "machine": {
             "cores": machine.cores,
@@ -78,12 +78,24 @@ def list_sizes(home: HomeOf, machine: MachineOf, workspace: str) -> dict[str, An
     }
 
 
+def _size(size: Size, fits: int) -> dict[str, Any]:
+    return {
+        "name": size.name,
+        "cores": size.cores,
+        "memory_bytes": size.memory_bytes,
+        "gpus": size.gpus,
+        "gpu_kind": size.gpu_kind,
+        "own": size.custom,
+        "fits": fits,
+    }
+
+
 def _with_use(db: Database, compute: Compute) -> dict[str, Any]:
     return to_json(compute, actions.use(db, compute))
 
 
 def to_json(compute: Compute, use: Use) -> dict[str, Any]:
-    """Azure ML's names for its states and counts, ours for what it hasn't."""
+    """Azure ML's names for its states and counts, ours for the rest."""
     body = dict(vars(compute))
     return {
         **body,

@@ -1,9 +1,9 @@
-"""Clusters that grow and shrink by themselves.
+"""Automatic scaling of clusters.
 
-Owns: when an idle node goes, the minimum that stays, the counts over time.
+Owns: when an idle node is removed, the minimum that stays, the counts over time.
 Leaves: growing for a job to nodes.py, which jobs wait to jobs/.
 Always: never above the maximum, never below the minimum for longer than a round; a node that a
-waiting job could use is not taken away.
+waiting job could use is not removed.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ KEPT = timedelta(days=30)
 Wanted = Callable[[Connection], Mapping[tuple[str, str], int]]
 
 
-def look(db: Database, clock: Clock, wanted: Wanted) -> None:
-    """One round over every cluster; written is only where there is something to do.
+def resize_clusters(db: Database, clock: Clock, wanted: Wanted) -> None:
+    """Resize every cluster that needs it.
 
     Args:
-        wanted: tells how many nodes the waiting jobs ask for.
+        wanted: returns how many nodes the waiting jobs need.
     """
     now = clock.now()
     with db.read() as connection:
-        found = store.scaling(connection)
-        asked = wanted(connection) if found else {}
+        scaled = store.scaling(connection)
+        demand = wanted(connection) if scaled else {}
         due = [
             compute
-            for compute in found
+            for compute in scaled
             if compute.deleting
-            or _change(connection, compute, asked.get(_key(compute), 0), now) != ([], [])
+            or _change(connection, compute, demand.get(_key(compute), 0), now) != ([], [])
         ]
     for compute in due:
         with db.write() as connection:
             current = store.get(connection, compute.workspace, compute.name)
             if current is not None:
-                settle(connection, current, now, asked.get(_key(current), 0))
+                settle(connection, current, now, demand.get(_key(current), 0))
 
 
 def settle(connection: Connection, compute: Compute, now: datetime, wanted: int = 0) -> None:
-    """Bring a cluster to what it shall be; one that is being deleted goes with its last node."""
+    """Bring a cluster to its target size; one that is being deleted goes with its last node."""
     leaving, coming = _change(connection, compute, wanted, now)
     retire(connection, compute, leaving, now)
     store.make(connection, compute.workspace, compute.name, coming, now)
@@ -64,7 +64,7 @@ def settle(connection: Connection, compute: Compute, now: datetime, wanted: int 
 def retire(
     connection: Connection, compute: Compute, numbers: Collection[int], now: datetime
 ) -> None:
-    """Take idle nodes away, and write down how long they were there."""
+    """Remove idle nodes, and record how long they existed."""
     if not numbers:
         return
     nodes = store.nodes_in(connection, compute.workspace, compute.name)[compute.name]
@@ -76,14 +76,14 @@ def retire(
 def note(
     connection: Connection, compute: Compute, current: int, running: int, reason: str, now: datetime
 ) -> None:
-    """Write down how many nodes there are from now on."""
+    """Record the current number of nodes."""
     sample = Sample(now, current, running, target(compute, current), reason)
     store.add_sample(connection, compute.workspace, compute.name, sample)
 
 
 def target(compute: Compute, current: int) -> int:
-    """How many nodes there shall be: what is there, within the limits, as idle ones wait their
-    time out; a node above the maximum leaves with its job.
+    """How many nodes the cluster should have: the current number, within the limits, as idle
+    nodes wait for their time-out; a node above the maximum leaves with its job.
     """
     if compute.deleting:
         return 0
@@ -93,7 +93,7 @@ def target(compute: Compute, current: int) -> int:
 def _change(
     connection: Connection, compute: Compute, wanted: int, now: datetime
 ) -> tuple[list[int], list[int]]:
-    """The numbers of nodes to be taken away and to be made."""
+    """The numbers of the nodes to remove and to make."""
     nodes = store.nodes_in(connection, compute.workspace, compute.name)[compute.name]
     idle = sorted((n for n in nodes if not n.attempt_id), key=lambda n: n.number, reverse=True)
     busy = len(nodes) - len(idle)
@@ -106,8 +106,8 @@ def _change(
         if left > compute.max_instances or (_is_over(compute, node, now) and not needed):
             leaving.append(node.number)
     missing = min(compute.min_instances, compute.max_instances) - busy - len(idle) + len(leaving)
-    known = {node.number for node in nodes}
-    free = [number for number in range(compute.max_instances) if number not in known]
+    numbers = {node.number for node in nodes}
+    free = [number for number in range(compute.max_instances) if number not in numbers]
     return leaving, free[: max(0, missing)]
 
 

@@ -1,12 +1,12 @@
-"""Names of node sizes, and what a node of each is promised.
+"""Node sizes: their names, cores, memory and GPUs.
 
-Owns: the table of Azure's names, sizes of one's own, finding one however it is written.
-Leaves: what a promise means on a machine to the engines and the worker.
-Always: a name is matched in any case, with or without `Standard_`, whatever separates its parts;
-one that is not known is refused with the nearest.
+Owns: the table of Azure's sizes, custom sizes, matching names however they are written.
+Leaves: what a size means on a machine to the engines and the worker.
+Always: names match in any case, with or without `Standard_`, with any separators; the refusal of
+an unknown name suggests the nearest.
 
 Sources: the pages "Sizes for virtual machines" of Azure's documentation, by family; memory in
-GiB as there. Where a size has a part of a GPU it counts as one: devices are never shared.
+GiB as there. A size with a fraction of a GPU counts as one GPU: devices are never shared.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _KEYS = ("cores", "memory_gb", "gpus", "gpu_kind")
 
 @dataclass(frozen=True)
 class Size:
-    """What one node is promised. `own` is one that is not Azure's."""
+    """What a node of this size has. `custom`: defined in `sizes.yml`, not by Azure."""
 
     name: str
     cores: int
     memory_bytes: int
     gpus: int = 0
     gpu_kind: str = ""
-    own: bool = False
+    custom: bool = False
 
 
 # name cores memory_gib [gpus kind], separated by commas.
@@ -75,8 +75,8 @@ HB60rs 60 228, HB120rs_v2 120 456, HB120rs_v3 120 448, HB176rs_v4 176 768, HC44r
 L4s 4 32, L8s 8 64, L16s 16 128, L32s 32 256,
 M8ms 8 219, M16ms 16 438, M32ms 32 875, M64s 64 1024, M64ms 64 1792, M128s 128 2048, M128ms 128 3892
 """
-# Families in which memory goes by the core: pattern, GiB for each core, cores. Where a family
-# stands out from that, it has a line of its own above.
+# Families with memory in proportion to cores: pattern, GiB per core, cores. Exceptions are in the
+# tables above.
 _FAMILIES: tuple[tuple[str, float, tuple[int, ...]], ...] = (
     *(
         (f"D{{}}{letters}_{version}", 4, (2, 4, 8, 16, 32, 48, 64))
@@ -108,40 +108,40 @@ _FAMILIES: tuple[tuple[str, float, tuple[int, ...]], ...] = (
 )
 
 
-def known(home: Path | None = None) -> dict[str, Size]:
-    """Every size there is, by its name as `key` writes it: Azure's, and those of `sizes.yml`.
+def all_sizes(home: Path | None = None) -> dict[str, Size]:
+    """Every size, by its name as `key` writes it: Azure's, and those of `sizes.yml`.
 
     Raises:
-        InvalidInput: the file is wrong.
+        InvalidInput: the file is not valid.
     """
-    own = _own(home / OWN_FILE) if home is not None else {}
-    return {**_azures(), **own}
+    custom = _own(home / OWN_FILE) if home is not None else {}
+    return {**_azures(), **custom}
 
 
 def find(name: str, known_sizes: Mapping[str, Size] | None = None) -> Size:
     """
     Args:
-        known_sizes: as `known` has them; Azure's when left out.
+        known_sizes: as `all_sizes` returns them; Azure's by default.
 
     Raises:
-        InvalidSpec: there is none of that name, with the nearest.
+        InvalidSpec: no such size; the hint names the nearest.
     """
     sizes = _azures() if known_sizes is None else known_sizes
-    found = sizes.get(key(name))
-    if found is not None:
-        return found
+    size = sizes.get(key(name))
+    if size is not None:
+        return size
     near = nearest(key(name), list(sizes))
     hint = f"did you mean `{sizes[near].name}`? " if near else ""
     raise InvalidSpec(
         f"there is no size `{name[:64]}`",
-        f"{hint}`yard compute sizes` lists them; your own go into `{OWN_FILE}`",
+        f"{hint}list sizes with `yard compute sizes`; define your own in `{OWN_FILE}`",
         code="unknown_size",
         at=["size"],
     )
 
 
 def key(name: str) -> str:
-    """What two spellings of one name have in common."""
+    """The form that all spellings of a name have in common."""
     plain = re.sub(r"[\s_\-]+", "", name.lower())
     return plain.removeprefix("standard").removeprefix("basic") or plain
 
@@ -172,38 +172,40 @@ def _own(file: Path) -> dict[str, Size]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())
-        raise InvalidInput(f"the sizes in `{file}` can't be read: {said}", _EXAMPLE) from error
+        detail = " ".join(str(error).split())
+        raise InvalidInput(f"the sizes in `{file}` can't be read: {detail}", _EXAMPLE) from error
     if not isinstance(body, dict):
-        raise InvalidInput(f"`{file}` is no mapping of names to sizes", _EXAMPLE)
-    found = {}
+        raise InvalidInput(f"`{file}` must be a mapping of names to sizes", _EXAMPLE)
+    sizes = {}
     for name, value in body.items():
         if key(str(name)) in _azures():
-            raise InvalidInput(f"`{name}` in `{file}` is a size of Azure's", "take another name")
-        found[key(str(name))] = _own_size(file, str(name), value)
-    return found
+            raise InvalidInput(
+                f"`{name}` in `{file}` is one of Azure's sizes", "choose another name"
+            )
+        sizes[key(str(name))] = _own_size(file, str(name), value)
+    return sizes
 
 
-_EXAMPLE = "as `workstation: {cores: 16, memory_gb: 64, gpus: 2, gpu_kind: RTX4090}`"
+_EXAMPLE = "for example `workstation: {cores: 16, memory_gb: 64, gpus: 2, gpu_kind: RTX4090}`"
 
 
 def _own_size(file: Path, name: str, value: Any) -> Size:
     where = f"size `{name}` in `{file}`"
     if not isinstance(value, dict):
-        raise InvalidInput(f"{where} is no mapping", _EXAMPLE)
-    for given in value:
-        if given not in _KEYS:
-            near = nearest(str(given), _KEYS)
+        raise InvalidInput(f"{where} must be a mapping", _EXAMPLE)
+    for field in value:
+        if field not in _KEYS:
+            near = nearest(str(field), _KEYS)
             raise InvalidInput(
-                f"{where} has an unknown key `{given}`",
+                f"{where} has an unknown key `{field}`",
                 f"did you mean `{near}`?" if near else _EXAMPLE,
             )
     numbers = {}
     for part, least in (("cores", 1), ("memory_gb", 0.1), ("gpus", 0)):
         number = value.get(part, 0)
         if isinstance(number, bool) or not isinstance(number, int | float) or number < least:
-            raise InvalidInput(f"`{part}` of {where} is `{number}`", f"a number from {least} on")
+            raise InvalidInput(f"`{part}` of {where} must be a number of {least} or more")
         numbers[part] = number
     memory_bytes = int(numbers["memory_gb"] * _GIB)
     kind = str(value.get("gpu_kind", ""))
-    return Size(name, int(numbers["cores"]), memory_bytes, int(numbers["gpus"]), kind, own=True)
+    return Size(name, int(numbers["cores"]), memory_bytes, int(numbers["gpus"]), kind, custom=True)

@@ -112,7 +112,7 @@ _HELD = and_(
 
 
 def put(connection: Connection, compute: Compute) -> None:
-    """Write a cluster down, or over the one of that name; who made it and when stays."""
+    """Insert or replace a cluster; its owner and creation time stay."""
     values = dict(vars(compute))
     key = (computes.c.workspace == compute.workspace) & (computes.c.name == compute.name)
     if connection.execute(select(computes.c.name).where(key)).first() is None:
@@ -143,7 +143,7 @@ def everywhere(connection: Connection) -> list[Compute]:
 
 
 def scaling(connection: Connection) -> list[Compute]:
-    """Clusters that may have something to do without a job: a minimum, idle nodes, their end."""
+    """Clusters that may need resizing: with a minimum, idle nodes, or being deleted."""
     idle = (
         select(cluster_nodes.c.number)
         .select_from(cluster_nodes.outerjoin(node_slots, _HELD))
@@ -168,7 +168,7 @@ def scaling(connection: Connection) -> list[Compute]:
 
 
 def drop(connection: Connection, workspace: str, name: str) -> None:
-    """A cluster and what it had; its use by day stays."""
+    """Delete a cluster and its nodes; its use by day stays."""
     connection.execute(
         delete(computes).where(computes.c.workspace == workspace, computes.c.name == name)
     )
@@ -195,7 +195,7 @@ def numbers(connection: Connection, workspace: str, name: str) -> tuple[list[int
 
 
 def nodes_in(connection: Connection, workspace: str, name: str = "") -> dict[str, list[Node]]:
-    """The nodes that exist, by cluster and lowest first; of all clusters without a name."""
+    """The nodes that exist, by cluster, lowest first; of all clusters if `name` is empty."""
     query = (
         select(cluster_nodes, node_slots.c.attempt_id)
         .select_from(cluster_nodes.outerjoin(node_slots, _HELD))
@@ -204,17 +204,17 @@ def nodes_in(connection: Connection, workspace: str, name: str = "") -> dict[str
     )
     if name:
         query = query.where(cluster_nodes.c.compute == name)
-    found: dict[str, list[Node]] = defaultdict(list)
+    by_cluster: dict[str, list[Node]] = defaultdict(list)
     for row in connection.execute(query):
         node = Node(row.number, row.made_at, row.since, row.attempt_id or "", row.preempted)
-        found[row.compute].append(node)
-    return found
+        by_cluster[row.compute].append(node)
+    return by_cluster
 
 
 def make(
     connection: Connection, workspace: str, name: str, numbers: Collection[int], now: datetime
 ) -> None:
-    """Nodes that did not exist."""
+    """Insert new nodes."""
     if numbers:
         row = {"workspace": workspace, "compute": name, "made_at": now, "since": now}
         rows = [{**row, "number": number, "preempted": False} for number in numbers]
@@ -224,7 +224,7 @@ def make(
 def mark(
     connection: Connection, workspace: str, name: str, numbers: Collection[int], **values: Any
 ) -> None:
-    """Change `since` or `preempted` of some nodes."""
+    """Update `since` or `preempted` of some nodes."""
     if numbers:
         connection.execute(
             update(cluster_nodes).where(_these(workspace, name, numbers)).values(values)
@@ -289,7 +289,7 @@ def add_sample(connection: Connection, workspace: str, name: str, sample: Sample
 
 
 def samples(connection: Connection, workspace: str, name: str, most: int) -> list[Sample]:
-    """The latest, oldest first."""
+    """The latest samples, oldest first."""
     rows = connection.execute(
         select(cluster_counts)
         .where(cluster_counts.c.workspace == workspace, cluster_counts.c.compute == name)

@@ -1,4 +1,4 @@
-"""The nouns of this room."""
+"""The types of this package."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SUCCEEDED, DELETING = "Succeeded", "Deleting"
 class Compute:
     """A cluster of up to `max_instances` nodes of one size. Keys and defaults are Azure ML's.
 
-    `engine` is ours: what the nodes are. What the size promises a node is written down when the
-    cluster is made: `cores`, `memory_bytes` and `gpus` are None without a size, and then a node
-    is the machine itself.
+    `engine` is ours: what runs the nodes. `cores`, `memory_bytes` and `gpus` of a node are copied
+    from the size when the cluster is created; they are None without a size, and then a node is
+    the machine itself.
     """
 
     name: str
@@ -45,8 +45,8 @@ class Compute:
 
 @dataclass(frozen=True)
 class Node:
-    """One node that exists. `attempt_id` is empty for an idle one; `since` tells from when on it
-    has been idle or held; `preempted` says that its job has to leave for a dedicated one.
+    """One node that exists. `attempt_id` is empty for an idle one; `since` is when it became idle
+    or held; `preempted` means that its job has to make way for a dedicated one.
     """
 
     number: int
@@ -66,7 +66,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Use:
-    """What a cluster is doing now, in nodes; `target` is how many there shall be."""
+    """A cluster's nodes by state; `target` is how many there should be."""
 
     counts: Mapping[str, int]
     target: int
@@ -84,7 +84,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Sample:
-    """How many nodes there were from `at` on, and why it changed."""
+    """The number of nodes from `at` on, and why it changed."""
 
     at: datetime
     current: int
@@ -95,7 +95,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Usage:
-    """Of one UTC day: how long nodes existed, and how long jobs held them."""
+    """How long nodes existed, and how long jobs held them, on one UTC day."""
 
     day: str
     node_hours: float

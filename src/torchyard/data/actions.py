@@ -1,9 +1,9 @@
 """What a path of an input means.
 
 Owns: pinning a path when a job is created, finding the files that a pinned path names.
-Leaves: job outputs and models to those above this room, copying to fetching.py.
-Always: a pinned path names the same data as long as the data itself stays; a URL that a
-datastore of the workspace covers is read with that datastore's credentials.
+Leaves: job outputs and models to the packages above, copying to fetching.py.
+Always: a pinned path names the same data as long as the data itself stays; a URL inside a
+datastore of the workspace is read with that datastore's credentials.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from torchyard.data.remote import RemoteFiles
 from torchyard.data.types import DATA_TYPES, DataAsset, DataFile, Datastore, Files, Pinned
 from torchyard.data.web import WebFiles
 
-# A datastore that answers later than this is asked again when the job is prepared.
-_LOOK_S = 5.0
-_WHERE = ("account_name", "account_host", "endpoint_url", "host", "port")
+# A slower datastore is checked again when the job is prepared.
+_CHECK_TIMEOUT_S = 5.0
+_ADDRESS_KEYS = ("account_name", "account_host", "endpoint_url", "host", "port")
 _AZURE_HOSTS = (".blob.core.windows.net", ".dfs.core.windows.net")
 
 
@@ -36,7 +36,7 @@ _AZURE_HOSTS = (".blob.core.windows.net", ".dfs.core.windows.net")
 class Place:
     """The files that a path names: `path` below `files`. `store` is empty for a plain URL.
 
-    `source` tells places apart that have equal names in different workspaces.
+    `source` distinguishes places with equal names in different workspaces.
     """
 
     files: Files
@@ -49,19 +49,19 @@ class Place:
 def pin(
     db: Database, stores: Datastores, workspace: str, type: str, path: str, mode: str
 ) -> Pinned:
-    """What to write into the job instead of `path`; checked as far as that is cheap.
+    """What to write into the job instead of `path`; checked as far as checks are cheap.
 
     Args:
         type: the input's: uri_file, uri_folder, mltable or a model type.
         path: a datastore URI in either form, a data asset, or a URL.
 
     Raises:
-        InvalidInput: a path of no known form, a type that doesn't suit, an extra that is missing.
+        InvalidInput: the path has no known form, its data another type, or an extra is missing.
         NotFound: no such datastore, asset, file or folder.
     """
     if _names_asset(path, workspace):
         asset = _asset(db, workspace, path)
-        _suits(type, asset)
+        _check_type(type, asset)
         return Pinned(f"azureml:{asset.name}:{asset.version}")
     pinned = Pinned(path)
     if uris.protocol_of(path) not in ("", "azureml"):
@@ -71,26 +71,26 @@ def pin(
         pinned = Pinned(str(uri), pinned.notices)
     place = locate(db, stores, workspace, pinned.path)
     if place.store and mode != "direct":
-        _look(place, type)
+        _check_exists(place, type)
     return pinned
 
 
 def locate(db: Database, stores: Datastores, workspace: str, path: str) -> Place:
-    """Where the files of a pinned path are; nothing is read yet.
+    """The place of a pinned path's files; reads none of them.
 
     Raises:
-        InvalidInput: a path of no known form, or an extra is missing.
+        InvalidInput: the path has no known form, or an extra is missing.
         NotFound: no such datastore or asset.
     """
     if _names_asset(path, workspace):
         return locate(db, stores, workspace, _asset(db, workspace, path).uri)
     uri = uris.datastore(path, workspace)
     if uri is not None:
-        found = datastores.get(db, stores, workspace, uri.store)
-        return _in_store(found, uri.path, str(uri))
+        datastore = datastores.get(db, stores, workspace, uri.store)
+        return _in_store(datastore, uri.path, str(uri))
     protocol = uris.protocol_of(path)
     if not protocol or protocol == "azureml" or "::" in path:
-        raise _no_form(path)
+        raise _unknown_form(path)
     if protocol in REFUSED:
         raise InvalidInput(
             f"`{path}` would read the server's own disk",
@@ -103,30 +103,30 @@ def files_of(db: Database, stores: Datastores, asset: DataAsset) -> list[DataFil
     """Every file of an asset, with its sha256 where that is known.
 
     Raises:
-        NotFound: they are gone.
-        Unreachable: their place does not answer.
+        NotFound: they were deleted.
+        Unreachable: their datastore does not answer.
     """
     place = locate(db, stores, asset.workspace, asset.uri)
-    known = checksums_of(db, asset.workspace, place)
+    checksums = checksums_of(db, asset.workspace, place)
     single = place.files.entry(place.path) if asset.type == "uri_file" else None
     if single is not None:
         name = place.path.rpartition("/")[2] or place.uri.rpartition("/")[2]
-        sha256 = known.get("", ("", ""))[0]
+        sha256 = checksums.get("", ("", ""))[0]
         return [DataFile(name, single.size_bytes, sha256)]
     return [
-        DataFile(entry.path, entry.size_bytes, _sha256(known, entry.path, entry.mark))
+        DataFile(entry.path, entry.size_bytes, _sha256(checksums, entry.path, entry.mark))
         for entry in place.files.walk(place.path)
     ]
 
 
-def forget_checksums(connection: Connection, workspace: str, name: str, folder: str) -> None:
-    """Of the files below a folder of a datastore, which are gone, and whatever was said of them."""
+def delete_checksums(connection: Connection, workspace: str, name: str, folder: str) -> None:
+    """Delete checksums and properties of the files below a folder that was deleted."""
     store.drop_checksums(connection, workspace, name, folder)
     property_store.drop_below(connection, workspace, name, folder)
 
 
 def checksums_of(db: Database, workspace: str, place: Place) -> dict[str, tuple[str, str]]:
-    """(sha256, mark) of the files that we wrote there, by path below the place."""
+    """(sha256, mark) of the files that the server wrote there, by path below the place."""
     if not place.store:
         return {}
     top = place.path.strip("/")
@@ -136,10 +136,10 @@ def checksums_of(db: Database, workspace: str, place: Place) -> dict[str, tuple[
     return {path[start:]: (sha256, mark) for path, (sha256, _, mark) in rows.items()}
 
 
-def record(
+def record_checksum(
     db: Database, workspace: str, store_name: str, place: Files, path: str, stored: Stored
 ) -> None:
-    """Keep the sha256 of a file that was just written there."""
+    """Store the sha256 of a file that was just written there."""
     entry = place.entry(path)
     row = {
         "workspace": workspace,
@@ -153,14 +153,20 @@ def record(
         store.put_checksums(connection, [row])
 
 
-def _sha256(known: dict[str, tuple[str, str]], path: str, mark: str) -> str:
-    sha256, written_as = known.get(path, ("", ""))
+def _sha256(checksums: dict[str, tuple[str, str]], path: str, mark: str) -> str:
+    sha256, written_as = checksums.get(path, ("", ""))
     return sha256 if written_as == mark else ""
 
 
-def _in_store(found: Datastore, path: str, uri: str) -> Place:
-    where = [str(found.options.get(key, "")) for key in _WHERE]
-    return Place(datastores.opened(found), path, uri, found.name, " ".join([found.url, *where]))
+def _in_store(datastore: Datastore, path: str, uri: str) -> Place:
+    address = [str(datastore.options.get(key, "")) for key in _ADDRESS_KEYS]
+    return Place(
+        datastores.open_files(datastore),
+        path,
+        uri,
+        datastore.name,
+        " ".join([datastore.url, *address]),
+    )
 
 
 def _names_asset(path: str, workspace: str) -> bool:
@@ -181,13 +187,14 @@ def _asset(db: Database, workspace: str, path: str) -> DataAsset:
     return assets.get(db, workspace, ref.name, ref.version or assets.LATEST)
 
 
-def _suits(type: str, asset: DataAsset) -> None:
+def _check_type(type: str, asset: DataAsset) -> None:
     if type not in DATA_TYPES or type == asset.type:
         return
     if type == "uri_folder" and asset.type == "mltable":
         return
     raise InvalidInput(
-        f"data `{asset.name}:{asset.version}` is of type `{asset.type}`, the input of `{type}`",
+        f"data `{asset.name}:{asset.version}` is of type `{asset.type}`, and the input is of "
+        f"type `{type}`",
         f"write `type: {asset.type}`",
         code="type_mismatch",
     )
@@ -195,10 +202,10 @@ def _suits(type: str, asset: DataAsset) -> None:
 
 def _of_url(db: Database, stores: Datastores, workspace: str, protocol: str, url: str) -> Place:
     system, options, root, as_url = _system_of(protocol, url)
-    for found in datastores.list_in(db, stores, workspace):
-        if _covers(found.url, found.options, as_url, options):
-            path = as_url[len(found.url) :].lstrip("/")
-            return _in_store(found, path, url)
+    for datastore in datastores.list_in(db, stores, workspace):
+        if _covers(datastore.url, datastore.options, as_url, options):
+            path = as_url[len(datastore.url) :].lstrip("/")
+            return _in_store(datastore, path, url)
     if system == "http":
         return Place(WebFiles(url), "", url)
     bucket, _, path = root.partition("/")
@@ -228,7 +235,7 @@ def _system_of(protocol: str, url: str) -> tuple[str, dict[str, Any], str, str]:
         if not parts.hostname:
             raise InvalidInput(f"`{url}` names no host", f"write `{protocol}://host/path`")
         login = {"username": parts.username, "password": parts.password}
-        options = {key: unquote(said) for key, said in login.items() if said}
+        options = {key: unquote(value) for key, value in login.items() if value}
         port = {"port": parts.port} if parts.port else {}
         return protocol, {"host": parts.hostname, **port, **options}, parts.path, url
     if protocol not in EXTRAS:
@@ -240,9 +247,9 @@ def _system_of(protocol: str, url: str) -> tuple[str, dict[str, Any], str, str]:
 def _parts(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # Read as a number only when it is asked for.
+        _ = parts.port  # Raises where the port is not a number.
     except ValueError as error:
-        raise InvalidInput(f"`{url}` is no URL: {error}", "check its host and port") from error
+        raise InvalidInput(f"`{url}` is not a URL: {error}", "check its host and port") from error
     return parts
 
 
@@ -260,31 +267,36 @@ def _check_known(protocol: str, url: str) -> None:
 
     if protocol not in known_implementations:
         raise InvalidInput(
-            f"`{url}` has a protocol that is not served: `{protocol}`",
-            "known ones: http, https, " + ", ".join(sorted(EXTRAS)),
+            f"`{url}` has an unsupported protocol: `{protocol}`",
+            "supported protocols: http, https, " + ", ".join(sorted(EXTRAS)),
         )
 
 
-def _look(place: Place, type: str) -> None:
-    """Is there something of that type? A place that is slow or away is not waited for."""
-    told: list[TorchyardError] = []
+def _check_exists(place: Place, type: str) -> None:
+    """Check that data of the type exists there, unless the place is slow or unreachable.
 
-    def look() -> None:
+    Raises:
+        InvalidInput: the data there is of another type.
+        NotFound: there is nothing.
+    """
+    errors: list[TorchyardError] = []
+
+    def check() -> None:
         try:
-            _exists(place, type)
+            _check_type_at(place, type)
         except Unreachable:
             pass
         except TorchyardError as error:
-            told.append(error)
+            errors.append(error)
 
-    thread = threading.Thread(target=look, daemon=True)
+    thread = threading.Thread(target=check, daemon=True)
     thread.start()
-    thread.join(_LOOK_S)
-    if told:
-        raise told[0]
+    thread.join(_CHECK_TIMEOUT_S)
+    if errors:
+        raise errors[0]
 
 
-def _exists(place: Place, type: str) -> None:
+def _check_type_at(place: Place, type: str) -> None:
     if place.files.entry(place.path) is not None:
         if type in ("uri_folder", "mltable"):
             raise InvalidInput(
@@ -296,7 +308,7 @@ def _exists(place: Place, type: str) -> None:
     if not place.files.is_folder(place.path):
         raise NotFound(
             f"there is nothing at `{place.path}` in datastore `{place.store}`",
-            "see what it holds; a datastore's paths begin at its own root",
+            "list its files; a datastore's paths begin at its own root",
         )
     if type == "uri_file":
         raise InvalidInput(
@@ -306,9 +318,9 @@ def _exists(place: Place, type: str) -> None:
         )
 
 
-def _no_form(path: str) -> InvalidInput:
+def _unknown_form(path: str) -> InvalidInput:
     return InvalidInput(
-        f"`{path}` is not a path that data can lie at",
+        f"`{path}` is not a path of data",
         "for example `azureml://datastores/workspaceblobstore/paths/folder`, "
         "`azureml:name@latest` or `https://host/file`",
     )

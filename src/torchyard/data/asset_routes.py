@@ -24,8 +24,8 @@ router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["data"], route_cla
 @router.get("/datastores")
 @needs(Permission.READ)
 def list_datastores(db: DatabaseOf, stores: DatastoresOf, workspace: str) -> dict[str, Any]:
-    found = datastores.list_in(db, stores, workspace)
-    return {"value": [datastore_to_json(one) for one in found]}
+    listed = datastores.list_in(db, stores, workspace)
+    return {"value": [datastore_to_json(datastore) for datastore in listed]}
 
 
 @router.get("/datastores/{name}")
@@ -46,8 +46,8 @@ def put_datastore(
     name: str,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    asked = fields.named(fields.mapping(document, "the datastore's document"), name)
-    return datastore_to_json(datastores.put(db, clock, stores, workspace, asked))
+    named = fields.named(fields.mapping(document, "the datastore's document"), name)
+    return datastore_to_json(datastores.put(db, clock, stores, workspace, named))
 
 
 @router.delete("/datastores/{name}")
@@ -97,16 +97,16 @@ def create(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    asked = assets.read_document(fields.mapping(document, "the data asset's document"))
-    made = assets.create(db, clock, stores, blobs, resolve, workspace, asked, identity.user)
-    return asset_to_json(made)
+    request = assets.read_document(fields.mapping(document, "the data asset's document"))
+    asset = assets.create(db, clock, stores, blobs, resolve, workspace, request, identity.user)
+    return asset_to_json(asset)
 
 
 @router.get("/data")
 @needs(Permission.READ)
 def list_data(db: DatabaseOf, workspace: str, name: str = "", archived: str = "") -> dict[str, Any]:
-    found = assets.list_in(db, workspace, name, fields.archived(archived))
-    return {"value": [asset_to_json(asset) for asset in found]}
+    listed = assets.list_in(db, workspace, name, fields.archived(archived))
+    return {"value": [asset_to_json(asset) for asset in listed]}
 
 
 @router.get("/data/{name}/versions/{version}")
@@ -141,8 +141,8 @@ def get_file(
         if path != actions.files_of(db, stores, asset)[0].path:
             raise NotFound(f"data `{asset.name}:{asset.version}` has no file `{path}`")
         path = ""
-    found = fetcher.file(workspace, place, path)
-    return FileResponse(found, media_type="application/octet-stream")
+    file = fetcher.file(workspace, place, path)
+    return FileResponse(file, media_type="application/octet-stream")
 
 
 @router.post("/data/{name}/archive")
@@ -171,19 +171,19 @@ def restore_data_version(db: DatabaseOf, workspace: str, name: str, version: str
     return asset_to_json(assets.archive(db, workspace, name, exact, archived=False))
 
 
-def datastore_to_json(found: Datastore) -> dict[str, Any]:
-    """Without what fsspec gets: that may hold secrets."""
+def datastore_to_json(datastore: Datastore) -> dict[str, Any]:
+    """Without the options of fsspec, which may hold secrets."""
     return {
-        "name": found.name,
-        "type": found.kind,
-        "workspace": found.workspace,
-        "description": found.description,
-        "tags": found.tags,
-        "url": found.url,
-        "created_at": to_text(found.created_at),
-        "built_in": found.name in BUILT_IN,
-        "is_default": found.name == BLOB_STORE,
-        **found.document,
+        "name": datastore.name,
+        "type": datastore.kind,
+        "workspace": datastore.workspace,
+        "description": datastore.description,
+        "tags": datastore.tags,
+        "url": datastore.url,
+        "created_at": to_text(datastore.created_at),
+        "built_in": datastore.name in BUILT_IN,
+        "is_default": datastore.name == BLOB_STORE,
+        **datastore.document,
     }
 
 

@@ -1,9 +1,9 @@
 """Data assets: data with a name and versions.
 
 Owns: the asset's document, versions, archiving, where uploaded files are put.
-Leaves: what a path means to actions.py, what a job left to whoever passes a `FindOutput`.
-Always: a version once given never changes but for what is said of it; uploaded files are in the
-datastore before the version exists.
+Leaves: what a path means to actions.py, finding a job's outputs to the caller's `Resolve`.
+Always: of an existing version only description, tags and properties change; uploaded files are in
+the datastore before the version exists.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from torchyard.assets import versions
+from torchyard.assets.versioned_assets import VersionedAssets
 from torchyard.base import fields, files
 from torchyard.base.blobs import Blobs, Snapshot
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, InvalidSpec, nearest
-from torchyard.data import datastores, documents, store, versions
+from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.data import datastores, documents, store
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores, upload_folder
 from torchyard.data.types import DATA_TYPES, DataAsset
 from torchyard.data.uris import DatastoreUri
@@ -32,7 +34,13 @@ _KEYS = (
 _SNAPSHOT = "snapshot:"
 LATEST = versions.LATEST
 
-# From an asset's `path` to a pinned URI; actions.py and jobs/ know how.
+_assets = VersionedAssets("data", store.asset_versions)
+get = _assets.get
+list_in = _assets.list_in
+list_versions = _assets.list_versions
+archive = _assets.archive
+
+# (workspace, type, path of an asset) to a pinned URI.
 Resolve = Callable[[str, str, str], str]
 
 
@@ -77,59 +85,55 @@ def create(
     blobs: Blobs,
     resolve: Resolve,
     workspace: str,
-    asked: Request,
+    request: Request,
     owner: str,
 ) -> DataAsset:
-    """Give data a version of a name.
+    """Register the next version of a name, or the version that the document names.
 
     Raises:
-        InvalidSpec: there is data of another kind at its path.
+        InvalidSpec: the data at its path is of another type.
         NotFound: there is nothing at its path.
-        Conflict: the version it asks for exists.
+        Conflict: the version that it names exists.
     """
-    if asked.path.startswith(_SNAPSHOT):
-        snapshot = blobs.snapshot(asked.path.removeprefix(_SNAPSHOT))
-        uri = _keep(db, stores, blobs, workspace, asked, snapshot)
+    if request.path.startswith(_SNAPSHOT):
+        snapshot = blobs.snapshot(request.path.removeprefix(_SNAPSHOT))
+        uri = _store_files(db, stores, blobs, workspace, request, snapshot)
     else:
-        uri = resolve(workspace, asked.type, asked.path)
-    return register(db, clock, workspace, asked, uri, owner)
+        uri = resolve(workspace, request.type, request.path)
+    return register(db, clock, workspace, request, uri, owner)
 
 
 def register(
-    db: Database, clock: Clock, workspace: str, asked: Request, uri: str, owner: str
+    db: Database, clock: Clock, workspace: str, request: Request, uri: str, owner: str
 ) -> DataAsset:
-    """Write the version down. A job's output that has its version already keeps it.
+    """Add the version. An output of a job that is registered already keeps its version.
 
     Raises:
-        Conflict: the version it asks for exists.
+        Conflict: the version that it names exists.
     """
     with db.write() as connection:
-        known = store.list_assets(connection, workspace, asked.name)
-        for asset in known:
-            if asked.job and asset.job == asked.job and asset.uri == uri:
+        existing = store.asset_versions.list_in(connection, workspace, request.name)
+        for asset in existing:
+            if request.job and asset.job == request.job and asset.uri == uri:
                 return asset
-        taken = {asset.version for asset in known}
-        version = asked.version or versions.next_of(taken)
-        if version in taken:
-            raise Conflict(
-                f"data `{asked.name}` has a version `{version}` already",
-                "leave `version` out to get the next one",
-                at=["version"],
-            )
+        numbers = {asset.version for asset in existing}
+        version = request.version or versions.next_of(numbers)
+        if version in numbers:
+            raise versions.taken("data", request.name, version)
         asset = DataAsset(
             workspace=workspace,
-            name=asked.name,
+            name=request.name,
             version=version,
-            type=asked.type,
+            type=request.type,
             uri=uri,
             created_at=clock.now(),
             owner=owner,
-            description=asked.description,
-            tags=asked.tags,
-            properties=asked.properties,
-            job=asked.job,
+            description=request.description,
+            tags=request.tags,
+            properties=request.properties,
+            job=request.job,
         )
-        store.add_asset(connection, asset)
+        store.asset_versions.add(connection, asset)
     return asset
 
 
@@ -142,99 +146,61 @@ def describe(
     tags: Mapping[str, str],
     properties: Mapping[str, str],
 ) -> DataAsset:
-    """Say something else of a version.
+    """Replace a version's description, tags and properties.
 
     Raises:
-        NotFound: there is no such version.
+        NotFound: the version does not exist.
     """
-    found = get(db, workspace, name, version)
-    said = replace(found, description=description, tags=dict(tags), properties=dict(properties))
+    asset = replace(
+        get(db, workspace, name, version),
+        description=description,
+        tags=dict(tags),
+        properties=dict(properties),
+    )
     with db.write() as connection:
-        store.describe_asset(connection, said)
-    return said
-
-
-def get(db: Database, workspace: str, name: str, version: str = LATEST) -> DataAsset:
-    """The newest that is not archived for `latest`.
-
-    Raises:
-        NotFound: with the nearest name, or the versions there are.
-    """
-    with db.read() as connection:
-        known = store.list_assets(connection, workspace, name)
-        names = [] if known else [one.name for one in store.list_assets(connection, workspace)]
-    if not known:
-        raise versions.no_such_name("data", workspace, name, names)
-    return versions.pick("data", name, version, known)
-
-
-def list_in(
-    db: Database, workspace: str, name: str = "", archived: bool | None = False
-) -> list[DataAsset]:
-    """The newest of each name, or all versions of one; `archived` None takes both kinds."""
-    with db.read() as connection:
-        found = store.list_assets(connection, workspace, name)
-    found = [asset for asset in found if archived is None or asset.archived is archived]
-    if name:
-        return found
-    return versions.newest_of_each(found)
-
-
-def list_versions(db: Database, workspace: str) -> list[DataAsset]:
-    """All versions of all names, archived ones too."""
-    with db.read() as connection:
-        return store.list_assets(connection, workspace)
+        store.asset_versions.describe(connection, asset)
+    return asset
 
 
 def of_job(db: Database, workspace: str, job: str) -> list[DataAsset]:
     with db.read() as connection:
-        return [asset for asset in store.list_assets(connection, workspace) if asset.job == job]
+        return [
+            asset
+            for asset in store.asset_versions.list_in(connection, workspace)
+            if asset.job == job
+        ]
 
 
-def archive(
-    db: Database, workspace: str, name: str, version: str = "", archived: bool = True
-) -> DataAsset:
-    """Hide a version from lists, or all versions; `archived` False shows them again.
-
-    Raises:
-        NotFound: there is none.
-    """
-    get(db, workspace, name, version or LATEST)
-    with db.write() as connection:
-        store.set_archived(connection, workspace, name, version, archived)
-    return get(db, workspace, name, version or LATEST)
-
-
-def _keep(
+def _store_files(
     db: Database,
     stores: Datastores,
     blobs: Blobs,
     workspace: str,
-    asked: Request,
+    request: Request,
     snapshot: Snapshot,
 ) -> str:
-    """Put what was uploaded into its datastore; what is there already stays."""
-    found = datastores.get(db, stores, workspace, asked.datastore or BLOB_STORE)
-    _suits(asked, snapshot)
-    place = datastores.opened(found)
+    """Copy uploaded files into their datastore, unless they are there already."""
+    datastore = datastores.get(db, stores, workspace, request.datastore or BLOB_STORE)
+    _check_files(request, snapshot)
+    destination = datastores.open_files(datastore)
     folder = upload_folder(snapshot.id)
-    there = {entry.path: entry.size_bytes for entry in place.walk(folder)}
+    existing = {entry.path: entry.size_bytes for entry in destination.walk(folder)}
     rows = []
     for file in snapshot.files:
         path = f"{folder}/{file.path}"
-        if there.get(file.path) != file.size:
-            source, target = blobs.path(file.sha256), place.local(path)
-            if target is not None and found.name in BUILT_IN:
+        if existing.get(file.path) != file.size:
+            source, target = blobs.path(file.sha256), destination.local(path)
+            if target is not None and datastore.name in BUILT_IN:
                 _link(source, target)
             else:
-                with place.writing(path) as writing, open(source, "rb") as reader:
+                with destination.writing(path) as writing, open(source, "rb") as reader:
                     while chunk := reader.read(1 << 20):
                         writing.write(chunk)
-        entry = place.entry(path)
+        entry = destination.entry(path)
         rows.append(
             {
                 "workspace": workspace,
-                "datastore": found.name,
+                "datastore": datastore.name,
                 "path": path,
                 "sha256": file.sha256,
                 "size_bytes": file.size,
@@ -243,27 +209,27 @@ def _keep(
         )
     with db.write() as connection:
         store.put_checksums(connection, rows)
-    single = snapshot.files[0].path if asked.type == "uri_file" else ""
-    return str(DatastoreUri(found.name, f"{folder}/{single}"))
+    single = snapshot.files[0].path if request.type == "uri_file" else ""
+    return str(DatastoreUri(datastore.name, f"{folder}/{single}"))
 
 
-def _suits(asked: Request, snapshot: Snapshot) -> None:
-    if asked.type == "uri_file" and len(snapshot.files) != 1:
+def _check_files(request: Request, snapshot: Snapshot) -> None:
+    if request.type == "uri_file" and len(snapshot.files) != 1:
         raise InvalidSpec(
-            f"`type: uri_file` is one file, and {len(snapshot.files)} were uploaded",
+            f"`type: uri_file` takes one file, but {len(snapshot.files)} were uploaded",
             "write `type: uri_folder`",
             at=["type"],
         )
-    if asked.type == "mltable" and not any(file.path == "MLTable" for file in snapshot.files):
+    if request.type == "mltable" and not any(file.path == "MLTable" for file in snapshot.files):
         raise InvalidSpec(
-            "the folder of an mltable holds a file `MLTable`, and this one has none",
+            "the folder of an mltable must hold a file `MLTable`, and this one does not",
             "write `type: uri_folder`, or add the file",
             at=["path"],
         )
 
 
 def _link(source: Path, target: Path) -> None:
-    """One file under two names; nobody changes files of a built-in datastore in place."""
+    """A hard link where possible: files of a built-in datastore are never changed in place."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         target.unlink(missing_ok=True)
@@ -280,7 +246,7 @@ def _type(document: Mapping[str, Any]) -> str:
     if plain not in DATA_TYPES:
         near = nearest(plain, DATA_TYPES)
         raise InvalidSpec(
-            f"`{written}` is no type of data",
+            f"`{written}` is not a data type",
             f"did you mean `{near}`?" if near else f"use one of: {', '.join(DATA_TYPES)}",
             at=["type"],
         )

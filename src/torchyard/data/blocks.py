@@ -1,9 +1,9 @@
-"""Parts of files that are on their way.
+"""Blocks of files that are being uploaded.
 
-Owns: the folder `uploads/` of the server's home: a folder a file, a file a part.
-Leaves: which parts make the file, and where it goes, to whoever takes them.
-Always: a part is there whole or not at all, and sending it again replaces it; parts of a file to
-which nothing came for a day go.
+Owns: the folder `uploads/` of the server's home: one folder per file, one file per block.
+Leaves: which blocks make the file, and where it goes, to the caller.
+Always: a block is complete or absent, and sending it again replaces it; the blocks of a file are
+deleted a day after the last one arrived.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from torchyard.base import files
 from torchyard.base.errors import NotFound
 from torchyard.data.file_properties import Block
 
-_KEPT_S = 24 * 3600.0
-_SWEPT_EVERY_S = 600.0
+_MAX_IDLE_S = 24 * 3600.0
+_SWEEP_EVERY_S = 600.0
 
 
 class Blocks:
-    """Of one home; servers that share it see each other's.
+    """The blocks of one home; servers that share it share them.
 
     Args:
-        folder: may be on another disk than the datastores are.
+        folder: may be on another disk than the datastores.
     """
 
     def __init__(self, folder: Path, now_s: Callable[[], float] = time.time) -> None:
@@ -39,26 +39,26 @@ class Blocks:
         self._swept_at_s = 0.0
 
     def writing(self, file: str, block_id: str) -> AbstractContextManager[files.Writing]:
-        """Open one part for writing.
+        """Open one block for writing.
 
         Args:
-            file: tells files apart; any text.
-            block_id: at the most 64 bytes of text.
+            file: a key of the file; any text.
+            block_id: at most 64 bytes of text.
         """
-        if self._now_s() - self._swept_at_s > _SWEPT_EVERY_S:
+        if self._now_s() - self._swept_at_s > _SWEEP_EVERY_S:
             self._swept_at_s = self._now_s()
             self.sweep()
-        return files.whole(self._place(file) / _name(block_id), mode=0o600)
+        return files.whole(self._folder_of(file) / _name(block_id), mode=0o600)
 
     def list(self, file: str) -> dict[str, Block]:
-        """By id, those that have come, in the order of their ids."""
-        found = {}
-        with suppress(FileNotFoundError), os.scandir(self._place(file)) as entries:
+        """The blocks that have arrived by id, sorted by id."""
+        blocks = {}
+        with suppress(FileNotFoundError), os.scandir(self._folder_of(file)) as entries:
             for entry in entries:
                 block_id = _id(entry.name)
                 if block_id is not None:
-                    found[block_id] = Block(block_id, entry.stat().st_size)
-        return dict(sorted(found.items()))
+                    blocks[block_id] = Block(block_id, entry.stat().st_size)
+        return dict(sorted(blocks.items()))
 
     def read(self, file: str, block_id: str) -> Iterator[bytes]:
         """
@@ -66,23 +66,23 @@ class Blocks:
             NotFound: there is none.
         """
         try:
-            return files.chunks(open(self._place(file) / _name(block_id), "rb"))
+            return files.chunks(open(self._folder_of(file) / _name(block_id), "rb"))
         except FileNotFoundError as error:
-            raise NotFound(f"there is no block `{block_id[:64]}`") from error
+            raise NotFound(f"block `{block_id[:64]}` does not exist") from error
 
     def drop(self, file: str) -> None:
-        """Every part of a file."""
-        shutil.rmtree(self._place(file), ignore_errors=True)
+        """Delete all blocks of a file."""
+        shutil.rmtree(self._folder_of(file), ignore_errors=True)
 
     def sweep(self) -> None:
-        """Drop what nobody goes on with."""
+        """Delete the blocks of abandoned uploads."""
         with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):
-                    if self._now_s() - entry.stat().st_mtime > _KEPT_S:
+                    if self._now_s() - entry.stat().st_mtime > _MAX_IDLE_S:
                         shutil.rmtree(entry.path, ignore_errors=True)
 
-    def _place(self, file: str) -> Path:
+    def _folder_of(self, file: str) -> Path:
         return self._folder / hashlib.sha256(file.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -91,7 +91,7 @@ def _name(block_id: str) -> str:
 
 
 def _id(name: str) -> str | None:
-    """The id of a part's file; None for one that is not whole yet."""
+    """The id of a block from its file's name; None while it is being written."""
     if name.startswith("."):
         return None
     try:

@@ -1,9 +1,9 @@
 """Code that was uploaded as files of a datastore, by name and version.
 
-Owns: the table of codes; making a snapshot of a code's files, so that jobs get it like any other.
+Owns: the table of codes; making a snapshot of a code's files for jobs.
 Leaves: uploading to the protocols, snapshots to base/blobs.py.
-Always: a name and version stands for one content; the files stay where they were uploaded, and a
-snapshot that was reclaimed is made anew from them; the first of a hash stands for all of it.
+Always: the content of a name and version never changes; the files stay where they were uploaded,
+and a deleted snapshot is made again from them; codes of equal files are represented by the oldest.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from torchyard.data import actions as data
 from torchyard.data.datastores import Datastores
 
 _CHUNK = 1 << 20
-# A store takes no file modes: what a kernel would start by its first line is executable.
+# Datastores keep no file modes: files that begin with a shebang are made executable.
 _SHEBANG = b"#!"
 
 codes = Table(
@@ -64,7 +64,7 @@ codes = Table(
 @dataclass(frozen=True)
 class Code:
     """`uri` is the datastore folder (or file) of its files, `snapshot` the id of their snapshot;
-    `hash` is what the client that uploaded them knows them by, empty where it said nothing.
+    `hash` is the uploading client's hash of them, empty where it sent none.
     """
 
     workspace: str
@@ -82,7 +82,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Request:
-    """What a client says of a code that it has uploaded."""
+    """What a client registers after it has uploaded code."""
 
     name: str
     version: str
@@ -103,130 +103,132 @@ class Places:
     blobs: Blobs
 
 
-def register(places: Places, workspace: str, asked: Request, owner: str) -> tuple[Code, bool]:
-    """Keep a code under its name and version; asked again, its words change.
+def register(places: Places, workspace: str, request: Request, owner: str) -> tuple[Code, bool]:
+    """Register a code; for one that exists, change its description and tags.
 
-    Returns the code, and whether it is new. Of equal files that several uploaded at once it is the
-    first code: a client compares components by the code that they name.
+    Returns the code, and whether it is new. For files that several clients uploaded at once it is
+    the oldest code: clients compare components by the code that they name.
 
     Raises:
-        Conflict: the name and version are another content's.
-        InvalidInput, NotFound: there are no files at its uri.
+        Conflict: the name and version exist with other files.
+        InvalidInput, NotFound: its uri holds no files.
     """
-    known = _named(places, workspace, asked.name, asked.version)
-    if known is None:
-        snapshot = _take(places, workspace, asked.uri)
+    existing = _named(places, workspace, request.name, request.version)
+    if existing is None:
+        snapshot = _make_snapshot(places, workspace, request.uri)
         try:
             with places.db.write() as connection:
-                # The time is taken when no other is writing: what is first stays first.
-                made = Code(
+                # The time is taken inside the transaction, so that the oldest stays the oldest.
+                code = Code(
                     workspace,
-                    asked.name,
-                    asked.version,
-                    asked.uri,
+                    request.name,
+                    request.version,
+                    request.uri,
                     snapshot,
                     places.clock.now(),
                     owner,
-                    asked.hash,
-                    asked.description,
-                    dict(asked.tags),
-                    dict(asked.properties),
+                    request.hash,
+                    request.description,
+                    dict(request.tags),
+                    dict(request.properties),
                 )
-                connection.execute(insert(codes).values(**vars(made)))
-            return _first_of(places, made), True
+                connection.execute(insert(codes).values(**vars(code)))
+            return _first_of(places, code), True
         except IntegrityError:
-            known = get(places, workspace, asked.name, asked.version)
-    if asked.uri.rstrip("/") != known.uri.rstrip("/"):
+            existing = get(places, workspace, request.name, request.version)
+    if request.uri.rstrip("/") != existing.uri.rstrip("/"):
         raise Conflict(
-            f"code `{asked.name}:{asked.version}` exists in workspace `{workspace}` with other "
+            f"code `{request.name}:{request.version}` exists in workspace `{workspace}` with other "
             "files",
-            "give this one another version",
+            "register it with another version",
             at=["properties", "codeUri"],
         )
-    words = {"description": asked.description, "tags": dict(asked.tags)}
+    words = {"description": request.description, "tags": dict(request.tags)}
     with places.db.write() as connection:
-        connection.execute(update(codes).where(*_is(known)).values(**words))
-    return _first_of(places, get(places, workspace, asked.name, asked.version)), False
+        connection.execute(update(codes).where(*_is_row_of(existing)).values(**words))
+    return _first_of(places, get(places, workspace, request.name, request.version)), False
 
 
 def get(places: Places, workspace: str, name: str, version: str) -> Code:
     """
     Raises:
-        NotFound: there is none of that name and version.
+        NotFound: the code does not exist.
     """
-    found = _named(places, workspace, name, version)
-    if found is None:
+    code = _named(places, workspace, name, version)
+    if code is None:
         raise NotFound(
             f"code `{name}:{version}` does not exist in workspace `{workspace}`",
-            "submit the job again: the client uploads its code anew",
+            "submit the job again: the client uploads its code again",
         )
-    return found
+    return code
 
 
 def list_in(places: Places, workspace: str, name: str = "") -> list[Code]:
     """Newest first."""
-    wanted = [codes.c.workspace == workspace]
+    conditions = [codes.c.workspace == workspace]
     if name:
-        wanted.append(codes.c.name == name)
-    return _all(places, wanted)
+        conditions.append(codes.c.name == name)
+    return _all(places, conditions)
 
 
 def of_hash(places: Places, workspace: str, hash: str) -> list[Code]:
-    """Those with that hash whose files are still here, oldest first."""
-    found = _all(places, [codes.c.workspace == workspace, codes.c.hash == hash]) if hash else []
-    return [code for code in reversed(found) if _is_whole(places, code)]
+    """The codes with that hash whose files still exist, oldest first."""
+    matching = _all(places, [codes.c.workspace == workspace, codes.c.hash == hash]) if hash else []
+    return [code for code in reversed(matching) if _is_whole(places, code)]
 
 
 def snapshot_of(places: Places, code: Code) -> str:
-    """The id of a snapshot with the code's files, whole and new.
+    """The id of a complete snapshot of the code's files, made again if it was deleted.
 
     Raises:
-        NotFound: neither the snapshot nor the files are here any more.
+        NotFound: neither the snapshot nor the files exist any more.
     """
     try:
         return places.blobs.snapshot(code.snapshot).id
     except NotFound:
-        taken = _take(places, code.workspace, code.uri)
-    if taken != code.snapshot:
+        snapshot_id = _make_snapshot(places, code.workspace, code.uri)
+    if snapshot_id != code.snapshot:
         raise NotFound(
             f"the files of code `{code.name}:{code.version}` have changed since it was uploaded",
-            "submit the job again: the client uploads its code anew",
+            "submit the job again: the client uploads its code again",
         )
-    return taken
+    return snapshot_id
 
 
 def snapshot_at(places: Places, workspace: str, uri: str) -> str:
-    """The id of a snapshot of the files that lie at a datastore URI.
+    """The id of a snapshot of the files at a datastore URI.
 
     Raises:
         NotFound: there are none.
     """
-    return _take(places, workspace, uri)
+    return _make_snapshot(places, workspace, uri)
 
 
 def drop(places: Places, code: Code) -> None:
-    """Forget a code; its files and jobs made of it stay."""
+    """Delete a code; its files, and jobs that use it, stay."""
     with places.db.write() as connection:
-        connection.execute(delete(codes).where(*_is(code)))
+        connection.execute(delete(codes).where(*_is_row_of(code)))
 
 
-def forget_all(connection: Connection, workspace: str) -> None:
-    """Every code of a workspace that is going."""
+def delete_all(connection: Connection, workspace: str) -> None:
+    """Delete the codes of a workspace that is being deleted."""
     connection.execute(delete(codes).where(codes.c.workspace == workspace))
 
 
 def _named(places: Places, workspace: str, name: str, version: str) -> Code | None:
-    wanted = [codes.c.workspace == workspace, codes.c.name == name, codes.c.version == version]
-    return next(iter(_all(places, wanted)), None)
+    conditions = [codes.c.workspace == workspace, codes.c.name == name, codes.c.version == version]
+    return next(iter(_all(places, conditions)), None)
 
 
-def _all(places: Places, wanted: list[Any]) -> list[Code]:
+def _all(places: Places, conditions: list[Any]) -> list[Code]:
     with places.db.read() as connection:
-        rows = connection.execute(select(codes).where(*wanted).order_by(codes.c.created_at.desc()))
+        rows = connection.execute(
+            select(codes).where(*conditions).order_by(codes.c.created_at.desc())
+        )
         return [Code(**row._mapping) for row in rows]
 
 
-def _is(code: Code) -> list[Any]:
+def _is_row_of(code: Code) -> list[Any]:
     return [
         codes.c.workspace == code.workspace,
         codes.c.name == code.name,
@@ -235,9 +237,9 @@ def _is(code: Code) -> list[Any]:
 
 
 def _first_of(places: Places, code: Code) -> Code:
-    """The code that stands for this one's files."""
-    alike = of_hash(places, code.workspace, code.hash)
-    return next((one for one in alike if one.snapshot == code.snapshot), code)
+    """The oldest code with the same files."""
+    equal = of_hash(places, code.workspace, code.hash)
+    return next((other for other in equal if other.snapshot == code.snapshot), code)
 
 
 def _is_whole(places: Places, code: Code) -> bool:
@@ -248,30 +250,30 @@ def _is_whole(places: Places, code: Code) -> bool:
     return True
 
 
-def _take(places: Places, workspace: str, uri: str) -> str:
-    """The id of a snapshot of what lies at `uri`."""
+def _make_snapshot(places: Places, workspace: str, uri: str) -> str:
+    """Make a snapshot of the files at `uri`; its id."""
     place = data.locate(places.db, places.datastores, workspace, uri)
     single = place.files.entry(place.path)
     if single is not None:
-        wanted = [(place.path, place.path.rpartition("/")[2])]
+        sources = [(place.path, place.path.rpartition("/")[2])]
     else:
         top = f"{place.path.strip('/')}/" if place.path.strip("/") else ""
-        wanted = [(f"{top}{entry.path}", entry.path) for entry in place.files.walk(place.path)]
-    if not wanted:
-        raise NotFound(f"there are no files at `{uri}`", "upload the folder again")
+        sources = [(f"{top}{entry.path}", entry.path) for entry in place.files.walk(place.path)]
+    if not sources:
+        raise NotFound(f"`{uri}` holds no files", "upload the folder again")
     manifest = []
     with tempfile.TemporaryDirectory(prefix="code-") as folder:
-        for number, (source, path) in enumerate(wanted):
-            here = place.files.local(source)
-            if here is None:
-                here = Path(folder) / str(number)
-                place.files.fetch([(source, here)])
-            manifest.append({"path": path, **_keep(places.blobs, here)})
+        for number, (source, path) in enumerate(sources):
+            local = place.files.local(source)
+            if local is None:
+                local = Path(folder) / str(number)
+                place.files.fetch([(source, local)])
+            manifest.append({"path": path, **_store_file(places.blobs, local)})
     return places.blobs.put_snapshot({"files": manifest}).id
 
 
-def _keep(blobs: Blobs, file: Path) -> dict[str, Any]:
-    """A file's entry in a manifest; its bytes are a blob from now on."""
+def _store_file(blobs: Blobs, file: Path) -> dict[str, Any]:
+    """Store a file as a blob; its entry in a manifest."""
     digest, start = hashlib.sha256(), b""
     for chunk in _chunks(file):
         start = start or chunk[: len(_SHEBANG)]

@@ -1,9 +1,9 @@
-"""fsspec's file systems, opened, and how threads share them.
+"""Open fsspec's file systems and share them between threads.
 
-Owns: which protocols there are and which extra brings each; connections that serve one thread at a
-time: who has one, which wait for the next.
+Owns: the protocols and the extra that each needs; the pool of connections that serve one thread at
+a time.
 Leaves: paths and files to remote.py, credentials to kinds.py.
-Always: a connection that can answer only one thread is nobody else's while it is borrowed.
+Always: only one thread at a time uses a connection that can't be shared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from torchyard.base.errors import InvalidInput
 
-# Which of our extras brings a protocol; what is not here needs a package of another name.
+# The extra of torchyard that each protocol needs; others need a package of another name.
 EXTRAS = {
     "abfs": "azure", "abfss": "azure", "az": "azure", "wasb": "azure", "wasbs": "azure",
     "s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "sftp": "sftp", "ssh": "sftp", "smb": "smb",
@@ -28,21 +28,20 @@ REFUSED = (
     "filecache", "simplecache", "reference", "generic", "data", "git", "async_wrapper",
 )  # fmt: skip
 _SSH = ("sftp", "ssh")
-# A thread that waits for an answer there may be given another's and throw it away; then that one
-# waits for ever.
+# Their libraries may give one thread the response that another waits for, which then waits forever.
 _ONE_THREAD = (*_SSH, "ftp")
-# paramiko's own limits are for a server that does nothing else, and it has none for silence.
-_SSH_PATIENCE = {"timeout": 30.0, "banner_timeout": 60.0, "auth_timeout": 60.0}
+# paramiko's own timeouts are too short for a busy server, and it has none for a silent connection.
+_SSH_TIMEOUTS = {"timeout": 30.0, "banner_timeout": 60.0, "auth_timeout": 60.0}
 _SSH_SILENCE_S = 120.0
 _MOST_IDLE = 8
 _IDLE_S = 30.0
 
 
 def open_file_system(protocol: str, options: Mapping[str, Any]) -> Any:
-    """A file system: one that this thread has already, or where that can't be, a new one.
+    """A file system: the one that this thread has already, or a new one where none can be kept.
 
     Raises:
-        InvalidInput: the protocol is not known, or its package is missing.
+        InvalidInput: the protocol is unknown, or its package is missing.
     """
     import fsspec  # Here because most servers only use their own disk.
 
@@ -53,7 +52,9 @@ def open_file_system(protocol: str, options: Mapping[str, Any]) -> Any:
         )
     try:
         if protocol in _SSH:
-            return _patient(fsspec.filesystem(protocol, **_SSH_PATIENCE, **_unshared(options)))
+            return _with_read_timeout(
+                fsspec.filesystem(protocol, **_SSH_TIMEOUTS, **_unshared(options))
+            )
         if protocol in _ONE_THREAD:
             return fsspec.filesystem(protocol, **_unshared(options))
         return fsspec.filesystem(protocol, **options)
@@ -61,34 +62,34 @@ def open_file_system(protocol: str, options: Mapping[str, Any]) -> Any:
         extra = EXTRAS.get(protocol)
         package = f"torchyard[{extra}]" if extra else str(error)
         raise InvalidInput(
-            f"`{protocol}://` needs a package that the server lacks",
+            f"`{protocol}://` needs a package that is not installed on the server",
             f"install it where the server runs: `pip install '{package}'`" if extra else package,
             code="extra_missing",
         ) from error
     except ValueError as error:
         raise InvalidInput(
             f"`{protocol}://` can't be used: {error}",
-            "known ones: http, https, " + ", ".join(sorted(EXTRAS)),
+            "supported protocols: http, https, " + ", ".join(sorted(EXTRAS)),
         ) from error
 
 
 @dataclass
 class Connections:
-    """Open ones that nobody uses, by what they were opened with; newest last."""
+    """A pool of idle connections by protocol and options; newest last."""
 
     _idle: dict[tuple[str, str], list[tuple[float, Any]]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     @contextmanager
     def borrowed(self, protocol: str, options: Mapping[str, Any]) -> Iterator[Any]:
-        """A file system for the block; what it remembers of listings is forgotten.
+        """A file system for the block, with an empty cache of listings.
 
         Raises:
             InvalidInput: as `open_file_system`.
         """
         key = (protocol, repr(sorted(options.items())))
         shared = protocol not in _ONE_THREAD
-        system = None if shared else self._taken(key)
+        system = None if shared else self._take(key)
         system = system or open_file_system(protocol, options)
         system.invalidate_cache()
         if shared:
@@ -100,12 +101,12 @@ class Connections:
             self._put_back(key, system)
             raise
         except BaseException:
-            # It may have been left in the middle of an answer.
+            # The rest of a response may still be in it.
             _close(system)
             raise
         self._put_back(key, system)
 
-    def _taken(self, key: tuple[str, str]) -> Any:
+    def _take(self, key: tuple[str, str]) -> Any:
         oldest = time.monotonic() - _IDLE_S
         with self._lock:
             stale = [
@@ -113,13 +114,13 @@ class Connections:
             ]
             for idle in self._idle.values():
                 idle[:] = [entry for entry in idle if entry[0] >= oldest]
-            found = self._idle[key].pop()[1] if self._idle.get(key) else None
+            connection = self._idle[key].pop()[1] if self._idle.get(key) else None
         for system in stale:
             _close(system)
-        if found is not None and not _is_open(found):
-            _close(found)
-            return self._taken(key)
-        return found
+        if connection is not None and not _is_open(connection):
+            _close(connection)
+            return self._take(key)
+        return connection
 
     def _put_back(self, key: tuple[str, str], system: Any) -> None:
         with self._lock:
@@ -131,17 +132,17 @@ class Connections:
 
 
 def _unshared(options: Mapping[str, Any]) -> dict[str, Any]:
-    """fsspec itself would give each thread one and never let go of it."""
+    """Keep fsspec from caching the connection: it would hold one for each thread forever."""
     return {**options, "skip_instance_cache": True}
 
 
-def _patient(system: Any) -> Any:
+def _with_read_timeout(system: Any) -> Any:
     system.ftp.get_channel().settimeout(_SSH_SILENCE_S)
     return system
 
 
 def _is_open(system: Any) -> bool:
-    """Only SSH's tell it without asking the other side; others are used once."""
+    """Only SSH connections know this without a request; others are used once."""
     client = getattr(system, "client", None)
     transport = client.get_transport() if client is not None else None
     return bool(transport is not None and transport.is_active())

@@ -1,9 +1,9 @@
 """The datastores of a workspace.
 
-Owns: the two that are there from the start, as folders of the server's home; those that people
-made; opening any of them; where things lie, in Azure ML's own paths.
-Leaves: who may read it to the rooms.
-Always: a file is there whole or not at all; credentials stay here.
+Owns: the two built-in ones, which are folders of the server's home; those that users make; opening
+any of them; the paths of outputs, models and uploads, which are Azure ML's.
+Leaves: permissions to the routes.
+Always: a file is complete or absent; credentials never leave the server.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ ARTIFACT_STORE = "workspaceartifactstore"
 BLOB_STORE = "workspaceblobstore"
 BUILT_IN = (BLOB_STORE, ARTIFACT_STORE)
 _ALWAYS = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_OWN = "make one of your own with `yard datastore create`"
+_CREATE_HINT = "create another one with `yard datastore create`"
 
 
 def artifacts_of(job: str) -> str:
-    """Where a run's artifacts lie in the artifact store."""
+    """The folder of a run's artifacts in the artifact store."""
     return f"ExperimentRun/dcid.{job}"
 
 
 def output_of(job: str, output: str) -> str:
-    """Where a named output lies in the default datastore."""
+    """The folder of a named output in the default datastore."""
     return f"azureml/{job}/{output}"
 
 
 def model_folder(name: str, unique: str) -> str:
-    """Where a registered model lies in the default datastore."""
+    """The folder of a registered model in the default datastore."""
     return f"azureml-models/{name}/{unique}"
 
 
 def upload_folder(snapshot: str) -> str:
-    """Where uploaded data lies in its datastore."""
+    """The folder of uploaded data in its datastore."""
     return f"LocalUpload/{snapshot[:32]}"
 
 
@@ -62,70 +62,74 @@ class Datastores:
         return self._folder / files.safe_relative(workspace) / store
 
     def touches(self, folder: Path) -> bool:
-        """Whether `folder` lies in the server's home, or the home in it."""
-        home, asked = self._folder.parent.resolve(), folder.resolve()
-        return asked.is_relative_to(home) or home.is_relative_to(asked)
+        """Whether `folder` is inside the server's home or contains it."""
+        home, resolved = self._folder.parent.resolve(), folder.resolve()
+        return resolved.is_relative_to(home) or home.is_relative_to(resolved)
 
     def writing(
         self, workspace: str, store: str, path: str
     ) -> AbstractContextManager[files.Writing]:
-        """Open `path` for writing; it appears when the block ends well."""
+        """Open `path` for writing; it appears when the block ends without an error."""
         return files.whole(files.inside(self.root(workspace, store), path))
 
     def file(self, workspace: str, store: str, path: str) -> Path:
         """
         Raises:
-            NotFound: there is no such file.
+            NotFound: the file does not exist.
         """
-        found = files.inside(self.root(workspace, store), path)
-        if not found.is_file():
+        file = files.inside(self.root(workspace, store), path)
+        if not file.is_file():
             raise NotFound(f"`{path}` does not exist in datastore `{store}`", "check the path")
-        return found
+        return file
 
     def list(self, workspace: str, store: str, prefix: str) -> Iterator[tuple[str, int]]:
         """(path below `prefix`, size in bytes), sorted by path."""
         return files.walk(files.inside(self.root(workspace, store), prefix))
 
     def move(self, workspace: str, store: str, path: str, to: str) -> None:
-        """Give a file or a folder another path, where nothing is; nothing when it is not there."""
+        """Move a file or a folder to a free path; does nothing when it does not exist."""
         root = self.root(workspace, store)
-        found = files.inside(root, path)
-        if found.exists():
-            found.rename(files.inside(root, to))
+        source = files.inside(root, path)
+        if source.exists():
+            source.rename(files.inside(root, to))
 
     def delete(self, workspace: str, store: str, path: str) -> None:
-        """Delete a file, or everything below a folder; nothing when it is not there."""
-        found = files.inside(self.root(workspace, store), path)
-        if found.is_dir():
-            shutil.rmtree(found)
+        """Delete a file, or everything below a folder; does nothing when it does not exist."""
+        target = files.inside(self.root(workspace, store), path)
+        if target.is_dir():
+            shutil.rmtree(target)
         else:
-            with suppress(NotADirectoryError):  # a file is where its folder would be
-                found.unlink(missing_ok=True)
+            with suppress(NotADirectoryError):  # a part of `path` is a file
+                target.unlink(missing_ok=True)
 
 
 def put(
     db: Database, clock: Clock, stores: Datastores, workspace: str, document: Mapping[str, Any]
 ) -> Datastore:
-    """Make a datastore, or change one.
+    """Create or replace a datastore.
 
     Raises:
         InvalidSpec: the document is wrong.
-        Conflict: it is one of those that are always there.
+        Conflict: it is built in.
         InvalidInput: the server lacks the package that its kind needs.
     """
-    made = kinds.read_document(document, workspace, clock.now())
-    if made.name in BUILT_IN:
-        raise Conflict(f"datastore `{made.name}` is built in and can't be changed", _OWN)
-    if made.url.startswith("file://") and stores.touches(Path(made.url.removeprefix("file://"))):
+    datastore = kinds.read_document(document, workspace, clock.now())
+    if datastore.name in BUILT_IN:
+        raise Conflict(
+            f"datastore `{datastore.name}` is built in and can't be changed", _CREATE_HINT
+        )
+    if datastore.url.startswith("file://") and stores.touches(
+        Path(datastore.url.removeprefix("file://"))
+    ):
         raise InvalidSpec(
-            f"`{document['path']}` holds what the server itself keeps",
-            "name a folder that lies elsewhere",
+            f"`{document['path']}` holds files of the server itself",
+            "name another folder",
             at=["path"],
         )
-    opened(made)
+    open_files(datastore)
     with db.write() as connection:
-        store.put_datastore(connection, made)
-    return made
+        store.put_datastore(connection, datastore)
+    return datastore
 
 
 def describe(
@@ -136,27 +140,27 @@ def describe(
     description: str,
     tags: Mapping[str, str],
 ) -> Datastore:
-    """Say something else of a datastore; where it lies stays as it is.
+    """Replace the description and tags of a datastore.
 
     Raises:
-        NotFound: there is none of that name.
-        Conflict: it is one of those that are always there.
+        NotFound: the datastore does not exist.
+        Conflict: it is built in.
     """
-    found = get(db, stores, workspace, name)
+    datastore = get(db, stores, workspace, name)
     if name in BUILT_IN:
-        raise Conflict(f"datastore `{name}` is built in and can't be changed", _OWN)
-    made = replace(found, description=description, tags=dict(tags))
+        raise Conflict(f"datastore `{name}` is built in and can't be changed", _CREATE_HINT)
+    changed = replace(datastore, description=description, tags=dict(tags))
     with db.write() as connection:
-        store.put_datastore(connection, made)
-    return made
+        store.put_datastore(connection, changed)
+    return changed
 
 
 def drop(db: Database, stores: Datastores, workspace: str, name: str) -> None:
-    """Forget a datastore; its files stay where they are.
+    """Delete a datastore from the workspace; its files stay where they are.
 
     Raises:
-        NotFound: there is none of that name.
-        Conflict: it is one of those that are always there.
+        NotFound: the datastore does not exist.
+        Conflict: it is built in.
     """
     if get(db, stores, workspace, name).name in BUILT_IN:
         raise Conflict(f"datastore `{name}` is built in and can't be deleted", "leave it there")
@@ -165,7 +169,7 @@ def drop(db: Database, stores: Datastores, workspace: str, name: str) -> None:
 
 
 def list_in(db: Database, stores: Datastores, workspace: str) -> list[Datastore]:
-    """Those that are always there, then the others by name."""
+    """The built-in datastores, then the others by name."""
     with db.read() as connection:
         made = store.list_datastores(connection, workspace)
     return [_built_in(stores, workspace, name) for name in BUILT_IN] + made
@@ -174,34 +178,34 @@ def list_in(db: Database, stores: Datastores, workspace: str) -> list[Datastore]
 def get(db: Database, stores: Datastores, workspace: str, name: str) -> Datastore:
     """
     Raises:
-        NotFound: with the nearest name there is.
+        NotFound: with the nearest name.
     """
     if name in BUILT_IN:
         return _built_in(stores, workspace, name)
-    known = list_in(db, stores, workspace)
-    for found in known:
-        if found.name == name:
-            return found
-    near = nearest(name, [found.name for found in known])
+    datastores = list_in(db, stores, workspace)
+    for datastore in datastores:
+        if datastore.name == name:
+            return datastore
+    near = nearest(name, [datastore.name for datastore in datastores])
     hint = f"did you mean `{near}`?" if near else "list what exists with `yard datastore list`"
     raise NotFound(f"datastore `{name}` does not exist in workspace `{workspace}`", hint)
 
 
-def opened(found: Datastore) -> Files:
-    """Its files.
+def open_files(datastore: Datastore) -> Files:
+    """The files of a datastore.
 
     Raises:
         InvalidInput: the server lacks the package that it needs.
     """
-    protocol, _, root = found.url.partition("://")
+    protocol, _, root = datastore.url.partition("://")
     if protocol == "file":
         return FolderFiles(Path(root))
-    made = RemoteFiles(f"datastore `{found.name}`", protocol, found.options, root)
-    made.check()
-    return made
+    remote = RemoteFiles(f"datastore `{datastore.name}`", protocol, datastore.options, root)
+    remote.check()
+    return remote
 
 
 def _built_in(stores: Datastores, workspace: str, name: str) -> Datastore:
     folder = stores.root(workspace, name)
-    what = "named outputs, models and uploads" if name == BLOB_STORE else "what jobs leave"
+    what = "named outputs, models and uploads" if name == BLOB_STORE else "artifacts of jobs"
     return Datastore(workspace, name, "local", f"file://{folder}", _ALWAYS, description=what)

@@ -1,9 +1,9 @@
-"""What a node keeps of data from elsewhere.
+"""The node's cache of remote data.
 
-Owns: the folder `cache/data/`, copying into it, checking what came.
-Leaves: what a path means to actions.py, placing it before a rank to worker/.
-Always: a folder of the cache is complete or not there, and never changed after; its name comes
-from what the source says of itself, so equal data is copied once, however many jobs ask.
+Owns: the folder `cache/data/`, copying into it, verifying the copies.
+Leaves: what a path means to actions.py, mounting it for a rank to worker/.
+Always: a folder of the cache is complete or absent, and never changes; its name is computed from
+the source's listing, so equal data is copied once, however many jobs use it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torchyard.data.datastores import Datastores
 from torchyard.data.types import Entry
 from torchyard.shared import locks
 
-# Files that are asked for together; between two such groups a stop is noticed.
+# Files are fetched in groups; cancellation is checked between two groups.
 _GROUP = 200
 _KEY_DIGITS = 32
 _GROUP_BYTES = 256 << 20
@@ -36,11 +36,11 @@ _GONE = "check the path, and whether the files were moved"
 
 
 class FetchCanceled(Exception):
-    """Nobody wants it any more."""
+    """The caller canceled the copy."""
 
 
 class Fetcher:
-    """The node's cache. Keeps nothing in memory: several may serve one folder."""
+    """The node's cache. Keeps nothing in memory: several programs may use one folder."""
 
     def __init__(self, home: Path, db: Database, stores: Datastores) -> None:
         self._folder = home / "cache" / "data"
@@ -48,7 +48,7 @@ class Fetcher:
         self._stores = stores
 
     def ready(self, workspace: str, type: str, path: str, since: datetime) -> Path | None:
-        """Where the data lies on this machine, if it was looked for after `since`; cheap.
+        """The path on this machine of data that was fetched after `since`; cheap.
 
         Raises:
             TorchyardError: as `fetch`.
@@ -58,11 +58,11 @@ class Fetcher:
         if local is not None:
             return local if local.exists() else None
         try:
-            said = json.loads(self._note(workspace, path).read_text())
+            note = json.loads(self._note(workspace, path).read_text())
         except FileNotFoundError:
             return None
-        found = self._folder / said["key"] / said["file"]
-        return found if said["at"] >= since.timestamp() and found.exists() else None
+        file = self._folder / note["key"] / note["file"]
+        return file if note["at"] >= since.timestamp() and file.exists() else None
 
     def fetch(
         self,
@@ -72,20 +72,20 @@ class Fetcher:
         now: datetime,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Path:
-        """Bring the data here unless it is, and say where.
+        """Copy the data to this machine unless it is here; its path.
 
         Raises:
             NotFound: there is nothing at `path`.
-            InvalidInput: a file where a folder was asked for, or the other way round.
-            Unreachable: its place does not answer, or what came is not what it has.
-            FetchCanceled: `cancelled` said so.
+            InvalidInput: it is a file and the type a folder, or the other way round.
+            Unreachable: its datastore does not answer, or the copy is damaged.
+            FetchCanceled: `cancelled` returned True.
         """
         place = actions.locate(self._db, self._stores, workspace, path)
         local = place.files.local(place.path)
         if local is not None:
             if not local.exists():
                 raise NotFound(f"there is nothing at `{place.uri}` any more", _GONE)
-            _fits(type, place, local.is_file())
+            _check_type(type, place, local.is_file())
             return local
         single = None if type in _FOLDER_TYPES else place.files.entry(place.path)
         if single is not None:
@@ -96,21 +96,21 @@ class Fetcher:
             entries = list(place.files.walk(place.path))
             targets = [entry.path for entry in entries]
             if not entries:
-                _fits(type, place, place.files.entry(place.path) is not None)
+                _check_type(type, place, place.files.entry(place.path) is not None)
                 raise NotFound(f"there is nothing at `{place.uri}`", _GONE)
-            _fits(type, place, False)
+            _check_type(type, place, False)
         file = targets[0] if single is not None else "."
-        with self._here(workspace, place, entries, targets, cancelled) as folder:
-            # When it was last asked for: what was not for long may be removed.
+        with self._copied(workspace, place, entries, targets, cancelled) as folder:
+            # The time of its last use: `yard gc` removes copies that are long unused.
             os.utime(folder, (now.timestamp(), now.timestamp()))
             self._remember(workspace, path, folder.name, file, now)
         return folder / file
 
     def file(self, workspace: str, place: Place, path: str) -> Path:
-        """One file below a place, on this machine.
+        """The path on this machine of one file below a place; copies it unless it is here.
 
         Raises:
-            NotFound: there is none.
+            NotFound: the file does not exist.
         """
         inner = f"{place.path.rstrip('/')}/{path}".strip("/") if path else place.path
         local = place.files.local(inner)
@@ -119,25 +119,25 @@ class Fetcher:
                 raise NotFound(f"`{path}` does not exist in `{place.uri}`")
             return local
         uri = f"{place.uri.rstrip('/')}/{path}" if path else place.uri
-        one = Place(place.files, inner, uri, place.store)
+        single = Place(place.files, inner, uri, place.store)
         entry = place.files.entry(inner)
         if entry is None:
             raise NotFound(f"`{path}` does not exist in `{place.uri}`")
         name = inner.rpartition("/")[2] or "file"
         entries = [Entry("", entry.size_bytes, entry.mark)]
-        with self._here(workspace, one, entries, [name], lambda: False) as folder:
+        with self._copied(workspace, single, entries, [name], lambda: False) as folder:
             os.utime(folder)
         return folder / name
 
     def copies(self) -> Iterator[tuple[str, Path]]:
-        """(name, folder) of each copy; the folder's time is when it was last asked for."""
+        """(name, folder) of each copy; a folder's mtime is the time of its last use."""
         for folder in sorted(self._folder.glob("[0-9a-f]" * _KEY_DIGITS)):
             yield folder.name, folder
 
     def remove(self, name: str, used_at_s: float) -> bool:
-        """Remove a copy unless it was asked for since `used_at_s`."""
+        """Remove a copy unless it was used after `used_at_s`."""
         folder = self._folder / name
-        with self._only_one(name):
+        with self._locked(name):
             if not folder.exists() or folder.stat().st_mtime > used_at_s:
                 return False
             draft = folder.with_name(f"{name}.part")
@@ -147,7 +147,7 @@ class Fetcher:
         return True
 
     @contextmanager
-    def _here(
+    def _copied(
         self,
         workspace: str,
         place: Place,
@@ -155,20 +155,20 @@ class Fetcher:
         targets: Sequence[str],
         cancelled: Callable[[], bool],
     ) -> Iterator[Path]:
-        """The folder with the copies, which nobody removes in the block."""
+        """The folder with the copies, locked against removal during the block."""
         folder = self._folder / _key(place, entries)
         draft = folder.with_name(f"{folder.name}.part")
-        with self._only_one(folder.name, cancelled):
+        with self._locked(folder.name, cancelled):
             if all(entry.mark for entry in entries):
                 if not folder.exists():
                     self._copy(workspace, place, entries, targets, draft, cancelled)
                     os.rename(draft, folder)
                 yield folder
                 return
-            # Only its bytes tell whether it is another; jobs may still read what came before.
+            # Only the bytes tell whether the data changed; jobs may still read the previous copy.
             self._copy(workspace, place, entries, targets, draft, cancelled)
             folder = self._folder / _key(place, _summed(entries, targets, draft))
-            with self._only_one(folder.name, cancelled):
+            with self._locked(folder.name, cancelled):
                 if folder.exists():
                     _remove(draft)
                 else:
@@ -184,18 +184,18 @@ class Fetcher:
         draft: Path,
         cancelled: Callable[[], bool],
     ) -> None:
-        """Into a folder that is not there yet, or was left by a killed program."""
+        """Copy into `draft`, which may be left over from a killed program."""
         _remove(draft)
         draft.mkdir(parents=True)
         checksums = actions.checksums_of(self._db, workspace, place)
         try:
-            _enough_room(draft, place, entries)
+            _check_free_space(draft, place, entries)
             pairs = [
                 (entry, files.inside(draft, target))
                 for entry, target in zip(entries, targets, strict=True)
             ]
-            for made in {target.parent for _, target in pairs}:
-                made.mkdir(parents=True, exist_ok=True)
+            for folder in {target.parent for _, target in pairs}:
+                folder.mkdir(parents=True, exist_ok=True)
             for group in _groups(pairs):
                 if cancelled():
                     raise FetchCanceled
@@ -206,21 +206,21 @@ class Fetcher:
         except BaseException as error:
             _remove(draft)
             if isinstance(disk.meaning(error), DiskFull):
-                raise _no_room(place, entries, draft.parent) from error
+                raise _no_space(place, entries, draft.parent) from error
             raise
 
     def _remember(self, workspace: str, path: str, key: str, file: str, now: datetime) -> None:
-        said = {"key": key, "file": file, "at": now.timestamp(), "path": path}
+        note = {"key": key, "file": file, "at": now.timestamp(), "path": path}
         with files.whole(self._note(workspace, path)) as writing:
-            writing.write(json.dumps(said).encode())
+            writing.write(json.dumps(note).encode())
 
     def _note(self, workspace: str, path: str) -> Path:
         name = hashlib.sha256(f"{workspace}\0{path}".encode()).hexdigest()[:32]
         return self._folder / "notes" / f"{name}.json"
 
     @contextmanager
-    def _only_one(self, key: str, cancelled: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """One copier of a key at a time, among all programs that share the cache."""
+    def _locked(self, key: str, cancelled: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        """Hold the lock of a key among all programs that share the cache."""
         folder = self._folder / "locks"
         folder.mkdir(parents=True, exist_ok=True)
         with locks.held(folder / key, cancelled) as is_held:
@@ -230,13 +230,13 @@ class Fetcher:
 
 
 def _key(place: Place, entries: Sequence[Entry]) -> str:
-    said = [(entry.path, entry.size_bytes, entry.mark) for entry in entries]
-    text = json.dumps([place.source or place.uri, place.path, sorted(said)])
+    marks = [(entry.path, entry.size_bytes, entry.mark) for entry in entries]
+    text = json.dumps([place.source or place.uri, place.path, sorted(marks)])
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
 
 def _summed(entries: Sequence[Entry], targets: Sequence[str], folder: Path) -> list[Entry]:
-    """With the sha256 of what came in place of the mark that was not told."""
+    """The entries with the sha256 of their copies as marks, for sources that have no marks."""
     return [
         replace(entry, size_bytes=(folder / target).stat().st_size, mark=_sum(folder / target))
         for entry, target in zip(entries, targets, strict=True)
@@ -268,44 +268,47 @@ def _below(folder: str, path: str) -> str:
     return f"{folder.rstrip('/')}/{path}".strip("/") if path else folder
 
 
-def _check(place: Place, entry: Entry, target: Path, known: tuple[str, str]) -> None:
-    """Is what came what the place has?"""
+def _check(place: Place, entry: Entry, target: Path, checksum: tuple[str, str]) -> None:
+    """
+    Raises:
+        Unreachable: the copy is not what the place has.
+    """
     size = target.stat().st_size
     if entry.size_bytes and size != entry.size_bytes:
         raise Unreachable(
             f"`{place.uri}` sent {size} of {entry.size_bytes} bytes of `{entry.path}`", "try again"
         )
-    sha256, written_as = known
+    sha256, written_as = checksum
     if not sha256 or (entry.mark and entry.mark != written_as):
-        return  # nobody told its sum, or it was changed by others since
-    came = _sum(target)
-    if came != sha256:
+        return  # its sum is unknown, or somebody has changed the file since
+    copied = _sum(target)
+    if copied != sha256:
         raise Unreachable(
             f"`{entry.path or target.name}` of `{place.uri}` arrived damaged: its sha256 is "
-            f"`{came[:12]}…`, not `{sha256[:12]}…`",
+            f"`{copied[:12]}…`, not `{sha256[:12]}…`",
             "the datastore may have lost data; write it again",
             code="checksum_mismatch",
         )
 
 
-def _enough_room(folder: Path, place: Place, entries: Sequence[Entry]) -> None:
+def _check_free_space(folder: Path, place: Place, entries: Sequence[Entry]) -> None:
     wanted = sum(entry.size_bytes for entry in entries)
     if wanted > shutil.disk_usage(folder).free:
-        raise _no_room(place, entries, folder)
+        raise _no_space(place, entries, folder)
 
 
-def _no_room(place: Place, entries: Sequence[Entry], folder: Path) -> TorchyardError:
+def _no_space(place: Place, entries: Sequence[Entry], folder: Path) -> TorchyardError:
     wanted = sum(entry.size_bytes for entry in entries)
     free = shutil.disk_usage(folder).free
     return TorchyardError(
         f"no space left on `cache`: `{place.uri}` has {wanted >> 20} MB, and {free >> 20} MB are "
         "free on this machine",
-        "make room with `yard gc`, or use `mode: direct`",
+        "free space with `yard gc`, or use `mode: direct`",
         code=DiskFull.code,
     )
 
 
-def _fits(type: str, place: Place, is_file: bool) -> None:
+def _check_type(type: str, place: Place, is_file: bool) -> None:
     if is_file and type in _FOLDER_TYPES:
         raise InvalidInput(
             f"`{place.uri}` is a file, and the input is of type `{type}`", "write `type: uri_file`"

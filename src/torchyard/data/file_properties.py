@@ -1,8 +1,8 @@
-"""What files of a datastore are said to be: their type, their metadata, the blocks they came in.
+"""Properties of a datastore's files: content type, metadata, the blocks they were uploaded in.
 
-Owns: keeping it, and forgetting it when the file is another.
-Leaves: the files themselves to datastores.py; the words to whoever says them.
-Always: what was said of a file counts only while the file's mark is what it was.
+Owns: storing them, ignoring them when the file was replaced.
+Leaves: the files themselves to datastores.py, names of properties to the protocols.
+Always: properties count only while the file's mark is the one they were stored with.
 """
 
 from __future__ import annotations
@@ -18,23 +18,21 @@ from torchyard.base.files import Stored
 from torchyard.data import property_store, store
 from torchyard.data.types import Entry
 
-# SQLite takes so many variables in one statement, and older ones no more.
+# Older versions of SQLite take no more than 999 variables in one statement.
 _AT_ONCE = 900
 
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a file as it was sent; parts follow each other."""
+    """A part of a file as it was uploaded; parts follow each other."""
 
     id: str
     size_bytes: int
 
 
 @dataclass(frozen=True)
-class Said:
-    """Of one file. `properties` are what protocols know by names of their own (content type …),
-    `metadata` what people say of it.
-    """
+class FileProperties:
+    """`properties` are those that protocols define (content type …), `metadata` the user's own."""
 
     created_at: datetime
     changed_at: datetime
@@ -42,38 +40,40 @@ class Said:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
-def of(db: Database, workspace: str, datastore: str, entry: Entry) -> Said | None:
+def of(db: Database, workspace: str, datastore: str, entry: Entry) -> FileProperties | None:
     return of_all(db, workspace, datastore, [entry]).get(entry.path)
 
 
 def of_all(
     db: Database, workspace: str, datastore: str, entries: Sequence[Entry]
-) -> dict[str, Said]:
-    """By path, of those of which anything is known."""
+) -> dict[str, FileProperties]:
+    """The properties of those files that have any, by path."""
     marks = {entry.path: entry.mark for entry in entries}
     paths = list(marks)
-    found = {}
+    rows = {}
     with db.read() as connection:
         for start in range(0, len(paths), _AT_ONCE):
             some = paths[start : start + _AT_ONCE]
-            found.update(property_store.find(connection, workspace, datastore, some))
+            rows.update(property_store.find(connection, workspace, datastore, some))
     return {
-        path: Said(row["created_at"], row["changed_at"], row["properties"], row["metadata"])
-        for path, row in found.items()
+        path: FileProperties(
+            row["created_at"], row["changed_at"], row["properties"], row["metadata"]
+        )
+        for path, row in rows.items()
         if row["mark"] == marks[path]
     }
 
 
 def blocks_of(db: Database, workspace: str, datastore: str, entry: Entry) -> list[Block]:
-    """In the file's order; none where it did not come in blocks."""
+    """In the file's order; empty where it was not uploaded in blocks."""
     if of(db, workspace, datastore, entry) is None:
         return []
     with db.read() as connection:
-        found = property_store.blocks(connection, workspace, datastore, entry.path)
-    return [Block(id, size_bytes) for id, size_bytes in found]
+        rows = property_store.blocks(connection, workspace, datastore, entry.path)
+    return [Block(id, size_bytes) for id, size_bytes in rows]
 
 
-def wrote(
+def record_written(
     db: Database,
     clock: Clock,
     workspace: str,
@@ -84,14 +84,14 @@ def wrote(
     metadata: Mapping[str, str],
     blocks: Sequence[Block] = (),
     created_at: datetime | None = None,
-) -> Said:
-    """Keep what is said of a file that was just written, and its sha256.
+) -> FileProperties:
+    """Store the properties and the sha256 of a file that was just written.
 
     Args:
-        created_at: of the file that it replaces, if it does.
+        created_at: when the file that it replaces was created.
     """
     now = clock.now()
-    said = Said(created_at or now, now, dict(properties), dict(metadata))
+    properties_of_file = FileProperties(created_at or now, now, dict(properties), dict(metadata))
     checksum = {
         "workspace": workspace,
         "datastore": datastore,
@@ -100,11 +100,11 @@ def wrote(
         "size_bytes": stored.size_bytes,
         "mark": entry.mark,
     }
-    row = _row(workspace, datastore, entry, said, blocks)
+    row = _row(workspace, datastore, entry, properties_of_file, blocks)
     with db.write() as connection:
         store.put_checksums(connection, [checksum])
         property_store.put(connection, row)
-    return said
+    return properties_of_file
 
 
 def change(
@@ -116,38 +116,42 @@ def change(
     *,
     properties: Mapping[str, str] | None = None,
     metadata: Mapping[str, str] | None = None,
-) -> Said:
-    """Say something else of a file that stays as it is; None leaves what was said."""
+) -> FileProperties:
+    """Change the properties or metadata of a file; None leaves them as they are."""
     now = clock.now()
-    known = of(db, workspace, datastore, entry)
+    existing = of(db, workspace, datastore, entry)
     blocks = blocks_of(db, workspace, datastore, entry)
-    said = known or Said(entry.modified_at or now, now)
-    said = replace(
-        said,
+    changed = existing or FileProperties(entry.modified_at or now, now)
+    changed = replace(
+        changed,
         changed_at=now,
-        properties=dict(said.properties if properties is None else properties),
-        metadata=dict(said.metadata if metadata is None else metadata),
+        properties=dict(changed.properties if properties is None else properties),
+        metadata=dict(changed.metadata if metadata is None else metadata),
     )
-    row = _row(workspace, datastore, entry, said, blocks)
+    row = _row(workspace, datastore, entry, changed, blocks)
     with db.write() as connection:
         property_store.put(connection, row)
-    return said
+    return changed
 
 
-def forget(db: Database, workspace: str, datastore: str, path: str) -> None:
-    """Of a file that is gone."""
+def delete(db: Database, workspace: str, datastore: str, path: str) -> None:
+    """Delete the properties of a file that was deleted."""
     with db.write() as connection:
         property_store.drop(connection, workspace, datastore, path)
 
 
 def _row(
-    workspace: str, datastore: str, entry: Entry, said: Said, blocks: Sequence[Block]
+    workspace: str,
+    datastore: str,
+    entry: Entry,
+    file_properties: FileProperties,
+    blocks: Sequence[Block],
 ) -> dict[str, Any]:
     return {
         "workspace": workspace,
         "datastore": datastore,
         "path": entry.path,
         "mark": entry.mark,
-        **vars(said),
+        **vars(file_properties),
         "blocks": [[block.id, block.size_bytes] for block in blocks],
     }

@@ -21,9 +21,9 @@ class FolderFiles:
         self._folder = folder
 
     def entry(self, path: str) -> Entry | None:
-        found = self.local(path)
-        with suppress(FileNotFoundError):  # it went meanwhile
-            return _entry(found, path) if found.is_file() else None
+        file = self.local(path)
+        with suppress(FileNotFoundError):  # it was removed meanwhile
+            return _entry(file, path) if file.is_file() else None
         return None
 
     def is_folder(self, path: str) -> bool:
@@ -32,20 +32,20 @@ class FolderFiles:
     def walk(self, prefix: str) -> Iterator[Entry]:
         top = self.local(prefix)
         for path, _ in files.walk(top):
-            with suppress(FileNotFoundError):  # it went meanwhile
+            with suppress(FileNotFoundError):  # it was removed meanwhile
                 yield _entry(top / path, path)
 
-    def fetch(self, wanted: Sequence[tuple[str, Path]]) -> None:
-        for path, target in wanted:
+    def fetch(self, pairs: Sequence[tuple[str, Path]]) -> None:
+        for path, target in pairs:
             shutil.copyfile(self.local(path), target)
 
     def ordered(self, prefix: str, after: str = "", fold: bool = False) -> Iterator[Entry | str]:
-        """Every file whose path begins with `prefix` and comes behind `after`, by path.
+        """Every file whose path begins with `prefix` and sorts after `after`, by path.
 
-        Folders are opened as they are come to, so the first of a million files costs little.
+        Folders are opened one after another, so the first of a million files costs little.
 
         Args:
-            fold: files in folders below the prefix are told by their folder alone, with a slash.
+            fold: yield a folder below the prefix, with a slash, in place of the files in it.
         """
         yield from _ordered(self._folder, "", prefix, after, fold)
 
@@ -60,15 +60,15 @@ class FolderFiles:
     def writing(self, path: str) -> AbstractContextManager[files.Writing]:
         target = self.local(path)
         if target.is_dir():
-            _drop_hollow(target)
+            _remove_empty_folders(target)
         return files.whole(target)
 
     def delete(self, path: str) -> None:
-        found = self.local(path)
-        if found.is_dir():
-            shutil.rmtree(found)
+        target = self.local(path)
+        if target.is_dir():
+            shutil.rmtree(target)
         else:
-            found.unlink(missing_ok=True)
+            target.unlink(missing_ok=True)
 
     def local(self, path: str) -> Path:
         clean = path.strip("/")
@@ -76,13 +76,12 @@ class FolderFiles:
 
 
 def _entry(file: Path, path: str) -> Entry:
-    known = os.stat(file)
-    modified_at = datetime.fromtimestamp(known.st_mtime, timezone.utc)
-    return Entry(path, known.st_size, f"{known.st_mtime_ns}-{known.st_ino}", modified_at)
+    stat = os.stat(file)
+    modified_at = datetime.fromtimestamp(stat.st_mtime, timezone.utc)
+    return Entry(path, stat.st_size, f"{stat.st_mtime_ns}-{stat.st_ino}", modified_at)
 
 
-def _drop_hollow(folder: Path) -> None:
-    """Folders that hold no file are nobody's; one that holds any stays."""
+def _remove_empty_folders(folder: Path) -> None:
     for root, _, _ in os.walk(folder, topdown=False):
         with suppress(OSError):
             os.rmdir(root)
@@ -95,7 +94,7 @@ def _ordered(
         path = above + name
         if not name.endswith("/"):
             if path.startswith(prefix) and path > after:
-                with suppress(OSError):  # it went meanwhile
+                with suppress(OSError):  # it was removed meanwhile
                     yield _entry(folder / name, path)
             continue
         if not path.startswith(prefix) and not prefix.startswith(path):
@@ -111,17 +110,17 @@ def _ordered(
 
 
 def _names(folder: Path) -> list[str]:
-    """Of the whole files and, with a slash, of the folders; as their paths are sorted."""
-    found = []
+    """Complete files and, with a slash, folders; sorted as their paths are."""
+    names = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 name = entry.name
                 if entry.is_dir():
                     if not entry.is_symlink():
-                        found.append(f"{name}/")
+                        names.append(f"{name}/")
                 elif entry.is_file() and not files.is_draft(name):
-                    found.append(name)
+                    names.append(name)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(found)
+    return sorted(names)

@@ -1,8 +1,8 @@
 """The kinds of datastore: from a document to an fsspec URL and its options.
 
-Owns: the keys each kind takes, in Azure ML's words, and what they mean to fsspec.
+Owns: the keys of each kind, named as in Azure ML, and the options of fsspec that they set.
 Leaves: opening the file system to remote.py.
-Always: credentials end in the options and nowhere else; an unknown key is refused by name.
+Always: credentials are kept in the options alone; an unknown key is refused by name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Meant = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Kind:
-    """`needs` are keys that must be there; `mean` gives the URL and fsspec's options."""
+    """`needs` are required keys, `takes` optional ones; `mean` gives the URL and the options."""
 
     needs: tuple[str, ...]
     takes: tuple[str, ...]
@@ -46,7 +46,7 @@ def _azure_blob(document: Mapping[str, Any], credentials: Mapping[str, str]) -> 
     options: dict[str, Any] = {"account_name": account}
     options.update(_azure_login(credentials))
     if "://" in endpoint:
-        # An emulator or a private installation: the account is a path there, not a host.
+        # An emulator or a private installation, where the account is part of the path.
         key = credentials.get("account_key", "")
         sas = credentials.get("sas_token", "").lstrip("?")
         secret = f"AccountKey={key}" if key else f"SharedAccessSignature={sas}"
@@ -64,7 +64,7 @@ def _azure_blob(document: Mapping[str, Any], credentials: Mapping[str, str]) -> 
 def _azure_login(credentials: Mapping[str, str]) -> dict[str, Any]:
     kept = ("account_key", "sas_token", "tenant_id", "client_id", "client_secret")
     options: dict[str, Any] = {key: credentials[key] for key in kept if credentials.get(key)}
-    # Without credentials adlfs would look for the machine's own; a public container needs none.
+    # Without credentials adlfs would use those of the machine; a public container needs none.
     return options or {"anon": True}
 
 
@@ -94,9 +94,9 @@ def _s3(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
     if document.get("region"):
         options["client_kwargs"] = {"region_name": str(document["region"])}
     names = {"access_key_id": "key", "secret_access_key": "secret", "session_token": "token"}
-    for ours, theirs in names.items():
-        if credentials.get(ours):
-            options[theirs] = credentials[ours]
+    for key, option in names.items():
+        if credentials.get(key):
+            options[option] = credentials[key]
     if document.get("anonymous"):
         options["anon"] = True
     return _bucket(document, "s3"), options
@@ -113,7 +113,7 @@ def _gs(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
             options["token"] = json.loads(credentials["service_account"])
         except ValueError as error:
             raise InvalidSpec(
-                "`service_account` is no JSON", "paste the key file's content", at=["credentials"]
+                "`service_account` is not JSON", "paste the key file's content", at=["credentials"]
             ) from error
     if document.get("anonymous"):
         options["token"] = "anon"
@@ -124,11 +124,13 @@ def _sftp(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
     options: dict[str, Any] = {"host": str(document["host"])}
     if document.get("port"):
         if not str(document["port"]).isdigit() or int(document["port"]) not in range(1, 2**16):
-            raise InvalidSpec(f"`{document['port']}` is no `port`", "1 to 65535", at=["port"])
+            raise InvalidSpec(
+                f"`{document['port']}` is not a valid port", "use 1 to 65535", at=["port"]
+            )
         options["port"] = int(document["port"])
-    for ours, theirs in (("username", "username"), ("private_key_file", "key_filename")):
-        if document.get(ours):
-            options[theirs] = str(document[ours])
+    for key, option in (("username", "username"), ("private_key_file", "key_filename")):
+        if document.get(key):
+            options[option] = str(document[key])
     if credentials.get("password"):
         options["password"] = credentials["password"]
     return "sftp:///" + str(document.get("path") or "/").strip("/"), options
@@ -138,16 +140,16 @@ def _local(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant
     folder = Path(str(document["path"]))
     if not folder.is_absolute():
         raise InvalidSpec(
-            f"`{folder}` is not a full path", "write it from `/` on, as the server sees it",
+            f"`{folder}` is not an absolute path", "write the path on the server's machine",
             at=["path"],
         )  # fmt: skip
     try:
-        is_there = folder.is_dir()
+        exists = folder.is_dir()
     except OSError:  # longer than a path can be
-        is_there = False
-    if not is_there:
+        exists = False
+    if not exists:
         raise InvalidSpec(
-            f"`{folder}` is no folder on the server's machine", "make it first", at=["path"]
+            f"`{folder}` is not a folder on the server's machine", "create it first", at=["path"]
         )
     return f"file://{folder}", {}
 
@@ -192,7 +194,7 @@ KINDS: dict[str, Kind] = {
     "local": Kind(("path",), (), (), _local),
 }  # fmt: skip
 _ALIASES = {"adls": "azure_data_lake_gen2", "adls_gen2": "azure_data_lake_gen2", "gcs": "gs"}
-_GONE = {
+_RETIRED = {
     "azure_data_lake_gen1": "Azure Data Lake Storage Gen1 was retired in February 2024",
     "one_lake": "OneLake needs a Fabric workspace",
 }
@@ -206,29 +208,31 @@ def read_document(document: Mapping[str, Any], workspace: str, now: datetime) ->
     name = document.get("name")
     if not isinstance(name, str) or not _NAME.match(name):
         raise InvalidSpec(
-            f"`{name}` is no name for a datastore" if name else "the datastore has no `name`",
-            "letters, digits, `_` and `-`, beginning with a letter or digit",
+            f"`{name}` is not a valid name for a datastore"
+            if name
+            else "the datastore has no `name`",
+            "use letters, digits, `_` and `-`, beginning with a letter or digit",
             at=["name"],
         )
     kind_name = _kind(document)
     kind = KINDS[kind_name]
-    known = (*_COMMON, *kind.needs, *kind.takes)
+    known_keys = (*_COMMON, *kind.needs, *kind.takes)
     for key, value in document.items():
-        if key not in known:
-            raise fields.unknown_key(str(key), known)
+        if key not in known_keys:
+            raise fields.unknown_key(str(key), known_keys)
         if key in (*kind.needs, *kind.takes) and not isinstance(value, (str, int, bool)):
             raise InvalidSpec(f"`{key}` must be text", f"not `{value}`", at=[str(key)])
     for key in kind.needs:
         if not document.get(key):
             raise InvalidSpec(
                 f"a datastore of type `{kind_name}` needs `{key}`",
-                f"write it into the file, or say `--set {key}=…`",
+                f"write it into the file, or use `--set {key}=…`",
                 at=[key],
             )
     credentials = _credentials(document, kind)
     url, options = kind.mean(document, credentials)
-    shown = {key: document[key] for key in (*kind.needs, *kind.takes) if key in document}
-    shown["credentials"] = dict.fromkeys(credentials, "********")
+    public = {key: document[key] for key in (*kind.needs, *kind.takes) if key in document}
+    public["credentials"] = dict.fromkeys(credentials, "********")
     return Datastore(
         workspace=workspace,
         name=name,
@@ -236,7 +240,7 @@ def read_document(document: Mapping[str, Any], workspace: str, now: datetime) ->
         url=url,
         created_at=now,
         options=options,
-        document=shown,
+        document=public,
         description=str(document.get("description") or ""),
         tags=fields.texts(document, "tags"),
     )
@@ -248,16 +252,16 @@ def _kind(document: Mapping[str, Any]) -> str:
         raise InvalidSpec("the datastore has no `type`", f"one of: {', '.join(KINDS)}", at=["type"])
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", written).lower().replace("-", "_")
     plain = _ALIASES.get(plain, plain)
-    if plain in _GONE:
+    if plain in _RETIRED:
         raise InvalidSpec(
-            f"datastores of type `{written}` are not served: {_GONE[plain]}",
+            f"datastores of type `{written}` are not supported: {_RETIRED[plain]}",
             f"use one of: {', '.join(KINDS)}",
             at=["type"],
         )
     if plain not in KINDS:
         near = nearest(plain, list(KINDS))
         raise InvalidSpec(
-            f"`{written}` is no type of a datastore",
+            f"`{written}` is not a datastore type",
             f"did you mean `{near}`?" if near else f"use one of: {', '.join(KINDS)}",
             at=["type"],
         )
@@ -265,21 +269,21 @@ def _kind(document: Mapping[str, Any]) -> str:
 
 
 def _by_url(document: Mapping[str, Any]) -> str:
-    """A URL says its kind itself, where its protocol is one of a kind that takes URLs."""
+    """The kind of a URL whose protocol is that of a kind that takes URLs; empty for others."""
     protocol = str(document.get("url") or "").partition("://")[0]
     return protocol if protocol in KINDS and "url" in KINDS[protocol].takes else ""
 
 
 def _credentials(document: Mapping[str, Any], kind: Kind) -> dict[str, str]:
-    given = document.get("credentials") or {}
-    if not isinstance(given, Mapping):
-        shown = ", ".join(kind.credentials) or "none"
+    credentials = document.get("credentials") or {}
+    if not isinstance(credentials, Mapping):
+        keys = ", ".join(kind.credentials) or "none"
         raise InvalidSpec(
-            "`credentials` must be a mapping", f"its keys: {shown}", at=["credentials"]
+            "`credentials` must be a mapping", f"its keys: {keys}", at=["credentials"]
         )
-    for key in given:
+    for key in credentials:
         if key not in kind.credentials:
             raise fields.unknown_key(
                 str(key), kind.credentials, ["credentials"], inside="credentials"
             )
-    return {str(key): str(value) for key, value in given.items() if value}
+    return {str(key): str(value) for key, value in credentials.items() if value}

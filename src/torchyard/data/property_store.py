@@ -1,4 +1,4 @@
-"""The table of what files are said to be."""
+"""The table of file properties."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ file_properties = Table(
     Column("changed_at", Instant, nullable=False),
     Column("properties", JSON, nullable=False),
     Column("metadata", JSON, nullable=False),
-    # Fifty thousand of them at the most: read when they are asked for, and never with the rest.
+    # Up to fifty thousand of them: read only when they are needed.
     Column("blocks", JSON, nullable=False),
 )
 _LIGHT = [column for column in file_properties.c if column.name != "blocks"]
 
 
 def put(connection: Connection, row: dict[str, Any]) -> None:
-    """A row as the table's columns, instead of what was there."""
+    """Insert a row, or replace the one with its key."""
     drop(connection, row["workspace"], row["datastore"], row["path"])
     connection.execute(insert(file_properties).values(**row))
 
@@ -48,18 +48,18 @@ def drop_below(connection: Connection, workspace: str, datastore: str, folder: s
 def find(
     connection: Connection, workspace: str, datastore: str, paths: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """By path, without the blocks."""
-    wanted = file_properties.c.path.in_(paths)
-    rows = connection.execute(select(*_LIGHT).where(*_in(workspace, datastore), wanted))
+    """The rows by path, without the blocks."""
+    condition = file_properties.c.path.in_(paths)
+    rows = connection.execute(select(*_LIGHT).where(*_in(workspace, datastore), condition))
     return {row.path: dict(row._mapping) for row in rows}
 
 
 def blocks(connection: Connection, workspace: str, datastore: str, path: str) -> list[Any]:
-    asked = select(file_properties.c.blocks).where(*_in(workspace, datastore, path))
-    return list(connection.execute(asked).scalar() or [])
+    query = select(file_properties.c.blocks).where(*_in(workspace, datastore, path))
+    return list(connection.execute(query).scalar() or [])
 
 
 def _in(workspace: str, datastore: str, path: str = "") -> list[Any]:
     columns = file_properties.c
-    found: list[Any] = [columns.workspace == workspace, columns.datastore == datastore]
-    return [*found, columns.path == path] if path else found
+    conditions: list[Any] = [columns.workspace == workspace, columns.datastore == datastore]
+    return [*conditions, columns.path == path] if path else conditions

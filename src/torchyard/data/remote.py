@@ -1,8 +1,8 @@
 """Files behind an fsspec file system.
 
-Owns: paths, whole files, a file system's errors in our words.
-Leaves: connections to connections.py, credentials to kinds.py, what is kept where to datastores.py.
-Always: a file appears whole or not at all; fsspec's own caches are never trusted.
+Owns: paths, complete files, translating a file system's errors.
+Leaves: connections to connections.py, credentials to kinds.py, folders to datastores.py.
+Always: a file appears complete or not at all; fsspec's own caches are never trusted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torchyard.data.types import Entry
 from torchyard.shared import secret_values
 from torchyard.shared.masking import Masker
 
-# A file that is half written is seen by readers there, so it gets another name until it is whole.
+# Readers see half-written files there, so a file gets a temporary name until it is complete.
 _NOT_ATOMIC = ("sftp", "ssh", "smb", "ftp")
 _SFTP = ("sftp", "ssh")
 _NOT_SECRET = (
@@ -34,7 +34,7 @@ _MARKS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "mtime", "
 
 
 class RemoteFiles:
-    """`Files` below one path of a file system; `name` is what errors call it."""
+    """`Files` below one path of a file system; `name` is its name in errors."""
 
     def __init__(self, name: str, protocol: str, options: Mapping[str, Any], root: str) -> None:
         self._name = name
@@ -46,7 +46,7 @@ class RemoteFiles:
     def check(self) -> None:
         """
         Raises:
-            InvalidInput: the package that brings the protocol is missing.
+            InvalidInput: the package that implements the protocol is missing.
         """
         import fsspec
 
@@ -70,25 +70,25 @@ class RemoteFiles:
     def walk(self, prefix: str) -> Iterator[Entry]:
         top = self._at(prefix)
         with self._system(prefix) as system:
-            found = system.find(top, detail=True)
+            infos = system.find(top, detail=True)
         start = len(top.lstrip("/")) + 1
         drafts = self._protocol in _NOT_ATOMIC
         entries = []
-        for name, info in found.items():
+        for name, info in infos.items():
             path = name.lstrip("/")[start:]
             is_file = path and not path.endswith("/") and info.get("type", "file") == "file"
             if is_file and not (drafts and files.is_draft(path.rpartition("/")[2])):
                 entries.append(_entry(info, path))
         return iter(sorted(entries, key=lambda entry: entry.path))
 
-    def fetch(self, wanted: Sequence[tuple[str, Path]]) -> None:
-        with self._system(wanted[0][0] if wanted else "") as system:
-            sources = [self._at(path) for path, _ in wanted]
-            system.get(sources, [str(target) for _, target in wanted])
+    def fetch(self, pairs: Sequence[tuple[str, Path]]) -> None:
+        with self._system(pairs[0][0] if pairs else "") as system:
+            sources = [self._at(path) for path, _ in pairs]
+            system.get(sources, [str(target) for _, target in pairs])
 
     def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
         chunks = self._chunks(path, start, most)
-        next(chunks)  # Opens it, so that an error comes before the first chunk is asked for.
+        next(chunks)  # Opens the file, so that errors are raised before the first chunk.
         return chunks
 
     def _chunks(self, path: str, start: int, most: int | None) -> Iterator[bytes]:
@@ -112,7 +112,7 @@ class RemoteFiles:
             folder, _, name = target.rpartition("/")
             draft = f"{folder}/{files.draft_name(name)}"
         with ExitStack() as held:
-            with self._told(path):
+            with self._translated(path):
                 system = held.enter_context(_CONNECTIONS.borrowed(self._protocol, self._options))
                 if draft != target:
                     _make_folder(system, folder)
@@ -121,8 +121,8 @@ class RemoteFiles:
                 else:
                     file = system.open(draft, "wb", block_size=8 << 20)
             try:
-                yield _Writing(file, lambda: self._told(path))
-                with self._told(path):
+                yield _Writing(file, lambda: self._translated(path))
+                with self._translated(path):
                     file.close()
                     if draft != target:
                         self._put_in_place(system, draft, target)
@@ -133,13 +133,13 @@ class RemoteFiles:
                 raise
 
     def _put_in_place(self, system: Any, draft: str, target: str) -> None:
-        if self._protocol not in _SFTP:  # Its rename replaces what is there.
+        if self._protocol not in _SFTP:  # SFTP's rename replaces the target.
             with suppress(FileNotFoundError):
                 system.rm_file(target)
         system.mv(draft, target)
 
     def _remove_draft(self, file: Any, draft: str) -> None:
-        """On a connection of its own: the writer's may be what broke."""
+        """On another connection: the writer's may be broken."""
         with suppress(Exception):
             file.close()
         with suppress(Exception), self._system(draft) as system:
@@ -154,8 +154,8 @@ class RemoteFiles:
 
     @contextmanager
     def _system(self, path: str) -> Iterator[Any]:
-        """The file system, for a block whose errors are told as being about `path`."""
-        with self._told(path), _CONNECTIONS.borrowed(self._protocol, self._options) as system:
+        """The file system, for a block whose errors are about `path`."""
+        with self._translated(path), _CONNECTIONS.borrowed(self._protocol, self._options) as system:
             yield system
 
     def _at(self, path: str) -> str:
@@ -163,8 +163,8 @@ class RemoteFiles:
         return f"{self._root}/{clean}" if clean else self._root
 
     @contextmanager
-    def _told(self, path: str) -> Iterator[None]:
-        """Whatever a file system's own library raises, in our words."""
+    def _translated(self, path: str) -> Iterator[None]:
+        """Turn whatever a file system's library raises into a `TorchyardError`."""
         try:
             yield
         except TorchyardError:
@@ -177,21 +177,21 @@ class RemoteFiles:
                 "check the datastore's credentials",
             ) from error
         except Exception as error:
-            said = self._masked(str(error).strip()).partition("\n")[0] or type(error).__name__
+            message = self._masked(str(error).strip()).partition("\n")[0] or type(error).__name__
             raise Unreachable(
-                f"{self._name} can't be used: {said}",
+                f"{self._name} can't be used: {message}",
                 "check the datastore's address and credentials, and that the server reaches it",
             ) from error
 
-    def _masked(self, said: str) -> str:
-        """A library's words, which may hold the whole URL or connection string."""
+    def _masked(self, message: str) -> str:
+        """A library's message, which may hold the whole URL or connection string."""
         if self._masker is None:
             self._masker = Masker(secret_values.written(secrets_of(self._options)))
-        return self._masker.text(said)
+        return self._masker.text(message)
 
 
 def secrets_of(options: Mapping[str, Any]) -> dict[str, int]:
-    """The secret values among what fsspec gets, and how short a part of each is still masked."""
+    """The secret values among fsspec's options, with the length of the shortest masked part."""
     return {part: 8 for value in _texts(options) for part in _secret_parts(value)}
 
 
@@ -204,7 +204,7 @@ def _texts(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _secret_parts(value: str) -> Iterator[str]:
-    """A connection string or a signature is told in parts too."""
+    """A connection string or a signature may appear in parts, too."""
     yield value
     for part in value.replace(";", "&").split("&"):
         name, _, rest = part.partition("=")
@@ -213,14 +213,14 @@ def _secret_parts(value: str) -> Iterator[str]:
 
 
 class _Writing(files.Writing):
-    """Its errors are told in our words; those of the one who writes are not touched."""
+    """Translates errors of the file system, but not those of its user."""
 
-    def __init__(self, file: Any, told: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(self, file: Any, errors: Callable[[], AbstractContextManager[None]]) -> None:
         super().__init__(file)
-        self._told = told
+        self._errors = errors
 
     def write(self, chunk: bytes) -> None:
-        with self._told():
+        with self._errors():
             super().write(chunk)
 
 
@@ -230,21 +230,21 @@ def _entry(info: Mapping[str, Any], path: str) -> Entry:
 
 
 def _modified_at(info: Mapping[str, Any]) -> datetime | None:
-    """Each file system has a word and a form of its own for it."""
+    """Each file system has its own key and format for it."""
     for key in _TIMES:
-        found = info.get(key)
-        if isinstance(found, str):
+        time = info.get(key)
+        if isinstance(time, str):
             with suppress(ValueError):
-                found = datetime.fromisoformat(found.replace("Z", "+00:00"))
-        if isinstance(found, (int, float)) and found > 0:
-            return datetime.fromtimestamp(found, timezone.utc)
-        if isinstance(found, datetime):
-            return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+                time = datetime.fromisoformat(time.replace("Z", "+00:00"))
+        if isinstance(time, (int, float)) and time > 0:
+            return datetime.fromtimestamp(time, timezone.utc)
+        if isinstance(time, datetime):
+            return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
     return None
 
 
 def _make_folder(system: Any, folder: str) -> None:
-    """With those above it; another may make any of them at the same time."""
+    """Make it and its parents, while others may be making them at the same time."""
     for _ in folder.split("/"):
         try:
             system.makedirs(folder, exist_ok=True)
@@ -257,9 +257,9 @@ def _make_folder(system: Any, folder: str) -> None:
 
 
 def _discard(file: Any) -> None:
-    """Leave nothing of a file whose writing broke off."""
+    """Discard a file whose writing failed."""
     with suppress(Exception):
         file.discard()
-    # fsspec's buffered files commit what they hold when they are collected.
+    # fsspec's buffered files write their buffer when they are garbage-collected.
     with suppress(Exception):
         file.closed = True

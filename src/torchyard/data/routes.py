@@ -55,7 +55,7 @@ async def put_bundle(blobs: BlobsOf, request: Request) -> dict[str, Any]:
 @needs(Permission.UPLOAD, body_limit_bytes=_MANIFEST_LIMIT_BYTES)
 def put_snapshot(blobs: BlobsOf, manifest: Annotated[Any, Body()]) -> dict[str, Any]:
     if not isinstance(manifest, dict):
-        raise InvalidInput("the snapshot's manifest is no JSON object")
+        raise InvalidInput("the snapshot's manifest is not a JSON object")
     return {"id": blobs.put_snapshot(manifest).id}
 
 

@@ -1,8 +1,8 @@
-"""Datasets as Azure ML's SDK v1 defines them: what is read, and how, in one document.
+"""Datasets as Azure ML's SDK v1 defines them: one document says what to read and how.
 
 Owns: the table of these definitions, their ids, which data one names.
 Leaves: names and versions to assets.py, protocols to azureml/.
-Always: an id stands for one definition for ever, and the same definition has the same id.
+Always: the definition of an id never changes, and equal definitions have the same id.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class SavedDataset:
 
     @property
     def mltable(self) -> str:
-        """The MLTable document in it, as YAML; empty when there is none."""
+        """The MLTable document inside, as YAML; empty when there is none."""
         try:
-            found = json.loads(self.dataflow)
+            definition = json.loads(self.dataflow)
         except ValueError:
             return self.dataflow
-        meta = found.get("meta") if isinstance(found, Mapping) else None
+        meta = definition.get("meta") if isinstance(definition, Mapping) else None
         return str(meta.get("RsDataflow") or "") if isinstance(meta, Mapping) else ""
 
 
@@ -61,9 +61,9 @@ def id_of(workspace: str, kind: str, dataflow: str) -> str:
     return str(uuid.uuid5(_NAMES, f"{workspace}\n{kind}\n{dataflow}"))
 
 
-def save(connection: Connection, found: SavedDataset) -> None:
-    """Keep a definition; one that is there stays as it is."""
-    insert_new(connection, saved_datasets, [dict(vars(found))])
+def save(connection: Connection, dataset: SavedDataset) -> None:
+    """Add a definition; one that exists stays as it is."""
+    insert_new(connection, saved_datasets, [dict(vars(dataset))])
 
 
 def get(connection: Connection, workspace: str, id: str) -> SavedDataset:
@@ -80,27 +80,29 @@ def get(connection: Connection, workspace: str, id: str) -> SavedDataset:
     return SavedDataset(**row)
 
 
-def forget_all(connection: Connection, workspace: str) -> None:
+def delete_all(connection: Connection, workspace: str) -> None:
     connection.execute(delete(saved_datasets).where(saved_datasets.c.workspace == workspace))
 
 
-def data_of(found: SavedDataset) -> tuple[str, str]:
-    """(path, type) of the data that a definition names, as an input of a job has them.
+def data_of(dataset: SavedDataset) -> tuple[str, str]:
+    """(path, type) of the data that a definition names, as in an input of a job.
 
     Raises:
-        InvalidInput: it names more than one place, or some files of a folder only.
+        InvalidInput: it names several paths, or only some files of a folder.
     """
     import yaml
 
     try:
-        document = yaml.safe_load(found.mltable) or {}
+        document = yaml.safe_load(dataset.mltable) or {}
     except yaml.YAMLError as error:
-        raise InvalidInput(f"dataset `{found.id}` has a definition that is no MLTable") from error
+        raise InvalidInput(
+            f"dataset `{dataset.id}` has a definition that is not an MLTable"
+        ) from error
     paths = document.get("paths") if isinstance(document, Mapping) else None
     if not isinstance(paths, list) or len(paths) != 1 or not isinstance(paths[0], Mapping):
         raise InvalidInput(
-            f"dataset `{found.id}` names {len(paths or [])} places, and a job can be given one",
-            "make a dataset of each place, or put the files into one folder",
+            f"dataset `{dataset.id}` names {len(paths or [])} paths, and an input takes one",
+            "make a dataset of each path, or put the files into one folder",
         )
     if "file" in paths[0]:
         return str(paths[0]["file"]), "uri_file"
@@ -110,13 +112,13 @@ def data_of(found: SavedDataset) -> tuple[str, str]:
 
 
 def _folder_of(pattern: str) -> str:
-    """The folder whose files are all meant."""
+    """The folder of a pattern that matches all its files."""
     for ending in _EVERYTHING:
         if pattern.endswith(ending) and "*" not in pattern[: -len(ending)]:
             return pattern[: -len(ending)]
     if "*" not in pattern and "?" not in pattern:
         return pattern.rstrip("/")
     raise InvalidInput(
-        f"`{pattern}` names some files of a folder, and a job is given all or one",
+        f"`{pattern}` names some files of a folder, and an input takes all of them or one",
         "put the files into a folder of their own",
     )

@@ -1,8 +1,8 @@
-"""Files over SFTP without waiting for each 32 KiB.
+"""Pipelined reads and writes of files over SFTP.
 
-Owns: several requests on their way at once, in both directions; noticing that one of them failed.
+Owns: sending several requests before the first is answered; noticing that one of them failed.
 Leaves: paths, names and connections to remote.py and connections.py.
-Always: a write that the other side refused is told before the file counts as whole.
+Always: a write that the server refused raises before the file counts as complete.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ _WINDOW_BYTES = 4 << 20
 
 
 def chunks(file: Any, start: int, end: int) -> Iterator[bytes]:
-    """What an open paramiko file holds between two places, in bytes from its beginning."""
+    """The bytes of an open paramiko file from `start` to `end`."""
     for at in range(start, end, _WINDOW_BYTES):
         yield from file.readv([(at, min(_WINDOW_BYTES, end - at))])
 
 
 class Pipelined:
-    """An unbuffered paramiko file that is written; only `close` waits for what was sent.
+    """An unbuffered paramiko file open for writing; only `close` waits for the responses.
 
-    paramiko looks at the answers to pipelined writes when a write that isn't pipelined follows, and
-    never at those to the last ones: so the last byte is kept back for the end.
+    paramiko reads the responses to pipelined writes at the next write that isn't pipelined, and
+    never those to the last ones: so the last byte is held back until `close`.
     """
 
     def __init__(self, file: Any) -> None:
@@ -34,7 +34,7 @@ class Pipelined:
     def write(self, chunk: bytes) -> None:
         """
         Raises:
-            OSError: the other side refused an earlier one, or is gone.
+            OSError: the server refused an earlier write, or the connection is lost.
         """
         if chunk:
             self._file.write(self._held + chunk[:-1])
@@ -43,7 +43,7 @@ class Pipelined:
     def close(self) -> None:
         """
         Raises:
-            OSError: the other side refused some of it, or is gone.
+            OSError: the server refused a write, or the connection is lost.
         """
         held, self._held = self._held, b""
         self._file.set_pipelined(False)
@@ -51,6 +51,6 @@ class Pipelined:
         self._file.close()
 
     def discard(self) -> None:
-        """Close it without what was kept back."""
+        """Close it without writing the byte that was held back."""
         self._held = b""
         self._file.close()

@@ -20,8 +20,8 @@ from sqlalchemy import (
     select,
 )
 
+from torchyard.assets.version_table import VersionTable
 from torchyard.base.db import Instant, metadata
-from torchyard.data import version_rows
 from torchyard.data.types import DataAsset, Datastore, UrlMap
 
 datastores = Table(
@@ -55,6 +55,7 @@ data_assets = Table(
     Column("job", String(256), nullable=False, index=True),
     Column("archived", Boolean, nullable=False),
 )
+asset_versions = VersionTable(data_assets, DataAsset)
 
 url_maps = Table(
     "url_maps",
@@ -77,9 +78,9 @@ checksums = Table(
 )
 
 
-def put_datastore(connection: Connection, made: Datastore) -> None:
-    drop_datastore(connection, made.workspace, made.name)
-    connection.execute(insert(datastores).values(**vars(made)))
+def put_datastore(connection: Connection, datastore: Datastore) -> None:
+    drop_datastore(connection, datastore.workspace, datastore.name)
+    connection.execute(insert(datastores).values(**vars(datastore)))
 
 
 def drop_datastore(connection: Connection, workspace: str, name: str) -> None:
@@ -95,34 +96,13 @@ def list_datastores(connection: Connection, workspace: str) -> list[Datastore]:
     return [Datastore(**row._mapping) for row in rows]
 
 
-def add_asset(connection: Connection, asset: DataAsset) -> None:
-    connection.execute(insert(data_assets).values(**vars(asset)))
-
-
-def list_assets(connection: Connection, workspace: str, name: str = "") -> list[DataAsset]:
-    """Newest first."""
-    wanted = version_rows.of_name(data_assets, workspace, name)
-    return [DataAsset(**row) for row in version_rows.newest_first(connection, data_assets, *wanted)]
-
-
-def describe_asset(connection: Connection, asset: DataAsset) -> None:
-    version_rows.describe(connection, data_assets, asset)
-
-
-def set_archived(
-    connection: Connection, workspace: str, name: str, version: str, archived: bool
-) -> None:
-    """One version, or all when `version` is empty."""
-    version_rows.set_archived(connection, data_assets, workspace, name, version, archived)
-
-
-def put_url_map(connection: Connection, made: UrlMap) -> None:
-    drop_url_map(connection, made.workspace, made.prefix)
-    connection.execute(insert(url_maps).values(**vars(made)))
+def put_url_map(connection: Connection, url_map: UrlMap) -> None:
+    drop_url_map(connection, url_map.workspace, url_map.prefix)
+    connection.execute(insert(url_maps).values(**vars(url_map)))
 
 
 def drop_url_map(connection: Connection, workspace: str, prefix: str) -> int:
-    """How many there were."""
+    """The number of deleted rows."""
     return connection.execute(
         delete(url_maps).where(url_maps.c.workspace == workspace, url_maps.c.prefix == prefix)
     ).rowcount
@@ -136,7 +116,7 @@ def list_url_maps(connection: Connection, workspace: str) -> list[UrlMap]:
 
 
 def put_checksums(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Rows as the table's columns; what was known of the same file is forgotten."""
+    """Insert rows, or replace those of the same files."""
     for row in rows:
         connection.execute(
             delete(checksums).where(
@@ -150,7 +130,7 @@ def put_checksums(connection: Connection, rows: Sequence[dict[str, Any]]) -> Non
 
 
 def drop_checksums(connection: Connection, workspace: str, datastore: str, folder: str) -> None:
-    """Of everything below a folder."""
+    """Delete the checksums of all files below a folder."""
     path = checksums.c.path
     connection.execute(
         delete(checksums).where(
@@ -167,8 +147,8 @@ def checksums_below(
     """(sha256, size in bytes, mark) by path, for `prefix` itself and all below it."""
     clean = prefix.rstrip("/")
     path = checksums.c.path
-    wanted = [checksums.c.workspace == workspace, checksums.c.datastore == datastore]
+    conditions = [checksums.c.workspace == workspace, checksums.c.datastore == datastore]
     if clean:
-        wanted.append((path == clean) | ((path > f"{clean}/") & (path < f"{clean}0")))
-    rows = connection.execute(select(checksums).where(*wanted))
+        conditions.append((path == clean) | ((path > f"{clean}/") & (path < f"{clean}0")))
+    rows = connection.execute(select(checksums).where(*conditions))
     return {row.path: (row.sha256, row.size_bytes, row.mark) for row in rows}

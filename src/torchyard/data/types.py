@@ -1,4 +1,4 @@
-"""The nouns of this room."""
+"""The types of this package."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Datastore:
     """A place for files, behind an fsspec URL.
 
     `kind` is a key of `kinds.KINDS`; `url` ends without a slash; `options` go to fsspec as they
-    are and may hold secrets: they never leave the server. `document` is what was asked, without
-    its credentials.
+    are and may hold secrets: they never leave the server. `document` is the datastore's document
+    with its credentials masked.
     """
 
     workspace: str
@@ -37,7 +37,7 @@ class Datastore:
 
 @dataclass(frozen=True)
 class DataAsset:
-    """One version of a data asset. `uri` is where it lies; `job` made it, if one did."""
+    """One version of a data asset at `uri`; `job` is the one that made it, empty for none."""
 
     workspace: str
     name: str
@@ -55,7 +55,7 @@ class DataAsset:
 
 @dataclass(frozen=True)
 class UrlMap:
-    """Reads of URLs that begin with `prefix` go to `target`, a datastore URI."""
+    """URLs that begin with `prefix` are read from `target`, a datastore URI."""
 
     workspace: str
     prefix: str
@@ -65,7 +65,7 @@ class UrlMap:
 
 @dataclass(frozen=True)
 class Pinned:
-    """A path that will mean the same tomorrow, and what the user should know of it."""
+    """A path whose meaning never changes, and notices about it for the user."""
 
     path: str
     notices: tuple[str, ...] = ()
@@ -73,8 +73,8 @@ class Pinned:
 
 @dataclass(frozen=True)
 class Entry:
-    """One file. `mark` changes when its bytes do, as far as its place can tell; may be empty.
-    `modified_at` is None where the place does not tell.
+    """One file. `mark` changes with its content, as far as its datastore can tell; may be empty.
+    `modified_at` is None where it is unknown.
     """
 
     path: str
@@ -85,7 +85,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file of an asset; `sha256` is empty where nobody knows it."""
+    """One file of an asset; `sha256` is empty where it is unknown."""
 
     path: str
     size_bytes: int
@@ -96,7 +96,7 @@ class Files(Protocol):
     """The files below one place; paths are relative to it, with forward slashes.
 
     Raises:
-        NotFound: what is asked for is not there.
+        NotFound: there is nothing at the path.
         Unreachable: the place does not answer, or refuses.
     """
 
@@ -105,32 +105,32 @@ class Files(Protocol):
         ...
 
     def is_folder(self, path: str) -> bool:
-        """Is there a folder at `path`, as far as the place has folders?"""
+        """Whether there is a folder at `path`, as far as the place has folders."""
         ...
 
     def walk(self, prefix: str) -> Iterator[Entry]:
         """Every file below the folder `prefix`, sorted; paths are relative to it."""
         ...
 
-    def fetch(self, wanted: Sequence[tuple[str, Path]]) -> None:
+    def fetch(self, pairs: Sequence[tuple[str, Path]]) -> None:
         """Copy files to this machine; the folders of the targets exist."""
         ...
 
     def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
-        """The bytes of a file from `start` on, at the most so many, a MiB or so at a time.
+        """The bytes of a file from `start` on, at most `most`, a MiB or so at a time.
 
         The file is opened by the call, not by the first chunk.
         """
         ...
 
     def writing(self, path: str) -> AbstractContextManager[Writing]:
-        """Open `path` for writing; it appears when the block ends well."""
+        """Open `path` for writing; it appears when the block ends without an error."""
         ...
 
     def delete(self, path: str) -> None:
-        """Delete a file, or everything below a folder; nothing when it is not there."""
+        """Delete a file, or everything below a folder; does nothing when it does not exist."""
         ...
 
     def local(self, path: str) -> Path | None:
-        """Where `path` lies on this machine's disk, None when it lies elsewhere."""
+        """The path on this machine's disk; None for a remote file."""
         ...

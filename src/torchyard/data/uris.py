@@ -1,8 +1,8 @@
-"""URIs: how a document says where data lies.
+"""URIs of data in documents.
 
 Owns: the forms of datastore URIs, data assets' ids and job outputs, and their one short form.
-Leaves: what is there to actions.py.
-Always: what is not of a form is None; a long form is good only in the workspace it names.
+Leaves: what exists at a URI to actions.py.
+Always: a text of another form is None; a long form is valid only in the workspace it names.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DatastoreUri:
 
 @dataclass(frozen=True)
 class JobUri:
-    """A path below an output of a job; `output` is `artifacts` for the run's own files."""
+    """A path below an output of a job; `output` is `artifacts` for the run's artifacts."""
 
     job: str
     output: str
@@ -80,7 +80,7 @@ def asset_id(text: str, workspace: str) -> tuple[str, str] | None:
 
 
 def job_output(text: str) -> JobUri | None:
-    """What `azureml://jobs/<job>/outputs/<output>/paths/<p>` and `runs:/<job>/<p>` say."""
+    """Parse `azureml://jobs/<job>/outputs/<output>/paths/<p>` and `runs:/<job>/<p>`."""
     match = _JOB.match(text)
     if match is not None:
         return JobUri(match["job"], match["output"], (match["path"] or "").strip("/"))
@@ -97,7 +97,7 @@ def protocol_of(text: str) -> str:
 def _same_workspace(text: str, named: str | None, workspace: str) -> None:
     if named is not None and named.lower() != workspace.lower():
         raise NotFound(
-            f"`{text}` lies in workspace `{named}`, and this is `{workspace}`",
+            f"`{text}` is in workspace `{named}`, and this is workspace `{workspace}`",
             "write it as `azureml://datastores/<name>/paths/<path>`, or choose the workspace "
             f"with `-w {named}`",
         )

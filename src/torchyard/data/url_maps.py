@@ -1,8 +1,8 @@
-"""URL maps: data of the internet, found at home.
+"""URL maps: read data of the internet from a datastore instead.
 
-Owns: which URLs are read from a datastore instead.
-Leaves: reading it to datastores.py.
-Always: the longest prefix wins, and a prefix ends where a part of the path does.
+Owns: which URLs are mapped, and to what.
+Leaves: reading to datastores.py.
+Always: the longest prefix wins, and a prefix ends at a slash or at the end of the path.
 """
 
 from __future__ import annotations
@@ -22,38 +22,40 @@ def put(
 ) -> UrlMap:
     """
     Raises:
-        InvalidInput: the prefix is no URL, or the target no datastore URI.
-        NotFound: there is no such datastore.
+        InvalidInput: the prefix is not a URL, or the target not a datastore URI.
+        NotFound: the datastore does not exist.
     """
     if uris.protocol_of(prefix) not in _PROTOCOLS:
         raise InvalidInput(
-            f"`{prefix}` is no prefix of a URL", "for example `https://host/path`", at=["prefix"]
+            f"`{prefix}` is not a prefix of a URL",
+            "for example `https://host/path`",
+            at=["prefix"],
         )
     uri = uris.datastore(target, workspace)
     if uri is None:
         raise InvalidInput(
-            f"`{target}` is no datastore URI",
+            f"`{target}` is not a datastore URI",
             "for example `azureml://datastores/workspaceblobstore/paths/mirror`",
             at=["target"],
         )
     datastores.get(db, stores, workspace, uri.store)
-    made = UrlMap(workspace, prefix, str(uri), clock.now())
+    url_map = UrlMap(workspace, prefix, str(uri), clock.now())
     with db.write() as connection:
-        store.put_url_map(connection, made)
-    return made
+        store.put_url_map(connection, url_map)
+    return url_map
 
 
 def drop(db: Database, workspace: str, prefix: str) -> None:
     """
     Raises:
-        NotFound: there is no such map.
+        NotFound: the map does not exist.
     """
     with db.write() as connection:
         dropped = store.drop_url_map(connection, workspace, prefix)
     if not dropped:
         raise NotFound(
             f"`{prefix}` is not mapped in workspace `{workspace}`",
-            "list what is with `yard workspace map-url`",
+            "list the mapped prefixes with `yard workspace map-url`",
         )
 
 
@@ -63,11 +65,11 @@ def list_in(db: Database, workspace: str) -> list[UrlMap]:
 
 
 def apply(maps: list[UrlMap], url: str) -> Pinned:
-    """`url` itself, or what it is mapped to with a notice of that."""
-    fitting = [made for made in maps if _fits(made.prefix, url)]
-    if not fitting:
+    """`url`, or the URI that it is mapped to and a notice that says so."""
+    matching = [url_map for url_map in maps if _matches(url_map.prefix, url)]
+    if not matching:
         return Pinned(url)
-    best = max(fitting, key=lambda made: len(made.prefix))
+    best = max(matching, key=lambda url_map: len(url_map.prefix))
     rest = url[len(best.prefix) :].partition("?")[0].strip("/")
     target = best.target.rstrip("/")
     mapped = f"{target}/{rest}" if rest else target
@@ -76,7 +78,7 @@ def apply(maps: list[UrlMap], url: str) -> Pinned:
     return Pinned(mapped, (f"`{url}` is read from `{mapped}`: this workspace maps it",))
 
 
-def _fits(prefix: str, url: str) -> bool:
+def _matches(prefix: str, url: str) -> bool:
     if not url.startswith(prefix):
         return False
     return prefix.endswith("/") or url[len(prefix) : len(prefix) + 1] in ("", "/", "?")

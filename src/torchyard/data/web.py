@@ -1,4 +1,4 @@
-"""A file behind an http(s) URL, with nothing but the standard library."""
+"""A file behind an http(s) URL, with only the standard library."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class WebFiles:
 
     def entry(self, path: str) -> Entry | None:
         try:
-            with self._ask("HEAD") as answer:
-                return _entry(answer)
+            with self._open("HEAD") as response:
+                return _entry(response)
         except _NoHead:
-            with self._ask("GET") as answer:
-                return _entry(answer)
+            with self._open("GET") as response:
+                return _entry(response)
 
     def is_folder(self, path: str) -> bool:
         return False
@@ -44,19 +44,19 @@ class WebFiles:
             "datastore: `yard workspace map-url --help`",
         )
 
-    def fetch(self, wanted: Sequence[tuple[str, Path]]) -> None:
-        for _, target in wanted:
-            with self._ask("GET") as answer, open(target, "wb") as file:
+    def fetch(self, pairs: Sequence[tuple[str, Path]]) -> None:
+        for _, target in pairs:
+            with self._open("GET") as response, open(target, "wb") as file:
                 try:
-                    shutil.copyfileobj(answer, file, _BLOCK)
+                    shutil.copyfileobj(response, file, _BLOCK)
                 except OSError as error:
                     raise Unreachable(f"`{self._url}` broke off: {error}", "try again") from error
 
     def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
-        answer = self._ask("GET")
-        while start > 0 and (skipped := answer.read(min(start, _BLOCK))):
+        response = self._open("GET")
+        while start > 0 and (skipped := response.read(min(start, _BLOCK))):
             start -= len(skipped)
-        return chunks(answer, most)
+        return chunks(response, most)
 
     def writing(self, path: str) -> AbstractContextManager[Writing]:
         raise InvalidInput(f"`{self._url}` can't be written to", "name a datastore")
@@ -67,7 +67,7 @@ class WebFiles:
     def local(self, path: str) -> Path | None:
         return None
 
-    def _ask(self, method: str) -> Any:
+    def _open(self, method: str) -> Any:
         request = urllib.request.Request(self._url, method=method)
         request.add_header("User-Agent", "torchyard")
         try:
@@ -76,10 +76,11 @@ class WebFiles:
             error.close()
             if error.code in (404, 410):
                 raise NotFound(
-                    f"`{self._url}` does not exist (it answers {error.code})", "check the URL"
+                    f"`{self._url}` does not exist (the server answers {error.code})",
+                    "check the URL",
                 ) from error
             if method == "HEAD" and error.code in (403, 405, 501):
-                raise _NoHead from error  # signed URLs are good for one method
+                raise _NoHead from error  # signed URLs are valid for one method
             raise Unreachable(
                 f"`{self._url}` answers {error.code} {error.reason}", "check the URL"
             ) from error
@@ -93,11 +94,11 @@ class WebFiles:
 
 
 class _NoHead(Exception):
-    """The place answers GET only."""
+    """The web server answers GET only."""
 
 
 def _as_azure(url: str) -> str:
-    """For a URL of Azure Blob, how to write it so that its folders can be listed."""
+    """The hint for a URL of Azure Blob: the form whose folders can be listed."""
     parts = urlsplit(url)
     host, (_, container, *rest) = parts.hostname or "", (f"{parts.path}/").split("/", 2)
     if not host.endswith(".blob.core.windows.net") or not container:
@@ -106,7 +107,7 @@ def _as_azure(url: str) -> str:
     return f"write `path: wasbs://{container}@{host}/{path}`, whose folders can be listed"
 
 
-def _entry(answer: Any) -> Entry:
-    size = answer.headers.get("Content-Length") or "0"
-    mark = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
+def _entry(response: Any) -> Entry:
+    size = response.headers.get("Content-Length") or "0"
+    mark = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
     return Entry("", int(size) if size.isdigit() else 0, mark.strip('"'))

@@ -1,1 +1,1 @@
-"""Environments: what a job's Python holds, built once for each content and shared."""
+"""Environments: Pythons with packages for jobs, built once for each content and shared."""

@@ -1,9 +1,9 @@
 """A workspace's own environments: names with versions.
 
-Owns: an environment's document, versions, archiving, the names that are not to be had.
-Leaves: what a definition means to definition.py, building to actions.py.
-Always: a version once given never changes but for what is said of it; names that begin with
-`AzureML` or `Microsoft` are those of curated environments.
+Owns: an environment's document, versions, archiving, reserved names.
+Leaves: what a definition means to definition.py, building to build/builds.py.
+Always: of an existing version only description, tags and properties change; names that begin with
+`AzureML` or `Microsoft` are reserved for curated environments.
 """
 
 from __future__ import annotations
@@ -12,28 +12,35 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection
-
+from torchyard.assets import versions
+from torchyard.assets.versioned_assets import VersionedAssets
 from torchyard.base import fields
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec
-from torchyard.data import documents, versions
-from torchyard.environments import asset_store
+from torchyard.data import documents
+from torchyard.environments import store
 from torchyard.environments.names import catalogue, curated_environments
 from torchyard.environments.types import EnvironmentAsset
 
 _RESERVED = ("azureml", "microsoft")
-_SAID = ("description", "tags", "properties")
-ANONYMOUS = "CliV2AnonymousEnvironment"
-"""Below this name Azure ML's clients keep the environments of jobs that have no name of their own;
-lists leave it out.
-"""
+_DESCRIPTIVE = ("description", "tags", "properties")
+ANONYMOUS = store.ANONYMOUS
+
+_assets = VersionedAssets(
+    "environment",
+    store.asset_versions,
+    lambda: [curated.name for curated in curated_environments.every()],
+)
+get = _assets.get
+list_in = _assets.list_in
+list_versions = _assets.list_versions
+delete_all = _assets.delete_all
 
 
 @dataclass(frozen=True)
 class Request:
-    """An environment's document, read; `definition` is all that decides its content."""
+    """An environment's document, read; `definition` holds the keys that decide its content."""
 
     name: str
     definition: dict[str, Any]
@@ -46,7 +53,7 @@ class Request:
 def read_document(document: Mapping[str, Any]) -> Request:
     """
     Raises:
-        InvalidSpec: what is wrong with its name, version and words, and where.
+        InvalidSpec: what is wrong with its name, version, tags or properties, and where.
     """
     name = documents.name_of(document, "an environment", "environment")
     refuse_reserved(name)
@@ -56,7 +63,7 @@ def read_document(document: Mapping[str, Any]) -> Request:
         definition={
             key: value
             for key, value in document.items()
-            if key not in ("$schema", "name", "version", *_SAID)
+            if key not in ("$schema", "name", "version", *_DESCRIPTIVE)
         },
         description=str(document.get("description") or ""),
         tags=fields.texts(document, "tags"),
@@ -90,89 +97,47 @@ def register(
     db: Database,
     clock: Clock,
     workspace: str,
-    asked: Request,
+    request: Request,
     owner: str,
     check: Callable[[Mapping[str, Any]], Any],
 ) -> EnvironmentAsset:
-    """Write a version down, the next whole number unless it asks for one.
+    """Add a version, the next whole number unless the document names one.
 
-    Asked again with the same content it is the version there is, with the new words.
+    The same content again is the existing version, with the new description, tags and properties.
 
     Args:
         check: raises when the definition can't be honoured.
 
     Raises:
-        Conflict: the version it asks for exists with another content.
+        Conflict: the version that it names exists with another content.
         InvalidSpec: the definition can't be honoured.
     """
-    check(asked.definition)
+    check(request.definition)
     with db.write() as connection:
-        known = asset_store.list_in(connection, workspace, asked.name)
-        taken = {asset.version: asset for asset in known}
-        there = taken.get(asked.version)
-        if there is not None and there.definition != asked.definition:
-            raise Conflict(
-                f"environment `{asked.name}` has a version `{asked.version}` already, with "
-                "another content",
-                "a version never changes: leave `version` out to get the next one",
-                code="version_exists",
-                at=["version"],
-            )
+        existing = {
+            asset.version: asset
+            for asset in store.asset_versions.list_in(connection, workspace, request.name)
+        }
+        old = existing.get(request.version)
+        if old is not None and old.definition != request.definition:
+            raise versions.other_content("environment", request.name, request.version)
         asset = EnvironmentAsset(
             workspace=workspace,
-            name=asked.name,
-            version=asked.version or versions.next_of(taken),
-            definition=asked.definition,
-            created_at=there.created_at if there else clock.now(),
-            owner=there.owner if there else owner,
-            description=asked.description,
-            tags=asked.tags,
-            properties=asked.properties,
-            archived=there.archived if there else False,
+            name=request.name,
+            version=request.version or versions.next_of(existing),
+            definition=request.definition,
+            created_at=old.created_at if old else clock.now(),
+            owner=old.owner if old else owner,
+            description=request.description,
+            tags=request.tags,
+            properties=request.properties,
+            archived=old.archived if old else False,
         )
-        if there is None:
-            asset_store.add(connection, asset)
+        if old is None:
+            store.asset_versions.add(connection, asset)
         else:
-            asset_store.describe(connection, asset)
+            store.asset_versions.describe(connection, asset)
     return asset
-
-
-def get(
-    db: Database, workspace: str, name: str, version: str = versions.LATEST
-) -> EnvironmentAsset:
-    """The newest that is not archived for `latest`.
-
-    Raises:
-        NotFound: with the nearest name, or the versions there are.
-    """
-    with db.read() as connection:
-        known = asset_store.list_in(connection, workspace, name)
-        others = [] if known else [one.name for one in asset_store.list_in(connection, workspace)]
-    if not known:
-        others += [one.name for one in curated_environments.every()]
-        raise versions.no_such_name("environment", workspace, name, others)
-    return versions.pick("environment", name, version, known)
-
-
-def list_in(
-    db: Database, workspace: str, name: str = "", archived: bool | None = False
-) -> list[EnvironmentAsset]:
-    """The newest of each name, or all versions of one; `archived` None takes both kinds."""
-    found = list_versions(db, workspace, name)
-    found = [asset for asset in found if archived is None or asset.archived is archived]
-    return found if name else versions.newest_of_each(found)
-
-
-def list_versions(db: Database, workspace: str, name: str = "") -> list[EnvironmentAsset]:
-    """All versions of all names or of one, archived ones too; newest first."""
-    with db.read() as connection:
-        found = asset_store.list_in(connection, workspace, name)
-    return [asset for asset in found if name or asset.name != ANONYMOUS]
-
-
-def forget_all(connection: Connection, workspace: str) -> None:
-    """Every environment of a workspace that is going."""
-    asset_store.forget_all(connection, workspace)
 
 
 def owned(db: Database, workspace: str) -> catalogue.Owned:
@@ -180,7 +145,7 @@ def owned(db: Database, workspace: str) -> catalogue.Owned:
 
     def versions_of(name: str) -> list[EnvironmentAsset]:
         with db.read() as connection:
-            return asset_store.list_in(connection, workspace, name)
+            return store.asset_versions.list_in(connection, workspace, name)
 
     return versions_of
 
@@ -198,7 +163,4 @@ def archive(
             f"environment `{name}` is curated and can't be archived",
             "only a workspace's own environments can",
         )
-    get(db, workspace, name, version or versions.LATEST)
-    with db.write() as connection:
-        asset_store.set_archived(connection, workspace, name, version, archived)
-    return get(db, workspace, name, version or versions.LATEST)
+    return _assets.archive(db, workspace, name, version, archived)

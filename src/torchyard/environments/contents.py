@@ -1,9 +1,10 @@
-"""What a built environment really holds.
+"""The contents of a built environment.
 
-Owns: reading it off the folder; `contents.json` of the curated environments (`make curated`).
-Leaves: building to actions.py.
-Always: what is told was found on the disk, never asked for; nothing of the environment is run but
-its Python's own version.
+Owns: reading them from the folder; `contents.json` of the curated environments, which
+`make curated` builds without a server.
+Leaves: building to build/builds.py.
+Always: contents are what is on the disk, never what was requested; of the environment, only its
+Python is run, to print its version.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
+from torchyard.base import home_database
+from torchyard.base.clock import SystemClock
 from torchyard.environments.build.builder import site_packages
 from torchyard.environments.names import curated_environments
 from torchyard.environments.packages.requirements import normal
+from torchyard.environments.services import Environments
 
 _ASK = "import platform; print(platform.python_version())"
 
@@ -28,19 +32,30 @@ _ASK = "import platform; print(platform.python_version())"
 def read(folder: Path) -> dict[str, Any]:
     """`python`, `packages` (name to version), `torch`, `cuda`, `size_bytes` of an environment."""
     packages = {
-        normal(found.metadata["Name"]): found.version
-        for found in distributions(path=[str(site_packages(folder))])
+        normal(distribution.metadata["Name"]): distribution.version
+        for distribution in distributions(path=[str(site_packages(folder))])
     }
-    asked = subprocess.run(
+    version = subprocess.run(
         [folder / "bin" / "python", "-I", "-c", _ASK], capture_output=True, text=True, check=True
     )
     return {
-        "python": asked.stdout.strip(),
+        "python": version.stdout.strip(),
         "torch": packages.get("torch", ""),
         "cuda": cuda_of(packages),
         "packages": dict(sorted(packages.items())),
         "size_bytes": _size(folder),
     }
+
+
+def build(home: Path, environment: Any) -> Path:
+    """The folder of an environment, a reference or inline, built now unless it exists."""
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    db = home_database.open_for(home, home_database.chosen(home, ""))
+    try:
+        environments = Environments(home, db, SystemClock(), os.environ)
+        return environments.builds.run(environments.resolver.resolve(environment))
+    finally:
+        db.close()
 
 
 def cuda_of(packages: Mapping[str, str]) -> str:
@@ -55,29 +70,34 @@ def cuda_of(packages: Mapping[str, str]) -> str:
     return ".".join(runtime.split(".")[:2]) if runtime else ""
 
 
-def differences(said: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """In words, where `contents.json` says something else than a build; sizes may differ."""
-    told = []
+def differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
+    """Lines about each difference between `contents.json` and a build; sizes may differ."""
+    lines = []
     for key in ("torch", "cuda"):
-        if said.get(key) != found.get(key):
-            told.append(f"{key}: `{said.get(key)}` is said, `{found.get(key)}` was found")
-    before, now = said.get("packages", {}), found["packages"]
+        if expected.get(key) != actual.get(key):
+            lines.append(
+                f"{key}: `{expected.get(key)}` expected, but the build has `{actual.get(key)}`"
+            )
+    before, now = expected.get("packages", {}), actual["packages"]
     for name in sorted({*before, *now}):
         if before.get(name) != now.get(name):
-            told.append(f"{name}: {before.get(name, 'absent')} is said, {now.get(name, 'absent')}")
-    return told
+            lines.append(
+                f"{name}: {before.get(name, 'absent')} expected, "
+                f"but the build has {now.get(name, 'absent')}"
+            )
+    return lines
 
 
 def _size(folder: Path) -> int:
-    """Bytes on the disk; a file under two names counts once."""
+    """Bytes on the disk; hard links count once."""
     seen: set[tuple[int, int]] = set()
     total = 0
     for top, _, files in os.walk(folder):
         for name in files:
-            found = os.lstat(os.path.join(top, name))
-            if (found.st_dev, found.st_ino) not in seen:
-                seen.add((found.st_dev, found.st_ino))
-                total += found.st_blocks * 512
+            stat = os.lstat(os.path.join(top, name))
+            if (stat.st_dev, stat.st_ino) not in seen:
+                seen.add((stat.st_dev, stat.st_ino))
+                total += stat.st_blocks * 512
     return total
 
 
@@ -86,37 +106,22 @@ def main() -> None:
     parser = argparse.ArgumentParser("python -m torchyard.environments.contents")
     parser.add_argument("home", type=Path)
     parser.add_argument("names", nargs="+")
-    parser.add_argument("--check", action="store_true", help="only say what differs")
-    asked = parser.parse_args()
+    parser.add_argument("--check", action="store_true", help="only print differences")
+    arguments = parser.parse_args()
     wrong = False
-    for name in asked.names:
-        found = read(build(asked.home, name))
-        known = curated_environments.named(name)
-        assert known is not None
-        told = differences(known.contents, found)
-        if asked.check and told:
+    for name in arguments.names:
+        contents = read(build(arguments.home, name))
+        curated = curated_environments.named(name)
+        assert curated is not None
+        lines = differences(curated.contents, contents)
+        if arguments.check and lines:
             wrong = True
-            print("\n".join(f"error: {name}: {line}" for line in told), file=sys.stderr)
-        elif not asked.check:
-            text = json.dumps(found, indent=1) + "\n"
-            curated_environments.contents_file(known.name).write_text(text, encoding="utf-8")
-        print(f"{name}: {len(found['packages'])} packages, {found['size_bytes'] >> 20} MiB")
+            print("\n".join(f"error: {name}: {line}" for line in lines), file=sys.stderr)
+        elif not arguments.check:
+            text = json.dumps(contents, indent=1) + "\n"
+            curated_environments.contents_file(curated.name).write_text(text, encoding="utf-8")
+        print(f"{name}: {len(contents['packages'])} packages, {contents['size_bytes'] >> 20} MiB")
     raise SystemExit(2 if wrong else 0)
-
-
-def build(home: Path, name: str) -> Path:
-    """The folder of an environment, built now unless it is there; where a server finds it, too."""
-    from torchyard.base import home_database
-    from torchyard.base.clock import SystemClock
-    from torchyard.environments.actions import Environments
-
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    db = home_database.open_for(home, home_database.chosen(home, ""))
-    try:
-        environments = Environments(home, db, SystemClock(), os.environ)
-        return environments.build(environments.resolve(name))
-    finally:
-        db.close()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""Environments taken elsewhere: saved, cloned, exported, or used by a person's shell.
+"""Saving, cloning and exporting environments, and using one in a user's shell.
 
-Owns: the definition of a curated environment, and of what takes the place of a published one; what
-is answered to those who take one.
+Owns: the definition of a curated environment or of a substitute; the JSON of the responses.
 Leaves: registering to assets.py, exported files to export.py, saved ones to the client.
-Always: a clone has the content of what it was cloned from and nothing else of it: no version, no
-tags; changing it leaves the other as it was.
+Always: a clone has the content of its source, but not its version and tags; changing one leaves
+the other as it is.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from typing import Any
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.environments import assets, export
-from torchyard.environments.actions import Environments
 from torchyard.environments.names import catalogue, substitutes
 from torchyard.environments.names.curated_environments import Curated
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset
 
 
 @dataclass(frozen=True)
 class Named:
-    """An environment by its name; `definition` is what a job file may say inline of it."""
+    """An environment by its name; `definition` is its inline form in a job file."""
 
     name: str
     version: str
@@ -33,63 +32,67 @@ class Named:
     notices: tuple[str, ...]
 
 
-def named(services: Environments, workspace: str, reference: str) -> Named:
+def named(environments: Environments, workspace: str, reference: str) -> Named:
     """
     Raises:
-        InvalidSpec: it is no reference.
+        InvalidSpec: it is not a reference.
         NotFound: no environment has the name.
     """
-    owned = assets.owned(services.db, workspace)
-    found = catalogue.find(reference, services.platform, owned, (), substitutes.taken)
-    name, _, version = found.ref.rpartition(":")
-    notices = (found.notice,) if found.notice else ()
-    if found.curated is not None:
-        description = found.curated.description
-        return Named(name, version, _definition(found.curated), description, {}, notices)
-    asset = assets.get(services.db, workspace, name, version)
+    owned = assets.owned(environments.db, workspace)
+    entry = catalogue.find(reference, environments.resolver.platform, owned, (), substitutes.allow)
+    name, _, version = entry.ref.rpartition(":")
+    notices = (entry.notice,) if entry.notice else ()
+    if entry.curated is not None:
+        description = entry.curated.description
+        return Named(name, version, _definition(entry.curated), description, {}, notices)
+    asset = assets.get(environments.db, workspace, name, version)
     return Named(name, version, asset.definition, asset.description, asset.tags, notices)
 
 
 def clone(
-    services: Environments, clock: Clock, workspace: str, source: Named, name: str, owner: str
+    environments: Environments, clock: Clock, workspace: str, source: Named, name: str, owner: str
 ) -> EnvironmentAsset:
     """Register the next version of `name` with the content of another environment.
 
     Raises:
-        InvalidSpec: the name is reserved or none at all.
+        InvalidSpec: the name is reserved or not valid.
     """
     words = {"description": source.description} if source.description else {}
-    asked = assets.read_document({"name": name, **source.definition, **words})
+    request = assets.read_document({"name": name, **source.definition, **words})
     return assets.register(
-        services.db,
+        environments.db,
         clock,
         workspace,
-        asked,
+        request,
         owner,
-        lambda found: services.resolve(found, workspace),
+        lambda definition: environments.resolver.resolve(definition, workspace),
     )
 
 
-def exported(services: Environments, workspace: str, asked: Any, form: str) -> dict[str, Any]:
-    """The environment as a file for elsewhere: its name, text and where its packages are from."""
-    spec = services.resolve(asked, workspace, is_judged=False)
-    last, folder = services.last_build(spec), services.is_built(spec)
+def export_to_file(
+    environments: Environments, workspace: str, environment: Any, form: str
+) -> dict[str, Any]:
+    """The environment as a file for use elsewhere: name, text, source of its packages, notices."""
+    spec = environments.resolver.resolve(environment, workspace, enforce_policy=False)
+    last, folder = environments.records.last(spec.hash), environments.folders.find(spec)
     python = ""
     if folder is not None and (folder / "pyvenv.cfg").exists():
         python = export.python_of((folder / "pyvenv.cfg").read_text("utf-8").splitlines())
-    name = spec.ref or (asked.get("name") if isinstance(asked, dict) else "") or "inline"
-    made = export.export(spec, last.lock if last else "", python, form, str(name))
-    return {**vars(made), "name": name, "notices": [*spec.notices, *made.notices]}
+    name = (
+        spec.ref or (environment.get("name") if isinstance(environment, dict) else "") or "inline"
+    )
+    exported = export.export(spec, last.lock if last else "", python, form, str(name))
+    return {**vars(exported), "name": name, "notices": [*spec.notices, *exported.notices]}
 
 
-def in_use(services: Environments, workspace: str, asked: Any) -> dict[str, Any]:
-    """Where a built environment lies on the server's machine, for a shell of somebody there.
+def use(environments: Environments, workspace: str, environment: Any) -> dict[str, Any]:
+    """The folder of a built environment on the server's machine, for a shell there.
 
     Raises:
         NotFound: it is not built.
-        InvalidInput: it is a root file system, which needs a container.
+        InvalidInput: it is an image, which needs a container.
     """
-    spec = services.resolve(asked, workspace)
+    spec = environments.resolver.resolve(environment, workspace)
     name = spec.ref or "inline"
     if spec.image is not None:
         raise InvalidInput(
@@ -97,18 +100,18 @@ def in_use(services: Environments, workspace: str, asked: Any) -> dict[str, Any]
             "`yard environment export --format dockerfile` writes what builds it, then "
             "`podman run -it`",
         )
-    folder = services.use(spec)
+    folder = environments.builds.use(spec)
     if folder is None:
         raise NotFound(
             f"environment `{name}` is not built", f"build it: `yard environment build {name}`"
         )
-    lock = services.shells_file(spec)
+    lock = environments.folders.shells_file(spec)
     return {"ref": spec.ref, "hash": spec.hash, "folder": str(folder), "lock": str(lock)}
 
 
-def _definition(known: Curated) -> dict[str, Any]:
-    """As a conda file, which says the Python, too."""
-    dependencies: list[Any] = [f"python={known.python}" if known.python else "python", "pip"]
-    if known.pinned:
-        dependencies.append({"pip": list(known.pinned)})
+def _definition(curated: Curated) -> dict[str, Any]:
+    """Its definition as a conda file, which also names the Python."""
+    dependencies: list[Any] = [f"python={curated.python}" if curated.python else "python", "pip"]
+    if curated.pinned:
+        dependencies.append({"pip": list(curated.pinned)})
     return {"conda_file": {"channels": ["conda-forge"], "dependencies": dependencies}}

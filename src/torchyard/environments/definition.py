@@ -1,6 +1,6 @@
-"""What a job file says of its environment, turned into a spec.
+"""A job file's environment, turned into a spec.
 
-Owns: the keys of an inline environment, which of them go together.
+Owns: the keys of an inline environment, which of them can be combined.
 Leaves: images to names/image_names.py, conda files to conda/conda_file.py, names to
 names/catalogue.py.
 Always: nothing is read from disk: the client sends conda files and requirements inline.
@@ -18,13 +18,13 @@ from torchyard.environments.conda import conda_file
 from torchyard.environments.images import definition as image_definition
 from torchyard.environments.images.definition import Sources
 from torchyard.environments.names import catalogue, image_names, substitutes
-from torchyard.environments.names.substitutes import Judge
+from torchyard.environments.names.substitutes import SubstitutePolicy
 from torchyard.environments.packages import layers, requirements
 from torchyard.environments.types import EnvironmentSpec, Platform, platform_python
 
 At = tuple[str | int, ...]
 
-_SAID_OF_IT = (
+_DESCRIPTIVE = (
     "$schema", "name", "version", "description", "tags", "properties", "os_type",
     "inference_config", "datastore",
 )  # fmt: skip
@@ -38,31 +38,31 @@ def resolve(
     definition: Any,
     platform: Platform,
     at: At = (),
-    owned: catalogue.Owned = catalogue.nobody,
-    judge: Judge = substitutes.taken,
+    owned: catalogue.Owned = catalogue.no_assets,
+    policy: SubstitutePolicy = substitutes.allow,
     sources: Sources = image_definition.NOTHING,
 ) -> EnvironmentSpec:
     """The spec of a reference (`azureml:name:version`) or of an inline environment.
 
     Args:
         owned: the workspace's own environments.
-        judge: is shown what takes the place of something that was named.
-        sources: what a Dockerfile is read from.
+        policy: called with each substitute.
+        sources: how a Dockerfile is read.
 
     Raises:
         InvalidSpec: a key, image or package that can't be honoured; `at` says where in it.
         NotFound: no environment has the name.
     """
     if isinstance(definition, str):
-        found = catalogue.find(definition, platform, owned, at, judge)
-        return _named(found, platform, at, judge, sources)
+        entry = catalogue.find(definition, platform, owned, at, policy)
+        return _named(entry, platform, at, policy, sources)
     if not isinstance(definition, Mapping):
         raise InvalidSpec("`environment` is neither a name nor a mapping", _HINT, at=at)
     _check_keys(definition, at)
     if "build" in definition:
 
         def named(name: str, line: At) -> EnvironmentSpec:
-            return resolve(name, platform, line, owned, judge, sources)
+            return resolve(name, platform, line, owned, policy, sources)
 
         empty = EnvironmentSpec("", (), str(platform))
         built = image_definition.of_build(definition["build"], empty, named, sources, at)
@@ -79,15 +79,15 @@ def resolve(
         if image is None:
             foreign, image = name.strip(), image_names.Image("", (), "")
         if image.substitute is not None:
-            judge(image.substitute, (*at, "image"))
+            policy(image.substitute, (*at, "image"))
         python, notices = image.python, [image.notice] if image.notice else []
         variables = image.variables
         lines = list(image.requirements)
     if "pip_requirements" in definition:
-        asked = requirements.read(definition["pip_requirements"], (*at, "pip_requirements"))
-        lines = requirements.over(lines, asked)
+        written = requirements.read(definition["pip_requirements"], (*at, "pip_requirements"))
+        lines = requirements.over(lines, written)
     if "conda_file" in definition:
-        # Azure makes it an environment of its own beside what is in the image.
+        # As in Azure, it becomes a separate environment inside the image.
         spec = _of_conda(definition["conda_file"], python, notices, platform, at)
         return image_definition.put_into(foreign, spec, at) if foreign else spec
     if foreign and not lines:
@@ -99,61 +99,63 @@ def resolve(
 def _of_conda(
     file: Any, python: str, notices: list[str], platform: Platform, at: At
 ) -> EnvironmentSpec:
-    """What a conda file asks for; `python` is taken where it names none."""
+    """The spec of a conda file; `python` is for files that name none."""
     contents = conda_file.read(file, (*at, "conda_file"))
-    told = [*notices, *contents.notices]
-    spec = _spec(contents.python or python, list(contents.requirements), told, platform)
+    all_notices = [*notices, *contents.notices]
+    spec = _spec(contents.python or python, list(contents.requirements), all_notices, platform)
     return replace(spec, conda=contents.packages, channels=contents.channels)
 
 
 def _named(
-    found: catalogue.Found, platform: Platform, at: At, judge: Judge, sources: Sources
+    entry: catalogue.Found, platform: Platform, at: At, policy: SubstitutePolicy, sources: Sources
 ) -> EnvironmentSpec:
-    notices = [found.notice] if found.notice else []
-    if found.curated is not None:
-        lines = list(found.curated.pinned)
-        spec = _spec(found.curated.python, lines, notices, platform)
-        return replace(spec, ref=found.ref, variables=found.curated.variables)
-    # A version that was registered is good; what it says now is told without a place.
-    spec = resolve(found.definition, platform, at, judge=judge, sources=sources)
-    return replace(spec, ref=found.ref)
+    notices = [entry.notice] if entry.notice else []
+    if entry.curated is not None:
+        lines = list(entry.curated.pinned)
+        spec = _spec(entry.curated.python, lines, notices, platform)
+        return replace(spec, ref=entry.ref, variables=entry.curated.variables)
+    # A registered version is valid; what is wrong with it now has no place in this document.
+    spec = resolve(entry.definition, platform, at, policy=policy, sources=sources)
+    return replace(spec, ref=entry.ref)
 
 
 def _spec(python: str, lines: list[str], notices: list[str], platform: Platform) -> EnvironmentSpec:
-    kept, layered, told = layers.split(lines)
+    kept, layered, layer_notices = layers.split(lines)
     return EnvironmentSpec(
         python=python or platform_python(),
         requirements=requirements.canonical(kept),
         platform=str(platform),
-        notices=(*notices, *told),
+        notices=(*notices, *layer_notices),
         layers=layered,
         layers_mark=layers.fingerprint(layered),
     )
 
 
 def _check_keys(definition: Mapping[str, Any], at: At) -> None:
-    known = (*_SAID_OF_IT, *_CONTENT)
+    known_keys = (*_DESCRIPTIVE, *_CONTENT)
     for key in definition:
-        if key not in known:
-            raise fields.unknown_key(str(key), known, at, inside="environment", otherwise=_HINT)
-    # Azure's own: a conda file goes into the image that is built, as into one that is named.
+        if key not in known_keys:
+            raise fields.unknown_key(
+                str(key), known_keys, at, inside="environment", otherwise=_HINT
+            )
+    # As in Azure, a conda file goes into the image that is built, as into one that is named.
     beside = [key for key in ("image", "pip_requirements") if key in definition]
     if "build" in definition and beside:
         raise InvalidSpec(
-            f"`build` and `{beside[0]}` can't stand together",
-            f"say in the Dockerfile what `{beside[0]}` says",
+            f"`build` and `{beside[0]}` can't be combined",
+            f"write the content of `{beside[0]}` in the Dockerfile",
             at=(*at, beside[0]),
         )
     if not any(key in definition for key in _CONTENT):
-        raise InvalidSpec("`environment` says nothing of its content", _HINT, at=at)
+        raise InvalidSpec("`environment` names no content", _HINT, at=at)
     if "conda_file" in definition and "pip_requirements" in definition:
         raise InvalidSpec(
-            "`conda_file` and `pip_requirements` can't stand together",
+            "`conda_file` and `pip_requirements` can't be combined",
             "move the requirements under `pip:` in the conda file",
             at=(*at, "pip_requirements"),
         )
     if str(definition.get("os_type") or "linux").lower() != "linux":
-        raise InvalidSpec("only `os_type: linux` can be run", "remove it", at=(*at, "os_type"))
+        raise InvalidSpec("only `os_type: linux` is supported", "remove it", at=(*at, "os_type"))
 
 
 def _text(value: Any, key: str, at: At) -> str:

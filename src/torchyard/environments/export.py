@@ -1,10 +1,10 @@
-"""An environment as a file for elsewhere: Dockerfile, requirements.txt, conda.yml.
+"""An environment as a file for use elsewhere: Dockerfile, requirements.txt, conda.yml.
 
-Owns: the text of each, from the lock of a build, or from what is asked for where there is none.
-Leaves: finding environment and lock to to_json.py.
-Always: a file from a lock names every package of it in its version, and what can't be had outside
-torchyard in a comment; built again here it gives the same packages; no index of the machine's own
-is in it.
+Owns: the text of each, from the lock of a build, or from the definition where there is none.
+Leaves: finding environment and lock to copying.py.
+Always: a file from a lock names every package with its version, and packages that only torchyard
+has in a comment; built again here it gives the same packages; it names no index of the machine's
+configuration.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HASH = re.compile(r"\s+--hash=\S+")
 
 @dataclass(frozen=True)
 class Exported:
-    """`source` is `lock`, or `definition` where nothing was built; `notices` tell what is amiss."""
+    """`source` is `lock`, or `definition` where nothing was built; `notices` name differences."""
 
     file: str
     text: str
@@ -38,7 +38,7 @@ class Exported:
 
 @dataclass(frozen=True)
 class _Content:
-    """`lines` are pip's, options first; `conda` are conda's, `channels` where those come from."""
+    """`lines` are pip's, options first; `conda` are packages from the `channels`."""
 
     python: str
     lines: tuple[str, ...]
@@ -61,10 +61,10 @@ def export(spec: EnvironmentSpec, text: str, python: str, form: str, name: str) 
     Args:
         text: the lock; empty where it was never built.
         python: the version of the Python in it, as `3.11.7`; empty where it was never built.
-        name: how the file calls it.
+        name: its name in the file.
 
     Raises:
-        InvalidInput: there is no such form, or it can't hold what is in the environment.
+        InvalidInput: the form does not exist, or can't describe the environment.
     """
     if form not in FILES:
         near = nearest(form, list(FILES))
@@ -72,12 +72,12 @@ def export(spec: EnvironmentSpec, text: str, python: str, form: str, name: str) 
         raise InvalidInput(f"environments are not exported as `{form}`", hint)
     if spec.image is not None and spec.image.dockerfile:
         raise InvalidInput(
-            f"environment `{name}` is built from a Dockerfile, which says all there is to say",
-            "take that Dockerfile with the folder around it",
+            f"environment `{name}` is built from a Dockerfile, which describes it completely",
+            "copy that Dockerfile with its folder",
         )
     if spec.image is not None:
         _refuse_image(spec, form, name)
-        # What a build found in an image is the image's, too: only what was put into it counts.
+        # The packages of the image itself are left out: only those added to it count.
         text = python = ""
     content = _content(spec, text, python)
     notices = _notices(spec, content, name)
@@ -95,69 +95,69 @@ def export(spec: EnvironmentSpec, text: str, python: str, form: str, name: str) 
 def _content(spec: EnvironmentSpec, text: str, python: str) -> _Content:
     if not text and not python:
         packages = tuple(spec.requirements)
-        return _Content(_asked_python(spec), packages, spec.conda, spec.channels, False)
+        return _Content(_requested_python(spec), packages, spec.conda, spec.channels, False)
     flat = _WRAPPED.sub(" ", conda_packages.without(text))
     lines = [line.strip() for line in flat.splitlines() if line.strip() and line[0] != "#"]
     pins = [line for line in lines if not line.startswith("-")]
-    # pip takes hashes for all of them or for none.
+    # pip accepts hashes for all packages or for none.
     if not all(_HASH.search(line) for line in pins):
         lines = [_HASH.sub("", line) for line in lines]
-    records = conda_packages.chosen(text).records
-    packages = tuple(f"{one['name']}={one['version']}" for one in records)
-    python = python or _asked_python(spec)
+    records = conda_packages.in_lock(text).records
+    packages = tuple(f"{record['name']}={record['version']}" for record in records)
+    python = python or _requested_python(spec)
     return _Content(python, tuple(lines), packages, spec.channels, True)
 
 
-def _asked_python(spec: EnvironmentSpec) -> str:
-    """A version: of a range the platform's own where it fits, else the first that it names."""
+def _requested_python(spec: EnvironmentSpec) -> str:
+    """A version: for a range the platform's own where it fits, else the first that it names."""
     if not spec.python or re.fullmatch(r"[\d.]+", spec.python):
         return spec.python or platform_python()
     here = tuple(int(part) for part in platform_python().split("."))
     if pythons.fits(spec.python, here):
         return platform_python()
-    found = re.search(r"\d+(?:\.\d+)*", spec.python)
-    return found[0] if found else platform_python()
+    match = re.search(r"\d+(?:\.\d+)*", spec.python)
+    return match[0] if match else platform_python()
 
 
 def _title(spec: EnvironmentSpec, content: _Content, name: str) -> str:
-    how = "as it was built by torchyard" if content.is_locked else "as torchyard was asked for it"
+    how = "as built by torchyard" if content.is_locked else "as defined in torchyard"
     python = f", Python {content.python}" if spec.python else ""
     return f"Environment {name} {how} for {spec.platform}{python}."
 
 
 def _notices(spec: EnvironmentSpec, content: _Content, name: str) -> list[str]:
-    told = []
+    notices = []
     if spec.image is not None and spec.packages:
-        told.append("What is put into the image is what was asked for, without a lock.")
+        notices.append("The packages added to the image are those of the definition, not locked.")
     elif spec.image is None and not content.is_locked:
-        told.append(
-            f"Never built here: its packages are those that were asked for; "
+        notices.append(
+            f"Never built here: its packages are those of the definition; "
             f"`yard environment build {name}` locks them."
         )
     for layer in spec.layers:
-        told.append(
-            f"{layer} is torchyard's layer over torch.distributed, which no index has: elsewhere "
-            f"install {layer} itself."
+        notices.append(
+            f"{layer} is torchyard's layer over torch.distributed, which is in no index: "
+            f"elsewhere, install {layer} itself."
         )
     index = _torch_index(content)
     if index:
-        told.append(f"This build of torch comes from {index}.")
-    return told
+        notices.append(f"This build of torch comes from {index}.")
+    return notices
 
 
 def _torch_index(content: _Content) -> str:
-    """PyTorch's own index, where the build of torch is none of PyPI's."""
+    """PyTorch's own index, where the build of torch is not PyPI's."""
     for line in content.packages:
-        found = re.match(r"torch==[\w.]+\+([\w.]+)", line)
-        if found:
-            return f"{_TORCH_INDEX}/{found[1]}"
+        match = re.match(r"torch==[\w.]+\+([\w.]+)", line)
+        if match:
+            return f"{_TORCH_INDEX}/{match[1]}"
     return ""
 
 
 def _dockerfile(spec: EnvironmentSpec, content: _Content, name: str) -> list[str]:
     _refuse_conda(content, name, "dockerfile")
-    own = spec.image.name if spec.image is not None else ""
-    lines = [f"FROM {own or f'python:{content.python}-slim'}"]
+    image = spec.image.name if spec.image is not None else ""
+    lines = [f"FROM {image or f'python:{content.python}-slim'}"]
     if not content.packages:
         return lines
     options = ["--no-cache-dir", *(["--no-deps"] if content.is_locked else ())]
@@ -177,13 +177,13 @@ def _requirements(spec: EnvironmentSpec, content: _Content, name: str) -> list[s
 
 
 def _conda(spec: EnvironmentSpec, content: _Content, name: str) -> list[str]:
-    called = re.sub(r"[^\w.-]+", "-", name)
+    file_name = re.sub(r"[^\w.-]+", "-", name)
     listed = list(content.conda)
     if not any(line.startswith("python=") for line in listed):
         listed.insert(0, f"python={content.python}")
     if not any(re.match(r"pip(?:=|\Z)", line) for line in listed):
         listed.insert(1, "pip")
-    lines = [f"name: {called}", "channels:"]
+    lines = [f"name: {file_name}", "channels:"]
     lines += [f"- {channel}" for channel in content.channels or ("conda-forge",)]
     lines += ["dependencies:", *(f"- {_quoted(line)}" for line in listed)]
     conda_has = {normal(line.partition("=")[0]) for line in content.conda}
@@ -199,7 +199,8 @@ def _refuse_image(spec: EnvironmentSpec, form: str, name: str) -> None:
     if form != "dockerfile" and not spec.python:
         assert spec.image is not None
         raise InvalidInput(
-            f"environment `{name}` is the image `{spec.image.name}`: no {FILES[form]} can name one",
+            f"environment `{name}` is the image `{spec.image.name}`, which no {FILES[form]} can "
+            "name",
             "export it with `--format dockerfile`",
         )
 
@@ -214,7 +215,7 @@ def _refuse_conda(content: _Content, name: str, form: str) -> None:
 
 
 def _quoted(text: str) -> str:
-    """A text as YAML reads it back."""
+    """A text, quoted for YAML where needed."""
     plain = re.fullmatch(r"\w[\w.=<>,!~+*/-]*", text)
     return text if plain else "'" + text.replace("'", "''") + "'"
 
@@ -222,5 +223,5 @@ def _quoted(text: str) -> str:
 def python_of(folder_configuration: Sequence[str]) -> str:
     """The version of an environment's Python, by the lines of its `pyvenv.cfg`."""
     pairs = (line.partition("=") for line in folder_configuration)
-    found = {key.strip(): value.strip() for key, _, value in pairs}
-    return ".".join(found.get("version_info", "").split(".")[:3])
+    configuration = {key.strip(): value.strip() for key, _, value in pairs}
+    return ".".join(configuration.get("version_info", "").split(".")[:3])

@@ -1,8 +1,8 @@
-"""Builds that a person asked for, beside those of jobs.
+"""Builds that users request, besides those of jobs.
 
-Owns: a thread for them, their log while they run.
-Leaves: the build itself, and that there is one at a time, to actions.py.
-Always: a build that nobody follows any more goes on; its log stays with the environment.
+Owns: a thread for them, reading their log while they run.
+Leaves: the build itself, and that there is one at a time, to build/builds.py.
+Always: a build continues when nobody follows it; its log stays with the environment.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import NotFound, TorchyardError
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
 
 _log = logging.getLogger(__name__)
@@ -23,28 +24,28 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 _MOST_BYTES = 1 << 18
 
 
-class Builds:
-    """What was asked for since the server started.
+class RequestedBuilds:
+    """The builds requested since the server started.
 
     Args:
         secrets: values that a build's log must not show.
     """
 
     def __init__(
-        self, services: Environments, secrets: Callable[[EnvironmentSpec], Mapping[str, int]]
+        self, environments: Environments, secrets: Callable[[EnvironmentSpec], Mapping[str, int]]
     ) -> None:
-        self._services = services
+        self._environments = environments
         self._secrets = secrets
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="asked-build")
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="requested-build")
         self._lock = threading.Lock()
         self._running: dict[str, EnvironmentSpec] = {}
         self._stopping = threading.Event()
 
     def begin(self, spec: EnvironmentSpec) -> dict[str, Any]:
         """Start it unless it runs or is built; `offset` is where its log begins."""
-        offset = self._services.log_size(spec.hash)
+        offset = _size(self._environments.folders.log_path(spec.hash))
         with self._lock:
-            begun = spec.hash in self._running or self._services.is_built(spec) is not None
+            begun = spec.hash in self._running or self._environments.folders.find(spec) is not None
             if not begun:
                 self._running[spec.hash] = spec
         if not begun:
@@ -52,18 +53,18 @@ class Builds:
         return {**self.show(spec.hash, offset), "offset": offset, "notices": list(spec.notices)}
 
     def show(self, hash: str, offset: int) -> dict[str, Any]:
-        """Its state, and what its log says from `offset` on.
+        """Its status, and its log from `offset` on.
 
         Raises:
-            NotFound: there is no such build.
+            NotFound: the build does not exist.
         """
         if not _HASH.fullmatch(hash):
-            raise NotFound(f"there is no environment `{hash[:80]}`")
-        # Asked in this order: a build that ended between the two has its whole log.
+            raise NotFound(f"environment `{hash[:80]}` does not exist")
+        # Read in this order, so that a build that ends in between has its whole log.
         with self._lock:
             running = hash in self._running
-        last = self._services.last_by_hash(hash)
-        text = self._services.log_from(hash, max(0, offset), _MOST_BYTES)
+        last = self._environments.records.last(hash)
+        text = _piece(self._environments.folders.log_path(hash), max(0, offset))
         if last is None and not running:
             raise NotFound(f"environment `{hash[:12]}` was never built")
         status = "building" if running else last.status if last else "building"
@@ -77,13 +78,13 @@ class Builds:
         }
 
     def close(self) -> None:
-        """Break off what runs."""
+        """Cancel the running build."""
         self._stopping.set()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _build(self, spec: EnvironmentSpec) -> None:
         try:
-            self._services.build(spec, self._stopping.is_set, lambda: self._secrets(spec))
+            self._environments.builds.run(spec, self._stopping.is_set, lambda: self._secrets(spec))
         except TorchyardError as error:
             _log.info("environment %s: %s", spec.hash[:12], error.message)
         except Exception:
@@ -91,3 +92,20 @@ class Builds:
         finally:
             with self._lock:
                 self._running.pop(spec.hash, None)
+
+
+def _size(log: Path) -> int:
+    """In bytes, over all builds of the environment."""
+    try:
+        return log.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _piece(log: Path, offset: int) -> bytes:
+    try:
+        with open(log, "rb") as file:
+            file.seek(offset)
+            return file.read(_MOST_BYTES)
+    except FileNotFoundError:
+        return b""

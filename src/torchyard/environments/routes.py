@@ -15,18 +15,18 @@ from fastapi import APIRouter, Body, Depends
 from torchyard.base import fields
 from torchyard.base.dependencies import ClockOf, from_state
 from torchyard.environments import assets, copying, to_json
-from torchyard.environments.actions import Environments
-from torchyard.environments.requested_builds import Builds
+from torchyard.environments.requested_builds import RequestedBuilds
+from torchyard.environments.services import Environments
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
 
 EnvironmentsOf = Annotated[Environments, Depends(from_state("environments"))]
-BuildsOf = Annotated[Builds, Depends(from_state("builds"))]
+BuildsOf = Annotated[RequestedBuilds, Depends(from_state("builds"))]
 HashesInUseOf = Annotated[
     Callable[[str], Collection[str]], Depends(from_state("environment_hashes_in_use"))
 ]
-"""Of a workspace: hashes of the environments that its jobs asked for. Builds are shared by all
-workspaces, and what one asked for is not another's to see."""
+"""From a workspace to the hashes of its jobs' environments. All workspaces share builds, but none
+sees what another has requested."""
 
 router = APIRouter(
     prefix="/v1/workspaces/{workspace}/environments",
@@ -46,7 +46,7 @@ def list_environments(
 ) -> dict[str, Any]:
     hashes = hashes_in_use(workspace)
     return {
-        "value": to_json.every(environments, workspace, hashes, name, fields.archived(archived))
+        "value": to_json.list_json(environments, workspace, hashes, name, fields.archived(archived))
     }
 
 
@@ -59,16 +59,16 @@ def create(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    asked = assets.read_document(fields.mapping(document, "the environment's document"))
-    made = assets.register(
+    request = assets.read_document(fields.mapping(document, "the environment's document"))
+    asset = assets.register(
         environments.db,
         clock,
         workspace,
-        asked,
+        request,
         identity.user,
-        lambda found: environments.resolve(found, workspace),
+        lambda definition: environments.resolver.resolve(definition, workspace),
     )
-    return to_json.one(environments, workspace, made.name, made.version)
+    return to_json.version_to_json(environments, workspace, asset.name, asset.version)
 
 
 @router.post("/definition")
@@ -90,15 +90,15 @@ def clone(
     name: Annotated[str, Body(embed=True)],
 ) -> dict[str, Any]:
     source = copying.named(environments, workspace, environment)
-    made = copying.clone(environments, clock, workspace, source, name, identity.user)
-    found = to_json.one(environments, workspace, made.name, made.version)
-    return {**found, "notices": [*source.notices, *found["notices"]]}
+    asset = copying.clone(environments, clock, workspace, source, name, identity.user)
+    body = to_json.version_to_json(environments, workspace, asset.name, asset.version)
+    return {**body, "notices": [*source.notices, *body["notices"]]}
 
 
 @router.get("/{name}/versions/{version}")
 @needs(Permission.READ)
 def show(environments: EnvironmentsOf, workspace: str, name: str, version: str) -> dict[str, Any]:
-    return to_json.one(environments, workspace, name, version)
+    return to_json.version_to_json(environments, workspace, name, version)
 
 
 @router.post("/resolve")
@@ -106,7 +106,7 @@ def show(environments: EnvironmentsOf, workspace: str, name: str, version: str) 
 def resolve(
     environments: EnvironmentsOf, workspace: str, environment: Annotated[Any, Body(embed=True)]
 ) -> dict[str, Any]:
-    return to_json.resolved(environments, workspace, environment)
+    return to_json.resolved_json(environments, workspace, environment)
 
 
 @router.post("/build")
@@ -117,7 +117,7 @@ def build(
     workspace: str,
     environment: Annotated[Any, Body(embed=True)],
 ) -> dict[str, Any]:
-    return builds.begin(environments.resolve(environment, workspace))
+    return builds.begin(environments.resolver.resolve(environment, workspace))
 
 
 @router.post("/use")
@@ -125,7 +125,7 @@ def build(
 def use(
     environments: EnvironmentsOf, workspace: str, environment: Annotated[Any, Body(embed=True)]
 ) -> dict[str, Any]:
-    return copying.in_use(environments, workspace, environment)
+    return copying.use(environments, workspace, environment)
 
 
 @router.post("/export")
@@ -136,7 +136,7 @@ def export(
     environment: Annotated[Any, Body(embed=True)],
     format: Annotated[str, Body(embed=True)],
 ) -> dict[str, Any]:
-    return copying.exported(environments, workspace, environment, format)
+    return copying.export_to_file(environments, workspace, environment, format)
 
 
 @router.get("/builds/{hash}")

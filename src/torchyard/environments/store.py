@@ -1,7 +1,7 @@
-"""The table of builds.
+"""The tables of builds and of registered environments.
 
-Owns: rows of `environment_builds`.
-Leaves: when a row is written to actions.py.
+Owns: rows of `environment_builds` and `environment_assets`.
+Leaves: when a row is written to build/records.py.
 Always: one row for each hash, of its last build; `number` counts the builds begun.
 """
 
@@ -11,11 +11,25 @@ import json
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, Connection, Integer, String, Table, Text, insert, select, update
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    Connection,
+    Integer,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    insert,
+    select,
+    update,
+)
 
+from torchyard.assets.version_table import VersionTable
 from torchyard.base.db import Instant, metadata
 from torchyard.environments import types
-from torchyard.environments.types import Build, BuildStatus, EnvironmentSpec
+from torchyard.environments.types import Build, BuildStatus, EnvironmentAsset, EnvironmentSpec
 
 environment_builds = Table(
     "environment_builds",
@@ -29,6 +43,30 @@ environment_builds = Table(
     Column("ended_at", Instant),
     Column("error", Text, nullable=False),
     Column("hint", Text, nullable=False),
+)
+
+environment_assets = Table(
+    "environment_assets",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("workspace", String(64), nullable=False),
+    Column("name", String(256), nullable=False),
+    Column("version", String(64), nullable=False),
+    Column("definition", JSON, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("owner", String(128), nullable=False),
+    Column("description", Text, nullable=False),
+    Column("tags", JSON, nullable=False),
+    Column("properties", JSON, nullable=False),
+    Column("archived", Boolean, nullable=False),
+    UniqueConstraint("workspace", "name", "version"),
+)
+
+# Below this name Azure ML's clients keep the environments of jobs that name none.
+ANONYMOUS = "CliV2AnonymousEnvironment"
+
+asset_versions = VersionTable(
+    environment_assets, EnvironmentAsset, is_listed=environment_assets.c.name != ANONYMOUS
 )
 
 
@@ -45,7 +83,7 @@ def all_builds(connection: Connection) -> list[Build]:
 
 
 def begin(connection: Connection, spec: EnvironmentSpec, now: datetime) -> None:
-    """Note that a build starts; keeps the lock of an earlier one."""
+    """Record that a build starts; keeps the lock of the previous one."""
     table = environment_builds
     values: dict[str, Any] = {
         "status": "building",
@@ -72,7 +110,7 @@ def end(
     error: str = "",
     hint: str = "",
 ) -> None:
-    """Note how a build ended; an empty `lock` keeps the one there is."""
+    """Record how a build ended; an empty `lock` keeps the previous one."""
     values: dict[str, Any] = {"status": status, "ended_at": now, "error": error, "hint": hint}
     if lock:
         values["lock"] = lock

@@ -1,8 +1,8 @@
-"""How environments look over HTTP.
+"""The JSON of environments over HTTP.
 
 Owns: the JSON of curated ones, of a workspace's own, of inline ones that were built.
-Leaves: finding them to assets.py, names/curated_environments.py and actions.py.
-Always: packages are those of a build where there was one, else those that are asked for.
+Leaves: finding them to assets.py, names/curated_environments.py, builds to build/records.py.
+Always: packages are those of a build where there was one, else those of the definition.
 """
 
 from __future__ import annotations
@@ -11,72 +11,83 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from torchyard.assets import versions
 from torchyard.base.clock import to_text
 from torchyard.base.errors import BuildFailed, InvalidSpec
-from torchyard.data import versions
 from torchyard.environments import assets
-from torchyard.environments.actions import Environments
 from torchyard.environments.conda import conda_packages
 from torchyard.environments.names import curated_environments
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.packages import lock
+from torchyard.environments.services import Environments
 from torchyard.environments.types import Build, EnvironmentAsset, EnvironmentSpec
 
 
-def every(
-    services: Environments,
+def list_json(
+    environments: Environments,
     workspace: str,
-    asked_for: Collection[str],
+    hashes_in_use: Collection[str],
     name: str = "",
     archived: bool | None = False,
 ) -> list[dict[str, Any]]:
-    """Curated ones, the workspace's own, then inline ones that its jobs asked for.
+    """Curated ones, the workspace's own, then inline ones of its jobs.
 
     Args:
         name: all versions of this one only.
-        archived: None takes archived ones too.
+        hashes_in_use: of the environments of the workspace's jobs.
+        archived: None lists archived ones, too.
     """
-    own = assets.list_in(services.db, workspace, name, archived)
-    shown = [curated_to_json(one) for one in curated_environments.every() if name in ("", one.name)]
-    shown += [asset_to_json(one) for one in own]
-    named = set(_hashes(services, workspace, own))
-    for known in services.builds():
-        if known.hash in asked_for and known.hash not in named and not name:
-            shown.append(_inline(known))
-    return shown
+    assets_listed = assets.list_in(environments.db, workspace, name, archived)
+    items = [
+        curated_to_json(entry) for entry in curated_environments.every() if name in ("", entry.name)
+    ]
+    items += [asset_to_json(entry) for entry in assets_listed]
+    named = set(_hashes(environments, workspace, assets_listed))
+    for build in environments.records.all():
+        if build.hash in hashes_in_use and build.hash not in named and not name:
+            items.append(_inline(build))
+    return items
 
 
 def _hashes(
-    services: Environments, workspace: str, own: Iterable[EnvironmentAsset]
+    environments: Environments, workspace: str, versions_listed: Iterable[EnvironmentAsset]
 ) -> Iterator[str]:
-    for one in own:
-        # What could be had when it was registered may need something that is not here now.
+    for asset in versions_listed:
+        # A registered definition may need something that is no longer available.
         with suppress(InvalidSpec):
-            yield _spec_of(services, workspace, one).hash
+            yield _spec_of(environments, workspace, asset).hash
 
 
-def one(services: Environments, workspace: str, name: str, version: str) -> dict[str, Any]:
+def version_to_json(
+    environments: Environments, workspace: str, name: str, version: str
+) -> dict[str, Any]:
     """
     Raises:
         NotFound: there is none of that name and version, with the nearest.
     """
-    known = curated_environments.named(name.removeprefix("azureml:"))
-    if known is not None and version in (versions.LATEST, known.version):
-        return {**curated_to_json(known), **_build_of(services, services.resolve(known.name))}
-    asset = assets.get(services.db, workspace, name, version)
-    return {**asset_to_json(asset), **_build_of(services, _spec_of(services, workspace, asset))}
+    curated = curated_environments.named(name.removeprefix("azureml:"))
+    if curated is not None and version in (versions.LATEST, curated.version):
+        return {
+            **curated_to_json(curated),
+            **_build_of(environments, environments.resolver.resolve(curated.name)),
+        }
+    asset = assets.get(environments.db, workspace, name, version)
+    return {
+        **asset_to_json(asset),
+        **_build_of(environments, _spec_of(environments, workspace, asset)),
+    }
 
 
-def resolved(services: Environments, workspace: str, asked: Any) -> dict[str, Any]:
-    """What a reference or an inline definition means here, in all detail.
+def resolved_json(environments: Environments, workspace: str, environment: Any) -> dict[str, Any]:
+    """The spec and build of a reference or an inline definition.
 
-    `refused` says why no job may use it, `hint` what to do; both are absent where one may.
+    `refused` is why no job may use it, `hint` what to do; both are absent where jobs may.
     """
-    spec = services.resolve(asked, workspace, is_judged=False)
+    spec = environments.resolver.resolve(environment, workspace, enforce_policy=False)
     refusal: dict[str, str] = {}
     try:
-        services.resolve(asked, workspace)
-        services.refuse_impossible(spec)
+        environments.resolver.resolve(environment, workspace)
+        environments.builds.refuse_impossible(spec)
     except (InvalidSpec, BuildFailed) as error:
         refusal = {"refused": error.message, "hint": error.hint}
     return {
@@ -86,75 +97,79 @@ def resolved(services: Environments, workspace: str, asked: Any) -> dict[str, An
         "requirements": list(spec.requirements),
         "platform": spec.platform,
         "notices": list(spec.notices),
-        **_build_of(services, spec),
+        **_build_of(environments, spec),
     }
 
 
-def curated_to_json(known: Curated) -> dict[str, Any]:
-    contents = known.contents
+def curated_to_json(curated: Curated) -> dict[str, Any]:
+    contents = curated.contents
     return {
-        "name": known.name,
-        "version": known.version,
-        "description": known.description,
-        "python": contents.get("python") or known.python,
+        "name": curated.name,
+        "version": curated.version,
+        "description": curated.description,
+        "python": contents.get("python") or curated.python,
         "torch": contents.get("torch", ""),
         "cuda": contents.get("cuda", ""),
-        "packages": list(known.packages),
+        "packages": list(curated.packages),
         "size_bytes": contents.get("size_bytes"),
-        "status": "curated" if contents or not known.requirements else "curated, not built here",
+        "status": "curated" if contents or not curated.requirements else "curated, not built here",
         "archived": False,
         "tags": {},
     }
 
 
 def asset_to_json(asset: EnvironmentAsset) -> dict[str, Any]:
-    said = {key: value for key, value in vars(asset).items() if key != "definition"}
+    fields = {key: value for key, value in vars(asset).items() if key != "definition"}
     return {
         **asset.definition,
-        **said,
+        **fields,
         "created_at": to_text(asset.created_at),
         "status": "registered",
     }
 
 
-def _spec_of(services: Environments, workspace: str, asset: EnvironmentAsset) -> EnvironmentSpec:
-    """Of one that is registered, whether or not jobs may use it today."""
-    return services.resolve(f"{asset.name}:{asset.version}", workspace, is_judged=False)
+def _spec_of(
+    environments: Environments, workspace: str, asset: EnvironmentAsset
+) -> EnvironmentSpec:
+    """The spec of a registered environment, whether or not jobs may use it now."""
+    return environments.resolver.resolve(
+        f"{asset.name}:{asset.version}", workspace, enforce_policy=False
+    )
 
 
-def _build_of(services: Environments, spec: EnvironmentSpec) -> dict[str, Any]:
-    """What is known of its build: the locked packages, where the folder is."""
-    last = services.last_build(spec)
-    folder = services.is_built(spec)
-    found: dict[str, Any] = {
+def _build_of(environments: Environments, spec: EnvironmentSpec) -> dict[str, Any]:
+    """Its hash, the status of its last build, its locked packages or those of the definition."""
+    last = environments.records.last(spec.hash)
+    folder = environments.folders.find(spec)
+    body: dict[str, Any] = {
         "hash": spec.hash,
         "build": "ready" if folder else last.status if last else "not built",
         "notices": list(spec.notices),
     }
     if last is not None and last.error:
-        found["error"] = last.error
+        body["error"] = last.error
     if spec.image:
-        found |= services.images.shown(spec.image, folder)
+        body |= environments.images.to_json(spec.image, folder)
     pins = lock.pins(last.lock) if last else {}
     if spec.conda:
-        known = conda_packages.versions(last.lock) if last else {}
-        written = [f"{name}={version}" for name, version in sorted(known.items())]
-        found["conda_packages"] = written or list(spec.conda)
+        conda_versions = conda_packages.versions(last.lock) if last else {}
+        written = [f"{name}={version}" for name, version in sorted(conda_versions.items())]
+        body["conda_packages"] = written or list(spec.conda)
     if pins:
-        found["packages"] = _written(pins)
+        body["packages"] = _written(pins)
     elif spec.packages:
-        found["packages"] = list(spec.packages)
-    return found
+        body["packages"] = list(spec.packages)
+    return body
 
 
-def _inline(known: Build) -> dict[str, Any]:
+def _inline(build: Build) -> dict[str, Any]:
     return {
-        "name": f"inline-{known.hash[:12]}",
+        "name": f"inline-{build.hash[:12]}",
         "version": "1",
-        "description": known.error,
-        "python": known.spec.python,
-        "packages": _written(lock.pins(known.lock)) or list(known.spec.packages),
-        "status": known.status,
+        "description": build.error,
+        "python": build.spec.python,
+        "packages": _written(lock.pins(build.lock)) or list(build.spec.packages),
+        "status": build.status,
         "archived": False,
         "tags": {},
     }

@@ -1,4 +1,4 @@
-"""What an environment is.
+"""The types of this package.
 
 Owns: the spec, its hash, its JSON form; the platform an environment is built for; its versions.
 Leaves: reading a job file to definition.py, building to build/builder.py.
@@ -21,7 +21,7 @@ from torchyard.base.errors import BuildFailed
 
 Accelerator = Literal["cpu", "cuda", "rocm"]
 
-# Raise it when the builder puts other content into an environment of the same spec.
+# Raise it when the builder makes another content of the same spec.
 BUILDER_FORMAT = 1
 
 
@@ -49,10 +49,10 @@ def platform_python() -> str:
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """A root filesystem: that of the image `name`, or what a Dockerfile makes.
+    """A root filesystem: that of the image `name`, or the result of a Dockerfile.
 
     `context` is the snapshot that holds the `dockerfile`. `bases` are the environments that its
-    FROM lines name, by those names; they stand on `os_image`.
+    FROM lines name, by those names; `os_image` is their base.
     """
 
     name: str = ""
@@ -63,7 +63,7 @@ class ImageSpec:
 
     @property
     def content(self) -> list[Any]:
-        """What decides what is in it."""
+        """What decides the image's content."""
         based = [[name, spec.hash] for name, spec in self.bases]
         return [self.name, self.context, self.dockerfile, based, self.os_image if based else ""]
 
@@ -78,13 +78,13 @@ class EnvironmentSpec:
     `python` is a version (`3.11`, `3.6.2`) or a range (`>=3.9,<3.12`), never empty.
     `requirements` are lines as pip reads them: first the options that the user wrote
     (`--extra-index-url …`), then the packages in order of name.
-    `layers` are packages of torchyard's own in the place of some; `layers_mark` tells their
+    `layers` are packages of torchyard's own in place of others; `layers_mark` is a hash of their
     content.
-    `variables` are those that its Python starts with, where nobody set them.
-    `conda` are conda's words for packages that come from `channels`, in their order.
-    With an `image` it is a root filesystem: then `python` is empty where nothing is put into it.
-    `notices` say what was put in the place of what, `ref` is the named environment that it is,
-    with its version; both are no part of the content.
+    `variables` are set when its Python starts, unless they have a value.
+    `conda` are conda's specs of packages from `channels`, in their order.
+    With an `image` it is a root filesystem: then `python` is empty where nothing is added to it.
+    `notices` name substitutes, `ref` is the named environment that it is, with its version;
+    neither belongs to the content.
     """
 
     python: str
@@ -112,7 +112,7 @@ class EnvironmentSpec:
         if self.image:
             content += ["image", self.image.content]
         if self.variables:
-            content += ["variables", [list(one) for one in self.variables]]
+            content += ["variables", [list(variable) for variable in self.variables]]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
@@ -136,7 +136,7 @@ class EnvironmentSpec:
             "conda": list(self.conda),
             "channels": list(self.channels),
             "image": self.image.to_json() if self.image else None,
-            "variables": [list(one) for one in self.variables],
+            "variables": [list(variable) for variable in self.variables],
         }
 
 
@@ -163,7 +163,7 @@ def _image(body: Mapping[str, Any]) -> ImageSpec:
 
 @dataclass(frozen=True)
 class EnvironmentAsset:
-    """One version of a named environment. `definition` is what a job file may say inline."""
+    """One version of a named environment. `definition` is its inline form in a job file."""
 
     workspace: str
     name: str
@@ -178,7 +178,7 @@ class EnvironmentAsset:
 
 
 class BuildCanceled(BuildFailed):
-    """The one who asked for the build no longer wants it."""
+    """The build was canceled by its caller."""
 
     code = "build_canceled"
 
@@ -188,7 +188,7 @@ BuildStatus = Literal["building", "ready", "failed", "canceled"]
 
 @dataclass(frozen=True)
 class Build:
-    """What is known of an environment's last build; `lock` is the resolver's answer."""
+    """An environment's last build; `lock` is what the resolver chose."""
 
     hash: str
     spec: EnvironmentSpec

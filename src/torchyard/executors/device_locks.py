@@ -195,7 +195,7 @@ def _check_folder(path: Path) -> None:
     if status.st_uid == os.getuid() and path.name == _NAME and not _is_for_all(path):
         os.chmod(path, _FOR_ALL)
     if status.st_uid not in (0, os.getuid()) and not status.st_mode & stat.S_ISVTX:
-        # Anyone who may write there could take away the files of others.
+        # Anyone who may write there could remove the files of others.
         raise _unsafe(path, "has no sticky bit")
 
 

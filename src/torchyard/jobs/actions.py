@@ -1,4 +1,4 @@
-"""What people can do with jobs that exist.
+"""What people can do with existing jobs.
 
 Owns: reading, listing, changing, archiving and cancelling jobs.
 Leaves: creating them to requests/submission.py, running them to http/scheduler.py and
@@ -16,7 +16,8 @@ from sqlalchemy import Connection
 
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.jobs.records import attempt_store, experiment_store, job_masking, progress, store
-from torchyard.jobs.records.types import ENDED, Event, Experiment, Job, JobError, Status
+from torchyard.jobs.records.job_events import Event
+from torchyard.jobs.records.types import ENDED, Experiment, Job, JobError, Status
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties, secrets
 from torchyard.jobs.spec import values as spec_values
@@ -29,9 +30,9 @@ def ensure_experiment(
     connection: Connection, services: Services, workspace: str, name: str
 ) -> Experiment:
     """The experiment of that name, made if need be."""
-    found = experiment_store.named(connection, workspace, name)
-    if found is not None:
-        return found
+    experiment = experiment_store.named(connection, workspace, name)
+    if experiment is not None:
+        return experiment
     return experiment_store.add(connection, workspace, name, {}, services.clock.now())
 
 
@@ -45,14 +46,14 @@ def get(services: Services, workspace: str, name: str) -> Job:
         if job is not None:
             return job
         near = nearest(name, store.job_names(connection, workspace))
-    hint = f"did you mean `{near}`?" if near else "list what exists with `yard job list`"
+    hint = f"did you mean `{near}`?" if near else "list jobs with `yard job list`"
     raise NotFound(
         f"job `{name}` does not exist in workspace `{workspace}`", hint, code="job_not_found"
     )
 
 
 def named(services: Services, workspace: str, name: str) -> Job | None:
-    """As `get`, and None where there is none."""
+    """Like `get`, but None if it does not exist."""
     with services.db.read() as connection:
         return store.job_named(connection, workspace, name)
 
@@ -87,13 +88,13 @@ def list_in(
     with services.db.read() as connection:
         experiment_ids = None
         if experiment_name:
-            found = experiment_store.named(connection, workspace, experiment_name)
-            if found is None:
+            experiment = experiment_store.named(connection, workspace, experiment_name)
+            if experiment is None:
                 raise NotFound(
                     f"experiment `{experiment_name}` does not exist in workspace `{workspace}`",
-                    "`yard job list` shows the experiment of every job",
+                    "list jobs and their experiments with `yard job list`",
                 )
-            experiment_ids = [found.id]
+            experiment_ids = [experiment.id]
         return store.list_jobs(
             connection,
             workspace,
@@ -136,7 +137,7 @@ def read_changes(document: Mapping[str, Any]) -> JobChanges:
                 f"`{key}` of a job can't be changed",
                 f"did you mean `{near}`?"
                 if near
-                else f"what can be: {', '.join(_CHANGES)}; for anything else, clone the job",
+                else f"you can change {', '.join(_CHANGES)}; for anything else, clone the job",
                 at=(str(key),),
             )
     return JobChanges(
@@ -181,7 +182,7 @@ def _new_values(job: Job, changes: JobChanges) -> dict[str, Any]:
         if changes.archived and not job.status.ended:
             raise Conflict(
                 f"job `{job.name}` is {job.status.value} and can't be archived",
-                f"wait for its end, or `yard job cancel -n {job.name}`",
+                f"wait until it ends, or run `yard job cancel -n {job.name}`",
                 code="job_not_ended",
             )
         values["archived"] = changes.archived
@@ -195,7 +196,7 @@ def _check_properties(job: Job, properties: Mapping[str, str]) -> None:
         if key in job.properties or key.startswith(own_properties.PREFIX):
             raise Conflict(
                 f"property `{key}` of job `{job.name}` can't be changed",
-                "properties stay as they were when the job was made; use a tag",
+                "properties are fixed when the job is created; use a tag",
                 at=("properties", key),
             )
 
@@ -213,7 +214,7 @@ def update(services: Services, workspace: str, name: str, changes: Mapping[str, 
 def add_properties(
     services: Services, workspace: str, name: str, properties: Mapping[str, Any]
 ) -> Job:
-    """Say more of a job; what it says already stays.
+    """Add properties to a job; existing ones stay.
 
     Raises:
         Conflict: a property has another value already, or is one that torchyard reads.
@@ -224,7 +225,7 @@ def add_properties(
 
 
 def archive(services: Services, workspace: str, name: str, archived: bool = True) -> Job:
-    """Leave a job out of lists, or bring it back; it is found by its name as before.
+    """Hide a job from lists, or restore it; it can still be found by name.
 
     Raises:
         NotFound: no such job.
@@ -256,7 +257,9 @@ def read_tags(tags: Any) -> dict[str, str | None]:
     """
     if not isinstance(tags, Mapping):
         raise InvalidSpec(
-            "`tags` must be a mapping of texts", "for example `tags: {team: vision}`", at=("tags",)
+            "`tags` must be a mapping of strings",
+            "for example `tags: {team: vision}`",
+            at=("tags",),
         )
     changes: dict[str, str | None] = {}
     for key, value in tags.items():
@@ -267,7 +270,7 @@ def read_tags(tags: Any) -> dict[str, str | None]:
         else:
             raise InvalidSpec(
                 f"the value of `tags.{key}` must be text or a number",
-                f"write `{key}: some words`",
+                f"for example `{key}: some text`",
                 at=("tags", str(key)),
             )
     return changes
@@ -302,7 +305,7 @@ def cancel(services: Services, workspace: str, name: str, why: JobError | None =
     """Stop a job; one that has ended stays as it is.
 
     Args:
-        why: becomes its error, where it was not its user who wanted it.
+        why: becomes the job's error, if it was not canceled by a user.
     """
     job = get(services, workspace, name)
     now = services.clock.now()
@@ -314,9 +317,9 @@ def cancel(services: Services, workspace: str, name: str, why: JobError | None =
         running = [attempt for attempt in tries if attempt.ended_at is None]
         if running:
             progress.move(connection, job, Status.CANCEL_REQUESTED, now)
-            told = None if why is None else vars(why)
+            error_json = None if why is None else vars(why)
             attempt_store.change_attempt(
-                connection, running[-1].id, order="stop", order_reason="cancel", error=told
+                connection, running[-1].id, order="stop", order_reason="cancel", error=error_json
             )
         else:
             progress.end(connection, job, Status.CANCELED, now, error=why)
@@ -324,7 +327,7 @@ def cancel(services: Services, workspace: str, name: str, why: JobError | None =
     services.signals.notify(job_key(job))
     for attempt in running:
         services.signals.notify(attempt_key(attempt.id))
-    services.bell.set()
+    services.wakeup.set()
     return job
 
 
@@ -355,7 +358,7 @@ def _wanted_tags(tags: Sequence[str]) -> dict[str, str | None]:
     for tag in tags:
         key, equals, value = tag.partition("=")
         if not key or '"' in key:
-            raise InvalidInput(f"`{tag}` is no tag to look for", "write `key` or `key=value`")
+            raise InvalidInput(f"`{tag}` is not a tag", "write `key` or `key=value`")
         wanted[key] = value if equals else None
     return wanted
 
@@ -368,9 +371,9 @@ def status_named(text: str) -> Status:
     for status in Status:
         if status.value.lower() == text.lower():
             return status
-    known = [status.value for status in Status]
-    near = nearest(text, known)
+    names = [status.value for status in Status]
+    near = nearest(text, names)
     raise InvalidSpec(
-        f"`{text}` is no status of a job",
-        f"did you mean `{near}`?" if near else f"one of: {', '.join(known)}",
+        f"`{text}` is not a job status",
+        f"did you mean `{near}`?" if near else f"one of: {', '.join(names)}",
     )

@@ -1,4 +1,4 @@
-"""What the actions of this room use, in one hand."""
+"""The services that the functions of jobs use."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from torchyard.base.db import Database
 from torchyard.base.dependencies import from_state
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.executors.machine import Machine
 from torchyard.jobs.history import logged_metrics, logged_properties
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records import store
-from torchyard.jobs.records.client_endpoints import ClientDoor
+from torchyard.jobs.records.client_endpoints import ClientEndpoints
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.servers.lease import Membership, SingleServer
@@ -31,8 +31,8 @@ from torchyard.servers.lease import Membership, SingleServer
 class Services:
     """What the functions of this package use.
 
-    `bell` wakes the scheduler; `server_id` is the home's, the same for all of its servers, and
-    `membership` tells these apart. `machine` is what the clusters share and what limits them (see
+    `wakeup` wakes the scheduler; `server_id` is the home's, shared by all of its servers, and
+    `membership` tells them apart. `machine` limits what the clusters share (see
     admission/machine.py); `devices` are its GPUs.
     """
 
@@ -45,22 +45,22 @@ class Services:
     history: History
     logs: Logs
     signals: Signals
-    bell: threading.Event
+    wakeup: threading.Event
     server_id: str = ""
     machine: Mapping[str, int] = field(default_factory=dict)
     devices: Machine = field(default_factory=lambda: Machine({}))
     membership: Membership = field(default_factory=SingleServer)
-    client_door: ClientDoor = field(default_factory=ClientDoor)
+    client_endpoints: ClientEndpoints = field(default_factory=ClientEndpoints)
 
     def lock(self, name: str) -> Path:
-        """The file that stands for something only one of all servers does at a time."""
+        """The file to lock for work that only one of all servers does at a time."""
         folder = self.home / "locks"
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder / name
 
     @property
     def fetcher(self) -> Fetcher:
-        """What keeps this machine's copies of data."""
+        """The cache of data on this machine."""
         return Fetcher(self.home, self.db, self.datastores)
 
 
@@ -69,4 +69,4 @@ def open_history(db: Database) -> History:
 
 
 ServicesOf = Annotated[Services, Depends(from_state("services"))]
-"""What a route function receives."""
+"""The services, as a dependency of a route."""

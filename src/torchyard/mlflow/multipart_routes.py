@@ -35,7 +35,7 @@ _UPLOAD_ID = re.compile(r"[0-9a-f]{32}")
 _RETENTION_S = 7 * 24 * 3600
 _COMPLETE_RETENTION_S = 3600
 _MAX_PARTS = 10_000
-# Files beside the parts: the lock of whoever joins the parts, and the mark that it was done.
+# Files beside the parts: the lock of the request that joins them, and the mark that it was done.
 _LOCK, _COMPLETE = "lock", "complete"
 _CHUNK_BYTES = 1 << 20
 

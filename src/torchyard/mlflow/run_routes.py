@@ -164,7 +164,7 @@ def log_inputs(call: CallOf, services: ServicesOf) -> JSONResponse:
     job = get_run(services, call.workspace, run_id, call.identity)
     _refuse_deleted(job)
     runs.add_datasets(services, job, datasets)
-    logged.note(services.db, call.workspace, translate.read_models(call, job.name, "input"))
+    logged.record_uses(services.db, call.workspace, translate.read_models(call, job.name, "input"))
     return JSONResponse({})
 
 
@@ -174,7 +174,7 @@ def log_outputs(call: CallOf, services: ServicesOf) -> JSONResponse:
     job = _run(call, services)
     if job.deleted:
         raise InvalidInput(f"The run {job.name} must be in the 'active' state")
-    logged.note(services.db, call.workspace, translate.read_models(call, job.name, "output"))
+    logged.record_uses(services.db, call.workspace, translate.read_models(call, job.name, "output"))
     return JSONResponse({})
 
 
@@ -251,7 +251,7 @@ def _change_tags(services: Services, job: Job, tags: Mapping[str, str | None]) -
 
 
 def _notify(services: Services, job: Job) -> None:
-    """Tell whoever follows the run that its history, tags or status changed."""
+    """Tell the run's followers that its history, tags or status changed."""
     services.signals.notify(job_key(job))
 
 

@@ -1,7 +1,7 @@
 """What can be done with models.
 
 Owns: versions, the model's own copy of its files, archiving and what may change.
-Leaves: what a job or a snapshot holds to whoever passes a `FindSource`.
+Leaves: finding the files of a job or a snapshot to the caller's `FindSource`.
 Always: a version's files never change; they are copied before the version exists, so that it
 never points at nothing.
 """
@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torchyard.assets import versions
+from torchyard.assets.versioned_assets import VersionedAssets
 from torchyard.base import fields, files
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, InvalidSpec, NotFound, nearest
-from torchyard.data import versions
+from torchyard.base.errors import InvalidSpec, NotFound, nearest
 from torchyard.data.datastores import BLOB_STORE, Datastores, model_folder
 from torchyard.models import documents, registry, store
 from torchyard.models.documents import Request
@@ -27,6 +28,37 @@ from torchyard.models.types import FindSource, Model, ModelFile, Source
 _CHANGES = ("description", "tags", "properties", "stage")
 LATEST = versions.LATEST
 _TOP = model_folder("name", "unique").count("/") + 1
+
+
+class _Models(VersionedAssets[Model]):
+    """A version may be named by an alias, and a name may be registered without a version."""
+
+    def get(self, db: Database, workspace: str, name: str, version: str = LATEST) -> Model:
+        """
+        Raises:
+            NotFound: with the nearest name, or the versions there are.
+        """
+        with db.read() as connection:
+            models = store.versions.list_in(connection, workspace, name)
+            registered = store.name_row(connection, workspace, name)
+            all_names = [] if models else store.names_in(connection, workspace)
+        if not models:
+            if registered is not None:
+                raise NotFound(
+                    f"model `{name}` has no version", "register one: `yard model create`"
+                )
+            names = [other.name for other in all_names]
+            raise versions.no_such_name("model", workspace, name, names)
+        if registered is not None and not version.isdecimal():
+            version = str(registered.aliases.get(version, version))
+        return versions.pick("model", name, version, models)
+
+
+_models = _Models("model", store.versions)
+get = _models.get
+list_in = _models.list_in
+list_versions = _models.list_versions
+archive = _models.archive
 
 
 def register(
@@ -38,17 +70,17 @@ def register(
     document: Mapping[str, Any],
     owner: str,
 ) -> Model:
-    """Copy the files into the datastore and give them the next version.
+    """Copy the files into the datastore and register them as the next version.
 
     Raises:
         InvalidSpec: the document is wrong.
         NotFound: there is nothing at its path.
-        Conflict: the version it asks for exists.
+        Conflict: the version that it names exists.
     """
-    asked = documents.read(document)
-    with find(workspace, asked.path) as source:
-        _suits(asked, source)
-        return keep(db, clock, datastores, workspace, asked, source, owner)
+    request = documents.read(document)
+    with find(workspace, request.path) as source:
+        _check_type(request, source)
+        return keep(db, clock, datastores, workspace, request, source, owner)
 
 
 def keep(
@@ -56,36 +88,36 @@ def keep(
     clock: Clock,
     datastores: Datastores,
     workspace: str,
-    asked: Request,
+    request: Request,
     source: Source,
     owner: str,
 ) -> Model:
-    """Copy the files of `source`, if it has any, and make a version of them.
+    """Copy the files of `source`, if it has any, and register a version of them.
 
     Raises:
-        Conflict: the version it asks for exists.
+        Conflict: the version that it names exists.
     """
-    _version_is_free(db, workspace, asked)
-    # Each registration copies into a folder of its own, so that two at once share no file.
-    top = model_folder(_as_folder(asked.name), uuid.uuid4().hex[:12]) if source.files else ""
-    folder = top if source.single or not top else f"{top}{_last_of(asked.path)}"
+    _check_version_is_free(db, workspace, request)
+    # Each registration copies into its own folder, so that two at once share no file.
+    top = model_folder(_as_folder(request.name), uuid.uuid4().hex[:12]) if source.files else ""
+    folder = top if source.single or not top else f"{top}{_last_of(request.path)}"
     try:
         copied = tuple(
             _copy(datastores, workspace, f"{folder}/{path}", path, file)
             for path, file in source.files
         )
-        return _written(db, clock, workspace, asked, source, owner, folder, copied)
+        return _add_version(db, clock, workspace, request, source, owner, folder, copied)
     except BaseException:
         if top:
             datastores.delete(workspace, BLOB_STORE, top)
         raise
 
 
-def _written(
+def _add_version(
     db: Database,
     clock: Clock,
     workspace: str,
-    asked: Request,
+    request: Request,
     source: Source,
     owner: str,
     folder: str,
@@ -93,89 +125,38 @@ def _written(
 ) -> Model:
     now = clock.now()
     with db.write() as connection:
-        name = registry.ensure(connection, workspace, asked.name, now)
-        version = asked.version or name.last_version + 1
-        if store.get(connection, workspace, asked.name, version) is not None:
-            raise _has_version(asked.name, version)
+        name = registry.ensure(connection, workspace, request.name, now)
+        version = request.version or name.last_version + 1
+        if store.versions.get(connection, workspace, request.name, version) is not None:
+            raise versions.taken("model", request.name, version)
         model = Model(
             workspace=workspace,
-            name=asked.name,
+            name=request.name,
             version=version,
-            type=asked.type,
-            source=asked.path,
+            type=request.type,
+            source=request.path,
             folder=folder,
-            job=asked.job or source.job,
+            job=request.job or source.job,
             created_at=now,
             owner=owner,
-            description=asked.description,
-            tags=asked.tags,
-            properties=asked.properties,
+            description=request.description,
+            tags=request.tags,
+            properties=request.properties,
             files=copied,
             single=source.single,
             updated_at=now,
-            run_link=asked.run_link,
-            model_id=asked.model_id,
+            run_link=request.run_link,
+            model_id=request.model_id,
         )
-        store.add(connection, model)
+        store.versions.add(connection, model)
         store.change_name(
             connection,
             workspace,
-            asked.name,
+            request.name,
             last_version=max(version, name.last_version),
             updated_at=now,
         )
     return model
-
-
-def get(db: Database, workspace: str, name: str, version: str = LATEST) -> Model:
-    """The one made last that is not archived for `latest`; `version` may be an alias.
-
-    Raises:
-        NotFound: with the nearest name, or the versions there are.
-    """
-    with db.read() as connection:
-        known = store.list_all(connection, workspace, name)
-        named = store.name_row(connection, workspace, name)
-        names = [] if known else [one.name for one in store.names_in(connection, workspace)]
-    if not known:
-        if named is not None:
-            raise NotFound(f"model `{name}` has no version", "register one: `yard model create`")
-        raise versions.no_such_name("model", workspace, name, names)
-    if named is not None and not version.isdecimal():
-        version = str(named.aliases.get(version, version))
-    return versions.pick("model", name, version, known)
-
-
-def list_in(
-    db: Database, workspace: str, name: str = "", archived: bool | None = False
-) -> list[Model]:
-    """The newest of each name, or all versions of one; `archived` None takes both kinds."""
-    found = list_versions(db, workspace, name)
-    found = [model for model in found if archived is None or model.archived is archived]
-    if name:
-        return found
-    return versions.newest_of_each(found)
-
-
-def list_versions(db: Database, workspace: str, name: str = "") -> list[Model]:
-    """All versions of all names or of one, archived ones too; newest first."""
-    with db.read() as connection:
-        return store.list_all(connection, workspace, name)
-
-
-def archive(
-    db: Database, workspace: str, name: str, version: str = "", archived: bool = True
-) -> Model:
-    """Leave a version, or all of them, out of lists; `archived` False shows them again.
-
-    Raises:
-        NotFound: there is none.
-    """
-    found = get(db, workspace, name, version or LATEST)
-    with db.write() as connection:
-        number = found.version if version else None
-        store.change(connection, workspace, name, number, archived=archived)
-    return get(db, workspace, name, str(found.version))
 
 
 def update(
@@ -186,11 +167,11 @@ def update(
     version: str,
     changes: Mapping[str, Any],
 ) -> Model:
-    """Change `description`, `tags`, `properties` (both merged, null takes one away) or `stage`.
+    """Change `description`, `tags`, `properties` (both merged, null removes one) or `stage`.
 
     Raises:
         InvalidSpec: another key, or a value of the wrong kind.
-        NotFound: there is no such version.
+        NotFound: the version does not exist.
     """
     for key in changes:
         if key not in _CHANGES:
@@ -203,33 +184,35 @@ def update(
     fields.text(changes, "description")
     number = get(db, workspace, name, version).version
     with db.write() as connection:
-        found = store.get(connection, workspace, name, number)
-        assert found is not None
+        model = store.versions.get(connection, workspace, name, number)
+        assert model is not None
         values: dict[str, Any] = {}
         if "description" in changes:
             values["description"] = changes["description"] or ""
         if "tags" in changes:
-            values["tags"] = documents.merged(found.tags, changes, "tags")
+            values["tags"] = documents.merged(model.tags, changes, "tags")
         if "properties" in changes or "stage" in changes:
-            properties = documents.merged(found.properties, changes, "properties")
+            properties = documents.merged(model.properties, changes, "properties")
             values["properties"] = documents.with_stage(properties, changes)
         if values:
-            store.change(connection, workspace, name, number, updated_at=clock.now(), **values)
+            store.versions.change(
+                connection, workspace, name, number, updated_at=clock.now(), **values
+            )
     return get(db, workspace, name, str(number))
 
 
 def delete(
     db: Database, clock: Clock, datastores: Datastores, workspace: str, name: str, version: int
 ) -> None:
-    """Delete a version and its files; its number is not given again.
+    """Delete a version and its files; its number is not used again.
 
     Raises:
-        NotFound: there is no such version.
+        NotFound: the version does not exist.
     """
     model = get(db, workspace, name, str(version))
     with db.write() as connection:
-        store.drop(connection, workspace, name, model.version)
-        registry.forget_version(connection, workspace, name, model.version, clock.now())
+        store.versions.delete(connection, workspace, name, model.version)
+        registry.remove_aliases_of(connection, workspace, name, model.version, clock.now())
     _delete_files(datastores, model)
 
 
@@ -237,14 +220,14 @@ def delete_all(db: Database, datastores: Datastores, workspace: str, name: str) 
     """Delete a name with all its versions and their files.
 
     Raises:
-        NotFound: there is no such name.
+        NotFound: the name does not exist.
     """
     registry.get(db, workspace, name)
     with db.write() as connection:
-        gone = store.list_all(connection, workspace, name)
-        store.drop(connection, workspace, name, None)
+        models = store.versions.list_in(connection, workspace, name)
+        store.versions.delete(connection, workspace, name, None)
         store.drop_name(connection, workspace, name)
-    for model in gone:
+    for model in models:
         _delete_files(datastores, model)
 
 
@@ -258,59 +241,51 @@ def file(datastores: Datastores, model: Model, path: str) -> Path:
     Raises:
         NotFound: the model has no such file.
     """
-    if path not in [known.path for known in model.files]:
+    if path not in [model_file.path for model_file in model.files]:
         raise NotFound(f"model `{model.name}:{model.version}` has no file `{path}`")
     return datastores.file(model.workspace, BLOB_STORE, f"{model.folder}/{path}")
 
 
-def _suits(asked: Request, source: Source) -> None:
+def _check_type(request: Request, source: Source) -> None:
     paths = [path for path, _ in source.files]
-    if asked.type == "mlflow_model" and "MLmodel" not in paths:
+    if request.type == "mlflow_model" and "MLmodel" not in paths:
         raise InvalidSpec(
-            f"`{asked.path}` is no MLflow model: it has no file `MLmodel`",
+            f"`{request.path}` is not an MLflow model: it has no file `MLmodel`",
             "name the folder that `mlflow.<flavor>.log_model` wrote, or use `type: custom_model`",
             at=["path"],
         )
-    if asked.type == "triton_model" and source.single:
+    if request.type == "triton_model" and source.single:
         raise InvalidSpec(
-            "a triton_model is a folder, and its path names one file",
+            "a triton_model is a folder, but the path names one file",
             "name the model repository's folder, or use `type: custom_model`",
             at=["path"],
         )
 
 
-def _version_is_free(db: Database, workspace: str, asked: Request) -> None:
-    """Before anything is copied; the write looks again."""
-    if asked.version is None:
+def _check_version_is_free(db: Database, workspace: str, request: Request) -> None:
+    """Fail before anything is copied; the write checks again."""
+    if request.version is None:
         return
     with db.read() as connection:
-        if store.get(connection, workspace, asked.name, asked.version) is not None:
-            raise _has_version(asked.name, asked.version)
-
-
-def _has_version(name: str, version: int) -> Conflict:
-    return Conflict(
-        f"model `{name}` has a version {version} already",
-        "leave `version` out to get the next one",
-        at=["version"],
-    )
+        if store.versions.get(connection, workspace, request.name, request.version) is not None:
+            raise versions.taken("model", request.name, request.version)
 
 
 def _delete_files(datastores: Datastores, model: Model) -> None:
-    # After their row, so that no version ever points at nothing.
+    # The row is deleted first, so that no version ever points at nothing.
     if model.folder:
         top = "/".join(model.folder.split("/")[:_TOP])
         datastores.delete(model.workspace, BLOB_STORE, top)
 
 
 def _last_of(path: str) -> str:
-    """The name that its folder had, for clients download a model into a folder of that name."""
+    """The last part of a path: clients download a model into a folder of that name."""
     above, _, last = path.rstrip("/").rpartition("/")
     return f"/{_as_folder(last)}" if above and last else ""
 
 
 def _as_folder(name: str) -> str:
-    """A name that a file system bears; the folder in it makes it unique."""
+    """A valid name of a folder; the folder inside makes it unique."""
     return re.sub(r"[^\w.-]", "_", name).strip(".")[:60] or "model"
 
 

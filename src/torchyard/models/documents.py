@@ -1,8 +1,8 @@
 """A model's document, and what a model may be called.
 
 Owns: the keys of the document and their forms, names.
-Leaves: what lies at its path to whoever passes a `FindSource`.
-Always: a name that a document gives can be written in a reference, `azureml:name:version`.
+Leaves: finding the files at its path to the caller's `FindSource`.
+Always: a name in a document can be written in a reference, `azureml:name:version`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torchyard.data import documents
 from torchyard.data.types import MODEL_TYPES
 
 _NAME_MAX_LENGTH = 256
-# The last four are said of a model and change nothing: its flavors stand in its `MLmodel`.
+# The last four are accepted and ignored: a model's flavors are read from its `MLmodel`.
 _KEYS = (
     "name", "version", "type", "path", "description", "tags", "properties", "stage",
     "$schema", "flavors", "datastore", "id",
@@ -26,7 +26,7 @@ _KEYS = (
 
 @dataclass(frozen=True)
 class Request:
-    """A version to be made; `run_link` and `model_id` as in `Model`, `job` when it is not that of
+    """A version to register; `run_link` and `model_id` as in `Model`, `job` unless it is that of
     the source.
     """
 
@@ -64,10 +64,10 @@ def read(document: Mapping[str, Any]) -> Request:
 
 
 def check_name(name: str) -> None:
-    """MLflow's clients may use any name that can be written in a URI and as a folder.
+    """Accept what MLflow's clients may use: any name that fits into a URI and is a folder's name.
 
     Raises:
-        InvalidInput: in MLflow's words where it has some.
+        InvalidInput: with MLflow's message where it has one.
     """
     if not name.strip():
         raise InvalidInput("Missing value for required parameter 'name'.")
@@ -76,16 +76,16 @@ def check_name(name: str) -> None:
     if len(name) > _NAME_MAX_LENGTH or name in (".", "..") or not name.isprintable():
         raise InvalidInput(
             f"Invalid value {name[:300]!a} for parameter 'name' supplied.",
-            f"1 to {_NAME_MAX_LENGTH} characters that can be printed, neither `.` nor `..`",
+            f"use 1 to {_NAME_MAX_LENGTH} printable characters, and neither `.` nor `..`",
         )
 
 
 def merged(old: Mapping[str, str], changes: Mapping[str, Any], key: str) -> dict[str, str]:
-    """`old` with what `changes` has at `key`; what is None there goes."""
-    given = changes.get(key) or {}
-    if not isinstance(given, Mapping):
+    """`old` updated by `changes[key]`; names whose new value is None are removed."""
+    new = changes.get(key) or {}
+    if not isinstance(new, Mapping):
         raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
-    kept = {**old, **{str(name): value for name, value in given.items()}}
+    kept = {**old, **{str(name): value for name, value in new.items()}}
     return {name: str(value) for name, value in kept.items() if value is not None}
 
 
@@ -95,14 +95,14 @@ def with_stage(properties: dict[str, str], document: Mapping[str, Any]) -> dict[
 
 
 def _type(written: Any) -> str:
-    """In any case, and in camelCase."""
+    """A model type, written in any case or in camelCase."""
     plain = str(written or "custom_model").replace("_", "").replace("-", "").lower()
     for kind in MODEL_TYPES:
         if plain == kind.replace("_", ""):
             return kind
     near = nearest(str(written), MODEL_TYPES)
     raise InvalidSpec(
-        f"`{written}` is no type of a model",
+        f"`{written}` is not a model type",
         f"did you mean `{near}`?" if near else f"use one of: {', '.join(MODEL_TYPES)}",
         at=["type"],
     )
@@ -113,7 +113,7 @@ def _version(value: Any) -> int | None:
         return None
     if not str(value).isdigit() or int(value) < 1:
         raise InvalidSpec(
-            f"`{value}` is no version of a model", "use a whole number, or leave it out",
+            f"`{value}` is not a model version", "use a whole number, or leave it out",
             at=["version"],
         )  # fmt: skip
     return int(value)

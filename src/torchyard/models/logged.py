@@ -1,9 +1,9 @@
-"""Logged models: what a run made of a model, before anyone registers it.
+"""Logged models: models that a run logged, before anyone registers them.
 
-Owns: their files' place, their status, tags and parameters, who used or made them.
-Leaves: what a run is to jobs/, which names it here by its job's name.
-Always: the files of a run's model lie among the run's own, the newest of a name below that name,
-so that whoever takes the run's files takes the model; no two models share a folder.
+Owns: the folders of their files, their status, tags and parameters, the runs that use or made them.
+Leaves: what a run is to jobs/; here it is the name of its job.
+Always: the files of a run's model are among the run's artifacts, the newest of a name below that
+name, so that copying the artifacts copies the model; no two models share a folder.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from torchyard.models.types import LoggedMetric, LoggedModel, RunModel
 PENDING, READY, FAILED, UNSPECIFIED = STATUSES = ("PENDING", "READY", "FAILED", "UNSPECIFIED")
 _BAD_CHARACTERS = ("/", ":", ".", "%", '"', "'")
 _NAME_MAX_BYTES = 200
-# Changes of tags, or what they are for the tags that there are, asked where nobody else writes.
+# Changes of tags, or a function from the current tags to changes, called inside the transaction.
 Tags = Mapping[str, str | None] | Callable[[Mapping[str, str]], Mapping[str, str | None]]
-# What every job has among its files; a model of this name would be mixed with them.
-_TAKEN = frozenset({"outputs", "logs", "user_logs", "system_logs"})
+# Folders of every job's artifacts; a model of that name gets another folder.
+_RESERVED = frozenset({"outputs", "logs", "user_logs", "system_logs"})
 
 
 def create(
@@ -46,18 +46,18 @@ def create(
     tags: Mapping[str, str] | None = None,
     params: Mapping[str, str] | None = None,
 ) -> LoggedModel:
-    """A Pending model with a new id, of the run `run` if it is not empty.
+    """Create a Pending model with a new id, of the run `run` if it is not empty.
 
     Args:
-        beside_run: the run is ours, and the files shall lie among its own.
+        beside_run: the run is a job of this server, and the files go among its artifacts.
 
     Raises:
-        InvalidInput: it is no name.
+        InvalidInput: the name is not valid.
     """
     _check_name(name)
     model_id = f"m-{uuid.uuid4().hex}"
     now = clock.now()
-    made = LoggedModel(
+    model = LoggedModel(
         id=model_id,
         workspace=workspace,
         experiment_id=experiment_id,
@@ -73,25 +73,25 @@ def create(
     )
     with db.write() as connection:
         if beside_run:
-            folder = _make_room(connection, datastores, workspace, run, name)
-            made = replace(made, folder=folder or f"{artifacts_of(run)}/{name}-{model_id}")
-        store.add(connection, made)
-    return made
+            folder = _free_folder(connection, datastores, workspace, run, name)
+            model = replace(model, folder=folder or f"{artifacts_of(run)}/{name}-{model_id}")
+        store.add(connection, model)
+    return model
 
 
 def get(db: Database, workspace: str, model_id: str, deleted: bool = False) -> LoggedModel:
     """
     Args:
-        deleted: find it even when it is.
+        deleted: find deleted ones, too.
 
     Raises:
         NotFound: there is none.
     """
     with db.read() as connection:
-        found = store.get(connection, workspace, model_id)
-    if found is None or (found.deleted and not deleted):
+        model = store.get(connection, workspace, model_id)
+    if model is None or (model.deleted and not deleted):
         raise NotFound(f"Logged model with ID '{model_id[:100]}' not found.")
-    return found
+    return model
 
 
 def list_in(db: Database, workspace: str, experiment_ids: Collection[int]) -> list[LoggedModel]:
@@ -101,7 +101,7 @@ def list_in(db: Database, workspace: str, experiment_ids: Collection[int]) -> li
 
 
 def names_in(db: Database, workspace: str) -> list[str]:
-    """Of those that no run made; a run's are its job's own."""
+    """Names of the models that no run made."""
     with db.read() as connection:
         return store.names_without_run(connection, workspace)
 
@@ -125,29 +125,29 @@ def change(
     tags: Tags | None = None,
     params: Mapping[str, str] | None = None,
 ) -> LoggedModel:
-    """Change what is not None; a tag that is None goes, the others are merged.
+    """Change what is not None; a tag that is None is removed, the others are merged.
 
     Raises:
         NotFound: there is none.
-        InvalidInput: a parameter has another value already.
+        InvalidInput: a parameter is already set to another value.
     """
     with db.write() as connection:
-        found = store.get(connection, workspace, model_id)
-        if found is None:
+        model = store.get(connection, workspace, model_id)
+        if model is None:
             raise NotFound(f"Logged model with ID '{model_id[:100]}' not found.")
-        both = {**found.tags, **((tags(found.tags) if callable(tags) else tags) or {})}
+        both = {**model.tags, **((tags(model.tags) if callable(tags) else tags) or {})}
         changed = replace(
-            found,
-            status=status or found.status,
-            deleted=found.deleted if deleted is None else deleted,
+            model,
+            status=status or model.status,
+            deleted=model.deleted if deleted is None else deleted,
             tags={key: value for key, value in both.items() if value is not None},
-            params={**found.params, **(params or {})},
+            params={**model.params, **(params or {})},
             updated_at=clock.now(),
         )
-        for key, value in found.params.items():
+        for key, value in model.params.items():
             if changed.params[key] != value:
                 raise InvalidInput(
-                    f"parameter `{key[:100]}` of logged model `{model_id}` is set already",
+                    f"parameter `{key[:100]}` of logged model `{model_id}` is already set",
                     "log it under another key",
                 )
         values = vars(changed)
@@ -160,36 +160,36 @@ def change(
     return changed
 
 
-def measure(connection: Connection, workspace: str, points: Sequence[LoggedMetric]) -> None:
-    """Keep what was measured, in the transaction that keeps it for the run."""
+def record_metrics(connection: Connection, workspace: str, points: Sequence[LoggedMetric]) -> None:
+    """Store metrics of models in the transaction that stores them for the run."""
     store.put_metrics(connection, workspace, points)
 
 
-def note(db: Database, workspace: str, used: Sequence[RunModel]) -> None:
-    """Write down which models runs used and made; again does nothing."""
+def record_uses(db: Database, workspace: str, run_models: Sequence[RunModel]) -> None:
+    """Store which models runs used and made; storing one again does nothing."""
     with db.write() as connection:
-        store.add_run_models(connection, workspace, used)
+        store.add_run_models(connection, workspace, run_models)
 
 
 def of_runs(db: Database, workspace: str, runs: Sequence[str]) -> dict[str, list[RunModel]]:
-    """By run, of those that used or made some."""
+    """The models that runs used or made, by run; runs without any are left out."""
     with db.read() as connection:
         return store.run_models_of(connection, workspace, runs)
 
 
-def forget_run(connection: Connection, workspace: str, run: str) -> None:
-    """Forget the models that a run logged, and what it logged of models.
+def delete_of_run(connection: Connection, workspace: str, run: str) -> None:
+    """Delete the models and metrics of models that a run logged.
 
-    Their files go with the run's own.
+    Their files are deleted with the run's artifacts.
     """
-    store.forget_run(connection, workspace, run)
+    store.delete_of_run(connection, workspace, run)
 
 
 def folders_of(db: Database, workspace: str, run: str) -> list[str]:
-    """Where among the run's files models lie, relative to them."""
+    """The folders of models among the run's artifacts, relative to them."""
     with db.read() as connection:
-        found = store.folders_of(connection, workspace, run)
-    return [folder.removeprefix(artifacts_of(run) + "/") for folder in found]
+        folders = store.folders_of(connection, workspace, run)
+    return [folder.removeprefix(artifacts_of(run) + "/") for folder in folders]
 
 
 def file(datastores: Datastores, model: LoggedModel, path: str) -> Path:
@@ -215,22 +215,22 @@ def writing(
 
 
 def delete_file(datastores: Datastores, model: LoggedModel, path: str) -> None:
-    """A file, or everything below a folder; nothing when it is not there."""
+    """Delete a file, or everything below a folder; does nothing when it does not exist."""
     datastores.delete(model.workspace, ARTIFACT_STORE, _stored(model, path))
 
 
-def _make_room(
+def _free_folder(
     connection: Connection, datastores: Datastores, workspace: str, run: str, name: str
 ) -> str:
-    """The folder of the run's newest model of a name: an older one gives way.
+    """The folder for the run's newest model of a name; an older model is moved out of it.
 
     Empty when the run has other files there.
     """
     folder = f"{artifacts_of(run)}/{name}"
     older = store.in_folder(connection, workspace, folder)
     if older is None:
-        there = files.inside(datastores.root(workspace, ARTIFACT_STORE), folder).exists()
-        return "" if there or name in _TAKEN else folder
+        exists = files.inside(datastores.root(workspace, ARTIFACT_STORE), folder).exists()
+        return "" if exists or name in _RESERVED else folder
     moved = f"{folder}-{older.id}"
     store.change(connection, workspace, older.id, folder=moved)
     datastores.move(workspace, ARTIFACT_STORE, folder, moved)

@@ -30,8 +30,8 @@ from torchyard.base.db import Instant, insert_new, metadata
 from torchyard.models.store import models
 from torchyard.models.types import LoggedMetric, LoggedModel, RunModel
 
-# Databases bound the number of parameters in one statement.
-_IDS_A_QUERY = 400
+# Databases limit the number of parameters in one statement.
+_IDS_PER_QUERY = 400
 
 logged_models = Table(
     "logged_models",
@@ -108,7 +108,7 @@ def in_experiments(
 
 
 def names_without_run(connection: Connection, workspace: str) -> list[str]:
-    """Of those that are not deleted, sorted."""
+    """The names of models that no run made and that are not deleted, sorted."""
     return list(
         connection.execute(
             select(logged_models.c.name)
@@ -132,7 +132,7 @@ def in_folder(connection: Connection, workspace: str, folder: str) -> LoggedMode
 
 
 def folders_of(connection: Connection, workspace: str, run: str) -> list[str]:
-    """Those of deleted models too."""
+    """Also those of deleted models."""
     return list(
         connection.execute(
             select(logged_models.c.folder).where(
@@ -151,8 +151,10 @@ def change(connection: Connection, workspace: str, model_id: str, **values: Any)
 
 
 def put_metrics(connection: Connection, workspace: str, points: Sequence[LoggedMetric]) -> None:
-    """Keep each where it is newer than what is there."""
-    rows = [{**vars(one), "workspace": workspace, "value": _stored(one.value)} for one in points]
+    """Store each point that is newer than the stored one."""
+    rows = [
+        {**vars(point), "workspace": workspace, "value": _stored(point.value)} for point in points
+    ]
     if not rows:
         return
     insert_new(connection, logged_model_metrics, rows)
@@ -178,23 +180,27 @@ def metrics_of(
     connection: Connection, workspace: str, model_ids: Sequence[str]
 ) -> dict[str, list[LoggedMetric]]:
     """By model, oldest first."""
-    found: dict[str, list[LoggedMetric]] = {model_id: [] for model_id in model_ids}
+    metrics: dict[str, list[LoggedMetric]] = {model_id: [] for model_id in model_ids}
     table = logged_model_metrics.c
-    for start in range(0, len(model_ids), _IDS_A_QUERY):
-        some = model_ids[start : start + _IDS_A_QUERY]
+    for start in range(0, len(model_ids), _IDS_PER_QUERY):
+        some = model_ids[start : start + _IDS_PER_QUERY]
         rows = connection.execute(
             select(logged_model_metrics)
             .where(table.workspace == workspace, table.model_id.in_(some))
             .order_by(table.timestamp, table.step, table.key)
         )
         for row in rows:
-            found[row.model_id].append(_metric(row))
-    return found
+            metrics[row.model_id].append(_metric(row))
+    return metrics
 
 
-def add_run_models(connection: Connection, workspace: str, added: Sequence[RunModel]) -> None:
-    """Those that are not there yet."""
-    rows = [{**vars(one), "workspace": workspace} for one in dict.fromkeys(added)]
+def add_run_models(
+    connection: Connection, workspace: str, models_of_runs: Sequence[RunModel]
+) -> None:
+    """Add those that are not stored yet."""
+    rows = [
+        {**vars(run_model), "workspace": workspace} for run_model in dict.fromkeys(models_of_runs)
+    ]
     insert_new(connection, run_models, rows)
 
 
@@ -202,23 +208,23 @@ def run_models_of(
     connection: Connection, workspace: str, runs: Sequence[str]
 ) -> dict[str, list[RunModel]]:
     """By run, in order of their steps; runs without any are left out."""
-    found: dict[str, list[RunModel]] = {}
+    by_run: dict[str, list[RunModel]] = {}
     table = run_models.c
-    for start in range(0, len(runs), _IDS_A_QUERY):
-        some = runs[start : start + _IDS_A_QUERY]
+    for start in range(0, len(runs), _IDS_PER_QUERY):
+        some = runs[start : start + _IDS_PER_QUERY]
         rows = connection.execute(
             select(run_models)
             .where(table.workspace == workspace, table.run.in_(some))
             .order_by(table.run, table.kind, table.step, table.model_id)
         )
         for row in rows:
-            known = found.setdefault(row.run, [])
-            known.append(RunModel(row.run, row.kind, row.model_id, row.step))
-    return found
+            of_run = by_run.setdefault(row.run, [])
+            of_run.append(RunModel(row.run, row.kind, row.model_id, row.step))
+    return by_run
 
 
-def forget_run(connection: Connection, workspace: str, run: str) -> None:
-    """What a run logged of models, and the models that it logged, but those that have versions."""
+def delete_of_run(connection: Connection, workspace: str, run: str) -> None:
+    """Delete a run's metrics and uses of models, and its models that have no version."""
     registered = select(models.c.model_id).where(models.c.workspace == workspace)
     for table in (logged_model_metrics, run_models, logged_models):
         of_run = [table.c.workspace == workspace, table.c.run == run]

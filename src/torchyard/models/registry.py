@@ -1,8 +1,8 @@
-"""Names of models: what is said of all versions of one.
+"""Registered names of models, and what all versions of one share.
 
-Owns: descriptions, tags, aliases and renaming; stages, for they are moved among versions.
+Owns: descriptions, tags, aliases and renaming; stages, which move from version to version.
 Leaves: making and deleting versions to actions.py.
-Always: a name is there before its first version, and a number is given once as long as it lives.
+Always: a name exists before its first version, and no version number is used twice.
 """
 
 from __future__ import annotations
@@ -43,66 +43,68 @@ def create(
 ) -> Registered:
     """
     Raises:
-        InvalidInput: it is no name.
+        InvalidInput: the name is not valid.
         Conflict: the name is taken.
     """
     check_name(name)
     now = clock.now()
-    made = Registered(workspace, name, now, now, description, dict(tags or {}))
+    registered = Registered(workspace, name, now, now, description, dict(tags or {}))
     with db.write() as connection:
         if store.name_row(connection, workspace, name) is not None:
-            raise Conflict(f"model `{name}` exists already")
-        store.add_name(connection, made)
-    return made
+            raise Conflict(f"model `{name}` already exists")
+        store.add_name(connection, registered)
+    return registered
 
 
 def ensure(connection: Connection, workspace: str, name: str, now: datetime) -> Registered:
-    """The name's row, made when it is not there."""
+    """The name's row, created unless it exists."""
     store.add_name(connection, Registered(workspace, name, now, now))
-    found = store.name_row(connection, workspace, name)
-    assert found is not None
-    return found
+    registered = store.name_row(connection, workspace, name)
+    assert registered is not None
+    return registered
 
 
 def get(db: Database, workspace: str, name: str) -> Registered:
     """
     Raises:
-        NotFound: there is no such name.
+        NotFound: the name does not exist.
     """
     with db.read() as connection:
-        return _there(connection, workspace, name)
+        return _existing(connection, workspace, name)
 
 
 def whole(db: Database, workspace: str, name: str) -> Whole:
     """The name with its versions that are not archived.
 
     Raises:
-        NotFound: there is no such name.
+        NotFound: the name does not exist.
     """
     with db.read() as connection:
-        found = _there(connection, workspace, name)
-        known = store.list_all(connection, workspace, name)
-    return Whole(found, tuple(model for model in known if not model.archived))
+        registered = _existing(connection, workspace, name)
+        models = store.versions.list_in(connection, workspace, name)
+    return Whole(registered, tuple(model for model in models if not model.archived))
 
 
 def list_in(
     db: Database, workspace: str, names: Collection[str] | None = None
 ) -> Sequence[Registered]:
-    """All names, or those of `names`, sorted; also those that have no version."""
+    """All names, or those of `names`, sorted; also those without a version."""
     with db.read() as connection:
         return store.names_in(connection, workspace, names)
 
 
 def aliases_of(db: Database, model: Model) -> list[str]:
-    """The names that mean this version, sorted."""
-    found = get(db, model.workspace, model.name)
-    return sorted(alias for alias, number in found.aliases.items() if number == model.version)
+    """The aliases of this version, sorted."""
+    registered = get(db, model.workspace, model.name)
+    return sorted(alias for alias, number in registered.aliases.items() if number == model.version)
 
 
 def all_versions(db: Database, workspace: str) -> Sequence[Model]:
-    """Newest first, archived ones left out."""
+    """The versions of all names that are not archived, newest first."""
     with db.read() as connection:
-        return [model for model in store.list_all(connection, workspace) if not model.archived]
+        return [
+            model for model in store.versions.list_in(connection, workspace) if not model.archived
+        ]
 
 
 def change(
@@ -114,18 +116,18 @@ def change(
     description: str | None = None,
     tags: Mapping[str, str | None] | None = None,
 ) -> Registered:
-    """Change what is not None; a tag that is None goes, the others are merged.
+    """Change what is not None; a tag that is None is removed, the others are merged.
 
     Raises:
-        NotFound: there is no such name.
+        NotFound: the name does not exist.
     """
     with db.write() as connection:
-        found = _there(connection, workspace, name)
-        changed = replace(found, updated_at=clock.now())
+        registered = _existing(connection, workspace, name)
+        changed = replace(registered, updated_at=clock.now())
         if description is not None:
             changed = replace(changed, description=description)
         if tags:
-            both = {**found.tags, **tags}
+            both = {**registered.tags, **tags}
             kept = {key: value for key, value in both.items() if value is not None}
             changed = replace(changed, tags=kept)
         _write(connection, changed)
@@ -135,44 +137,44 @@ def change(
 def rename(db: Database, clock: Clock, workspace: str, name: str, new: str) -> Registered:
     """
     Raises:
-        InvalidInput: `new` is no name.
-        NotFound: there is no such name.
+        InvalidInput: `new` is not valid.
+        NotFound: the name does not exist.
         Conflict: the new name is taken.
     """
     check_name(new)
     with db.write() as connection:
-        _there(connection, workspace, name)
+        _existing(connection, workspace, name)
         if new != name and store.name_row(connection, workspace, new) is not None:
-            raise Conflict(f"model `{new}` exists already")
+            raise Conflict(f"model `{new}` already exists")
         store.rename(connection, workspace, name, new, clock.now())
-        return _there(connection, workspace, new)
+        return _existing(connection, workspace, new)
 
 
 def set_alias(
     db: Database, clock: Clock, workspace: str, name: str, alias: str, version: int | None
 ) -> None:
-    """Let the alias mean a version that exists; None takes the alias away.
+    """Point the alias to an existing version; None removes the alias.
 
     Raises:
-        NotFound: there is no such name or version.
+        NotFound: the name or version does not exist.
     """
     with db.write() as connection:
-        found = _there(connection, workspace, name)
-        aliases = {key: number for key, number in found.aliases.items() if key != alias}
+        registered = _existing(connection, workspace, name)
+        aliases = {key: number for key, number in registered.aliases.items() if key != alias}
         if version is not None:
-            if store.get(connection, workspace, name, version) is None:
+            if store.versions.get(connection, workspace, name, version) is None:
                 raise NotFound(f"model `{name}` has no version `{version}`")
             aliases[alias] = version
-        _write(connection, replace(found, aliases=aliases, updated_at=clock.now()))
+        _write(connection, replace(registered, aliases=aliases, updated_at=clock.now()))
 
 
-def forget_version(
+def remove_aliases_of(
     connection: Connection, workspace: str, name: str, version: int, now: datetime
 ) -> None:
-    """Take away the aliases of a version that is deleted."""
-    found = _there(connection, workspace, name)
-    aliases = {alias: number for alias, number in found.aliases.items() if number != version}
-    _write(connection, replace(found, aliases=aliases, updated_at=now))
+    """Remove the aliases of a version that is deleted."""
+    registered = _existing(connection, workspace, name)
+    aliases = {alias: number for alias, number in registered.aliases.items() if number != version}
+    _write(connection, replace(registered, aliases=aliases, updated_at=now))
 
 
 def move(
@@ -184,46 +186,55 @@ def move(
     stage: str,
     archive_others: bool = False,
 ) -> Model:
-    """Put a version into one of `STAGES`; the others that are in it may go to Archived.
+    """Put a version into one of `STAGES`.
+
+    Args:
+        archive_others: move the other versions of that stage to Archived.
 
     Raises:
-        NotFound: there is no such version.
+        NotFound: the version does not exist.
     """
     now = clock.now()
     with db.write() as connection:
-        found = store.get(connection, workspace, name, version)
-        if found is None:
+        model = store.versions.get(connection, workspace, name, version)
+        if model is None:
             raise NotFound(f"model `{name}` has no version `{version}`")
         moved = {version: stage}
         if archive_others:
-            for other in store.list_all(connection, workspace, name):
+            for other in store.versions.list_in(connection, workspace, name):
                 if other.version != version and other.stage == stage:
                     moved[other.version] = ARCHIVED
         for number, new in moved.items():
-            other = store.get(connection, workspace, name, number) or found
+            other = store.versions.get(connection, workspace, name, number) or model
             properties = {key: text for key, text in other.properties.items() if key != "stage"}
             if new != NO_STAGE:
                 properties["stage"] = new
-            store.change(connection, workspace, name, number, properties=properties, updated_at=now)
+            store.versions.change(
+                connection, workspace, name, number, properties=properties, updated_at=now
+            )
         store.change_name(connection, workspace, name, updated_at=now)
-        changed = store.get(connection, workspace, name, version)
+        changed = store.versions.get(connection, workspace, name, version)
     assert changed is not None
     return changed
 
 
-def newest_of_stages(known: Sequence[Model]) -> list[Model]:
-    """Of versions, newest first, the first of each stage."""
+def newest_of_stages(models: Sequence[Model]) -> list[Model]:
+    """The newest version of each stage.
+
+    Args:
+        models: newest first.
+    """
     newest: dict[str, Model] = {}
-    for model in known:
+    for model in models:
         newest.setdefault(model.stage or NO_STAGE, model)
     return list(newest.values())
 
 
-def _there(connection: Connection, workspace: str, name: str) -> Registered:
-    found = store.name_row(connection, workspace, name)
-    if found is None:
+def _existing(connection: Connection, workspace: str, name: str) -> Registered:
+    registered = store.name_row(connection, workspace, name)
+    if registered is None:
         raise NotFound(f"model `{name}` does not exist in workspace `{workspace}`")
-    return found
+    return registered
 
 
 def _write(connection: Connection, changed: Registered) -> None:

@@ -34,8 +34,8 @@ def register(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    asked = fields.mapping(document, "the model's document")
-    made = actions.register(db, clock, datastores, find, workspace, asked, identity.user)
+    mapping = fields.mapping(document, "the model's document")
+    made = actions.register(db, clock, datastores, find, workspace, mapping, identity.user)
     return to_json(made)
 
 
@@ -44,15 +44,15 @@ def register(
 def list_models(
     db: DatabaseOf, workspace: str, name: str = "", archived: str = "false"
 ) -> dict[str, Any]:
-    found = actions.list_in(db, workspace, name, fields.archived(archived))
-    return {"value": [to_json(model) for model in found]}
+    models = actions.list_in(db, workspace, name, fields.archived(archived))
+    return {"value": [to_json(model) for model in models]}
 
 
 @router.get("/{name}/versions/{version}")
 @needs(Permission.READ)
 def show(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, Any]:
-    found = actions.get(db, workspace, name, version)
-    return {**to_json(found), "aliases": registry.aliases_of(db, found)}
+    model = actions.get(db, workspace, name, version)
+    return {**to_json(model), "aliases": registry.aliases_of(db, model)}
 
 
 @router.patch("/{name}/versions/{version}")
@@ -65,8 +65,8 @@ def update(
     version: str,
     changes: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    asked = fields.mapping(changes, "the document of changes")
-    return to_json(actions.update(db, clock, workspace, name, version, asked))
+    mapping = fields.mapping(changes, "the document of changes")
+    return to_json(actions.update(db, clock, workspace, name, version, mapping))
 
 
 @router.post("/{name}/archive")
@@ -106,8 +106,8 @@ def get_file(
     db: DatabaseOf, datastores: DatastoresOf, workspace: str, name: str, version: str, path: str
 ) -> FileResponse:
     model = actions.get(db, workspace, name, version)
-    found = actions.file(datastores, model, path)
-    return FileResponse(found, media_type="application/octet-stream")
+    file = actions.file(datastores, model, path)
+    return FileResponse(file, media_type="application/octet-stream")
 
 
 def to_json(model: Model) -> dict[str, Any]:

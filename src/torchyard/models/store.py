@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -12,16 +12,15 @@ from sqlalchemy import (
     Column,
     Connection,
     Integer,
-    Row,
     String,
     Table,
     Text,
     delete,
-    insert,
     select,
     update,
 )
 
+from torchyard.assets.version_table import VersionTable
 from torchyard.base.db import Instant, insert_new, metadata
 from torchyard.models.types import Model, ModelFile, Registered
 
@@ -62,41 +61,21 @@ registered_models = Table(
 )
 
 
-def add(connection: Connection, model: Model) -> None:
-    values = {**vars(model), "files": [vars(file) for file in model.files]}
-    connection.execute(insert(models).values(values))
+def _columns_of(model: Model) -> dict[str, Any]:
+    return {**vars(model), "files": [vars(file) for file in model.files]}
 
 
-def get(connection: Connection, workspace: str, name: str, version: int) -> Model | None:
-    row = connection.execute(
-        select(models).where(
-            models.c.workspace == workspace, models.c.name == name, models.c.version == version
-        )
-    ).one_or_none()
-    return None if row is None else _model(row)
+def _model(files: Collection[Mapping[str, Any]], **columns: Any) -> Model:
+    return Model(files=tuple(ModelFile(**file) for file in files), **columns)
 
 
-def list_all(connection: Connection, workspace: str, name: str = "") -> list[Model]:
-    """Newest first: `latest` is the one that was made last, whatever its number."""
-    wanted = [models.c.workspace == workspace]
-    if name:
-        wanted.append(models.c.name == name)
-    rows = connection.execute(
-        select(models).where(*wanted).order_by(models.c.created_at.desc(), models.c.version.desc())
-    )
-    return [_model(row) for row in rows]
-
-
-def change(
-    connection: Connection, workspace: str, name: str, version: int | None, **values: Any
-) -> None:
-    """One version, or all when `version` is None."""
-    connection.execute(update(models).where(*_versions(workspace, name, version)).values(values))
-
-
-def drop(connection: Connection, workspace: str, name: str, version: int | None) -> None:
-    """One version, or all when `version` is None."""
-    connection.execute(delete(models).where(*_versions(workspace, name, version)))
+versions = VersionTable(
+    models,
+    _model,
+    _columns_of,
+    # `latest` is the version that was made last, whatever its number.
+    newest_first=[models.c.created_at.desc(), models.c.version.desc()],
+)
 
 
 def of_job(connection: Connection, workspace: str, job: str) -> list[Model]:
@@ -105,11 +84,11 @@ def of_job(connection: Connection, workspace: str, job: str) -> list[Model]:
         .where(models.c.workspace == workspace, models.c.job == job)
         .order_by(models.c.name, models.c.version)
     )
-    return [_model(row) for row in rows]
+    return [_model(**row._mapping) for row in rows]
 
 
 def add_name(connection: Connection, made: Registered) -> None:
-    """Nothing when the name is there."""
+    """Does nothing when the name exists."""
     insert_new(connection, registered_models, [vars(made)])
 
 
@@ -158,16 +137,3 @@ def rename(connection: Connection, workspace: str, name: str, new: str, now: dat
             .where(table.c.workspace == workspace, table.c.name == name)
             .values(name=new, updated_at=now)
         )
-
-
-def _versions(workspace: str, name: str, version: int | None) -> list[Any]:
-    wanted = [models.c.workspace == workspace, models.c.name == name]
-    if version is not None:
-        wanted.append(models.c.version == version)
-    return wanted
-
-
-def _model(row: Row[Any]) -> Model:
-    values = dict(row._mapping)
-    values["files"] = tuple(ModelFile(**file) for file in values["files"])
-    return Model(**values)

@@ -1,4 +1,4 @@
-"""The nouns of this room."""
+"""The types of this package."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class Model:
-    """One version. `job` is the job that made it, empty for an upload; `folder` is where its
-    files lie in the default datastore. `single`: the model is one file, not a folder with one.
+    """One version. `job` is the job that made it, empty for an upload; `folder` is its path in the
+    default datastore. `single`: the model is one file, not a folder with one.
 
-    `model_id` is the logged model that it was made of, and `run_link` what MLflow's clients say
-    of a run that is not ours. A version of files that lie elsewhere has only its `source`.
+    `model_id` is the logged model that it was made of, and `run_link` the link that MLflow's
+    clients send for a run of another server. A version of remote files has only its `source`.
     """
 
     workspace: str
@@ -53,7 +53,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Registered:
-    """A name and what is said of all its versions; `last_version` was given last, 0 if none.
+    """A name and what all its versions share; `last_version` is the newest number, 0 for none.
 
     `aliases` are names of versions: {alias: version}.
     """
@@ -72,7 +72,7 @@ class Registered:
 class LoggedModel:
     """A model that a run logged, before anyone registers it.
 
-    `folder` is where its files lie in the artifact store: among those of `run`, if it has one.
+    `folder` is its path in the artifact store: among the files of `run`, if it has one.
     `status` is one of `logged.STATUSES`.
     """
 
@@ -93,7 +93,7 @@ class LoggedModel:
 
 @dataclass(frozen=True)
 class LoggedMetric:
-    """The newest point of a metric of a logged model; one a run and a data set."""
+    """The newest point of a metric of a logged model; one for each run and data set."""
 
     model_id: str
     run: str
@@ -119,7 +119,7 @@ class RunModel:
 class Source:
     """Files to register, as (path in the model, file on the server's disk).
 
-    `single` when the path named one file, not a folder; `uri` where they lie if not here.
+    `single` when the path named one file, not a folder; `uri` is the address of remote files.
     """
 
     files: tuple[tuple[str, Path], ...]
@@ -129,9 +129,9 @@ class Source:
 
 
 class FindSource(Protocol):
-    """From a model's `path` to the files it names; the server wires it to jobs, snapshots and data.
+    """From a model's `path` to the files it names, in jobs, snapshots and data.
 
-    The files are there until the block ends.
+    The files exist until the block ends.
 
     Raises:
         NotFound: there is nothing at that path.

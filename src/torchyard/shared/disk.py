@@ -49,22 +49,22 @@ def is_to_blame(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _FULL | _BROKEN
 
 
-def suspected(reported: Failure, folder: Path) -> Failure:
-    """`reported`, or a full disk where that may be why the rank left no reason for its end."""
-    if reported.code != "rank_failed" or reported.details.get("traceback"):
-        return reported
+def suspected(failure: Failure, folder: Path) -> Failure:
+    """`found`, or a full disk where that may be why the rank left no reason for its end."""
+    if failure.code != "rank_failed" or failure.details.get("traceback"):
+        return failure
     try:
         free = os.statvfs(folder)
     except OSError:
-        return reported
+        return failure
     if free.f_bavail * free.f_frsize >= _TRACEBACK_BYTES:
-        return reported
+        return failure
     return Failure(
         "disk_full",
-        f"{reported.message}; no space left on `scratch`, not even for its traceback",
+        f"{failure.message}; no space left on `scratch`, not even for its traceback",
         "write less, or free some space: `yard gc --explain` lists what can be removed",
-        reported.exit_code,
-        reported.details,
+        failure.exit_code,
+        failure.details,
     )
 
 

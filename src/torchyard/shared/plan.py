@@ -87,7 +87,7 @@ class LaunchPlan:
     `cluster` and `size` name the nodes; `cores` and `memory_bytes` are what one of them is
     promised, 0 where nothing is. A node gets `gpus_per_node` devices: the engine fills in which,
     by node; `devices` is empty where the machine has none.
-    `rehearsed_gpus` is how many GPUs the script of a rehearsal on the CPU sees; 0 outside one.
+    `rehearsed_gpus` is how many GPUs the script of a rehearsal on the CPU sees, 0 without one.
     """
 
     attempt_id: str
@@ -115,7 +115,7 @@ class LaunchPlan:
     blobs: str = ""
     single_host: bool = False
     grace_s: float = 10.0
-    meeting_timeout_s: float = 600.0
+    join_timeout_s: float = 600.0
     timeout_s: float = 0.0
     server_id: str = ""
     server_file: str = ""
@@ -153,7 +153,8 @@ def from_json(text: str) -> LaunchPlan:
     body: dict[str, Any] = json.loads(text)
     body["inputs"] = {name: InputPlan(**value) for name, value in body["inputs"].items()}
     body["outputs"] = {name: OutputPlan(**value) for name, value in body["outputs"].items()}
-    nodes = body.get("devices", [])
-    body["devices"] = [[DevicePlan(**device) for device in node] for node in nodes]
+    body["devices"] = [
+        [DevicePlan(**device) for device in node] for node in body.get("devices", [])
+    ]
     body["image"] = ImagePlan(**body["image"]) if body.get("image") else None
     return LaunchPlan(**body)

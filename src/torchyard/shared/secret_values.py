@@ -49,13 +49,13 @@ def of_environment(
         marked: names that are secret whatever they look like.
         plain: names that are not.
     """
-    sizes: dict[str, int] = {}
+    lengths: dict[str, int] = {}
     for name, value in variables.items():
         if name in marked and len(value) >= SHORTEST_MARKED:
-            sizes[value] = SHORTEST_MARKED
+            lengths[value] = SHORTEST_MARKED
         elif name not in plain and len(value) >= SHORTEST_NAMED and looks_secret(name):
-            sizes.setdefault(value, SHORTEST_NAMED)
-    return sizes
+            lengths.setdefault(value, SHORTEST_NAMED)
+    return lengths
 
 
 def written(values: Mapping[str, int]) -> set[bytes]:

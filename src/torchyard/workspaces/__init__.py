@@ -1,1 +1,2 @@
-"""Workspaces: the room of people, their tokens, and what they share."""
+"""Workspaces: people, their roles and tokens, quotas and the audit log.
+---"""

@@ -1,11 +1,10 @@
-"""Who may pass: from an HTTP request to an identity that has the permission.
+"""Access control: from an HTTP request to an identity that has the permission.
 
-Owns: reading the Authorization header, the kinds of token each route takes, refusing whoever lacks
-the permission, with the words for it.
-Leaves: roles to people.py, which route needs what to guarded_routes.py, writing it down to
-audit.py.
-Always: without a good token nothing answers but routes that declare `OPEN`; a refusal says what
-is missing, what the person is, and whom to ask.
+Owns: reading the Authorization header, the kinds of token each route accepts, refusing anyone who
+lacks the permission, and the message they get.
+Leaves: roles to people.py, which route needs what to guarded_routes.py, the audit log to audit.py.
+Always: without a valid token only routes that declare `OPEN` answer; a refusal says which role is
+missing, which role the person has, and whom to ask.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, Role, TokenKind
 
 OwnerOf = Callable[[str, str], str]
-"""Of a workspace and a job's name: whose the job is; empty when there is none."""
+"""From a workspace and a job's name to the job's owner; empty when there is no such job."""
 
 _NAMED_OWNERS = 3
 
@@ -50,25 +49,26 @@ class Access:
         self._lookups = Lookups()
 
     def enforce(self, request: Request, permission: Permission) -> Identity:
-        """Find out who asks and whether they may; routes get it as `Person` or `AttemptWorker`.
+        """Authenticate and authorize a request; routes get the result as `Person` or
+        `AttemptWorker`.
 
-        A person, or a running job on its owner's behalf; for `WORKER` the worker of the path's
-        attempt, and no other.
+        The identity is a person, or a running job on its owner's behalf; for `WORKER` only the
+        worker of the attempt in the path.
 
         Raises:
-            NotAuthenticated: the token is unknown, was revoked, or its time is over.
+            NotAuthenticated: the token is unknown, revoked or expired.
             Forbidden: the person lacks the permission.
         """
         if permission is Permission.WORKER:
-            identity = self._attempt(request)
+            identity = self._attempt_identity(request)
         else:
             named = request.path_params.get("workspace", "")
             if permission is Permission.SERVER:
-                named = ""  # it may be yet to be made
+                named = ""  # The workspace may not exist yet.
             place = "" if permission in permissions.SERVER_WIDE else named or DEFAULT_WORKSPACE
             identity = self._identity(request, place)
             job = request.path_params.get("name", "")
-            identity = self._passed(request, identity, permission, named, place, job)
+            identity = self._authorized(request, identity, permission, named, place, job)
         return identity
 
     def granted(
@@ -79,24 +79,24 @@ class Access:
         token_hash: str = "",
         job: str = "",
     ) -> Identity:
-        """As `enforce`, of a request whose route declares neither the permission nor the workspace.
+        """Like `enforce`, for a request whose route declares neither permission nor workspace.
 
         Args:
-            token_hash: of the token whose holder signed the request; empty when it carries a token
-                itself.
-            job: what is asked for belongs to this one.
+            token_hash: of the token whose holder signed the request; empty when the request
+                carries a token itself.
+            job: the job that owns what is requested.
 
         Raises:
-            NotAuthenticated: the token is unknown, was revoked, or its time is over.
-            Forbidden: the person lacks the permission, by now.
+            NotAuthenticated: the token is unknown, revoked or expired.
+            Forbidden: the person no longer has the permission.
         """
         if token_hash:
             identity = actions.holder(self._db, self._clock, token_hash, workspace, self._lookups)
         else:
             identity = self._identity(request, workspace)
-        return self._passed(request, identity, permission, workspace, workspace, job)
+        return self._authorized(request, identity, permission, workspace, workspace, job)
 
-    def _passed(
+    def _authorized(
         self,
         request: Request,
         identity: Identity,
@@ -107,55 +107,58 @@ class Access:
     ) -> Identity:
         audit.note_identity(request.scope, identity, permission, place)
         if identity.kind is TokenKind.ATTEMPT:
-            raise Forbidden("a worker's token is good for its attempt only")
+            raise Forbidden("a worker's token is valid for its attempt only")
         if identity.workspace and named and identity.workspace != named:
             raise Forbidden(
-                f"this token is good for workspace `{identity.workspace}` only, not for `{named}`",
-                "name that workspace, or use a person's token",
+                f"this token is valid only for workspace `{identity.workspace}`, not for `{named}`",
+                "use that workspace, or a person's token",
             )
         if named:
             actions.get(self._db, named)
-        identity = self._allowed(identity, permission, place)
+        identity = self._with_role(identity, permission, place)
         if identity.own_only and self._owner_of is not None and job:
             refuse_foreign(identity, self._owner_of(place, job), f"job `{job}`")
         return identity
 
-    def _attempt(self, request: Request) -> Identity:
+    def _attempt_identity(self, request: Request) -> Identity:
         identity = self._identity(request, "")
         wanted = request.path_params["attempt_id"]
         if identity.kind is not TokenKind.ATTEMPT or identity.subject != wanted:
-            raise NotAuthenticated("this token is not the attempt's")
+            raise NotAuthenticated("this token belongs to another attempt")
         return identity
 
     def _identity(self, request: Request, place: str) -> Identity:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not token:
             raise NotAuthenticated(
-                "the request carries no token", "send `Authorization: Bearer <token>`"
+                "the request has no token", "send `Authorization: Bearer <token>`"
             )
-        return self._known(request, token.strip(), place, self._signer)
+        return self._authenticate(request, token.strip(), place, self._signer)
 
     def holder(self, request: Request, token: str) -> Identity:
-        """Whose token it is that a request gives elsewhere than in its Authorization header; a
-        person's or a running job's own, not one that was got with it.
+        """The holder of a token that a request carries outside its Authorization header.
+
+        Accepts a person's or a running job's token, but no JWT derived from one.
 
         Raises:
-            NotAuthenticated: the token is unknown or its time is over.
+            NotAuthenticated: the token is unknown or expired.
         """
-        identity = self._known(request, token, "", None)
+        identity = self._authenticate(request, token, "", None)
         if identity.kind is TokenKind.ATTEMPT:
-            raise Forbidden("a worker's token is good for its attempt only")
+            raise Forbidden("a worker's token is valid for its attempt only")
         return identity
 
-    def _known(self, request: Request, token: str, place: str, signer: Signer | None) -> Identity:
+    def _authenticate(
+        self, request: Request, token: str, place: str, signer: Signer | None
+    ) -> Identity:
         address = request.client.host if request.client else ""
         with self._failures.watched(address, token, self._clock.now()):
             return actions.authenticate(self._db, self._clock, token, place, self._lookups, signer)
 
-    def _allowed(self, identity: Identity, permission: Permission, place: str) -> Identity:
+    def _with_role(self, identity: Identity, permission: Permission, place: str) -> Identity:
         if identity.kind is TokenKind.RUN:
-            identity = self._job_may(identity, permission)
-        least = permissions.LEAST_ROLE.get(permission)
+            identity = self._as_job(identity, permission)
+        least = permissions.MINIMUM_ROLE.get(permission)
         if least is None:
             return identity
         role = identity.role
@@ -164,55 +167,55 @@ class Access:
         own_only = role is Role.DATA_SCIENTIST and permission in permissions.OWN_JOBS_ONLY
         return replace(identity, own_only=True) if own_only else identity
 
-    def _job_may(self, identity: Identity, permission: Permission) -> Identity:
-        """A job has its owner's permissions, but for people, quotas and the server; what it does to
-        its own runs it may do to its end, whatever became of its owner.
+    def _as_job(self, identity: Identity, permission: Permission) -> Identity:
+        """A job has its owner's permissions, except over people, quotas and the server. It keeps
+        access to its own runs until it ends, even if its owner loses the role.
         """
-        if permission in permissions.NEVER_A_JOB:
-            raise Forbidden(
-                f"a job's token may not {permission.value}", "do it with a token of your own"
-            )
+        if permission in permissions.DENIED_TO_JOBS:
+            raise Forbidden(f"a job's token may not {permission.value}", "use a personal token")
         role = identity.role
         if role is Role.OWNER:
             return replace(identity, role=Role.CONTRIBUTOR)
-        if (role is None or role is Role.READER) and permission in permissions.ALWAYS_A_JOB:
+        is_below = role is None or role is Role.READER
+        if is_below and permission in permissions.ALWAYS_ALLOWED_TO_JOBS:
             return replace(identity, role=Role.DATA_SCIENTIST)
         return identity
 
     def _refusal(self, identity: Identity, permission: Permission, place: str) -> Forbidden:
-        least = permissions.LEAST_ROLE[permission]
+        least = permissions.MINIMUM_ROLE[permission]
         there = f"workspace `{place}`" if place else "this server"
-        has = f"{_a(identity.role)} in" if identity.role is not None else "nobody in"
+        has = "has no role in" if identity.role is None else f"is {_with_article(identity.role)} in"
         whom = self._whom_to_ask(place)
         grant = f"yard user role {identity.user} '{least.value}'"
         grant += f" -w {place}" if place else " --all-workspaces"
         return Forbidden(
-            f"`{identity.user}` is {has} {there}; to {permission.value} needs {_a(least)}",
-            f"ask {whom} to do it, or to give the role: `{grant}`",
+            f"`{identity.user}` {has} {there}; the role `{least.value}` is required to "
+            f"{permission.value}",
+            f"ask {whom} to do it, or to grant the role: `{grant}`",
         )
 
     def _whom_to_ask(self, place: str) -> str:
         names = people.owners(self._db, place)
         shown = [f"`{name}`" for name in names[:_NAMED_OWNERS]]
         if not shown:
-            return "whoever holds the server's home folder"
+            return "anyone who can read the server's home folder"
         return " or ".join(shown) + (" (owners)" if len(shown) > 1 else " (owner)")
 
 
 def refuse_foreign(identity: Identity, owner: str, what: str) -> None:
     """
     Raises:
-        Forbidden: the identity reaches its own things only, and this is another's.
+        Forbidden: the identity may change only its own jobs, and this one is somebody else's.
     """
     if not identity.own_only or not owner or owner == identity.user:
         return
     assert identity.role is not None
     raise Forbidden(
-        f"{what} belongs to `{owner}`; `{identity.user}` is {_a(identity.role)}, and to change "
-        "what is another's needs a contributor",
+        f"{what} belongs to `{owner}`; `{identity.user}` is {_with_article(identity.role)}, and "
+        "the role `contributor` is required to change what belongs to others",
         f"ask `{owner}`, or a contributor or owner of the workspace",
     )
 
 
-def _a(role: Role) -> str:
+def _with_article(role: Role) -> str:
     return f"an {role.value}" if role is Role.OWNER else f"a {role.value}"

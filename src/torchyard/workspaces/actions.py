@@ -1,8 +1,8 @@
 """What can be done with workspaces and tokens.
 
-Owns: the workspaces' names, who a token stands for.
-Leaves: what an identity may do to the rooms that are asked.
-Always: a token itself is never stored, only its sha256.
+Owns: the workspaces' names, whom a token authenticates.
+Leaves: what an identity may do to permissions.py and access.py.
+Always: a token itself is never stored, only its SHA-256.
 """
 
 from __future__ import annotations
@@ -39,38 +39,38 @@ _NAME = re.compile(r"[a-zA-Z0-9][\w-]{2,32}", re.ASCII)
 _PART = re.compile(r"[\w.()-]{1,64}", re.ASCII)
 _CHANGES = ("description", "retention_days", "rehearse_on_cpu", "allow_substitutes")
 _LONGEST_DAYS = 36_500
-_USE_TOLD_EVERY = timedelta(minutes=10)
+_USE_INTERVAL = timedelta(minutes=10)
 _KEYS = ("name", "subscription_id", "resource_group", "location", "description", "$schema")
 
 
 def ensure_default(db: Database, clock: Clock) -> Workspace:
-    """The workspace that is there from the start."""
+    """Return the default workspace; create it first if needed."""
     with db.write() as connection:
-        found = store.get_workspace(connection, DEFAULT_WORKSPACE)
-        if found is not None:
-            return found
-        made = Workspace(DEFAULT_WORKSPACE, "local", "torchyard", "local", clock.now())
-        store.add_workspace(connection, made)
-        return made
+        existing = store.get_workspace(connection, DEFAULT_WORKSPACE)
+        if existing is not None:
+            return existing
+        workspace = Workspace(DEFAULT_WORKSPACE, "local", "torchyard", "local", clock.now())
+        store.add_workspace(connection, workspace)
+        return workspace
 
 
 def create(db: Database, clock: Clock, document: Mapping[str, Any]) -> Workspace:
-    """A new, empty workspace.
+    """Create an empty workspace.
 
     Raises:
         InvalidSpec: a key or value is wrong.
-        Conflict: there is one of this name, in whatever case.
+        Conflict: the name is taken, ignoring case.
     """
-    made = read_document(document, clock.now())
+    workspace = read_document(document, clock.now())
     with db.write() as connection:
-        for known in store.list_workspaces(connection):
-            # Their folders would be one on a disk that ignores case.
-            if known.name.lower() == made.name.lower():
+        for other in store.list_workspaces(connection):
+            # On a file system that ignores case they would share a folder.
+            if other.name.lower() == workspace.name.lower():
                 raise Conflict(
-                    f"workspace `{known.name}` exists already", "choose another name", at=["name"]
+                    f"workspace `{other.name}` exists already", "choose another name", at=["name"]
                 )
-        store.add_workspace(connection, made)
-    return made
+        store.add_workspace(connection, workspace)
+    return workspace
 
 
 def read_document(document: Mapping[str, Any], now: datetime) -> Workspace:
@@ -81,15 +81,17 @@ def read_document(document: Mapping[str, Any], now: datetime) -> Workspace:
     name = fields.text(document, "name")
     if not _NAME.fullmatch(name):
         raise InvalidSpec(
-            f"`{name[:80]}` is no name for a workspace" if name else "the workspace has no `name`",
-            "3 to 33 letters, digits, `_` and `-`, beginning with a letter or digit",
+            f"`{name[:80]}` is not a valid workspace name"
+            if name
+            else "the workspace has no `name`",
+            "use 3 to 33 letters, digits, `_` and `-`, starting with a letter or digit",
             at=["name"],
         )
     for key in ("subscription_id", "resource_group", "location"):
         if document.get(key) and not _PART.fullmatch(document[key]):
             raise InvalidSpec(
-                f"`{document[key][:80]}` is no `{key}`",
-                "up to 64 letters, digits, `_`, `-`, `.`, `(` and `)`",
+                f"`{document[key][:80]}` is not a valid `{key}`",
+                "use up to 64 letters, digits, `_`, `-`, `.`, `(` and `)`",
                 at=[key],
             )
     return Workspace(
@@ -114,27 +116,28 @@ def update(db: Database, name: str, changes: Mapping[str, Any]) -> Workspace:
             near = nearest(str(key), _CHANGES)
             raise InvalidSpec(
                 f"`{key}` of a workspace can't be changed",
-                f"did you mean `{near}`?" if near else f"what can be: {', '.join(_CHANGES)}",
+                f"did you mean `{near}`?" if near else f"you can change: {', '.join(_CHANGES)}",
                 at=[str(key)],
             )
     fields.text(changes, "description")
     days = changes.get("retention_days", 0)
     if type(days) is not int or not 0 <= days <= _LONGEST_DAYS:
         raise InvalidSpec(
-            f"`retention_days` is `{str(days)[:50]}`",
-            "a whole number of days; 0 keeps jobs for ever",
+            f"`retention_days` must be a whole number of days, not `{str(days)[:50]}`",
+            "0 keeps jobs forever",
             at=["retention_days"],
         )
     if type(changes.get("rehearse_on_cpu", False)) is not bool:
         raise InvalidSpec(
-            f"`rehearse_on_cpu` is `{str(changes['rehearse_on_cpu'])[:50]}`",
-            "true or false",
+            f"`rehearse_on_cpu` must be a boolean, not `{str(changes['rehearse_on_cpu'])[:50]}`",
+            "use true or false",
             at=["rehearse_on_cpu"],
         )
     if type(changes.get("allow_substitutes")) not in (bool, type(None)):
         raise InvalidSpec(
-            f"`allow_substitutes` is `{str(changes['allow_substitutes'])[:50]}`",
-            "true or false; null leaves it to the server",
+            "`allow_substitutes` must be a boolean or null, not "
+            f"`{str(changes['allow_substitutes'])[:50]}`",
+            "use true or false; null leaves the choice to the server",
             at=["allow_substitutes"],
         )
     get(db, name)
@@ -145,8 +148,8 @@ def update(db: Database, name: str, changes: Mapping[str, Any]) -> Workspace:
 
 
 def forget(connection: Connection, name: str) -> None:
-    """Delete the workspace's row, tokens, roles and quotas; what was in it is the business of the
-    rooms above.
+    """Delete the workspace's row, tokens, roles and quotas. The packages above delete what was in
+    it.
     """
     quotas.forget(connection, name)
     store.drop_workspace(connection, name)
@@ -158,19 +161,19 @@ def get(db: Database, name: str) -> Workspace:
         NotFound: with the nearest name there is.
     """
     with db.read() as connection:
-        found = store.get_workspace(connection, name)
-        if found is not None:
-            return found
+        workspace_row = store.get_workspace(connection, name)
+        if workspace_row is not None:
+            return workspace_row
         near = nearest(name, [workspace.name for workspace in store.list_workspaces(connection)])
     hint = f"did you mean `{near}`?" if near else "list what exists with `yard workspace list`"
     raise NotFound(f"workspace `{name}` does not exist", hint)
 
 
 def allows_substitutes(db: Database, name: str) -> bool | None:
-    """Whether something of ours may take the place of what its jobs name; None: not said."""
+    """Whether a substitute may replace what its jobs name; None if the workspace doesn't say."""
     with db.read() as connection:
-        found = store.get_workspace(connection, name)
-    return None if found is None else found.allow_substitutes
+        workspace = store.get_workspace(connection, name)
+    return None if workspace is None else workspace.allow_substitutes
 
 
 def list_all(db: Database) -> list[Workspace]:
@@ -189,17 +192,17 @@ def keep_token(
     now: datetime,
     expires_at: datetime | None = None,
 ) -> None:
-    """Make `token` good for `identity`."""
+    """Store `token`, so that it authenticates `identity`."""
     store.add_token(connection, _hash(token), identity, now, expires_at)
 
 
 def drop_tokens(connection: Connection, kind: TokenKind, subject: str) -> None:
-    """Make the tokens of one attempt or run worthless."""
+    """Revoke the tokens of one attempt or run."""
     store.drop_tokens(connection, kind, subject)
 
 
 def is_known(db: Database, clock: Clock, token: str) -> bool:
-    """Whether somebody may still use it."""
+    """Whether the token is still valid."""
     try:
         authenticate(db, clock, token)
     except NotAuthenticated:
@@ -212,88 +215,89 @@ def authenticate(
     clock: Clock,
     token: str,
     workspace: str = "",
-    kept: Lookups | None = None,
+    lookups: Lookups | None = None,
     signer: Signer | None = None,
 ) -> Identity:
-    """Whose the token is, and what that person is in the workspace.
+    """The holder of the token, with their role in the workspace.
 
     Args:
-        workspace: where the request goes; empty for the server as a whole.
-        kept: look-ups of the last second.
-        signer: reads tokens in the form of JWTs; None where they are not taken.
+        workspace: the request's; empty for the server as a whole.
+        lookups: a cache of the last second's lookups.
+        signer: reads JWTs; None where they are not accepted.
 
     Raises:
-        NotAuthenticated: the token is unknown or its time is over.
+        NotAuthenticated: the token is unknown or expired.
     """
     if signer is None or not is_jwt(token):
-        return holder(db, clock, _hash(token), workspace, kept)
-    behind = signer.read(token, clock.now())
+        return holder(db, clock, _hash(token), workspace, lookups)
+    source = signer.read(token, clock.now())
     try:
-        return holder(db, clock, behind.token_hash, workspace, kept)
+        return holder(db, clock, source.token_hash, workspace, lookups)
     except NotAuthenticated as error:
         raise NotAuthenticated(
-            f"the token was got with one that is good no more: {error.message}",
+            f"the token this one was issued for is no longer valid: {error.message}",
             GET_ANOTHER,
             code=error.code,
         ) from error
 
 
 def holder(
-    db: Database, clock: Clock, token_hash: str, workspace: str = "", kept: Lookups | None = None
+    db: Database, clock: Clock, token_hash: str, workspace: str = "", lookups: Lookups | None = None
 ) -> Identity:
-    """As `authenticate`, of a token that was shown earlier.
+    """Like `authenticate`, for a token that was authenticated earlier.
 
     Args:
-        token_hash: an identity's.
+        token_hash: of an `Identity`.
     """
     now = clock.now()
-    found = kept.get(token_hash, workspace) if kept is not None else None
-    if found is None or _is_news(found, now):
-        found = _looked_up(db, token_hash, workspace, now, kept)
-    identity = found.identity
+    stored = lookups.get(token_hash, workspace) if lookups is not None else None
+    if stored is None or _is_use_due(stored, now):
+        stored = _read_token(db, token_hash, workspace, now, lookups)
+    identity = stored.identity
     if identity.expires_at is not None and identity.expires_at <= now:
         raise _expired(identity)
     return identity
 
 
-def _looked_up(
-    db: Database, token_hash: str, workspace: str, now: datetime, kept: Lookups | None
-) -> store.Found:
+def _read_token(
+    db: Database, token_hash: str, workspace: str, now: datetime, lookups: Lookups | None
+) -> store.StoredToken:
     count = store.Changes.count
     with db.read() as connection:
-        found = store.find_token(connection, token_hash, workspace)
-    if found is None:
+        stored = store.find_token(connection, token_hash, workspace)
+    if stored is None:
         raise NotAuthenticated(
-            "the token is not known to this server, or was revoked",
+            "the token is unknown to this server, or was revoked",
             "on the server's own machine leave TORCHYARD_TOKEN unset; elsewhere ask its owner for "
-            "a token, then `yard login`",
+            "a token, then run `yard login`",
         )
-    expires_at = found.identity.expires_at
-    if (expires_at is None or expires_at > now) and _is_news(found, now):
-        # A full disk or a database that is away must not keep anybody out.
+    expires_at = stored.identity.expires_at
+    if (expires_at is None or expires_at > now) and _is_use_due(stored, now):
+        # A full disk or an unreachable database must not lock anybody out.
         with suppress(DatabaseUnreachable), db.write(f"token/{token_hash}") as connection:
-            store.used(connection, token_hash, now)
-        found = replace(found, last_used_at=now)
-    if kept is not None:
-        kept.keep(token_hash, workspace, found, count)
-    return found
+            store.record_use(connection, token_hash, now)
+        stored = replace(stored, last_used_at=now)
+    if lookups is not None:
+        lookups.keep(token_hash, workspace, stored, count)
+    return stored
 
 
-def _is_news(found: store.Found, now: datetime) -> bool:
-    """Whether a use is worth writing down: told to ten minutes, it costs next to nothing."""
-    if found.identity.kind is not TokenKind.PERSON:
+def _is_use_due(stored: store.StoredToken, now: datetime) -> bool:
+    """Whether to record this use: once in ten minutes is precise enough, and cheap."""
+    if stored.identity.kind is not TokenKind.PERSON:
         return False
-    return found.last_used_at is None or now - found.last_used_at >= _USE_TOLD_EVERY
+    return stored.last_used_at is None or now - stored.last_used_at >= _USE_INTERVAL
 
 
 def _expired(identity: Identity) -> NotAuthenticated:
     assert identity.expires_at is not None
     ended = f"{identity.expires_at:%Y-%m-%d %H:%M} UTC"
     if identity.kind is not TokenKind.PERSON:
-        return NotAuthenticated(f"the job's token ended at {ended}", code="token_expired")
+        return NotAuthenticated(f"the job's token expired at {ended}", code="token_expired")
     return NotAuthenticated(
-        f"the token `{identity.token}` of `{identity.user}` ended at {ended}",
-        f"ask an owner for a new one, `yard user token create {identity.user}`, then `yard login`",
+        f"the token `{identity.token}` of `{identity.user}` expired at {ended}",
+        f"ask an owner for a new one (`yard user token create {identity.user}`), then run "
+        "`yard login`",
         code="token_expired",
     )
 

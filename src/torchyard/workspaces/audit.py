@@ -1,9 +1,9 @@
 """Who did what, when, from where, and how it ended.
 
-Owns: the folder `audit/` of the server's home, a file of JSON lines a day; what a line says.
-Leaves: noticing requests to auditing.py, who may read it to people_routes.py.
-Always: a line holds no token, no query and no body, but what a route says of itself; a line is
-written whole, before the request is answered; files older than `KEPT_DAYS` go.
+Owns: the folder `audit/` of the server's home, one file of JSON lines per day; what a line says.
+Leaves: choosing the requests to auditing.py, who may read the log to people_routes.py.
+Always: a line contains no token, query or body, only what a route notes itself; a line is written
+whole, before the request is answered; files older than `KEPT_DAYS` are deleted.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Audit:
         self._lock = threading.Lock()
         self._day = ""
         self._file = -1
-        # Servers of several machines may share a home; each writes files of its own.
+        # Servers on several machines may share a home; each writes its own files.
         self._host = re.sub(r"[^\w-]", "_", socket.gethostname())[:40] or "server"
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Add a line, with the time; a disk that does not take it is told in the server's log."""
+        """Add a line with the time. If it can't be written, the server's log says so."""
         now = self._clock.now()
         text = json.dumps({"at": to_text(now), **line}, ensure_ascii=False)
         try:
@@ -59,12 +59,12 @@ class Audit:
         workspace: str = "",
         limit: int = 100,
     ) -> list[dict[str, Any]]:
-        """The newest `limit` lines that fit, newest first.
+        """The newest `limit` matching lines, newest first.
 
         Args:
-            workspace: only what was done in it; empty for all.
+            workspace: only requests to this one; empty for all.
         """
-        found: list[dict[str, Any]] = []
+        selected: list[dict[str, Any]] = []
         for day, files in self._days():
             if since is not None and day < f"{since:%Y-%m-%d}":
                 break
@@ -77,10 +77,10 @@ class Audit:
                     continue
                 if workspace and line.get("workspace") != workspace:
                     continue
-                found.append(line)
-                if len(found) == limit:
-                    return found
-        return found
+                selected.append(line)
+                if len(selected) == limit:
+                    return selected
+        return selected
 
     def close(self) -> None:
         with self._lock:
@@ -121,20 +121,20 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
             try:
                 line = json.loads(text)
             except ValueError:
-                continue  # a disk that was full took half of it
+                continue  # Half a line, written when the disk was full.
             if isinstance(line, dict) and isinstance(line.get("at"), str):
                 yield line
 
 
 def begin(scope: MutableMapping[str, Any]) -> dict[str, Any]:
-    """The note of one request, filled as more is known of it."""
+    """Attach an empty note to a request; access.py and the routes fill it in."""
     note: dict[str, Any] = {}
     scope[_NOTE] = note
     return note
 
 
 def note_permission(scope: MutableMapping[str, Any], permission: Permission) -> None:
-    """What the route that is asked for needs."""
+    """Note the permission that the route requires."""
     note = scope.get(_NOTE)
     if note is not None:
         note["permission"] = permission
@@ -143,7 +143,7 @@ def note_permission(scope: MutableMapping[str, Any], permission: Permission) -> 
 def note_identity(
     scope: MutableMapping[str, Any], identity: Identity, permission: Permission, place: str
 ) -> None:
-    """Who asks, and for what."""
+    """Note who sent the request, and which permission it needs."""
     note = scope.get(_NOTE)
     if note is None:
         return
@@ -157,7 +157,7 @@ def note_identity(
 
 
 def note_about(scope: MutableMapping[str, Any], **about: Any) -> None:
-    """What a route says of what it does: names and numbers, never a secret."""
+    """Note details of what a route does: names and numbers, never a secret."""
     note = scope.get(_NOTE)
     if note is not None:
         note.setdefault("about", {}).update(about)
@@ -166,7 +166,7 @@ def note_about(scope: MutableMapping[str, Any], **about: Any) -> None:
 def line_of(
     note: Mapping[str, Any], method: str, path: str, status: int, address: str
 ) -> dict[str, Any]:
-    """What is written of a request that was answered with `status`."""
+    """The line for a request that was answered with `status`."""
     line: dict[str, Any] = {"user": note.get("user", "")}
     line |= {key: note[key] for key in ("job", "token") if note.get(key)}
     permission = note.get("permission")

@@ -1,10 +1,10 @@
-"""See every request pass, and have those written down that others may ask about.
+"""Middleware that records requests in the audit log.
 
-Owns: which requests are written down.
-Leaves: the lines to audit.py, who asked and for what to access.py and guarded_routes.py, which note
-it on the way.
-Always: metrics and reads cost no more than a look at their status; however many strangers knock,
-a minute has a bounded number of lines about them.
+Owns: which requests are recorded.
+Leaves: the lines to audit.py; identity and permission to access.py and guarded_routes.py, which
+note them while the request passes.
+Always: metrics and reads cost no more than a check of their status; requests without a valid token
+add a bounded number of lines per minute.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Auditing:
     def _is_worth(self, method: str, status: int, note: MutableMapping[str, Any]) -> bool:
         permission = note.get("permission")
         if status in (401, 403):
-            # A worker whose attempt is over is told so; that is no news.
+            # Workers whose attempt has ended are refused regularly.
             return bool(note.get("user")) or (
                 permission is not Permission.WORKER and self._is_new_stranger()
             )
-        # Of who passed: what changes anything, whether or not it did.
+        # Of authorized requests: those that could change something, whether or not they did.
         return "user" in note and permission not in UNAUDITED and method != "GET"
 
     def _is_new_stranger(self) -> bool:

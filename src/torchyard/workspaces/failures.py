@@ -1,8 +1,8 @@
-"""How often an address may be wrong about its token.
+"""Rate limit for wrong tokens.
 
-Owns: counting failures by address, turning away who fails too often.
-Leaves: what a token is good for to actions.py.
-Always: a token that was good before passes however many others fail from its address; memory is
+Owns: counting failures by address, refusing addresses that fail too often.
+Leaves: whether a token is valid to actions.py.
+Always: a token that was valid before is not affected by failures from its address; memory is
 bounded.
 """
 
@@ -33,7 +33,7 @@ class Failures:
 
     @contextmanager
     def watched(self, address: str, token: str, now: datetime) -> Iterator[None]:
-        """Around the look-up of a token, which raises NotAuthenticated when it is not good.
+        """Wraps the lookup of a token, which raises NotAuthenticated if the token is not valid.
 
         Raises:
             TooManyRequests: the address failed too often within the last minute.
@@ -43,7 +43,7 @@ class Failures:
             if mark not in self._good and self._count(address, now) >= MOST_FAILURES:
                 raise TooManyRequests(
                     f"too many requests with a wrong token came from `{address}`",
-                    "wait a minute, and look which program there sends an old token",
+                    "find the program there that sends an old token, and wait a minute",
                 )
         try:
             yield
@@ -51,7 +51,7 @@ class Failures:
             with self._lock:
                 self._good.pop(mark, None)
                 since, count = self._failed.pop(address, (now, 0))
-                # A window that is over begins anew.
+                # After the window has passed, a new one starts.
                 fresh = now - since >= WINDOW
                 self._failed[address] = (now, 1) if fresh else (since, count + 1)
                 _bound(self._failed)

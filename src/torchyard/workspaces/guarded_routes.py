@@ -1,4 +1,4 @@
-"""Routes that declare what they need, and hold requests to it before any body is read.
+"""Routes that declare their permission and size limit, enforced before the body is read.
 
     router = APIRouter(prefix="/v1/workspaces/{workspace}/jobs", route_class=GuardedRoute)
 
@@ -6,8 +6,8 @@
     @needs(Permission.JOB)
     def cancel(services: ServicesOf, workspace: str, name: str, identity: Person) -> ...
 
-Owns: the declaration, the order permission, then body, then endpoint.
-Leaves: who asks and whether they may to access.py, what a permission is to permissions.py.
+Owns: the declaration; the order permission, body, endpoint.
+Leaves: authentication and authorization to access.py, the permissions to permissions.py.
 Always: a route whose endpoint declares nothing can't be made.
 """
 
@@ -32,11 +32,11 @@ Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 _DECLARED = "torchyard_needs"
 IDENTITY = "torchyard.identity"
-"""Where a request's scope holds who was found to ask."""
+"""Where a request's scope holds the authenticated identity."""
 
 
 class Enforcer(Protocol):
-    """What the app keeps as `app.state.access`; see access.py."""
+    """`app.state.access`; see access.py."""
 
     def enforce(self, request: Request, permission: Permission) -> Identity: ...
 
@@ -61,8 +61,8 @@ def needs(
     """Declare what a request to this endpoint needs.
 
     Args:
-        body_limit_bytes: 16 MiB by default, 64 KiB where no token is asked for. With `UNLIMITED`
-            the endpoint reads the body itself, as a stream.
+        body_limit_bytes: 16 MiB by default, 64 KiB for routes that need no token. With
+            `UNLIMITED` the endpoint reads the body itself, as a stream.
         signed: see `Needs`.
     """
     if body_limit_bytes is None:
@@ -100,7 +100,7 @@ class GuardedRoute(APIRoute):
         declaration = declared_needs(endpoint)
         assert declaration is not None, (
             f"route `{path}` ({endpoint.__module__}.{endpoint.__name__}) declares no permission: "
-            "put `@needs(Permission…)` below its path"
+            "add `@needs(Permission…)` below its path"
         )
         return declaration
 
@@ -133,7 +133,7 @@ def permission_of(request: Request) -> Permission:
 
 
 def identity_of(request: Request) -> Identity:
-    """Who was found to ask, by the route that the request came through."""
+    """The identity that the request's route has authenticated."""
     identity: Identity = request.scope[IDENTITY]
     return identity
 

@@ -1,11 +1,11 @@
-"""Tokens in the form that Azure's clients insist on: JSON Web Tokens, signed by this server.
+"""JSON Web Tokens signed by this server, as Azure's clients require them.
 
-Owns: the claims, signing them, reading a token back to what it was got with.
-Leaves: the key to signing.py, who somebody is and whether the token behind is still good to
+Owns: the claims, signing them, mapping a JWT back to the token it was issued for.
+Leaves: the key to signing.py, authentication and whether the source token is still valid to
 actions.py.
-Always: a JWT is good only as long as the token that it was got with, and for an hour at most where
-a client can fetch the next; nobody but this server verifies one, so one secret key is enough; its
-length is bounded, so that it is found in text (shared/masking.py).
+Always: a JWT is valid only as long as the token it was issued for, and for an hour at most where
+a client can fetch the next; only this server verifies JWTs, so one secret key is enough; their
+length is bounded, so that shared/masking.py finds them in text.
 
 Source: https://www.rfc-editor.org/rfc/rfc7519, https://www.rfc-editor.org/rfc/rfc7515 (HS256),
 https://learn.microsoft.com/en-us/entra/identity-platform/access-token-claims-reference
@@ -39,13 +39,13 @@ def _encoded(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-# `kid` tells ours from others at a glance; shared/masking.py knows this text.
+# `kid` distinguishes our tokens from others; shared/masking.py searches for this text.
 HEAD = _encoded(b'{"alg":"HS256","kid":"torchyard","typ":"JWT"}')
 
 
 @dataclass(frozen=True)
-class Behind:
-    """What a JWT was got with: the sha256 of a token of ours, as the database knows it."""
+class SourceToken:
+    """The token a JWT was issued for, by the SHA-256 that the database stores."""
 
     token_hash: str
     ends_at: datetime
@@ -55,7 +55,7 @@ class Signer:
     """Signs and reads the tokens of one home's servers.
 
     Args:
-        server_id: tells this home's servers from any other.
+        server_id: distinguishes this home's servers from any other.
     """
 
     def __init__(self, home: Path, server_id: str) -> None:
@@ -75,13 +75,13 @@ class Signer:
         """A JWT that stands for `token`.
 
         Args:
-            token: one of ours, of a person or a run, which the caller has found good.
-            audience: the resource that the client asked for.
-            ends_at: when it ends; an hour from now when None.
+            token: a person's or a run's, which the caller has authenticated.
+            audience: the resource that the client requested.
+            ends_at: when it expires; an hour from now when None.
             more: further claims.
 
         Raises:
-            InvalidInput: the audience is longer than any is.
+            InvalidInput: the audience is too long.
         """
         audience = audience.strip().removesuffix("/.default").rstrip("/")
         if len(audience) > _LONGEST_AUDIENCE:
@@ -109,17 +109,16 @@ class Signer:
         assert len(made) <= masking.LONGEST, "it would not be masked in logs"
         return made
 
-    def read(self, jwt: str, now: datetime) -> Behind:
+    def read(self, jwt: str, now: datetime) -> SourceToken:
         """
         Raises:
-            NotAuthenticated: its time is over, or this server did not sign it.
+            NotAuthenticated: it is expired, or this server did not sign it.
         """
         signed, _, signature = jwt.rpartition(".")
         if not jwt.startswith(f"{HEAD}.") or len(jwt) > masking.LONGEST:
             raise NotAuthenticated(
-                "the token is not of this server",
-                f"a token of Microsoft Entra or of another program opens nothing here: "
-                f"{GET_ANOTHER}",
+                "the token was not issued by this server",
+                f"tokens of Microsoft Entra or of other programs are not accepted: {GET_ANOTHER}",
                 code="foreign_token",
             )
         if not hmac.compare_digest(signature.encode(), self._signature(signed).encode()):
@@ -132,24 +131,24 @@ class Signer:
         ends_at = datetime.fromtimestamp(claims["exp"], tz=now.tzinfo)
         if ends_at <= now:
             raise NotAuthenticated(
-                f"the token ended at {ends_at:%Y-%m-%d %H:%M} UTC",
-                "the client fetches the next by itself where it was given a credential; a token "
-                "that was copied has to be fetched anew",
+                f"the token expired at {ends_at:%Y-%m-%d %H:%M} UTC",
+                "a client with a credential fetches the next one itself; if you copied the token, "
+                "fetch a new one",
                 code="token_expired",
             )
-        return Behind(claims["behind"], ends_at)
+        return SourceToken(claims["behind"], ends_at)
 
     def _signature(self, signed: str) -> str:
         return _encoded(hmac.digest(self._key, signed.encode("utf-8", "surrogateescape"), "sha256"))
 
 
 def is_jwt(token: str) -> bool:
-    """Whether it looks like one of anybody's; ours begin otherwise."""
+    """Whether it looks like a JWT, anybody's; torchyard's own tokens start differently."""
     return token.startswith("ey") and token.count(".") == 2
 
 
 def _claims(signed: str) -> Any:
-    """What we have signed is what we have written."""
+    """The claims of a JWT whose signature was verified."""
     content = signed.partition(".")[2]
     try:
         return json.loads(base64.urlsafe_b64decode(content + "=" * (-len(content) % 4)))

@@ -1,9 +1,9 @@
-"""Tokens that were just looked up.
+"""A cache of authenticated tokens.
 
-Owns: keeping a look-up for a second, as scripts ask many times a second with one token.
-Leaves: whether the token's time is over to actions.py, which asks each time.
-Always: what this process ends or changes counts at once; what another server of the same database
-changes, within `KEPT_S`.
+Owns: keeping a lookup for a second, as scripts send many requests a second with one token.
+Leaves: whether the token has expired to actions.py, which checks it each time.
+Always: what this process revokes or changes takes effect at once; what another server of the same
+database changes takes effect within `KEPT_S`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from torchyard.workspaces.store import Changes, Found
+from torchyard.workspaces.store import Changes, StoredToken
 
 KEPT_S = 1.0
 _MOST = 10_000
@@ -22,20 +22,20 @@ class Lookups:
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._kept: dict[tuple[str, str], tuple[int, float, Found]] = {}
+        self._kept: dict[tuple[str, str], tuple[int, float, StoredToken]] = {}
 
-    def get(self, token_hash: str, workspace: str) -> Found | None:
+    def get(self, token_hash: str, workspace: str) -> StoredToken | None:
         kept = self._kept.get((token_hash, workspace))
         if kept is None:
             return None
-        count, until_s, found = kept
-        return found if count == Changes.count and self._now_s() < until_s else None
+        count, until_s, token = kept
+        return token if count == Changes.count and self._now_s() < until_s else None
 
-    def keep(self, token_hash: str, workspace: str, found: Found, count: int) -> None:
+    def keep(self, token_hash: str, workspace: str, token: StoredToken, count: int) -> None:
         """
         Args:
-            count: of changes, from before the look-up.
+            count: `Changes.count` from before the lookup.
         """
         if len(self._kept) >= _MOST:
             self._kept.clear()
-        self._kept[token_hash, workspace] = (count, self._now_s() + KEPT_S, found)
+        self._kept[token_hash, workspace] = (count, self._now_s() + KEPT_S, token)

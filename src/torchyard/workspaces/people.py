@@ -1,9 +1,9 @@
 """What can be done with people, their roles and their tokens.
 
-Owns: who is known, who is what where, making and revoking tokens.
-Leaves: what a role may do to permissions.py, turning requests away to access.py.
-Always: somebody is owner of every workspace; a removed person's name stays theirs, for jobs
-carry it; a token's text is told once, when it is made.
+Owns: the people, their role in each workspace, creating and revoking tokens.
+Leaves: what a role may do to permissions.py, refusing requests to access.py.
+Always: at least one person is owner of every workspace; a removed person's name stays reserved,
+because jobs carry it; a token's text is returned once, when it is created.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _LONGEST = timedelta(days=3650)
 
 
 def home_token(connection: Connection, name: str, now: datetime) -> str:
-    """A new token for whoever holds the server's home folder, and so is its owner.
+    """Create a token for the server's owner: anyone who can read the home folder.
 
-    The one before it ends: it was lost.
+    The previous one is revoked: it was lost.
     """
     ensure_owner(connection, name, now)
     store.drop_token(connection, name, HOME_TOKEN)
-    made = actions.new_token(TokenKind.PERSON)
+    token = actions.new_token(TokenKind.PERSON)
     identity = Identity(name, TokenKind.PERSON, token=HOME_TOKEN)
-    actions.keep_token(connection, made, identity, now)
-    return made
+    actions.keep_token(connection, token, identity, now)
+    return token
 
 
 def ensure_owner(connection: Connection, name: str, now: datetime) -> None:
-    """Somebody who is owner of every workspace."""
-    known = store.get(connection, name)
-    if known is None:
+    """Make sure that this person exists and is owner of every workspace."""
+    person = store.get(connection, name)
+    if person is None:
         store.add(connection, name, now)
-    elif known.removed_at is not None:
+    elif person.removed_at is not None:
         store.change(connection, name, removed_at=None)
     store.put_role(connection, name, "", Role.OWNER, name, now)
 
@@ -52,32 +52,33 @@ def ensure_owner(connection: Connection, name: str, now: datetime) -> None:
 def create(
     db: Database, clock: Clock, name: str, role: Role | None, workspace: str, by: str
 ) -> Person:
-    """Somebody new, or somebody who was removed and comes back without any earlier role.
+    """Add a person, or bring back a removed one without their former roles.
 
     Args:
-        role: what the person is; None for nothing yet.
-        workspace: where; empty for every workspace.
+        role: None for no role yet.
+        workspace: where the role applies; empty for every workspace.
 
     Raises:
-        InvalidInput: it is no name.
-        Conflict: there is one of this name.
+        InvalidInput: the name is not valid.
+        Conflict: the name is taken.
     """
     if not _NAME.fullmatch(name):
         raise InvalidInput(
-            f"`{name[:80]}` is no name for a person",
-            "1 to 64 letters, digits, `_`, `.`, `@`, `+` and `-`, beginning with a letter or digit",
+            f"`{name[:80]}` is not a valid name for a person",
+            "use 1 to 64 letters, digits, `_`, `.`, `@`, `+` and `-`, starting with a letter or "
+            "digit",
             at=["name"],
         )
     if workspace:
         actions.get(db, workspace)
     now = clock.now()
     with db.write() as connection:
-        for known in store.list_all(connection):
-            if known.name.lower() == name.lower():
+        for person in store.list_all(connection):
+            if person.name.lower() == name.lower():
                 raise Conflict(
-                    f"`{known.name}` is known already",
-                    f"give a role with `yard user role {known.name} contributor`, or a token with "
-                    f"`yard user token create {known.name}`",
+                    f"`{person.name}` already exists",
+                    f"grant a role with `yard user role {person.name} contributor`, or create "
+                    f"a token with `yard user token create {person.name}`",
                     at=["name"],
                 )
         if store.get(connection, name) is None:
@@ -86,7 +87,7 @@ def create(
             store.change(connection, name, removed_at=None)
         if role is not None:
             store.put_role(connection, name, workspace, role, by, now)
-        return _there(connection, name)
+        return _existing(connection, name)
 
 
 def list_all(db: Database) -> list[Person]:
@@ -101,27 +102,27 @@ def get(db: Database, name: str) -> Person:
         NotFound: with the nearest name there is.
     """
     with db.read() as connection:
-        return _there(connection, name)
+        return _existing(connection, name)
 
 
 def set_role(
     db: Database, clock: Clock, name: str, workspace: str, role: Role | None, by: str
 ) -> Person:
-    """Make somebody something in a workspace, or in every one when it is empty.
+    """Grant or remove a role in a workspace, or in every workspace if `workspace` is empty.
 
     Raises:
         NotFound: no such person.
         Conflict: nobody would be left who owns the server.
     """
     with db.write() as connection:
-        person = _there(connection, name)
+        person = _existing(connection, name)
         if not workspace and role is not Role.OWNER:
             _keep_an_owner(connection, person)
         if role is None:
             store.drop_role(connection, name, workspace)
         else:
             store.put_role(connection, name, workspace, role, by, clock.now())
-        return _there(connection, name)
+        return _existing(connection, name)
 
 
 def remove(db: Database, clock: Clock, name: str) -> Person:
@@ -132,7 +133,7 @@ def remove(db: Database, clock: Clock, name: str) -> Person:
         Conflict: nobody would be left who owns the server.
     """
     with db.write() as connection:
-        person = _there(connection, name)
+        person = _existing(connection, name)
         _keep_an_owner(connection, person)
         store.drop_roles(connection, name)
         store.drop_all_tokens(connection, name)
@@ -143,45 +144,45 @@ def remove(db: Database, clock: Clock, name: str) -> Person:
 def new_token(
     db: Database, clock: Clock, name: str, token: str, expires_at: datetime | None
 ) -> str:
-    """A token for a person; its text is told here and never again.
+    """Create a token for a person; its text is returned here and never again.
 
     Raises:
-        InvalidInput: no name for a token, or a time that is over or far away.
-        Conflict: the person has a token of this name that is still good.
+        InvalidInput: the name is not valid, or `expires_at` is past or too far away.
+        Conflict: the person has a valid token of this name.
     """
     now = clock.now()
     if not _TOKEN_NAME.fullmatch(token):
         raise InvalidInput(
-            f"`{token[:80]}` is no name for a token",
-            "1 to 64 letters, digits, `_`, `.`, `@`, `+` and `-`",
+            f"`{token[:80]}` is not a valid name for a token",
+            "use 1 to 64 letters, digits, `_`, `.`, `@`, `+` and `-`",
             at=["token"],
         )
     if expires_at is not None and not now < expires_at <= now + _LONGEST:
         raise InvalidInput(
-            f"a token can't end at {expires_at:%Y-%m-%d %H:%M} UTC",
-            "give a time within the next ten years, or none",
+            f"a token can't expire at {expires_at:%Y-%m-%d %H:%M} UTC",
+            "choose a time within the next ten years, or none",
             at=["expires_at"],
         )
-    made = actions.new_token(TokenKind.PERSON)
+    text = actions.new_token(TokenKind.PERSON)
     with db.write() as connection:
-        _there(connection, name)
-        for known in store.tokens_of(connection, name):
-            if known.name == token and (known.expires_at is None or known.expires_at > now):
+        _existing(connection, name)
+        for other in store.tokens_of(connection, name):
+            if other.name == token and (other.expires_at is None or other.expires_at > now):
                 raise Conflict(
                     f"`{name}` has a token `{token}` already",
-                    f"choose another name, or `yard user token revoke {name} {token}` first",
+                    f"choose another name, or run `yard user token revoke {name} {token}` first",
                     at=["token"],
                 )
         store.drop_token(connection, name, token)
         identity = Identity(name, TokenKind.PERSON, token=token)
-        actions.keep_token(connection, made, identity, now, expires_at)
-    return made
+        actions.keep_token(connection, text, identity, now, expires_at)
+    return text
 
 
 def tokens(db: Database, name: str) -> list[KeptToken]:
-    """Oldest first, those whose time is over, too."""
+    """Oldest first, expired ones included."""
     with db.read() as connection:
-        _there(connection, name)
+        _existing(connection, name)
         return store.tokens_of(connection, name)
 
 
@@ -191,10 +192,10 @@ def revoke(db: Database, name: str, token: str) -> None:
         NotFound: the person has no such token.
     """
     with db.write() as connection:
-        _there(connection, name)
-        known = [each.name for each in store.tokens_of(connection, name)]
-        if token not in known:
-            near = nearest(token, known)
+        _existing(connection, name)
+        names = [each.name for each in store.tokens_of(connection, name)]
+        if token not in names:
+            near = nearest(token, names)
             raise NotFound(
                 f"`{name}` has no token `{token}`",
                 f"did you mean `{near}`?" if near else f"see `yard user token list {name}`",
@@ -203,7 +204,7 @@ def revoke(db: Database, name: str, token: str) -> None:
 
 
 def owners(db: Database, workspace: str) -> list[str]:
-    """Whom to ask."""
+    """The names of the workspace's owners, then of the server's."""
     with db.read() as connection:
         return list(store.owners(connection, workspace))
 
@@ -215,32 +216,32 @@ def roles_of(db: Database, name: str) -> dict[str, Role]:
 
 
 def workspaces_of(db: Database, identity: Identity) -> list[Workspace]:
-    """Those where one has a role; a job's token is good for its workspace only."""
+    """The workspaces where the identity has a role; a job's token reaches only its own."""
     roles = roles_of(db, identity.user)
     return [
-        one
-        for one in actions.list_all(db)
-        if identity.workspace in ("", one.name)
-        and (identity.workspace or "" in roles or one.name in roles)
+        workspace
+        for workspace in actions.list_all(db)
+        if identity.workspace in ("", workspace.name)
+        and (identity.workspace or "" in roles or workspace.name in roles)
     ]
 
 
-def _there(connection: Connection, name: str) -> Person:
-    found = store.get(connection, name)
-    if found is None or found.removed_at is not None:
+def _existing(connection: Connection, name: str) -> Person:
+    person_row = store.get(connection, name)
+    if person_row is None or person_row.removed_at is not None:
         near = nearest(name, [person.name for person in store.list_all(connection)])
         raise NotFound(
-            f"nobody here is called `{name[:80]}`",
-            f"did you mean `{near}`?" if near else "see who is with `yard user list`",
+            f"person `{name[:80]}` does not exist",
+            f"did you mean `{near}`?" if near else "list people with `yard user list`",
             code="no_such_person",
         )
-    return found
+    return person_row
 
 
 def _keep_an_owner(connection: Connection, person: Person) -> None:
     if person.roles.get("") is Role.OWNER and store.count_owners(connection) == 1:
         raise Conflict(
             f"`{person.name}` is the last owner of this server",
-            "make somebody else owner first: `yard user role NAME owner --all-workspaces`",
+            "make somebody else an owner first: `yard user role NAME owner --all-workspaces`",
             code="last_owner",
         )

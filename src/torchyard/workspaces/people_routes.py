@@ -53,9 +53,9 @@ def whoami(db: DatabaseOf, identity: Person, workspace: str = "") -> dict[str, A
 @router.get("/users")
 @needs(Permission.SELF)
 def list_people(db: DatabaseOf, identity: Person) -> dict[str, Any]:
-    """All for the server's owners; for others those whom they share a workspace with."""
+    """Everyone for the server's owners; for others the people they share a workspace with."""
     _person_only(identity)
-    return {"value": [_person(one) for one in _seen(db, identity, people.list_all(db))]}
+    return {"value": [_person(person) for person in _visible(db, identity, people.list_all(db))]}
 
 
 @router.post("/users", status_code=201)
@@ -67,20 +67,22 @@ def create(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    asked = _fields(document, ("name", "role", "workspace"))
-    role = role_named(asked["role"]) if asked.get("role") else None
-    place = asked.get("workspace") or ""
-    audit.note_about(request.scope, person=asked.get("name"), role=role, in_workspace=place)
-    made = people.create(db, clock, asked.get("name") or "", role, place, identity.user)
-    return _person(made)
+    body = _fields(document, ("name", "role", "workspace"))
+    role = role_named(body["role"]) if body.get("role") else None
+    place = body.get("workspace") or ""
+    audit.note_about(request.scope, person=body.get("name"), role=role, in_workspace=place)
+    person = people.create(db, clock, body.get("name") or "", role, place, identity.user)
+    return _person(person)
 
 
 @router.get("/users/{name}")
 @needs(Permission.SELF)
 def show(db: DatabaseOf, name: str, identity: Person) -> dict[str, Any]:
     _person_only(identity)
-    found = people.get(db, name)
-    return _person(next(iter(_seen(db, identity, [found])), Somebody(name, found.created_at, {})))
+    person = people.get(db, name)
+    return _person(
+        next(iter(_visible(db, identity, [person])), Somebody(name, person.created_at, {}))
+    )
 
 
 @router.delete("/users/{name}")
@@ -134,7 +136,7 @@ def set_role(
 @needs(Permission.SELF)
 def list_tokens(db: DatabaseOf, name: str, identity: Person) -> dict[str, Any]:
     _own_or_owner(identity, name)
-    return {"value": [_token(one) for one in people.tokens(db, name)]}
+    return {"value": [_token(token) for token in people.tokens(db, name)]}
 
 
 @router.post("/users/{name}/tokens", status_code=201)
@@ -148,13 +150,13 @@ def create_token(
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
     _own_or_owner(identity, name)
-    asked = _fields(document, ("name", "expires_at"))
-    expires_at = _moment(asked.get("expires_at"))
-    audit.note_about(request.scope, person=name, token=asked.get("name"))
-    token_name = asked.get("name") or ""
-    made = people.new_token(db, clock, name, token_name, expires_at)
+    body = _fields(document, ("name", "expires_at"))
+    expires_at = _moment(body.get("expires_at"))
+    audit.note_about(request.scope, person=name, token=body.get("name"))
+    token_name = body.get("name") or ""
+    text = people.new_token(db, clock, name, token_name, expires_at)
     return {
-        "user": name, "name": token_name, "token": made, "expires_at": _time(expires_at)
+        "user": name, "name": token_name, "token": text, "expires_at": _time(expires_at)
     }  # fmt: skip
 
 
@@ -183,42 +185,42 @@ def lines_of_workspace(
     return _lines(lines, user, since, limit, workspace)
 
 
-def _seen(db: Database, identity: Identity, found: list[Somebody]) -> list[Somebody]:
+def _visible(db: Database, identity: Identity, persons: list[Somebody]) -> list[Somebody]:
     if identity.role is Role.OWNER:
-        return found
-    mine = people.roles_of(db, identity.user)
-    everywhere = "" in mine
-    seen = []
-    for one in found:
+        return persons
+    own_roles = people.roles_of(db, identity.user)
+    everywhere = "" in own_roles
+    visible = []
+    for person in persons:
         shared = {
             place: role
-            for place, role in one.roles.items()
-            if everywhere or not place or place in mine or one.name == identity.user
+            for place, role in person.roles.items()
+            if everywhere or not place or place in own_roles or person.name == identity.user
         }
-        if shared or one.name == identity.user:
-            seen.append(Somebody(one.name, one.created_at, shared))
-    return seen
+        if shared or person.name == identity.user:
+            visible.append(Somebody(person.name, person.created_at, shared))
+    return visible
 
 
 def _lines(lines: audit.Audit, user: str, since: str, limit: int, workspace: str) -> dict[str, Any]:
     if not 1 <= limit <= _MOST_LINES:
-        raise InvalidInput(f"`limit` is {limit}", f"use 1 to {_MOST_LINES}")
-    found = lines.read(since=_moment(since), user=user, workspace=workspace, limit=limit)
-    return {"value": found}
+        raise InvalidInput(f"`limit` must be from 1 to {_MOST_LINES}, not {limit}")
+    selected = lines.read(since=_moment(since), user=user, workspace=workspace, limit=limit)
+    return {"value": selected}
 
 
 def _person_only(identity: Identity) -> None:
     if identity.kind is not TokenKind.PERSON:
-        raise Forbidden("a job's token does not reach people", "ask with a token of your own")
+        raise Forbidden("a job's token can't access people", "use a personal token")
 
 
 def _own_or_owner(identity: Identity, name: str) -> None:
     _person_only(identity)
     if identity.user != name and identity.role is not Role.OWNER:
         raise Forbidden(
-            f"`{identity.user}` may not reach the tokens of `{name}`; that needs an owner of the "
-            "server",
-            f"ask `{name}`, or an owner: `yard user list` shows them",
+            f"`{identity.user}` can't access the tokens of `{name}`; only an owner of the server "
+            "can",
+            f"ask `{name}`, or an owner: `yard user list` shows who they are",
         )
 
 
@@ -228,19 +230,19 @@ def _highest(roles: Mapping[str, Role], workspace: str) -> Role | None:
 
 
 def _role_in(document: Any) -> Role | None:
-    """None takes the role away."""
-    asked = _fields(document, ("role",))
-    if "role" not in asked:
-        raise InvalidInput("no role is named", "send `role`, null for none", at=["role"])
-    return role_named(asked["role"]) if asked["role"] is not None else None
+    """The role that the document names; None removes the role."""
+    body = _fields(document, ("role",))
+    if "role" not in body:
+        raise InvalidInput("the document has no `role`", "use null to remove the role", at=["role"])
+    return role_named(body["role"]) if body["role"] is not None else None
 
 
-def _fields(document: Any, known: tuple[str, ...]) -> dict[str, Any]:
-    asked = fields.mapping(document, "the document")
-    fields.refuse_unknown(asked, known)
-    for key in asked:
-        fields.text(asked, key)
-    return asked
+def _fields(document: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    body = fields.mapping(document, "the document")
+    fields.refuse_unknown(body, keys)
+    for key in body:
+        fields.text(body, key)
+    return body
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -250,7 +252,7 @@ def _moment(text: str | None) -> datetime | None:
         return from_text(text)
     except (ValueError, OverflowError):
         raise InvalidInput(
-            f"`{text[:50]}` is no time", "write it as 2026-12-31T12:00:00Z"
+            f"`{text[:50]}` is not a time", "write it as 2026-12-31T12:00:00Z"
         ) from None
 
 
@@ -258,18 +260,18 @@ def _time(moment: datetime | None) -> str | None:
     return None if moment is None else to_text(moment)
 
 
-def _person(found: Somebody) -> dict[str, Any]:
+def _person(person: Somebody) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "roles": {place or "*": role.value for place, role in found.roles.items()},
-        "created_at": to_text(found.created_at),
+        "name": person.name,
+        "roles": {place or "*": role.value for place, role in person.roles.items()},
+        "created_at": to_text(person.created_at),
     }
 
 
-def _token(found: KeptToken) -> dict[str, Any]:
+def _token(token: KeptToken) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "created_at": to_text(found.created_at),
-        "expires_at": _time(found.expires_at),
-        "last_used_at": _time(found.last_used_at),
+        "name": token.name,
+        "created_at": to_text(token.created_at),
+        "expires_at": _time(token.expires_at),
+        "last_used_at": _time(token.last_used_at),
     }

@@ -31,7 +31,7 @@ def change(connection: Connection, name: str, removed_at: datetime | None) -> No
 
 
 def get(connection: Connection, name: str) -> Person | None:
-    """One who was removed, too."""
+    """The person, even if removed."""
     row = connection.execute(select(people).where(people.c.name == name)).one_or_none()
     if row is None:
         return None
@@ -39,7 +39,7 @@ def get(connection: Connection, name: str) -> Person | None:
 
 
 def list_all(connection: Connection) -> list[Person]:
-    """By name, without those who were removed."""
+    """By name, without removed people."""
     held: dict[str, dict[str, Role]] = {}
     for row in connection.execute(select(roles).order_by(roles.c.workspace)):
         held.setdefault(row.user, {})[row.workspace] = Role(row.role)
@@ -76,7 +76,7 @@ def drop_roles(connection: Connection, name: str) -> None:
 
 
 def owners(connection: Connection, workspace: str) -> Sequence[str]:
-    """Those of the workspace first, then those of every workspace; by name."""
+    """The workspace's owners first, then those of every workspace; each by name."""
     rows = connection.execute(
         select(roles.c.user)
         .where(roles.c.role == Role.OWNER.value, roles.c.workspace.in_(["", workspace]))
@@ -109,6 +109,6 @@ def drop_token(connection: Connection, name: str, token: str) -> None:
 
 
 def drop_all_tokens(connection: Connection, name: str) -> None:
-    """A person's own; their running jobs keep theirs."""
+    """Drop a person's tokens; their running jobs keep the jobs' own."""
     changed(connection)
     connection.execute(delete(tokens).where(_PERSONS, tokens.c.user == name))

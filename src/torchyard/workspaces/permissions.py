@@ -1,8 +1,8 @@
-"""The permissions, and the least role that has each.
+"""The permissions, and the minimum role for each.
 
-Owns: what there is to permit, which roles may, what a job's token never may.
-Leaves: which route needs what to the routes (see guarded_routes.py), finding out who asks and
-turning them away to access.py.
+Owns: the permissions, which roles have them, what a job's token may never do.
+Leaves: which route needs what to the routes (see guarded_routes.py), authentication and refusals
+to access.py.
 Always: roles are ordered; what a job's token may never do does not depend on its owner's role.
 """
 
@@ -14,11 +14,11 @@ from torchyard.workspaces.types import Role
 
 
 class Permission(Enum):
-    """Value: in words what one may do; it follows `to`."""
+    """The value says in words what is permitted; messages put it after `to`."""
 
     OPEN = "ask without a token"
     WORKER = "report for an attempt"
-    SELF = "ask who one is"
+    SELF = "see your own account"
     READ = "see what is in the workspace"
     LOG = "log to runs"
     JOB = "change jobs and runs"
@@ -26,11 +26,11 @@ class Permission(Enum):
     WRITE = "submit jobs, and register data and models"
     COMPUTE = "create, change or delete compute"
     SETTINGS = "change the workspace"
-    PEOPLE = "give roles and quotas"
+    PEOPLE = "grant roles and set quotas"
     SERVER = "administer the server"
 
 
-LEAST_ROLE: dict[Permission, Role] = {
+MINIMUM_ROLE: dict[Permission, Role] = {
     Permission.READ: Role.READER,
     Permission.LOG: Role.DATA_SCIENTIST,
     Permission.JOB: Role.DATA_SCIENTIST,
@@ -41,14 +41,14 @@ LEAST_ROLE: dict[Permission, Role] = {
     Permission.PEOPLE: Role.OWNER,
     Permission.SERVER: Role.OWNER,
 }
-# These are of the server, not of one workspace: a role counts only where it is everywhere.
+# These apply to the server, not to one workspace: only a role in every workspace counts.
 SERVER_WIDE = frozenset({Permission.SELF, Permission.SERVER})
-# With these a data scientist reaches their own jobs and runs; a contributor reaches all.
+# With these, data scientists can change their own jobs and runs; contributors can change all.
 OWN_JOBS_ONLY = frozenset({Permission.LOG, Permission.JOB})
-# What a running job may always do, whatever became of its owner's role.
-ALWAYS_A_JOB = frozenset({Permission.READ, Permission.LOG, Permission.JOB})
-NEVER_A_JOB = frozenset({Permission.PEOPLE, Permission.SERVER})
-# Too many to write down, and nothing that others would ask about; nor is any GET.
+# What a running job may always do, even if its owner has lost the role.
+ALWAYS_ALLOWED_TO_JOBS = frozenset({Permission.READ, Permission.LOG, Permission.JOB})
+DENIED_TO_JOBS = frozenset({Permission.PEOPLE, Permission.SERVER})
+# Too frequent to record, and of no interest to an audit; GET requests are not recorded either.
 UNAUDITED = frozenset(
     {Permission.OPEN, Permission.WORKER, Permission.READ, Permission.LOG, Permission.UPLOAD}
 )

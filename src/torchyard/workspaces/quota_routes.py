@@ -1,4 +1,4 @@
-"""HTTP: quotas, and asking for more."""
+"""HTTP: quotas, and requests for more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import ALL, EACH, Identity, Limit, QuotaRequest, Role
 
 UseOf = Annotated[Callable[[str, str], dict[str, int]], Depends(from_state("quota_use"))]
-"""Of a workspace and a person: what is in use now; of everyone when the person is empty."""
+"""From a workspace and a person to what is in use now; an empty person means everyone."""
 
 router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["quotas"], route_class=GuardedRoute)
 
@@ -25,14 +25,18 @@ router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["quotas"], route_c
 @router.get("/quotas")
 @needs(Permission.READ)
 def list_limits(db: DatabaseOf, use: UseOf, workspace: str, identity: Person) -> dict[str, Any]:
-    """All for contributors and owners, for others those that bind them; with what is used."""
+    """All limits for contributors and owners, for others those that apply to them; with use."""
     with db.read() as connection:
-        found = quotas.limits(connection, workspace)
+        limits = quotas.limits(connection, workspace)
     if not _sees_all(identity):
-        found = quotas.held_by(found, identity.user)
-    in_use = {user: use(workspace, user) for user in {_counted(one, identity) for one in found}}
+        limits = quotas.held_by(limits, identity.user)
+    in_use = {
+        user: use(workspace, user) for user in {_counted(limit, identity) for limit in limits}
+    }
     return {
-        "value": [_limit(one, in_use[_counted(one, identity)].get(one.name)) for one in found],
+        "value": [
+            _limit(limit, in_use[_counted(limit, identity)].get(limit.name)) for limit in limits
+        ],
         "names": quotas.NAMES,
     }
 
@@ -47,27 +51,31 @@ def set_limits(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    """`user`: a name, `*` for each person, empty for all together; `limits`: null ends one."""
-    asked = _mapping(document, ("user", "limits"))
-    user, most = asked.get("user") or ALL, asked.get("limits")
+    """`user`: a name, `*` for each person, empty for all together; `limits`: null removes one."""
+    body = _mapping(document, ("user", "limits"))
+    user, most = body.get("user") or ALL, body.get("limits")
     if not isinstance(user, str) or not isinstance(most, dict):
         raise InvalidSpec(
-            "`limits` must be a mapping of names to numbers", "`{nodes: 4}`", at=["limits"]
+            "`limits` must be a mapping of names to numbers",
+            "for example `{nodes: 4}`",
+            at=["limits"],
         )
     if user not in (ALL, EACH):
         people.get(db, user)
     audit.note_about(request.scope, limits=most, of=user)
-    found = quotas.change(db, clock, workspace, user, most, identity.user)
-    return {"value": [_limit(one, None) for one in found if one.user == user]}
+    limits = quotas.change(db, clock, workspace, user, most, identity.user)
+    return {"value": [_limit(limit, None) for limit in limits if limit.user == user]}
 
 
 @router.get("/quota-requests")
 @needs(Permission.READ)
 def list_requests(db: DatabaseOf, workspace: str, identity: Person) -> dict[str, Any]:
-    """All for contributors and owners, their own for others; newest first."""
-    found = quotas.requests(db, workspace)
-    mine = [one for one in found if _sees_all(identity) or one.user == identity.user]
-    return {"value": [_request(one) for one in mine]}
+    """All requests for contributors and owners, for others their own; newest first."""
+    visible = quotas.requests(db, workspace)
+    requests = [
+        request for request in visible if _sees_all(identity) or request.user == identity.user
+    ]
+    return {"value": [_request(request) for request in requests]}
 
 
 @router.post("/quota-requests", status_code=201)
@@ -80,12 +88,12 @@ def ask(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    asked = _mapping(document, ("name", "most", "reason"))
-    name, reason = fields.text(asked, "name"), fields.text(asked, "reason")
-    audit.note_about(request.scope, quota=name[:50], most=asked.get("most"))
-    made = quotas.ask(db, clock, workspace, identity.user, name, asked.get("most"), reason)
+    body = _mapping(document, ("name", "most", "reason"))
+    name, reason = fields.text(body, "name"), fields.text(body, "reason")
+    audit.note_about(request.scope, quota=name[:50], most=body.get("most"))
+    quota_request = quotas.ask(db, clock, workspace, identity.user, name, body.get("most"), reason)
     owners = people.owners(db, workspace)
-    return {**_request(made), "owners": owners}
+    return {**_request(quota_request), "owners": owners}
 
 
 @router.post("/quota-requests/{request_id}/approve")
@@ -127,14 +135,14 @@ def _sees_all(identity: Identity) -> bool:
 
 
 def _counted(limit: Limit, identity: Identity) -> str:
-    """Whose use stands beside the limit: of one for each person, one's own."""
+    """Whose use to show with the limit: for a limit on each person, the caller's."""
     return identity.user if limit.user == EACH else limit.user
 
 
-def _mapping(document: Any, known: tuple[str, ...]) -> dict[str, Any]:
-    asked = fields.mapping(document, "the document")
-    fields.refuse_unknown(asked, known)
-    return asked
+def _mapping(document: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    body = fields.mapping(document, "the document")
+    fields.refuse_unknown(body, keys)
+    return body
 
 
 def _limit(limit: Limit, used: int | None) -> dict[str, Any]:
@@ -148,7 +156,7 @@ def _limit(limit: Limit, used: int | None) -> dict[str, Any]:
     }
 
 
-def _request(asked: QuotaRequest) -> dict[str, Any]:
-    body = {**vars(asked), "asked_at": to_text(asked.asked_at)}
-    body["answered_at"] = None if asked.answered_at is None else to_text(asked.answered_at)
+def _request(request: QuotaRequest) -> dict[str, Any]:
+    body = {**vars(request), "asked_at": to_text(request.asked_at)}
+    body["answered_at"] = None if request.answered_at is None else to_text(request.answered_at)
     return body

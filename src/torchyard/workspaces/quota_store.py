@@ -1,4 +1,4 @@
-"""The tables of quotas and of what people asked for."""
+"""The tables of quotas and quota requests."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ requests = Table(
     Column("answer", Text, nullable=False),
 )
 
-# Asked for each job that could start: built once.
+# Read for each job that could start: built once.
 _OF = select(quotas).where(quotas.c.workspace == bindparam("place"))
 
 
 def limits(connection: Connection, workspace: str) -> list[Limit]:
     rows = connection.execute(_OF, {"place": workspace})
-    found = [Limit(**row._mapping) for row in rows]
-    return sorted(found, key=lambda limit: (limit.user, limit.name))
+    in_workspace = [Limit(**row._mapping) for row in rows]
+    return sorted(in_workspace, key=lambda limit: (limit.user, limit.name))
 
 
 def put_limit(connection: Connection, limit: Limit) -> None:
@@ -75,8 +75,8 @@ def drop_limit(connection: Connection, workspace: str, user: str, name: str) -> 
     )
 
 
-def add_request(connection: Connection, asked: QuotaRequest) -> None:
-    connection.execute(insert(requests).values(vars(asked)))
+def add_request(connection: Connection, quota_request: QuotaRequest) -> None:
+    connection.execute(insert(requests).values(vars(quota_request)))
 
 
 def request(connection: Connection, workspace: str, request_id: str) -> QuotaRequest | None:

@@ -1,9 +1,9 @@
-"""How much of a workspace one person, or all of them, may use.
+"""How much of a workspace one person, or everyone together, may use.
 
-Owns: which limits there are, setting them, asking for more and being answered.
-Leaves: what is in use, and saying no to a job, to jobs/admission/quota_checks.py.
-Always: where nobody set a limit there is none; a person's own limit stands instead of the one
-for each person, and the workspace's own beside both.
+Owns: which limits there are, setting them, requests for more and their answers.
+Leaves: what is in use, and refusing jobs, to jobs/admission/quota_checks.py.
+Always: there is no limit unless somebody set one; a person's own limit replaces the one for each
+person, and the workspace's limit applies beside both.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ _REASON_LENGTH = 1000
 
 
 def limits(connection: Connection, workspace: str) -> list[Limit]:
-    """All that are set in the workspace."""
+    """All limits that are set in the workspace."""
     return store.limits(connection, workspace)
 
 
-def held_by(found: Sequence[Limit], user: str) -> list[Limit]:
-    """Those of `found` that bind `user`, the person's own before the workspace's."""
-    own = {limit.name for limit in found if limit.user == user}
-    mine = [
+def held_by(limits: Sequence[Limit], user: str) -> list[Limit]:
+    """The limits that apply to `user`, the person's own before the workspace's."""
+    own_names = {limit.name for limit in limits if limit.user == user}
+    personal = [
         limit
-        for limit in found
-        if limit.user == user or (limit.user == EACH and limit.name not in own)
+        for limit in limits
+        if limit.user == user or (limit.user == EACH and limit.name not in own_names)
     ]
-    return mine + [limit for limit in found if limit.user == ALL]
+    return personal + [limit for limit in limits if limit.user == ALL]
 
 
 def change(
     db: Database, clock: Clock, workspace: str, user: str, most: Mapping[str, Any], by: str
 ) -> list[Limit]:
-    """Set limits; None takes one away.
+    """Set limits; None removes one.
 
     Args:
         user: a person's name, `EACH` or `ALL`.
 
     Raises:
-        InvalidInput: no such limit, or no whole number.
+        InvalidInput: no such limit, or not a whole number.
     """
     wanted = {name: _checked(name, value) for name, value in most.items()}
     if not wanted:
-        raise InvalidInput("no limit is named", f"name some of: {', '.join(NAMES)}")
+        raise InvalidInput("name at least one limit", f"there are: {', '.join(NAMES)}")
     now = clock.now()
     with db.write() as connection:
         for name, value in wanted.items():
@@ -75,28 +75,28 @@ def change(
 def ask(
     db: Database, clock: Clock, workspace: str, user: str, name: str, most: Any, reason: str
 ) -> QuotaRequest:
-    """Write down that somebody wants more; the workspace's owners answer.
+    """Record a request for a higher limit; the workspace's owners answer it.
 
     Raises:
-        InvalidInput: there is no limit of that name, or it allows as much already.
+        InvalidInput: no such limit, or it already allows that much.
     """
     value = _checked(name, most)
     if value is None:
-        raise InvalidInput(f"`{name}` needs a number", f"write `{name}=4`")
+        raise InvalidInput(f"`{name}` needs a number", f"for example `{name}=4`")
     if len(reason) > _REASON_LENGTH:
         raise InvalidInput(f"the reason is longer than {_REASON_LENGTH} characters", "shorten it")
-    asked = QuotaRequest(uuid.uuid4().hex[:8], workspace, user, name, value, reason, clock.now())
+    request = QuotaRequest(uuid.uuid4().hex[:8], workspace, user, name, value, reason, clock.now())
     with db.write() as connection:
-        found = held_by(store.limits(connection, workspace), user)
-        tight = [limit for limit in found if limit.name == name]
+        binding = held_by(store.limits(connection, workspace), user)
+        tight = [limit for limit in binding if limit.name == name]
         if not tight or value <= min(limit.most for limit in tight):
             now_is = f"is {min(limit.most for limit in tight)}" if tight else "is not limited"
             raise InvalidInput(
                 f"quota `{name}` of `{user}` in workspace `{workspace}` {now_is} already",
-                "there is nothing to ask for",
+                "no request is needed",
             )
-        store.add_request(connection, asked)
-    return asked
+        store.add_request(connection, request)
+    return request
 
 
 def requests(db: Database, workspace: str) -> Sequence[QuotaRequest]:
@@ -115,29 +115,29 @@ def answer(
     approve: bool,
     words: str = "",
 ) -> QuotaRequest:
-    """Approve a request, which gives the person that limit, or deny it.
+    """Approve a request, which sets that limit for the person, or deny it.
 
     Raises:
         NotFound: no such request.
-        Conflict: it was answered already, or the whole workspace's limit is lower.
+        Conflict: it is already answered, or the whole workspace's limit is lower.
     """
     now = clock.now()
     with db.write() as connection:
-        asked = store.request(connection, workspace, request_id)
-        if asked is None:
+        request = store.request(connection, workspace, request_id)
+        if request is None:
             raise NotFound(
                 f"quota request `{request_id}` does not exist in workspace `{workspace}`",
                 "list them with `yard quota requests`",
             )
-        if asked.state != "asked":
+        if request.state != "asked":
             raise Conflict(
-                f"quota request `{request_id}` is {asked.state} already",
-                "list what is still asked for with `yard quota requests`",
+                f"quota request `{request_id}` is {request.state} already",
+                "list open requests with `yard quota requests`",
             )
         if approve:
-            _refuse_beyond_workspace(store.limits(connection, workspace), asked)
+            _refuse_beyond_workspace(store.limits(connection, workspace), request)
             store.put_limit(
-                connection, Limit(workspace, asked.user, asked.name, asked.most, by, now)
+                connection, Limit(workspace, request.user, request.name, request.most, by, now)
             )
         store.change_request(
             connection,
@@ -153,17 +153,18 @@ def answer(
 
 
 def forget(connection: Connection, workspace: str) -> None:
-    """With the workspace."""
+    """Delete the limits and requests of a deleted workspace."""
     store.forget(connection, workspace)
 
 
-def _refuse_beyond_workspace(found: Sequence[Limit], asked: QuotaRequest) -> None:
-    for limit in found:
-        if (limit.user, limit.name) == (ALL, asked.name) and limit.most < asked.most:
+def _refuse_beyond_workspace(limits: Sequence[Limit], request: QuotaRequest) -> None:
+    for limit in limits:
+        if (limit.user, limit.name) == (ALL, request.name) and limit.most < request.most:
             raise Conflict(
-                f"quota `{asked.name}` of the whole workspace `{asked.workspace}` is {limit.most}, "
-                f"less than the {asked.most} asked for",
-                f"raise it first: `yard quota set {asked.name}={asked.most}`, or deny the request",
+                f"quota `{request.name}` of the whole workspace `{request.workspace}` is "
+                f"{limit.most}, less than the requested {request.most}",
+                f"raise it first (`yard quota set {request.name}={request.most}`), or deny the "
+                "request",
             )
 
 
@@ -179,8 +180,8 @@ def _checked(name: str, value: Any) -> int | None:
         return None
     if type(value) is not int or not 0 <= value <= _MOST:
         raise InvalidInput(
-            f"quota `{name}` is `{str(value)[:50]}`",
-            "a whole number from 0 on; none takes the limit away",
+            f"quota `{name}` must be a whole number of 0 or more, not `{str(value)[:50]}`",
+            "`none` removes the limit",
             at=[name],
         )
     return value

@@ -18,7 +18,7 @@ from torchyard.workspaces.types import Identity, Role, TokenKind, Workspace
 ProvisionOf = Annotated[Callable[[str], None], Depends(from_state("provision_workspace"))]
 """Gives a new workspace what every workspace has from the start."""
 DeleteOf = Annotated[Callable[[str], None], Depends(from_state("delete_workspace"))]
-"""Deletes an empty one, and says what is in one that isn't."""
+"""Deletes an empty workspace; refuses one that isn't, and lists what is in it."""
 
 router = APIRouter(prefix="/v1", tags=["workspaces"], route_class=GuardedRoute)
 
@@ -26,9 +26,9 @@ router = APIRouter(prefix="/v1", tags=["workspaces"], route_class=GuardedRoute)
 @router.get("/workspaces")
 @needs(Permission.SELF)
 def list_workspaces(db: DatabaseOf, identity: Person) -> dict[str, Any]:
-    """Those where one has a role; a job's token is good for its workspace only."""
-    found = people.workspaces_of(db, identity)
-    return {"value": [to_json(workspace) for workspace in found]}
+    """The workspaces where the caller has a role; a job's token reaches only its own."""
+    workspaces = people.workspaces_of(db, identity)
+    return {"value": [to_json(workspace) for workspace in workspaces]}
 
 
 @router.post("/workspaces", status_code=201)
@@ -42,19 +42,19 @@ def create(
 ) -> dict[str, Any]:
     if identity.workspace:
         raise Forbidden(
-            f"this token is good for workspace `{identity.workspace}` only",
-            "create workspaces with a person's token",
+            f"this token is valid only for workspace `{identity.workspace}`",
+            "create workspaces with a personal token",
         )
-    made = actions.create(db, clock, fields.mapping(document, "the workspace's document"))
-    provision(made.name)
-    return to_json(made)
+    workspace = actions.create(db, clock, fields.mapping(document, "the workspace's document"))
+    provision(workspace.name)
+    return to_json(workspace)
 
 
 @router.delete("/workspaces/{workspace}")
 @needs(Permission.SERVER)
 def drop(db: DatabaseOf, delete: DeleteOf, workspace: str, identity: Person) -> dict[str, Any]:
     if identity.workspace:
-        raise Forbidden("a job can't delete its workspace", "use a person's token")
+        raise Forbidden("a job can't delete its workspace", "use a personal token")
     actions.get(db, workspace)
     delete(workspace)
     return {}
@@ -68,8 +68,8 @@ def update(
     fields.mapping(changes, "the document of changes")
     if "allow_substitutes" in changes and not _is_owner(identity):
         raise Forbidden(
-            f"only an owner of workspace `{workspace}` says whether it takes substitutes",
-            "ask one of them: `yard user list` shows who they are",
+            f"only an owner of workspace `{workspace}` can change `allow_substitutes`",
+            "ask an owner: `yard user list` shows who they are",
         )
     return to_json(actions.update(db, workspace, changes))
 

@@ -1,9 +1,9 @@
-"""What signatures of this home are made with.
+"""The keys for this home's signatures.
 
-Owns: one secret in the home, and a key of each purpose that follows from it.
-Leaves: what is signed, and for how long, to whoever signs.
-Always: servers that share a home have one secret, however many start at once; a key of one purpose
-tells nothing of another's.
+Owns: one secret in the home, and a key derived from it for each purpose.
+Leaves: what is signed, and for how long, to the callers.
+Always: servers that share a home have one secret, however many start at once; a key for one purpose
+reveals nothing about the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BYTES = 32
 
 
 def key(home: Path, purpose: str) -> bytes:
-    """The 32 bytes that everything of that purpose is signed with."""
+    """The 32-byte key for signatures of that purpose."""
     return hmac.digest(_secret(home / FILE), purpose.encode(), "sha256")
 
 
@@ -28,7 +28,7 @@ def _secret(file: Path) -> bytes:
         draft = file.with_name(f".{FILE}.{secrets.token_hex(6)}.part")
         with open(draft, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as opened:
             opened.write(secrets.token_bytes(_BYTES))
-        # Unlike a rename, a link leaves what another server has put there meanwhile.
+        # Unlike a rename, a link does not replace a file that another server has just written.
         with suppress(FileExistsError):
             os.link(draft, file)
         draft.unlink()

@@ -1,8 +1,8 @@
-"""Workspaces by their names in any case, as Azure takes them.
+"""Case-insensitive names of workspaces, as Azure accepts them.
 
-Owns: the spelling that a name has here, kept for a moment, as clients ask many times a second.
-Leaves: whether there is such a workspace, and who may ask it, to access.py.
-Always: a name that is not known is not changed; one made or deleted elsewhere counts within
+Owns: a name's spelling here, cached briefly, as clients ask many times a second.
+Leaves: whether the workspace exists, and access to it, to access.py.
+Always: an unknown name is not changed; workspaces created or deleted elsewhere are noticed within
 `KEPT_S`.
 """
 
@@ -27,14 +27,16 @@ class Spellings:
         self._kept: tuple[float, dict[str, str]] = (0.0, {})
 
     def kept(self, name: str) -> str | None:
-        """The spelling, where it was looked up a moment ago; asks no database."""
+        """The spelling, if it is cached; does not ask the database."""
         until_s, names = self._kept
         return names.get(name.lower()) if self._now_s() < until_s else None
 
     def look_up(self, name: str) -> str:
-        """The spelling; the name itself when there is no such workspace, or no database answers."""
+        """The spelling; the name itself if there is no such workspace or no database."""
         try:
-            names = {one.name.lower(): one.name for one in actions.list_all(self._db)}
+            names = {
+                workspace.name.lower(): workspace.name for workspace in actions.list_all(self._db)
+            }
         except DatabaseUnreachable:
             return name
         self._kept = (self._now_s() + KEPT_S, names)

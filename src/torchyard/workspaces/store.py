@@ -50,7 +50,7 @@ tokens = Table(
     Column("subject", String(256), nullable=False, index=True),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant),
-    # A person's only: what the person calls it, and about when it was used last.
+    # Of a person's token: its name, and about when it was used last.
     Column("name", String(64), nullable=False, server_default=""),
     Column("last_used_at", Instant),
 )
@@ -69,9 +69,7 @@ roles = Table(
 
 
 class Changes:
-    """Counts what ends or changes rights in this process, so that what was looked up is not kept
-    beyond it.
-    """
+    """Counts changes of tokens and roles in this process, which invalidate cached lookups."""
 
     count = 0
 
@@ -80,7 +78,7 @@ _counting = threading.Lock()
 
 
 def changed(connection: Connection) -> None:
-    """Once now, and once when others see it: what is looked up in between is as it was."""
+    """Count now, and again after the commit: a lookup in between sees the old state."""
     _count()
     afterwards(connection, _count)
 
@@ -91,8 +89,8 @@ def _count() -> None:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A token as it is kept."""
+class StoredToken:
+    """A token's row, with its holder's role."""
 
     identity: Identity
     last_used_at: datetime | None
@@ -103,7 +101,7 @@ def add_workspace(connection: Connection, workspace: Workspace) -> None:
 
 
 def drop_workspace(connection: Connection, name: str) -> None:
-    """Forget a workspace, the roles in it, and every token that is good for it only."""
+    """Delete a workspace, the roles in it, and every token that is valid only for it."""
     changed(connection)
     connection.execute(delete(tokens).where(tokens.c.workspace == name))
     connection.execute(delete(roles).where(roles.c.workspace == name))
@@ -145,7 +143,7 @@ def add_token(
     )
 
 
-# Asked for at every request: built once, for SQLAlchemy takes longer to build it than to run it.
+# Run for every request: built once, as SQLAlchemy takes longer to build it than to run it.
 _BY_HASH = (
     select(tokens, roles.c.role)
     .outerjoin(
@@ -157,11 +155,11 @@ _BY_HASH = (
 )
 
 
-def find_token(connection: Connection, token_hash: str, workspace: str) -> Found | None:
-    """Whoever's it is, good or not, with the highest role held there.
+def find_token(connection: Connection, token_hash: str, workspace: str) -> StoredToken | None:
+    """The token with this hash, valid or expired, and the holder's highest role.
 
     Args:
-        workspace: where the request goes; empty for the server as a whole.
+        workspace: the request's; empty for the server as a whole.
     """
     rows = connection.execute(_BY_HASH, {"of": token_hash, "place": workspace}).all()
     if not rows:
@@ -178,10 +176,10 @@ def find_token(connection: Connection, token_hash: str, workspace: str) -> Found
         row.expires_at,
         token_hash=token_hash,
     )
-    return Found(identity, row.last_used_at)
+    return StoredToken(identity, row.last_used_at)
 
 
-def used(connection: Connection, token_hash: str, now: datetime) -> None:
+def record_use(connection: Connection, token_hash: str, now: datetime) -> None:
     connection.execute(update(tokens).where(tokens.c.hash == token_hash).values(last_used_at=now))
 
 

@@ -1,4 +1,4 @@
-"""The nouns of this room: workspaces, people, roles, tokens, quotas."""
+"""The types of this package: workspaces, people, roles, tokens, quotas."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torchyard.base.errors import InvalidInput, nearest
 
 @dataclass(frozen=True)
 class Workspace:
-    """The central list of everything a team makes; its three names are Azure ML's.
+    """What holds a team's jobs, data, models and environments; identified as in Azure ML.
 
-    Jobs that ended more than `retention_days` ago are deleted; 0 keeps them for ever. With
+    Jobs that ended more than `retention_days` ago are deleted; 0 keeps them forever. With
     `rehearse_on_cpu` jobs are rehearsed on the CPU unless they say otherwise. `allow_substitutes`
-    says whether something of ours may take the place of a published environment or image; None
-    leaves it to the server: not where it is shared.
+    says whether a substitute may replace a published environment or image; None leaves it to the
+    server, which allows it unless it is shared.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Workspace:
 
 
 class TokenKind(str, Enum):
-    """Whose a token is; the value is the token's own prefix."""
+    """Whose a token is; the value is the token's prefix."""
 
     PERSON = "yard_p_"
     ATTEMPT = "yard_a_"
@@ -40,9 +40,9 @@ class TokenKind(str, Enum):
 
 
 class Role(str, Enum):
-    """What a person may do in a workspace, or in all of them; Azure ML's names.
+    """A person's role in a workspace, or in all of them; the names are Azure ML's.
 
-    Each may do what those before it may.
+    Each role includes those before it.
     """
 
     READER = "reader"
@@ -52,25 +52,25 @@ class Role(str, Enum):
 
     @property
     def rank(self) -> int:
-        """1 to 4; more is more."""
+        """1 to 4; a higher rank includes the lower ones."""
         return list(Role).index(self) + 1
 
 
 def role_named(text: str) -> Role:
-    """The role that `Data Scientist`, `data-scientist` or `datascientist` means.
+    """The role with this name, spelled as `Data Scientist`, `data-scientist` or `datascientist`.
 
     Raises:
-        InvalidInput: there is none, with the nearest.
+        InvalidInput: no such role; the hint names the nearest.
     """
     word = re.sub(r"[\s_-]+", "", text.lower()).removeprefix("azureml")
     for role in Role:
         if role.value.replace(" ", "") == word:
             return role
-    known = [role.value for role in Role]
-    near = nearest(re.sub(r"[\s_-]+", " ", text), known)
+    names = [role.value for role in Role]
+    near = nearest(re.sub(r"[\s_-]+", " ", text), names)
     raise InvalidInput(
         f"there is no role `{text[:50]}`",
-        f"did you mean `{near}`?" if near else f"one of: {', '.join(known)}",
+        f"did you mean `{near}`?" if near else f"one of: {', '.join(names)}",
         code="no_such_role",
         at=["role"],
     )
@@ -78,13 +78,13 @@ def role_named(text: str) -> Role:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who asks.
+    """Who sends a request.
 
     `subject` is the attempt's id for an attempt's token, the job's name for a run's, empty for
-    a person's. `workspace` is empty when the token is good for every workspace. `role` is what
-    the person is where the request goes, None for nothing there; `token` is the token's name.
-    With `own_only` the right reaches no further than the person's own jobs and runs. `token_hash`
-    is how the database knows the token that was shown.
+    a person's. `workspace` is empty when the token is valid for every workspace. `role` is the
+    person's role in the request's workspace, None for no role; `token` is the token's name.
+    With `own_only` the permission covers only the person's own jobs and runs. `token_hash`
+    identifies the token in the database.
     """
 
     user: str
@@ -100,7 +100,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody whom the server knows. `roles` by workspace; the key "" is every workspace."""
+    """A user of the server. `roles` is by workspace; the key "" means every workspace."""
 
     name: str
     created_at: datetime
@@ -110,7 +110,7 @@ class Person:
 
 @dataclass(frozen=True)
 class KeptToken:
-    """What is known of a person's token; the token itself is nowhere."""
+    """A person's token as it is stored: without its text."""
 
     name: str
     created_at: datetime
@@ -120,7 +120,7 @@ class KeptToken:
 
 @dataclass(frozen=True)
 class Limit:
-    """At most so much of one thing.
+    """A quota: at most so much of one resource.
 
     `user` is a person's name, `EACH` for everyone who has no limit of their own, or `ALL` for
     the whole workspace together.
@@ -140,7 +140,7 @@ ALL = ""
 
 @dataclass(frozen=True)
 class QuotaRequest:
-    """Somebody's wish for more; `state` is asked, approved or denied."""
+    """A request for a higher limit; `state` is asked, approved or denied."""
 
     id: str
     workspace: str

@@ -154,7 +154,7 @@ def test_a_datastore_is_created_with_a_key(site: Served) -> None:
     [
         ({"datastoreType": "AzureDataLakeGen1"}, "retired"),
         ({"datastoreType": "OneLake"}, "Fabric"),
-        ({"datastoreType": "Hdfs"}, "no type of a datastore"),
+        ({"datastoreType": "Hdfs"}, "not a datastore type"),
         ({"datastoreType": None}, "no `type`"),
         ({"accountName": None}, "account_name"),
         ({"credentials": {"credentialsType": "Certificate"}}, "Certificate"),

@@ -128,7 +128,7 @@ def test_curated_environments_are_listed_and_published_ones_found(azure: Azure) 
 BAD: tuple[tuple[str, dict[str, object], str], ...] = (
     ("AzureML-mine/versions/1", {"image": IMAGE}, "reserved for curated"),
     ("python/versions/1", {"image": IMAGE}, "curated environment's name"),
-    ("e/versions/1", {}, "says nothing of its content"),
+    ("e/versions/1", {}, "names no content"),
     ("e/versions/1", {"image": 7}, "`image` is not a string"),
     ("e/versions/1", {"condaFile": "a: ["}, "not YAML"),
     ("e/versions/1", {"condaFile": "dependencies: [python=3"}, "not YAML"),
@@ -137,10 +137,10 @@ BAD: tuple[tuple[str, dict[str, object], str], ...] = (
     ("e/versions/1", {"image": IMAGE, "tags": "x"}, "`tags`"),
     ("e/versions/1", {"image": IMAGE, "isArchived": "yes"}, "`isArchived`"),
     ("e/versions/1", {"build": {"dockerfilePath": "Dockerfile"}}, "contextUri"),
-    ("e/versions/a b", {"image": IMAGE}, "is no version"),
-    (f"e/versions/{'9' * 65}", {"image": IMAGE}, "is no version"),
-    (f"{'e' * 256}/versions/1", {"image": IMAGE}, "is no name"),
-    ("-e/versions/1", {"image": IMAGE}, "is no name"),
+    ("e/versions/a b", {"image": IMAGE}, "is not a valid version"),
+    (f"e/versions/{'9' * 65}", {"image": IMAGE}, "is not a valid version"),
+    (f"{'e' * 256}/versions/1", {"image": IMAGE}, "is not a valid name"),
+    ("-e/versions/1", {"image": IMAGE}, "is not a valid name"),
 )
 
 

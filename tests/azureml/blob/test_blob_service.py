@@ -393,7 +393,7 @@ def test_properties_are_forgotten_with_their_folder(site: Served, key: str) -> N
     from torchyard.data import actions
 
     with services.db.write() as connection:
-        actions.forget_checksums(connection, "default", "workspaceblobstore", "azureml-data/one")
+        actions.delete_checksums(connection, "default", "workspaceblobstore", "azureml-data/one")
     path = services.datastores.file("default", "workspaceblobstore", "azureml-data/one/a")
     assert path.exists()
     from torchyard.data.folders import FolderFiles

@@ -137,7 +137,7 @@ def test_a_jwt_expires_after_an_hour_and_the_next_is_valid(site: Served, clock: 
     clock.advance(timedelta(hours=1).total_seconds())
     code, message = refusal(site, first)
     assert code == "InvalidAuthenticationToken"
-    assert "the token ended at 2026-01-01 01:00 UTC" in message and "Hint: " in message
+    assert "the token expired at 2026-01-01 01:00 UTC" in message and "Hint: " in message
     site.tokens["jwt"] = token_of(site, "dan")
     site.ok("jwt", "GET", WORKSPACE)
 
@@ -148,14 +148,14 @@ def test_a_jwt_is_revoked_with_its_token(site: Served) -> None:
     site.ok("jwt", "GET", WORKSPACE)
     site.ok("home", "DELETE", "/v1/users/dan/tokens/first")
     _, message = refusal(site, jwt)
-    assert "got with one that is good no more" in message and "yard client-env" in message
+    assert "issued for is no longer valid" in message and "yard client-env" in message
     assert fetch(site, site.tokens["dan"]).status_code == 401
 
 
 def test_a_jwt_is_revoked_with_its_person(site: Served) -> None:
     jwt = token_of(site, "dan")
     site.ok("home", "DELETE", "/v1/users/dan")
-    assert "good no more" in refusal(site, jwt)[1]
+    assert "no longer valid" in refusal(site, jwt)[1]
 
 
 def test_a_jwt_expires_no_later_than_its_token(site: Served, clock: FakeClock) -> None:
@@ -165,8 +165,8 @@ def test_a_jwt_expires_no_later_than_its_token(site: Served, clock: FakeClock) -
     answer = fetch(site, created["token"]).json()
     assert answer["expires_in"] == "600"
     clock.advance(600)
-    assert "ended at" in refusal(site, answer["access_token"])[1]
-    assert "ended at" in fetch(site, created["token"]).json()["message"]
+    assert "expired at" in refusal(site, answer["access_token"])[1]
+    assert "expired at" in fetch(site, created["token"]).json()["message"]
 
 
 def test_a_forged_jwt_is_refused(site: Served) -> None:

@@ -58,8 +58,8 @@ def test_datastores(server: FakeServer, yard: Yard) -> None:
     Path("stores/s3.yml").write_text(
         "name: lake\ntype: s3\nurl: s3://bucket\ncredentials: {secret_access_key: hush}\n"
     )
-    said = yard("datastore", "create", "-f", "stores/s3.yml")
-    assert said.code == 0 and "hush" not in said.text
+    answer = yard("datastore", "create", "-f", "stores/s3.yml")
+    assert answer.code == 0 and "hush" not in answer.text
     assert server.state.datastores["lake"]["credentials"] == {"secret_access_key": "hush"}
     Path("stores/local.yml").write_text("name: nas\ntype: local\npath: ./here\n")
     assert yard("datastore", "create", "-f", "stores/local.yml").code == 0
@@ -73,8 +73,8 @@ def test_datastores(server: FakeServer, yard: Yard) -> None:
 
 
 def test_workspaces_and_url_maps(server: FakeServer, yard: Yard) -> None:
-    said = yard("workspace", "create", "-n", "vision", "-g", "team", "-l", "here", "-o", "json")
-    assert json.loads(said.out)["name"] == "vision"
+    answer = yard("workspace", "create", "-n", "vision", "-g", "team", "-l", "here", "-o", "json")
+    assert json.loads(answer.out)["name"] == "vision"
     assert server.state.workspaces == [
         {"name": "vision", "resource_group": "team", "location": "here"}
     ]
@@ -98,17 +98,17 @@ def test_config_json_is_found(server: FakeServer, yard: Yard, place: str) -> Non
 
 
 def test_models_are_updated_and_environments_shown(server: FakeServer, yard: Yard) -> None:
-    said = yard("model", "update", "-n", "m", "-v", "3", "--set", "tags.stage=live", "-o", "json")
-    assert json.loads(said.out)["tags"] == {"stage": "live"}
+    answer = yard("model", "update", "-n", "m", "-v", "3", "--set", "tags.stage=live", "-o", "json")
+    assert json.loads(answer.out)["tags"] == {"stage": "live"}
     assert yard("environment", "show", "python", "--query", "version").text == '"3.12"\n'
     assert yard("environment", "show", "python:3.11", "-o", "tsv").text.startswith("python\t3.11")
-    said = yard("environment", "show", "python", "-v", "9")
-    assert said.code == 2 and "it has 3.11, 3.12" in said.err
+    answer = yard("environment", "show", "python", "-v", "9")
+    assert answer.code == 2 and "it has 3.11, 3.12" in answer.err
 
 
 def test_job_verbs(jobs: FakeServer, yard: Yard) -> None:
-    said = yard("job", "update", "job-1", "--set", "tags.kept=true", "display_name=best so far")
-    assert said.code == 0
+    answer = yard("job", "update", "job-1", "--set", "tags.kept=true", "display_name=best so far")
+    assert answer.code == 0
     body = jobs.state.jobs["job-1"].body
     assert body["tags"] == {"a": "b", "kept": "true"} and body["display_name"] == "best so far"
     assert yard("job", "archive", "job-1").code == 0
@@ -136,8 +136,8 @@ def test_code_is_restored(jobs: FakeServer, yard: Yard) -> None:
     assert Path("back/pkg/run.sh").stat().st_mode & 0o777 == 0o755
     Path("back/a.py").write_text("changed")
     Path("back/pkg/run.sh").unlink()
-    said = yard("job", "code", "mine", "-p", "back")
-    assert said.code == 2 and "`back/a.py` is there already" in said.err
+    answer = yard("job", "code", "mine", "-p", "back")
+    assert answer.code == 2 and "`back/a.py` is there already" in answer.err
     assert not Path("back/pkg/run.sh").exists() and Path("back/a.py").read_text() == "changed"
     assert yard("job", "code", "mine", "-p", "back", "--overwrite").code == 0
     assert Path("back/a.py").read_text() == "print(1)" and Path("back/pkg/run.sh").exists()
@@ -151,8 +151,8 @@ def test_clone(jobs: FakeServer, yard: Yard) -> None:
     )
     assert yard("job", "create", "job.yml").code == 0
     Path("src/a.py").write_text("print(2)")
-    said = yard("job", "clone", "mine", "--set", "inputs.lr=0.5", "tags.x=1")
-    assert said.code == 0, said.err
+    answer = yard("job", "clone", "mine", "--set", "inputs.lr=0.5", "tags.x=1")
+    assert answer.code == 0, answer.err
     first, second = jobs.state.posted
     assert second == {
         **{key: value for key, value in first.items() if key not in ("name", "display_name")},
@@ -166,9 +166,9 @@ def test_clone(jobs: FakeServer, yard: Yard) -> None:
 def test_validate_many(jobs: FakeServer, yard: Yard) -> None:
     Path("good.yml").write_text("command: x\n")
     Path("bad.yml").write_text("comand: x\n")
-    said = yard("job", "validate", "good.yml", "-f", "bad.yml", "-o", "json")
-    assert said.code == 2 and said.err.startswith("error: bad.yml:1:1: unknown key")
-    assert [row["valid"] for row in json.loads(said.out)] == [False, True]
+    answer = yard("job", "validate", "good.yml", "-f", "bad.yml", "-o", "json")
+    assert answer.code == 2 and answer.err.startswith("error: bad.yml:1:1: unknown key")
+    assert [row["valid"] for row in json.loads(answer.out)] == [False, True]
     assert yard("job", "validate", "good.yml").code == 0
     assert not jobs.state.posted
 
@@ -194,12 +194,12 @@ def test_query(jobs: FakeServer, yard: Yard, query: str, form: list[str], printe
 
 def test_options_that_az_has(jobs: FakeServer, yard: Yard) -> None:
     Path("job.yml").write_text("command: x\n")
-    said = yard("job", "create", "--file", "job.yml", "--web", "--skip-validation", "-o", "none")
-    assert said.code == 0 and said.err.count("warning:") == 2
+    answer = yard("job", "create", "--file", "job.yml", "--web", "--skip-validation", "-o", "none")
+    assert answer.code == 0 and answer.err.count("warning:") == 2
     saved = yard("job", "create", "-f", "job.yml", "--save-as", "made.json", "--only-show-errors")
     assert saved.code == 0 and json.loads(Path("made.json").read_text())["name"]
-    said = yard("job", "create", "-f", "job.yml", "--set", "tags.a=1", "tags.b=2", "-o", "none")
-    assert said.code == 0 and jobs.state.posted[-1]["tags"] == {"a": 1, "b": 2}
+    answer = yard("job", "create", "-f", "job.yml", "--set", "tags.a=1", "tags.b=2", "-o", "none")
+    assert answer.code == 0 and jobs.state.posted[-1]["tags"] == {"a": 1, "b": 2}
     assert yaml.safe_load(yard("job", "show", "job-1", "-o", "yaml").out)["name"] == "job-1"
 
 
@@ -214,7 +214,7 @@ def at_terminal(columns: int, *arguments: str, **variables: str) -> str:
         env={**environ, "TERM": "xterm", **variables},
     ) as process:  # fmt: skip
         os.close(follower)
-        said = b""
+        answer = b""
         while select.select([leader], [], [], 20)[0]:
             try:
                 chunk = os.read(leader, 1 << 16)
@@ -222,19 +222,19 @@ def at_terminal(columns: int, *arguments: str, **variables: str) -> str:
                 break
             if not chunk:
                 break
-            said += chunk
-        assert process.wait(60) == 0, said
+            answer += chunk
+        assert process.wait(60) == 0, answer
     os.close(leader)
-    return said.decode().replace("\r\n", "\n")
+    return answer.decode().replace("\r\n", "\n")
 
 
 def test_tables_fit_the_terminal(server: FakeServer, yard: Yard) -> None:
     name = "a-name-of-a-job-that-others-paste"
     body = job_body(name, display_name="日本語 " * 20, experiment_name="e" * 90)
     server.state.jobs[name] = FakeJob(body)
-    said = at_terminal(100, "job", "list", NO_COLOR="1")
-    assert "\x1b" not in said and name in said and "…" in said
-    lines = said.splitlines()
+    answer = at_terminal(100, "job", "list", NO_COLOR="1")
+    assert "\x1b" not in answer and name in answer and "…" in answer
+    lines = answer.splitlines()
     assert all(len(line) <= 100 for line in lines), lines
     assert "\x1b[1m" in at_terminal(100, "job", "list")
     assert len(at_terminal(60, "job", "list", NO_COLOR="1").splitlines()[1]) <= 60
@@ -249,5 +249,5 @@ def test_a_bar_at_a_terminal_only(server: FakeServer, yard: Yard) -> None:
     server.state.blobs.clear()
     server.state.manifests.clear()
     server.state.slow_s = 0.15
-    said = at_terminal(100, "job", "create", "job.yml", "-o", "none")
-    assert "Uploading" in said and "MB/s" in said
+    answer = at_terminal(100, "job", "create", "job.yml", "-o", "none")
+    assert "Uploading" in answer and "MB/s" in answer

@@ -48,29 +48,29 @@ def yard_there(running: RealServer, yard: Yard, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_it_leads_to_the_server(yard_there: Yard, running: RealServer) -> None:
-    said = yard_there("client-env", "--shell", "json")
-    assert said.code == 0 and said.err == ""
-    found = json.loads(said.text)
-    assert set(NAMES) <= set(found)
-    assert found["IDENTITY_HEADER"] == found["MSI_SECRET"] == running.token
-    trusting = ssl.create_default_context(cafile=found["SSL_CERT_FILE"])
-    with urllib.request.urlopen(found["ARM_CLOUD_METADATA_URL"], context=trusting) as answer:
+    output = yard_there("client-env", "--shell", "json")
+    assert output.code == 0 and output.err == ""
+    variables = json.loads(output.text)
+    assert set(NAMES) <= set(variables)
+    assert variables["IDENTITY_HEADER"] == variables["MSI_SECRET"] == running.token
+    trusting = ssl.create_default_context(cafile=variables["SSL_CERT_FILE"])
+    with urllib.request.urlopen(variables["ARM_CLOUD_METADATA_URL"], context=trusting) as answer:
         clouds = {cloud["name"]: cloud for cloud in json.load(answer)}
-    base = clouds[found["AZUREML_CURRENT_CLOUD"]]["resourceManager"]
-    assert found["ARM_CLOUD_METADATA_URL"].startswith(base)
-    asked = urllib.request.Request(
-        f"{found['IDENTITY_ENDPOINT']}?resource={base}&api-version=2019-08-01",
-        headers={"X-IDENTITY-HEADER": found["IDENTITY_HEADER"]},
+    base = clouds[variables["AZUREML_CURRENT_CLOUD"]]["resourceManager"]
+    assert variables["ARM_CLOUD_METADATA_URL"].startswith(base)
+    request = urllib.request.Request(
+        f"{variables['IDENTITY_ENDPOINT']}?resource={base}&api-version=2019-08-01",
+        headers={"X-IDENTITY-HEADER": variables["IDENTITY_HEADER"]},
     )
-    with urllib.request.urlopen(asked, context=trusting) as answer:
+    with urllib.request.urlopen(request, context=trusting) as answer:
         jwt = json.load(answer)["access_token"]
-    asked = urllib.request.Request(
+    request = urllib.request.Request(
         f"{base}subscriptions", headers={"Authorization": f"Bearer {jwt}"}
     )
-    with urllib.request.urlopen(asked, context=trusting) as answer:
+    with urllib.request.urlopen(request, context=trusting) as answer:
         assert json.load(answer)["value"][0]["subscriptionId"] == "local"
     again = yard_there("client-env", "-o", "json")
-    assert json.loads(again.text) == found
+    assert json.loads(again.text) == variables
 
 
 def test_bash_reads_it(yard_there: Yard) -> None:
@@ -79,8 +79,8 @@ def test_bash_reads_it(yard_there: Yard) -> None:
     assert 'eval "$(yard client-env)"' in lines
     for shell in ("bash", "sh"):
         script = f"{lines}\nexec {sys.executable} -c {PRINT_ENVIRONMENT!r}"
-        told = subprocess.run([shell, "-c", script], capture_output=True, check=True)
-        environment = json.loads(told.stdout)
+        completed = subprocess.run([shell, "-c", script], capture_output=True, check=True)
+        environment = json.loads(completed.stdout)
         assert {name: environment[name] for name in wanted} == wanted
 
 
@@ -90,8 +90,8 @@ PRINT_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 def test_awkward_values_in_bash() -> None:
     lines = client_env._WRITTEN["bash"]({"A": AWKWARD, "B": ""})
     script = f"{lines}\nexec {sys.executable} -c {PRINT_ENVIRONMENT!r}"
-    told = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
-    environment = json.loads(told.stdout)
+    completed = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
+    environment = json.loads(completed.stdout)
     assert (environment["A"], environment["B"]) == (AWKWARD, "")
 
 
@@ -120,50 +120,55 @@ def test_a_command_is_run_with_them(yard_there: Yard, running: RealServer, tmp_p
     environ = {**os.environ, "TORCHYARD_HOME": str(tmp_path / "other")}
     script = "import os, sys; print(os.environ['MSI_SECRET'], sys.argv[1:]); sys.exit(7)"
     command = [sys.executable, "-m", "torchyard.cli.main", "client-env", "--run", "--"]
-    told = subprocess.run(
+    completed = subprocess.run(
         [*command, sys.executable, "-c", script, "--shell", "-o", "a b"],
         capture_output=True,
         env=environ,
     )
-    assert told.returncode == 7, told.stderr
-    assert told.stdout.decode() == f"{running.token} ['--shell', '-o', 'a b']\n"
-    told = subprocess.run([*command, "sh", "-c", "kill -TERM $$"], capture_output=True, env=environ)
-    assert told.returncode == -15
-    told = subprocess.run([*command, "no-such-command"], capture_output=True, env=environ)
-    assert told.returncode == 127 and b"there is no command `no-such-command`" in told.stderr
-    told = subprocess.run([*command, str(tmp_path)], capture_output=True, env=environ)
-    assert told.returncode == 126 and b"can't be run" in told.stderr
+    assert completed.returncode == 7, completed.stderr
+    assert completed.stdout.decode() == f"{running.token} ['--shell', '-o', 'a b']\n"
+    completed = subprocess.run(
+        [*command, "sh", "-c", "kill -TERM $$"], capture_output=True, env=environ
+    )
+    assert completed.returncode == -15
+    completed = subprocess.run([*command, "no-such-command"], capture_output=True, env=environ)
+    assert (
+        completed.returncode == 127
+        and b"the command `no-such-command` was not found" in completed.stderr
+    )
+    completed = subprocess.run([*command, str(tmp_path)], capture_output=True, env=environ)
+    assert completed.returncode == 126 and b"can't be run" in completed.stderr
 
 
-def test_what_is_asked_wrongly(yard_there: Yard) -> None:
+def test_wrong_usage_is_refused(yard_there: Yard) -> None:
     for arguments, message in (
-        (["python", "a.py"], "without `--run`"),
+        (["python", "a.py"], "needs `--run`"),
         (["--run"], "the command is missing"),
-        (["--run", "--shell", "fish", "--", "true"], "leave `--shell` out"),
+        (["--run", "--shell", "fish", "--", "true"], "omit `--shell`"),
         (["--shell", "csh"], "one of"),
     ):
-        said = yard_there("client-env", *arguments)
-        assert said.code == 2 and message in said.err and not said.out, said.err
+        answer = yard_there("client-env", *arguments)
+        assert answer.code == 2 and message in answer.err and not answer.out, answer.err
 
 
 def test_plain_mlflow_when_it_is_asked_for(yard_there: Yard, running: RealServer) -> None:
     plain = json.loads(yard_there("client-env", "--shell", "json").text)
     assert not any(name.startswith("MLFLOW") for name in plain)
-    found = json.loads(yard_there("client-env", "--shell", "json", "--mlflow").text)
-    assert found["MLFLOW_TRACKING_URI"].endswith("/mlflow/default")
-    assert found["MLFLOW_TRACKING_TOKEN"] == running.token
-    said = yard_there("client-env", "--mlflow", "-w", "nothing")
-    assert said.code == 2 and "workspace `nothing` does not exist" in said.err
+    variables = json.loads(yard_there("client-env", "--shell", "json", "--mlflow").text)
+    assert variables["MLFLOW_TRACKING_URI"].endswith("/mlflow/default")
+    assert variables["MLFLOW_TRACKING_TOKEN"] == running.token
+    answer = yard_there("client-env", "--mlflow", "-w", "nothing")
+    assert answer.code == 2 and "workspace `nothing` does not exist" in answer.err
 
 
 def test_what_stands_in_the_way_is_told(yard_there: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_CLIENT_SECRET", "x")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
     monkeypatch.setenv("NO_PROXY", "internal")
-    said = yard_there("client-env", "--shell", "json")
-    assert "AZURE_CLIENT_SECRET is set" in said.err
-    found = json.loads(said.text)
-    assert found["NO_PROXY"] == found["no_proxy"] == "internal,127.0.0.1"
+    answer = yard_there("client-env", "--shell", "json")
+    assert "AZURE_CLIENT_SECRET is set" in answer.err
+    variables = json.loads(answer.text)
+    assert variables["NO_PROXY"] == variables["no_proxy"] == "internal,127.0.0.1"
     monkeypatch.setenv("NO_PROXY", "internal, 127.0.0.1")
     assert "NO_PROXY" not in json.loads(yard_there("client-env", "--shell", "json").text)
 
@@ -173,8 +178,8 @@ def test_a_server_without_tls(yard: Yard, tmp_path: Path, monkeypatch: pytest.Mo
     try:
         monkeypatch.setenv("TORCHYARD_URL", server.url)
         monkeypatch.setenv("TORCHYARD_TOKEN", server.token)
-        said = yard("client-env")
-        assert said.code == 2 and "listens without TLS" in said.err and not said.out
+        answer = yard("client-env")
+        assert answer.code == 2 and "listens without TLS" in answer.err and not answer.out
     finally:
         server.stop()
 
@@ -188,10 +193,10 @@ def pem(name: str) -> str:
 
 
 def test_what_was_trusted_before_is_trusted_still(tmp_path: Path) -> None:
-    own, other = tmp_path / "own.pem", tmp_path / "other.pem"
-    own.write_text(pem("corporate"))
+    own_file, other = tmp_path / "own.pem", tmp_path / "other.pem"
+    own_file.write_text(pem("corporate"))
     other.write_text(pem("other"))
-    made = bundle(tmp_path, REQUESTS_CA_BUNDLE=str(own), SSL_CERT_FILE=str(other))
+    made = bundle(tmp_path, REQUESTS_CA_BUNDLE=str(own_file), SSL_CERT_FILE=str(other))
     assert b"corporate" in made and b"ours" in made and b"other" not in made
     assert b"other" in bundle(tmp_path, SSL_CERT_FILE=str(other))
     folder = tmp_path / "folder"
@@ -208,21 +213,21 @@ def test_the_system_is_trusted_when_nothing_is_named(tmp_path: Path) -> None:
 
 
 def test_a_bundle_is_made_of_its_source_not_of_itself(tmp_path: Path) -> None:
-    own = tmp_path / "own.pem"
-    own.write_text(pem("first"))
+    bundle = tmp_path / "own.pem"
+    bundle.write_text(pem("first"))
     url = "https://127.0.0.1:8766"
-    file = trust.bundle(tmp_path, url, OURS, {"REQUESTS_CA_BUNDLE": str(own)})
+    file = trust.bundle(tmp_path, url, OURS, {"REQUESTS_CA_BUNDLE": str(bundle)})
     written = file.stat().st_mtime_ns, file.read_bytes()
     # In a shell that has read what was printed, the variable names the bundle.
     inside = {"REQUESTS_CA_BUNDLE": str(file), "SSL_CERT_FILE": str(file)}
     assert trust.bundle(tmp_path, url, OURS, inside) == file
     assert (file.stat().st_mtime_ns, file.read_bytes()) == written
-    own.write_text(pem("second"))
+    bundle.write_text(pem("second"))
     assert trust.bundle(tmp_path, url, OURS, inside).read_bytes().count(b"BEGIN") == 2
     assert b"second" in file.read_bytes() and b"first" not in file.read_bytes()
     changed = trust.bundle(tmp_path, url, pem("renewed"), inside).read_bytes()
     assert b"renewed" in changed and b"ours" not in changed
-    own.unlink()
+    bundle.unlink()
     assert b"ours" in trust.bundle(tmp_path, url, OURS, inside).read_bytes()
 
 
@@ -244,18 +249,18 @@ def test_a_server_with_a_certificate_of_its_own(
     issued = certificates.ensure(home, [], datetime.now(timezone.utc))
     authority = tmp_path / "team-ca.pem"
     authority.write_text(certificates.authority(home))
-    given = listeners.GivenTls(listeners.Tls(issued.file, issued.file), 1234)
-    assert given.way("") == listeners.Way(1234)
-    assert given.way("gpu-box").host in issued.names
+    certificate = listeners.ConfiguredTls(listeners.Tls(issued.file, issued.file), 1234)
+    assert certificate.way("") == listeners.TlsEndpoint(1234)
+    assert certificate.way("gpu-box").host in issued.names
     server = RealServer(tmp_path / "shared", with_tls=True)
     try:
         monkeypatch.setenv("TORCHYARD_URL", server.tls_url)
         monkeypatch.setenv("TORCHYARD_TOKEN", server.token)
         monkeypatch.setenv("TORCHYARD_CA_CERT", str(server.tls_authority))
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority))
-        found = json.loads(yard("client-env", "--shell", "json").text)
-        assert found["MSI_ENDPOINT"] == f"{server.tls_url}/msi/token"
-        trusted = Path(found["REQUESTS_CA_BUNDLE"]).read_text()
+        variables = json.loads(yard("client-env", "--shell", "json").text)
+        assert variables["MSI_ENDPOINT"] == f"{server.tls_url}/msi/token"
+        trusted = Path(variables["REQUESTS_CA_BUNDLE"]).read_text()
         assert authority.read_text().strip() in trusted
         assert server.tls_authority.read_text().strip() in trusted
     finally:
@@ -266,5 +271,5 @@ def test_a_server_with_a_certificate_of_its_own(
 def test_fish_reads_it() -> None:
     lines = client_env._WRITTEN["fish"]({"A": AWKWARD})
     script = f"{lines}\n{sys.executable} -c {PRINT_ENVIRONMENT!r}"
-    told = subprocess.run(["fish", "-c", script], capture_output=True, check=True)
-    assert json.loads(told.stdout)["A"] == AWKWARD
+    completed = subprocess.run(["fish", "-c", script], capture_output=True, check=True)
+    assert json.loads(completed.stdout)["A"] == AWKWARD

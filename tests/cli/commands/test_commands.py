@@ -42,17 +42,17 @@ def test_create_uploads_what_is_missing_and_posts(server: FakeServer, yard: Yard
         "resources: {instance_count: 2}\n"
     )
     arguments = ("job", "create", "-f", "jobs/job.yml", "--set", "inputs.epochs=3", "-o", "json")
-    said = yard(*arguments, "--set", "resources.instance_count=4", "--name", "mine")
-    assert said.code == 0, said.err
-    assert json.loads(said.out)["name"] == "mine"
+    answer = yard(*arguments, "--set", "resources.instance_count=4", "--name", "mine")
+    assert answer.code == 0, answer.err
+    assert json.loads(answer.out)["name"] == "mine"
     (posted,) = server.state.posted
     manifests = server.state.manifests
     code = manifests[posted["code"].removeprefix("snapshot:")]
     assert [file["path"] for file in code["files"]] == [".amlignore", "pkg/big.bin", "train.py"]
     data = manifests[posted["inputs"]["data"]["path"].removeprefix("snapshot:")]
     assert [file["path"] for file in data["files"]] == ["x.log"]
-    one = manifests[posted["inputs"]["one"]["path"].removeprefix("snapshot:")]
-    assert one["files"] == data["files"]
+    manifest = manifests[posted["inputs"]["one"]["path"].removeprefix("snapshot:")]
+    assert manifest["files"] == data["files"]
     assert posted["inputs"]["far"] == {"path": "azureml://datastores/a/paths/b"}
     assert posted["inputs"]["epochs"] == 3 and posted["inputs"]["lr"] == "1e-3"
     assert posted["resources"] == {"instance_count": 4}
@@ -72,8 +72,8 @@ def test_create_streams_and_ends_with_the_jobs_code(server: FakeServer, yard: Ya
     job = FakeJob(job_body("streamed", "Failed", exit_code=3))
     job.may_end.set()
     server.state.jobs["streamed"] = job
-    said = yard("job", "create", "-f", "job.yml", "--stream")
-    assert said.code == 3 and "RunId: streamed" in said.err and said.out == b""
+    answer = yard("job", "create", "-f", "job.yml", "--stream")
+    assert answer.code == 3 and "RunId: streamed" in answer.err and answer.out == b""
 
 
 def test_list_pages_until_it_has_enough(server: FakeServer, yard: Yard, jobs: list[str]) -> None:
@@ -113,7 +113,7 @@ def test_page_of_a_job(server: FakeServer, yard: Yard) -> None:
     )
     text = yard("job", "show", "a").text
     for line in (
-        "Status        Failed", "Waits for     needs 2 nodes", "Exit code     7",
+        "Status        Failed", "Waiting for   needs 2 nodes", "Exit code     7",
         "Compute       local, 2 nodes of 4 processes", "  Running  12 s", "  loss  0.25",
         "  digits:1", "error: rank 1 exited with 7", "hint: see its log",
     ):  # fmt: skip
@@ -130,7 +130,7 @@ def test_what_others_wrote_says_nothing_to_the_terminal(server: FakeServer, yard
     assert "\x1b" not in text and "\x07" not in text and text.count("�]0;title�") == 5
 
 
-def test_what_is_short_of_room_keeps_its_sense(server: FakeServer, yard: Yard) -> None:
+def test_a_narrow_table_keeps_its_meaning(server: FakeServer, yard: Yard) -> None:
     moment = "2026-11-21 22:47:11"
     cut = [tables._cut(moment, width) for width in (19, 17, 12, 8)]
     assert cut == [moment, "2026-11-21 22:47 ", "2026-11-21  ", "2026-11…"]
@@ -142,9 +142,11 @@ def test_what_is_short_of_room_keeps_its_sense(server: FakeServer, yard: Yard) -
 
 def test_a_job_whose_json_cannot_be_kept_is_there(server: FakeServer, yard: Yard) -> None:
     Path("job.yml").write_text("command: 'true'\n")
-    said = yard("job", "create", "-f", "job.yml", "-n", "mine", "-a", "/proc/no.json", "-o", "json")
-    assert said.code == 0 and json.loads(said.out)["name"] == "mine"
-    assert "warning: the job is submitted, but `/proc/no.json` can't be written" in said.err
+    answer = yard(
+        "job", "create", "-f", "job.yml", "-n", "mine", "-a", "/proc/no.json", "-o", "json"
+    )
+    assert answer.code == 0 and json.loads(answer.out)["name"] == "mine"
+    assert "warning: the job was submitted, but `/proc/no.json` can't be written" in answer.err
     assert yard("job", "create", "-f", "job.yml", "-n", "other", "-a", "größe.json").code == 0
     assert json.loads(Path("größe.json").read_text(encoding="utf-8"))["name"] == "other"
 
@@ -183,16 +185,16 @@ def test_download(server: FakeServer, yard: Yard, jobs: list[str]) -> None:
     assert yard("job", "download", "job-1", "--all").code == 0
     assert Path("artifacts/user_logs/std_log.txt").read_bytes() == b"\xff"
     assert Path("named-outputs/other/o").exists()
-    said = yard("job", "download", "job-1", "--output-name", "nope")
-    assert said.code == 2 and "hint: it has: model, other" in said.err
+    answer = yard("job", "download", "job-1", "--output-name", "nope")
+    assert answer.code == 2 and "hint: it has: model, other" in answer.err
 
 
 def test_a_servers_paths_stay_in_the_folder(
     server: FakeServer, yard: Yard, jobs: list[str]
 ) -> None:
     server.state.jobs["job-1"].files = {"../../escaped": b"x"}
-    said = yard("job", "download", "job-1", "-p", "to")
-    assert said.code == 2 and "leads out of the folder" in said.err
+    answer = yard("job", "download", "job-1", "-p", "to")
+    assert answer.code == 2 and "leads out of the folder" in answer.err
     assert not Path("../escaped").exists() and not Path("escaped").exists()
 
 
@@ -206,8 +208,8 @@ def test_compute(server: FakeServer, yard: Yard) -> None:
     answer = {"name": "cpu", "type": "amlcompute", "size": "s", "created_at": CREATED_AT}
     assert json.loads(created.out) == answer
     assert yard("compute", "list", "-o", "tsv").text.startswith("gpu\tamlcompute\t\t\t4\t")
-    said = yard("compute", "delete", "cpu")
-    assert said.code == 2 and "--yes" in said.err and "cpu" in server.state.computes
+    deletion = yard("compute", "delete", "cpu")
+    assert deletion.code == 2 and "--yes" in deletion.err and "cpu" in server.state.computes
     assert yard("compute", "delete", "-n", "cpu", "--yes").code == 0
     assert list(server.state.computes) == ["gpu"]
 
@@ -254,5 +256,5 @@ def test_help_of_everything(yard: Yard) -> None:
         verbs = [line.split()[0] for line in lines if not line.startswith("   ")]
         assert verbs and "..." not in page.text.partition("Commands:\n")[2]
         for verb in verbs:
-            said = yard(noun, verb, "--help")
-            assert said.code == 0 and "Example: yard" in said.text
+            answer = yard(noun, verb, "--help")
+            assert answer.code == 0 and "Example: yard" in answer.text

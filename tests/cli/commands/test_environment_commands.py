@@ -66,7 +66,7 @@ def test_a_job_pins_the_version_it_names(real: RealServer, yard: Yard) -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "said", "hint"),
+    ("document", "message", "hint"),
     [
         ("name: AzureML-x\nimage: python\n", "env.yml:1:1: `AzureML-x` begins", "another name"),
         ("name: x\nimgae: python\n", "env.yml:2:1: unknown key `imgae`", "`image`"),
@@ -75,37 +75,41 @@ def test_a_job_pins_the_version_it_names(real: RealServer, yard: Yard) -> None:
         ("image: python\n", "env.yml:1:1: the environment has no `name`", "letters"),
     ],
 )
-def test_bad_files(real: RealServer, yard: Yard, document: str, said: str, hint: str) -> None:
+def test_bad_files(real: RealServer, yard: Yard, document: str, message: str, hint: str) -> None:
     Path("env.yml").write_text(document)
     answer = yard("environment", "create", "-f", "env.yml")
     assert answer.code == 2
-    assert f"error: {said}" in answer.err and "hint: " in answer.err and hint in answer.err
+    assert f"error: {message}" in answer.err and "hint: " in answer.err and hint in answer.err
 
 
 def test_resolve_explains(real: RealServer, yard: Yard) -> None:
-    said = yard("environment", "resolve", "AzureML-PyTorch-1.6-GPU").text
-    assert "takes its place" in said and "torch==2.13.0" in said
-    said = yard("environment", "resolve", "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu20.04").text
-    assert "an Azure base image" in said
+    text = yard("environment", "resolve", "AzureML-PyTorch-1.6-GPU").text
+    assert "takes its place" in text and "torch==2.13.0" in text
+    text = yard("environment", "resolve", "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu20.04").text
+    assert "an Azure base image" in text
     answer = yard("environment", "resolve", "azureml:AzureML-AutoML@latest")
     assert answer.code == 2 and "automated machine learning" in answer.err
 
 
 def test_a_fresh_workspace_has_the_curated_ones(real: RealServer, yard: Yard) -> None:
     rows = json.loads(yard("environment", "list", "-o", "json").out)
-    found = {row["name"]: row for row in rows}
-    ours = found["acpt-pytorch-2.13-cpu"]
-    assert (ours["torch"], ours["cuda"]) == ("2.13.0+cpu", "")
-    assert any(line.startswith("deepspeed==") for line in ours["packages"])
-    assert found["acpt-pytorch-2.13-cuda13.0"]["status"] == "curated, not built here"
-    assert found["python"]["packages"] == []
+    environments = {row["name"]: row for row in rows}
+    resolved = environments["acpt-pytorch-2.13-cpu"]
+    assert (resolved["torch"], resolved["cuda"]) == ("2.13.0+cpu", "")
+    assert any(line.startswith("deepspeed==") for line in resolved["packages"])
+    assert environments["acpt-pytorch-2.13-cuda13.0"]["status"] == "curated, not built here"
+    assert environments["python"]["packages"] == []
 
 
 def test_build_shows_its_log_and_its_failure(real: RealServer, yard: Yard) -> None:
-    said = yard("environment", "build", "python")
-    assert said.code == 0 and "Building environment" in said.err and "`python` is ready" in said.err
+    answer = yard("environment", "build", "python")
+    assert (
+        answer.code == 0
+        and "Building environment" in answer.err
+        and "`python` is ready" in answer.err
+    )
     Path("requirements.txt").write_text("no-such-package-at-all==1.0\n")
     yard("environment", "create", "-n", "broken", "--pip-requirements", "requirements.txt")
-    said = yard("environment", "build", "broken")
-    assert said.code == 2 and "no-such-package-at-all" in said.err
+    answer = yard("environment", "build", "broken")
+    assert answer.code == 2 and "no-such-package-at-all" in answer.err
     assert json.loads(yard("environment", "show", "broken", "-o", "json").out)["build"] == "failed"

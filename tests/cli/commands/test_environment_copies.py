@@ -27,41 +27,41 @@ def real(served: RealServer, monkeypatch: pytest.MonkeyPatch) -> RealServer:
 
 
 def test_a_curated_one_is_saved_changed_and_loaded(real: RealServer, yard: Yard) -> None:
-    said = yard("environment", "save", "-n", "AzureML-Scikit-Learn-0.20.3", "-d", "mine")
-    assert said.code == 0 and "`sklearn-1.5` takes its place" in said.err
+    answer = yard("environment", "save", "-n", "AzureML-Scikit-Learn-0.20.3", "-d", "mine")
+    assert answer.code == 0 and "`sklearn-1.5` takes its place" in answer.err
     assert yard("environment", "save", "sklearn-1.5", "-d", "mine").code == 2
     conda = Path("mine/conda_dependencies.yml")
     conda.write_text(conda.read_text().replace("scikit-learn==1.5.2", "scikit-learn==1.5.1"))
-    said = yard("environment", "load", "mine")
-    assert said.code == 2 and "is a curated environment's name" in said.err
+    answer = yard("environment", "load", "mine")
+    assert answer.code == 2 and "is a curated environment's name" in answer.err
     made = json.loads(yard("environment", "load", "-d", "mine", "-n", "mine", "-o", "json").out)
     assert (made["name"], made["version"]) == ("mine", "1")
     assert {"scikit-learn==1.5.1", "pandas==2.2.3"} <= set(made["packages"])
-    ours = json.loads(yard("environment", "show", "sklearn-1.5", "-o", "json").out)
-    assert "scikit-learn==1.5.2" in ours["packages"]
+    resolved = json.loads(yard("environment", "show", "sklearn-1.5", "-o", "json").out)
+    assert "scikit-learn==1.5.2" in resolved["packages"]
 
 
 def test_a_clone_is_a_version_of_its_own(real: RealServer, yard: Yard) -> None:
     Path("requirements.txt").write_text("six==1.16.0\n")
     yard("environment", "create", "-n", "first", "--pip-requirements", "requirements.txt",
          "--tags", "team=a", "--description", "of ours")  # fmt: skip
-    said = yard("environment", "clone", "first:1", "--new-name", "second", "-o", "json")
-    clone = json.loads(said.out)
+    answer = yard("environment", "clone", "first:1", "--new-name", "second", "-o", "json")
+    clone = json.loads(answer.out)
     assert (clone["name"], clone["version"], clone["tags"]) == ("second", "1", {})
     assert (clone["packages"], clone["description"]) == (["six==1.16.0"], "of ours")
     for wrong, word in (("AzureML-x", "reserved"), ("sklearn-1.5", "curated"), ("a/b", "name")):
-        said = yard("environment", "clone", "-n", "first", "--new-name", wrong)
-        assert said.code == 2 and word in said.err
-    said = yard("environment", "clone", "-n", "frist", "--new-name", "x")
-    assert said.code == 2 and "`first`" in said.err
+        answer = yard("environment", "clone", "-n", "first", "--new-name", wrong)
+        assert answer.code == 2 and word in answer.err
+    answer = yard("environment", "clone", "-n", "frist", "--new-name", "x")
+    assert answer.code == 2 and "`first`" in answer.err
 
 
 def test_export_prints_or_writes(real: RealServer, yard: Yard) -> None:
     Path("requirements.txt").write_text("six==1.16.0\n")
     yard("environment", "create", "-n", "small", "--pip-requirements", "requirements.txt")
-    said = yard("environment", "export", "small", "--format", "requirements")
-    assert said.text.splitlines()[-1] == "six==1.16.0"
-    assert "warning: `small:1` was never built here" in said.err
+    answer = yard("environment", "export", "small", "--format", "requirements")
+    assert answer.text.splitlines()[-1] == "six==1.16.0"
+    assert "warning: `small:1` was never built here" in answer.err
     assert "FROM python:3" in yard("environment", "export", "-n", "small").text
     yard("environment", "export", "small", "--format", "conda", "--file", "conda.yml")
     assert "  - six==1.16.0\n" in Path("conda.yml").read_text()
@@ -70,29 +70,29 @@ def test_export_prints_or_writes(real: RealServer, yard: Yard) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        ((), "name an environment"),
-        (("python", "-f", "env.yml"), "name an environment"),
+        ((), "name either an environment"),
+        (("python", "-f", "env.yml"), "name either an environment"),
         (("pyton",), "did you mean `python`"),
         (("-f", "no.yml"), "no.yml"),
         (("python", "true"), "unexpected extra argument"),
         (("a", "-n", "b"), "two names"),
     ],
 )
-def test_a_shell_that_is_asked_for_wrongly(
-    real: RealServer, yard: Yard, arguments: tuple[str, ...], said: str
+def test_wrong_usage_of_shell_is_refused(
+    real: RealServer, yard: Yard, arguments: tuple[str, ...], message: str
 ) -> None:
     answer = yard("environment", "shell", *arguments)
-    assert answer.code == 2 and said in answer.err
+    assert answer.code == 2 and message in answer.err
 
 
 def test_a_shell_in_an_image_is_refused_before_anything_is_built(
     real: RealServer, yard: Yard
 ) -> None:
     Path("env.yml").write_text("image: pypy:3\n")
-    said = yard("environment", "shell", "-f", "env.yml", "--", "true")
-    assert said.code == 2 and "needs a container" in said.err and "Building" not in said.err
+    answer = yard("environment", "shell", "-f", "env.yml", "--", "true")
+    assert answer.code == 2 and "needs a container" in answer.err and "Building" not in answer.err
 
 
 def test_every_form_of_reference_in_a_job(real: RealServer, yard: Yard) -> None:
@@ -117,5 +117,7 @@ def test_every_form_of_reference_in_a_job(real: RealServer, yard: Yard) -> None:
         assert shown["spec"]["environment"] == f"azureml:{pinned}"
     other = f"azureml:{azures.format('other', 'named/versions/1')}"
     Path("job.yml").write_text(f"command: x\nenvironment: {other}\n")
-    said = yard("job", "create", "-f", "job.yml")
-    assert said.code == 2 and "job.yml:2:1" in said.err and "lies in workspace `other`" in said.err
+    answer = yard("job", "create", "-f", "job.yml")
+    assert (
+        answer.code == 2 and "job.yml:2:1" in answer.err and "is in workspace `other`" in answer.err
+    )

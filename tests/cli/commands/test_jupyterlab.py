@@ -40,8 +40,8 @@ def with_widgets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_makes_a_prebuilt_extension(with_widgets: Path, tmp_path: Path, yard: Yard) -> None:
-    said = yard("jupyterlab", "--python", sys.executable, "--user")
-    assert said.code == 0 and "1.1.0" in said.text, said
+    answer = yard("jupyterlab", "--python", sys.executable, "--user")
+    assert answer.code == 0 and "1.1.0" in answer.text, answer
     folder = tmp_path / "jupyter" / "labextensions" / "azureml_widgets"
     described = json.loads((folder / "package.json").read_text())
     load = described["jupyterlab"]["_build"]["load"]
@@ -53,7 +53,7 @@ def test_it_makes_a_prebuilt_extension(with_widgets: Path, tmp_path: Path, yard:
     assert yard("jupyterlab", "--python", sys.executable, "--user", "--remove").code == 0
     assert not folder.exists()
     gone = yard("jupyterlab", "--python", sys.executable, "--user", "--remove")
-    assert gone.code == 0 and "was not there" in gone.text
+    assert gone.code == 0 and "does not exist" in gone.text
 
 
 def test_it_belongs_to_the_python_that_has_it(with_widgets: Path) -> None:
@@ -72,17 +72,18 @@ def test_a_python_without_it(tmp_path: Path) -> None:
 
 def test_an_archive_of_another_layout(tmp_path: Path) -> None:
     archive = packages(tmp_path, plugin="package/lib/other.js")
-    with pytest.raises(InvalidInput, match="holds no `package"):
+    with pytest.raises(InvalidInput, match="contains no `package"):
         jupyterlab.install(archive, tmp_path / "extension")
     assert not (tmp_path / "extension").exists()
 
 
 @pytest.mark.parametrize(
-    ("python", "words"), [("/nope", "there is no Python `/nope`"), ("true", "can't be asked")]
+    ("python", "words"),
+    [("/nope", "the Python `/nope` was not found"), ("true", "does not report")],
 )
-def test_what_is_no_python(yard: Yard, python: str, words: str) -> None:
-    said = yard("jupyterlab", "--python", python)
-    assert said.code != 0 and words in said.err, said
+def test_a_program_that_is_not_a_python_is_refused(yard: Yard, python: str, words: str) -> None:
+    answer = yard("jupyterlab", "--python", python)
+    assert answer.code != 0 and words in answer.err, answer
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

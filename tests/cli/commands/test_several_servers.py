@@ -48,8 +48,8 @@ def pair(settings: Settings) -> tuple[embedded.Running, embedded.Running]:
 def _announce(settings: Settings, name: str, fake: FakeServer) -> None:
     """As one of another machine: nobody here signals its process, which is this test's."""
     body = {"url": fake.url, "pid": os.getpid(), "start_time": 1, "version": "0.1.0"}
-    told = json.dumps({**body, "machine": "far b 1"})
-    (settings.servers_folder / f"{name}.json").write_text(told)
+    record = json.dumps({**body, "machine": "far b 1"})
+    (settings.servers_folder / f"{name}.json").write_text(record)
 
 
 def test_all_are_shown_and_all_are_stopped(
@@ -60,11 +60,11 @@ def test_all_are_shown_and_all_are_stopped(
     shown = yard("server", "status", "-o", "json")
     body = json.loads(shown.text)
     assert (shown.code, body["status"], body["pid"]) == (0, "running", second.pid)
-    assert [one["url"] for one in body["servers"]] == [second.url, first.url]
+    assert [server_record["url"] for server_record in body["servers"]] == [second.url, first.url]
     assert f"  {first.url} on " in yard("server", "status").text
     stopped = yard("server", "stop").text
     assert stopped == "".join(
-        f"The server (pid {one.pid}) is stopped.\n" for one in (second, first)
+        f"Stopped the server (pid {server_record.pid}).\n" for server_record in (second, first)
     )
     assert not list(embedded.living(settings)) and not settings.server_file.exists()
 
@@ -81,8 +81,8 @@ def test_another_one_is_found_when_the_named_one_is_killed(
 def test_one_of_another_machine_lives_as_long_as_it_answers(settings: Settings) -> None:
     fake = FakeServer()
     _announce(settings, "far", fake)
-    found = embedded.find(settings)
-    assert found is not None and found.url == fake.url
+    running = embedded.find(settings)
+    assert running is not None and running.url == fake.url
     assert not embedded.stop_all(settings), "only its own machine can stop it"
     fake.stop()
     assert embedded.find(settings) is None
@@ -120,12 +120,12 @@ def test_a_stream_goes_on_at_another_server(settings: Settings, yard: Yard) -> N
     stopper = threading.Thread(target=_stop_once_broken, args=(first,))
     stopper.start()
     try:
-        said = yard("job", "stream", "-n", "j")
+        answer = yard("job", "stream", "-n", "j")
     finally:
         stopper.join()
         second.stop()
-    assert said.code == 0
-    assert [line for line in said.text.splitlines() if line.startswith("line")] == [
+    assert answer.code == 0
+    assert [line for line in answer.text.splitlines() if line.startswith("line")] == [
         "line 1",
         "line 2",
         "line 3",

@@ -19,81 +19,81 @@ from torchyard.cli.doctor.findings import Finding
 
 
 def test_the_whole_page(server: FakeServer, yard: Yard) -> None:
-    said = yard("doctor", "-o", "json")
-    found = {row["check"]: row for row in json.loads(said.out)}
+    answer = yard("doctor", "-o", "json")
+    finding = {row["check"]: row for row in json.loads(answer.out)}
     assert {"python", "uv", "home", "disk", "links", "memory", "ports", "gpu", "namespaces",
             "packages", "containers", "git", "server", "clock",
-            "certificate"} == set(found)  # fmt: skip
-    assert found["server"]["verdict"] == found["uv"]["verdict"] == "ok"
-    assert said.code == (1 if any(row["verdict"] == "wrong" for row in found.values()) else 0)
-    assert all(row["remedy"] for row in found.values() if row["verdict"] == "wrong")
+            "certificate"} == set(finding)  # fmt: skip
+    assert finding["server"]["status"] == finding["uv"]["status"] == "ok"
+    assert answer.code == (1 if any(row["status"] == "wrong" for row in finding.values()) else 0)
+    assert all(row["remedy"] for row in finding.values() if row["status"] == "wrong")
     assert not Path("../home").exists(), "looking makes nothing"
 
 
 def test_a_server_that_does_not_answer(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    found = server_check.server(Settings(tmp_path, "http://127.0.0.1:9", "x"))
-    assert found.verdict == "wrong" and "TORCHYARD_URL" in found.remedy
-    assert server_check.server(Settings(tmp_path)).verdict == "ok"
+    finding = server_check.server(Settings(tmp_path, "http://127.0.0.1:9", "x"))
+    assert finding.status == "wrong" and "TORCHYARD_URL" in finding.remedy
+    assert server_check.server(Settings(tmp_path)).status == "ok"
 
 
 def test_the_certificate_for_azures_clients(tmp_path: Path) -> None:
     now = datetime.now(timezone.utc)
     settings = Settings(tmp_path)
-    assert "none is made yet" in certificate(settings, {}).found
+    assert "not created yet" in certificate(settings, {}).result
     made = certificates.ensure(tmp_path, [], now)
     (tmp_path / "tls-port").write_text("8766")
-    found = certificate(settings, {"ARM_CLOUD_METADATA_URL": "https://127.0.0.1:8766/x"})
-    assert found.verdict == "ok" and f"{made.ends_at:%Y-%m-%d}" in found.found
-    found = certificate(settings, {"ARM_CLOUD_METADATA_URL": "https://localhost:9/x"})
-    assert found.verdict == "note" and "lead to port 9" in found.found
-    assert "eval" in found.remedy
+    finding = certificate(settings, {"ARM_CLOUD_METADATA_URL": "https://127.0.0.1:8766/x"})
+    assert finding.status == "ok" and f"{made.ends_at:%Y-%m-%d}" in finding.result
+    finding = certificate(settings, {"ARM_CLOUD_METADATA_URL": "https://localhost:9/x"})
+    assert finding.status == "note" and "point to port 9" in finding.result
+    assert "eval" in finding.remedy
     made.file.write_text("nothing")
-    assert "can't be read" in certificate(settings, {}).found
+    assert "can't be read" in certificate(settings, {}).result
     certificates.ensure(tmp_path / "old", [], now - timedelta(days=500))
-    assert "ended on" in certificate(Settings(tmp_path / "old"), {}).found
-    assert certificate(Settings(tmp_path, "https://gpu-box"), {}).verdict == "ok"
+    assert "expired on" in certificate(Settings(tmp_path / "old"), {}).result
+    assert certificate(Settings(tmp_path, "https://gpu-box"), {}).status == "ok"
 
 
 def test_a_machine_that_lacks_things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     monkeypatch.setenv("PATH", str(bin_folder))
-    assert programs_check.git().verdict == "note"
-    assert "neither podman nor docker" in programs_check.containers().found
+    assert programs_check.git().status == "note"
+    assert "neither podman nor docker" in programs_check.containers().result
     docker = bin_folder / "docker"
     docker.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2; exit 1\n")
     docker.chmod(0o755)
     engine = programs_check.containers()
-    assert engine.verdict == "note" and "Cannot connect" in engine.found
+    assert engine.status == "note" and "Cannot connect" in engine.result
     assert "apt-get install podman" in engine.remedy
     smi = bin_folder / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho 'Driver/library version mismatch' >&2\nexit 18\n")
     smi.chmod(0o755)
-    found = machine_check.gpu()
-    assert found.verdict == "wrong" and "mismatch" in found.found
+    finding = machine_check.gpu()
+    assert finding.status == "wrong" and "mismatch" in finding.result
     smi.write_text("#!/bin/sh\necho 'H200, 570.1, 143771 MiB'\necho 'H200, 570.1, 143771 MiB'\n")
-    assert machine_check.gpu().found == "2 x H200, 570.1, 143771 MiB"
+    assert machine_check.gpu().result == "2 x H200, 570.1, 143771 MiB"
     monkeypatch.setattr(sys, "executable", str(bin_folder / "python"))
-    assert programs_check.uv().verdict == "wrong"
+    assert programs_check.uv().status == "wrong"
 
 
-def test_a_home_that_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusable_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_check, "_file_system", lambda folder: "nfs4")
-    assert "network file system" in machine_check.home(tmp_path / "x").found
-    assert machine_check.home(tmp_path).verdict == "wrong"
+    assert "network file system" in machine_check.home(tmp_path / "x").result
+    assert machine_check.home(tmp_path).status == "wrong"
     assert machine_check._nearest(tmp_path / "a/b/c") == tmp_path
 
 
 def test_links_where_nothing_can_be_written() -> None:
-    found = machine_check.links(Path("/proc/nowhere"))
-    assert found.verdict == "note" and found.found.startswith("not looked at: `/proc/")
+    finding = machine_check.links(Path("/proc/nowhere"))
+    assert finding.status == "note" and finding.result.startswith("not checked: `/proc/")
 
 
 def test_a_check_that_breaks_spoils_no_other() -> None:
     def broken() -> Finding:
         raise RuntimeError("odd machine")
 
-    found = checks._guarded("memory", broken)
-    assert found.verdict == "note" and "odd machine" in found.found
+    finding = checks._guarded("memory", broken)
+    assert finding.status == "note" and "odd machine" in finding.result

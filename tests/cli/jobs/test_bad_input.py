@@ -35,26 +35,26 @@ DOCUMENTS = {
     "tab": (b"command: x\nresources:\n\tinstance_count: 1\n", "3:1: a tab can't indent", "spaces"),
     "duplicate": (
         b"command: a\ncode: .\ncommand: b\n",
-        "3:1: the key `command` is there twice, first at line 1",
+        "3:1: duplicate key `command`, first used on line 1",
         "one of the two",
     ),
     "duplicate below": (
         b"command: a\nresources:\n  instance_count: 1\n  instance_count: 2\n",
-        "4:3: the key `instance_count` is there twice",
+        "4:3: duplicate key `instance_count`",
         "hint:",
     ),
     "undefined alias": (b"command: *.py\n", "1:11: ", "quotes"),
     "star": (b"command: *py\n", "1:10: found undefined alias", "quotes"),
     "percent": (b"command: %x\n", "1:10: found character", "quotes"),
-    "alias bomb": (BOMB.encode(), ": the document's aliases stand for too many", "without them"),
-    "circle": (b"command: &a [*a]\n", "1:10: an alias stands for something it is inside", ""),
+    "alias bomb": (BOMB.encode(), ": the document's aliases expand to too many", "without aliases"),
+    "circle": (b"command: &a [*a]\n", "1:10: an alias refers to a value that contains it", ""),
     "deep": (b"command: " + b"[" * 5000 + b"]" * 5000, "1:", ""),
     "tag": (b"command: !!python/object:os.system x\n", "1:10: the tag", "remove"),
     "own tag": (b"command: !Secret x\n", "1:10: the tag `!Secret`", "remove"),
     "binary tag": (b"command: !!binary aGk=\n", "1:10: the tag", "remove"),
     "two documents": (b"command: a\n---\ncommand: b\n", "2:1: found another", "one document"),
-    "list as key": (b"? [a, b]\n: c\n", "1:3: a key is not a text", "hint:"),
-    "not finite": (b"command: x\ninputs:\n  a: .nan\n", "3:6: `.nan` is no finite", "quotes"),
+    "list as key": (b"? [a, b]\n: c\n", "1:3: a key is not a string", "hint:"),
+    "not finite": (b"command: x\ninputs:\n  a: .nan\n", "3:6: `.nan` is not a finite", "quotes"),
     "huge number": (b"command: 99999999999999999999999\n", "1:10: the number", "quotes"),
     "not UTF-8": (b"command: x\ndescription: caf\xe9\n", "2:17: the file is not text", "UTF-8"),
     "binary": (b"\x7fELF\x02\x01\x00\x00", "1:1: the file holds the control", "binary"),
@@ -337,65 +337,65 @@ def test_bad_job_file(yard: Yard, folder: Path, name: str) -> None:
 
 def test_the_largest_files_are_named(yard: Yard, folder: Path) -> None:
     (folder / "job.yml").write_text("command: x\ncode: many\n")
-    said = yard("job", "create", "-f", "job.yml")
-    assert "2002 files of 2000 allowed; its largest files are\n" in said.err
-    assert "      4.9 KB  big\n" in said.err
-    assert len([line for line in said.err.splitlines() if line.startswith("  ")]) == 10
+    answer = yard("job", "create", "-f", "job.yml")
+    assert "2002 files of 2000 allowed; its largest files are\n" in answer.err
+    assert "      4.9 KB  big\n" in answer.err
+    assert len([line for line in answer.err.splitlines() if line.startswith("  ")]) == 10
 
 
 COMMAND_LINES = [
-        (["job", "create"], "the job file is missing: write `-f FILE`", "yard job create --help"),
+        (["job", "create"], "the job file is missing: use `-f FILE`", "yard job create --help"),
         (["job", "create", "-f", "nope.yml"], "the file `nope.yml` does not exist", "--file"),
         (["job", "create", "-f", "."], "`.` is a folder", "YAML"),
-        (["job", "creat"], "`yard job creat` is no command", "did you mean `yard job create`?"),
-        (["jobs"], "`yard jobs` is no command", "did you mean `yard job`?"),
+        (["job", "creat"], "`yard job creat` is not a command", "did you mean `yard job create`?"),
+        (["jobs"], "`yard jobs` is not a command", "did you mean `yard job`?"),
         (["job", "list", "--experiment", "x"], "no option `--experiment`", "`--experiment-name`"),
         (["job", "list", "-r", "many"], "`many` is not a whole number", "--help"),
         (["job", "list", "-o", "xml"], "invalid value for `-o` / `--output`", "--help"),
-        (["job", "show"], "the job's name is missing", "--help"),
-        (["job", "show", "a", "-n", "b"], "two names are given", "--help"),
+        (["job", "show"], "the job name is missing", "--help"),
+        (["job", "show", "a", "-n", "b"], "two names were given", "--help"),
         (["job", "show", "nope"], "job `nope` does not exist", "yard job list"),
-        (["job", "download", "a", "--all", "--output-name", "b"], "exclude each other", "--help"),
+        (["job", "download", "a", "--all", "--output-name", "b"], "can't be combined", "--help"),
         (["compute", "show", "nope"], "compute `nope` does not exist", "yard compute list"),
         (["compute", "create"], "a compute needs a name", "--name"),
         (["model", "create", "-n", "m", "-p", "nope"], "--path: the path `nope`", "azureml"),
-        (["job", "list", "--query", "[?"], "`--query [?` is no JMESPath", "[].name"),
-        (["job", "list", "--archived-only", "--include-archived"], "exclude each", "--help"),
-        (["job", "create", "job.yml", "-f", "job.yml"], "two job files are given", "--help"),
+        (["job", "list", "--query", "[?"], "`--query [?` is not a JMESPath", "[].name"),
+        (["job", "list", "--archived-only", "--include-archived"], "can't be combined", "--help"),
+        (["job", "create", "job.yml", "-f", "job.yml"], "two job files were given", "--help"),
         (["job", "update", "taken", "--set", "tag.x=1"], "`tag` can't be changed", "`tags`"),
-        (["job", "update", "taken"], "nothing is to be changed", "--set"),
-        (["job", "submit"], "`yard job submit` is no command", "did you mean `yard job create`?"),
+        (["job", "update", "taken"], "no changes were given", "--set"),
+        (["job", "submit"], "`yard job submit` is not a command", "mean `yard job create`?"),
         (["job", "clone", "nope"], "job `nope` does not exist", "yard job list"),
         (["job", "code", "taken"], "job `taken` has no code snapshot", "without `code`"),
         (["job", "validate"], "the job file is missing", "--help"),
-        (["az", "ml", "job", "list"], "`yard az` is no command", "leave out `az ml`"),
+        (["az", "ml", "job", "list"], "`yard az` is not a command", "leave out `az ml`"),
         (["data", "create", "-n", "d", "-p", "nope"], "--path: the path `nope` does", "azureml"),
         (["data", "create", "-n", "d", "-p", "job.yml", "-t", "uri_folder"], "--path: the", "uri_"),
-        (["data", "show", "d:1", "-v", "2"], "two versions are given", "--help"),
+        (["data", "show", "d:1", "-v", "2"], "two versions were given", "--help"),
         (["data", "create", "-n", "d", "-p", "links", "-t", "uri_folder"], "points out", "copy"),
         (["datastore", "create"], "a datastore needs a name", "--name"),
         (["workspace", "create"], "a workspace needs a name", "--name"),
         (["workspace", "map-url", "https://e.org"], "the target is missing", "azureml://datast"),
-        (["model", "create", "-n", "m", "--tags", "x"], "`--tags x` is no tag", "key=value"),
+        (["model", "create", "-n", "m", "--tags", "x"], "`--tags x` is not a tag", "key=value"),
         (["environment", "show", "pyhton"], "environment `pyhton` does not", "`python`?"),
         (["completion", "tcsh"], "invalid value for", "--help"),
         (["model", "show", "a b"], "model `a b` does not exist", "yard model list"),
-        (["job", "create", "-f", "job.yml", "--set", "x"], "`--set x` is no assignment", "a.b"),
+        (["job", "create", "-f", "job.yml", "--set", "x"], "x` is not an assignment", "a.b"),
         (["job", "create", "-f", "job.yml", "--set", "command.x=1"], "nothing can be set", "`x`"),
         (["job", "create", "-f", "job.yml", "--set", "resources.n=1"], "--set resources.n: u", ""),
         (["job", "create", "-f", "job.yml", "--set", "code=nope"], "--set code: the path `n", ""),
-        (["job", "create", "-f", "job.yml", "-a", "no/x.json"], "nothing can be written", "file"),
-        (["job", "create", "-f", "job.yml", "-a", "."], "nothing can be written to `.`", "file"),
-        (["job", "show", "\udcff"], "holds bytes that are no text in UTF-8", "UTF-8"),
-        (["job", "metrics", "taken", "--from", "5"], "are about a chart or a file", "--help"),
-        (["job", "metrics", "taken", "--x", "time"], "are about a chart or a file", "--help"),
+        (["job", "create", "-f", "job.yml", "-a", "no/x.json"], "x.json` can't be written", "file"),
+        (["job", "create", "-f", "job.yml", "-a", "."], "`.` can't be written", "file"),
+        (["job", "show", "\udcff"], "contains bytes that are not valid UTF-8", "UTF-8"),
+        (["job", "metrics", "taken", "--from", "5"], "need `--plot` or `--export`", "--help"),
+        (["job", "metrics", "taken", "--x", "time"], "need `--plot` or `--export`", "--help"),
         (["job", "metrics", "taken", "--plot", "--to", 2**70], "invalid value for `--to`", ""),
-        (["workspace", "show", "default", "-n", "other"], "two names are given", "--help"),
+        (["workspace", "show", "default", "-n", "other"], "two names were given", "--help"),
         (["workspace", "update", "default", "-n", "b", "--description", "x"], "two names", ""),
-        (["quota", "set", "nodes=²"], "`²` is no whole number", "none"),
-        (["quota", "set", f"storage={'9' * 400}GB"], "is too much", "smaller"),
-        (["quota", "set", f"run_time={'9' * 400}d"], "is too much", "smaller"),
-        (["gc", "--dry-run", "--budget", f"{'9' * 400}GB"], "is too much: write `50GB`", "--help"),
+        (["quota", "set", "nodes=²"], "`²` is not a whole number", "none"),
+        (["quota", "set", f"storage={'9' * 400}GB"], "is too large", "smaller"),
+        (["quota", "set", f"run_time={'9' * 400}d"], "is too large", "smaller"),
+        (["gc", "--dry-run", "--budget", f"{'9' * 400}GB"], "is too large: write `50GB`", "--help"),
     ]  # fmt: skip
 
 
@@ -404,10 +404,10 @@ def test_bad_command_line(
     yard: Yard, folder: Path, arguments: list[object], error: str, hint: str
 ) -> None:
     Path("job.yml").write_text("command: x\nenvironment: python\n")
-    said = yard(*arguments)
-    assert said.code == 2, said.err
-    assert said.err.startswith("error: ") and error in said.err.partition("\n")[0], said.err
-    assert hint in said.err, said.err
+    answer = yard(*arguments)
+    assert answer.code == 2, answer.err
+    assert answer.err.startswith("error: ") and error in answer.err.partition("\n")[0], answer.err
+    assert hint in answer.err, answer.err
 
 
 UNREADABLE = {
@@ -476,10 +476,10 @@ def test_what_an_ordinary_user_cannot_read(real: RealServer, ordinary: Path, nam
         text=True,
         timeout=60,
     )
-    said = ran.stderr.partition("NOW\n")[2]
+    answer = ran.stderr.partition("NOW\n")[2]
     assert ran.returncode == 2, ran.stderr
-    assert said.startswith(error), ran.stderr
-    assert "\nhint: " in said and "Traceback" not in said
+    assert answer.startswith(error), ran.stderr
+    assert "\nhint: " in answer and "Traceback" not in answer
     assert real.contents() == before
 
 
@@ -487,20 +487,20 @@ def test_wrong_token_and_no_server(
     server: FakeServer, yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHYARD_TOKEN", "wrong")
-    said = yard("job", "list")
-    assert said.code == 2 and "error: the token is not good" in said.err
+    answer = yard("job", "list")
+    assert answer.code == 2 and "error: the token is not good" in answer.err
     monkeypatch.delenv("TORCHYARD_TOKEN")
     assert "set TORCHYARD_TOKEN" in yard("job", "list").err
     monkeypatch.setenv("TORCHYARD_TOKEN", "x")
     monkeypatch.setenv("TORCHYARD_URL", "http://127.0.0.1:9")
-    said = yard("job", "list")
-    assert said.code == 1 and "error: no torchyard server answers at" in said.err
+    answer = yard("job", "list")
+    assert answer.code == 1 and "error: no torchyard server answers at" in answer.err
     for url in ("http://127.0.0.1:99999", "http://[::1", "http://host:port"):
         monkeypatch.setenv("TORCHYARD_URL", url)
-        said = yard("job", "list")
-        assert said.code == 2 and f"error: `{url}` is not a server's address" in said.err
+        answer = yard("job", "list")
+        assert answer.code == 2 and f"error: `{url}` is not a server's address" in answer.err
     monkeypatch.setenv("TORCHYARD_URL", server.url)
     for token in ("two\nlines", "größe", "\u65e5"):
         monkeypatch.setenv("TORCHYARD_TOKEN", token)
-        said = yard("job", "list")
-        assert said.code == 2 and "error: the token for the server is not a token" in said.err
+        answer = yard("job", "list")
+        assert answer.code == 2 and "error: the token for the server is not a token" in answer.err

@@ -18,7 +18,7 @@ FRAMES = [
 
 def said(**details: Any) -> str:
     error = {"code": "c", "message": "m", "hint": "h", "details": details}
-    return click.unstyle(causes.evidence(error))
+    return click.unstyle(causes.context(error))
 
 
 def test_a_traceback_in_the_log_is_shown_as_it_was_printed() -> None:
@@ -30,7 +30,7 @@ def test_a_traceback_in_the_log_is_shown_as_it_was_printed() -> None:
 
 def test_a_stack_that_the_log_lacks_is_shown_before_it() -> None:
     assert said(log=LOG, log_lines=["epoch 1"], frames=FRAMES, exception="KeyError: 'lr'") == (
-        "Where it was, the innermost last\n"
+        "Stack (innermost last)\n"
         "  train.py line 9\n    main()\n  data.py line 4 in load\n    open(path)\n"
         "  KeyError: 'lr'\n"
         f"\nLast lines of {LOG}\n  epoch 1"

@@ -20,13 +20,13 @@ def test_the_option_is_a_property_beside_the_others(
     Path("job.yml").write_text(f"command: x\nenvironment: python\n{properties}")
     assert yard("job", "create", "-f", "job.yml").code == 0
     assert yard("job", "create", "-f", "job.yml", "--rehearse-on-cpu").code == 0
-    plain, asked = (posted.get("properties") or {} for posted in server.state.posted)
+    plain, rehearsed = (posted.get("properties") or {} for posted in server.state.posted)
     assert PROPERTY not in plain
-    assert asked == {**plain, PROPERTY: "true"}
+    assert rehearsed == {**plain, PROPERTY: "true"}
 
 
 def test_the_sdk_has_it_as_an_argument() -> None:
-    def properties(rehearse_on_cpu: bool = False) -> object:
+    def properties(rehearse_on_cpu: bool | None = None) -> object:
         made = command(
             command="x",
             environment="python",

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import Said, Yard
+from cli.conftest import Answer, Yard
 from cli.real_server import RealServer
 from postgres_server import NewDatabase
 from torchyard import Client
@@ -39,10 +39,10 @@ class Runs:
     ) -> str:
         call = self.client.transport.post
         api = "/mlflow/default/api/2.0/mlflow"
-        found = [one for one in self.client.experiments.list() if one.name == experiment]
+        table = [row for row in self.client.experiments.list() if row.name == experiment]
         number = (
-            found[0].id
-            if found
+            table[0].id
+            if table
             else call(f"{api}/experiments/create", {"name": experiment})["experiment_id"]
         )
         tags = [{"key": "mlflow.parentRunId", "value": parent}] if parent else []
@@ -90,26 +90,26 @@ def runs(real: RealServer) -> Iterator[Runs]:
         yield Runs(client)
 
 
-def rows(said: Said) -> list[list[str]]:
-    return [re.split(r"\s{2,}", line) for line in said.text.splitlines()]
+def rows(answer: Answer) -> list[list[str]]:
+    return [re.split(r"\s{2,}", line) for line in answer.text.splitlines()]
 
 
 def test_the_table_of_metrics(ask: Yard, runs: Runs) -> None:
     name = runs({"loss": [3.0, 1.0, 2.0], ODD: [math.nan], "once": [0.5]})
-    said = ask("job", "metrics", name)
-    assert said.code == 0, said.err
-    heading, _, *lines = rows(said)
+    answer = ask("job", "metrics", name)
+    assert answer.code == 0, answer.err
+    heading, _, *lines = rows(answer)
     assert heading == ["KEY", "LAST", "STEP", "MIN", "MAX", "COUNT"]
     assert ["loss", "2", "2", "1", "3", "3"] in lines
     assert ["once", "0.5", "0", "0.5", "0.5", "1"] in lines
     assert any(line[0] == ODD and line[1] == "nan" for line in lines)
     body = json.loads(ask("job", "metrics", "-n", name, "--key", "loss", "-o", "json").text)
-    assert [(one["key"], one["count"], one["max"]) for one in body] == [("loss", 3, 3.0)]
+    assert [(row["key"], row["count"], row["max"]) for row in body] == [("loss", 3, 3.0)]
     assert "loss" in ask("job", "metrics", name, "-o", "yaml").text
     counts = ask("job", "metrics", name, "--query", "[].count").text
     assert json.loads(counts) == [3, 1, 1]
     odd = ask("job", "metrics", name, "--key", ODD, "-o", "json").text
-    assert [(one["value"], one["min"]) for one in json.loads(odd)] == [("NaN", None)]
+    assert [(row["value"], row["min"]) for row in json.loads(odd)] == [("NaN", None)]
     assert any(line[0] == ODD and line[3:5] == ["-", "-"] for line in lines)
     precise = runs({"pi": [math.pi]})
     assert ask("job", "metrics", precise, "-o", "tsv").text.split("\t")[1] == str(math.pi)
@@ -120,47 +120,47 @@ def test_the_table_of_metrics(ask: Yard, runs: Runs) -> None:
 
 
 def test_charts_of_several_keys_and_runs(ask: Yard, runs: Runs) -> None:
-    one = runs({"loss": [1 / (step + 1) for step in range(300)], ODD: [1.0, math.nan, 2.0]})
+    row = runs({"loss": [1 / (step + 1) for step in range(300)], ODD: [1.0, math.nan, 2.0]})
     two = runs({"loss": [2 / (step + 1) for step in range(200)]})
-    alone = ask("job", "metrics", one, "--plot", "loss")
+    alone = ask("job", "metrics", row, "--plot", "loss")
     lines = alone.text.splitlines()
     assert lines[0] == "loss" and max(map(len, lines)) <= 80 and "\x1b" not in alone.text
     assert any("⠀" < c < "⣿" or c == "⣿" for c in alone.text)
     assert lines[-1].split()[0] == "0"
 
-    both = ask("job", "metrics", one, two, "--plot", "loss")
-    assert both.text.splitlines()[-1].split() == ["a", one, "b", two]
+    both = ask("job", "metrics", row, two, "--plot", "loss")
+    assert both.text.splitlines()[-1].split() == ["a", row, "b", two]
     # Without colours letters tell the lines apart.
     assert "a" in both.text.splitlines()[-6] or "b" in both.text.splitlines()[-6]
-    keys = ask("job", "metrics", one, "--plot", "loss", ODD)
+    keys = ask("job", "metrics", row, "--plot", "loss", ODD)
     assert f"a loss   b {ODD}" in keys.text and "some values are NaN" in keys.text
-    each = ask("job", "metrics", one, "--plot")
+    each = ask("job", "metrics", row, "--plot")
     assert [line for line in each.text.splitlines() if line in ("loss", ODD)] == ["loss", ODD]
-    timed = ask("job", "metrics", one, two, "--plot", "loss", "--x", "time").text
+    timed = ask("job", "metrics", row, two, "--plot", "loss", "--x", "time").text
     assert re.search(r"\b2 h\b", timed)
-    drawn = json.loads(ask("job", "metrics", one, two, "--plot", "loss", "-o", "json").text)
+    drawn = json.loads(ask("job", "metrics", row, two, "--plot", "loss", "-o", "json").text)
     assert [(line["job"], line["count"], line["exact"]) for line in drawn] == [
-        (one, 300, True),
+        (row, 300, True),
         (two, 200, True),
     ]
-    assert ask("job", "metrics", one, "--plot", "--from", 12, "--to", 10).code == 2
-    assert ask("job", "metrics", one, "--follow", "-o", "json").code == 2
-    zoomed = ask("job", "metrics", one, "--plot", "loss", "--from", 10, "--to", 12, "-o", "json")
+    assert ask("job", "metrics", row, "--plot", "--from", 12, "--to", 10).code == 2
+    assert ask("job", "metrics", row, "--follow", "-o", "json").code == 2
+    zoomed = ask("job", "metrics", row, "--plot", "loss", "--from", 10, "--to", 12, "-o", "json")
     assert [x for x, _ in json.loads(zoomed.text)[0]["points"]] == [10, 11, 12]
 
 
 def test_follow_draws_until_the_job_has_ended(ask: Yard, runs: Runs) -> None:
     name = runs({"loss": [1.0, 0.5]})
-    said = ask("job", "metrics", name, "--plot", "loss", "--follow")
-    assert said.code == 0 and said.text.splitlines()[-1] == f"{name} Completed"
-    assert said.text.count("└") == 1
+    answer = ask("job", "metrics", name, "--plot", "loss", "--follow")
+    assert answer.code == 0 and answer.text.splitlines()[-1] == f"{name} Completed"
+    assert answer.text.count("└") == 1
 
 
 def test_exports_hold_every_point(ask: Yard, runs: Runs, tmp_path: Path) -> None:
     values = [math.sin(step) for step in range(3000)]
     name = runs({"loss": values, ODD: [math.inf]})
-    said = ask("job", "metrics", name, "--export", "all.csv")
-    assert said.code == 0, said.err
+    answer = ask("job", "metrics", name, "--export", "all.csv")
+    assert answer.code == 0, answer.err
     with open("all.csv", newline="") as file:
         points = list(csv.DictReader(file))
     assert [float(row["value"]) for row in points if row["key"] == "loss"] == values
@@ -174,27 +174,27 @@ def test_exports_hold_every_point(ask: Yard, runs: Runs, tmp_path: Path) -> None
 
 
 def test_compare_side_by_side(ask: Yard, runs: Runs) -> None:
-    one = runs({"loss": [0.25]}, {"lr": "0.1", "same": "x"})
+    first = runs({"loss": [0.25]}, {"lr": "0.1", "same": "x"})
     two = runs({"loss": [0.5], "extra": [1.0]}, {"lr": "0.2", "same": "x"})
-    said = ask("job", "compare", one, two)
-    found = {line[0]: line[1:] for line in rows(said)}
-    assert found["params.lr"] == ["0.1", "0.2", "≠"]
-    assert found["params.same"] == ["x", "x"] and found["metrics.extra"] == ["-", "1", "≠"]
-    assert found["status"] == ["Completed", "Completed"]
-    different = {line[0] for line in rows(ask("job", "compare", one, two, "--diff"))}
+    answer = ask("job", "compare", first, two)
+    table = {line[0]: line[1:] for line in rows(answer)}
+    assert table["params.lr"] == ["0.1", "0.2", "≠"]
+    assert table["params.same"] == ["x", "x"] and table["metrics.extra"] == ["-", "1", "≠"]
+    assert table["status"] == ["Completed", "Completed"]
+    different = {line[0] for line in rows(ask("job", "compare", first, two, "--diff"))}
     assert {"params.lr", "metrics.loss", "metrics.extra"} <= different
     assert not {"params.same", "status"} & different
-    body = json.loads(ask("job", "compare", one, two, "-o", "json").text)
-    assert {"what": "params.lr", "different": True, one: "0.1", two: "0.2"} in body
-    assert "metrics.extra\t-\t1.0\t≠\n" in ask("job", "compare", one, two, "-o", "tsv").text
-    assert ask("job", "compare", one).code == 2
+    body = json.loads(ask("job", "compare", first, two, "-o", "json").text)
+    assert {"what": "params.lr", "different": True, first: "0.1", two: "0.2"} in body
+    assert "metrics.extra\t-\t1.0\t≠\n" in ask("job", "compare", first, two, "-o", "tsv").text
+    assert ask("job", "compare", first).code == 2
     odd = runs({"loss": [math.inf], ODD: [math.nan]})
-    told = ask("job", "compare", one, odd, "-o", "json").text
+    output = ask("job", "compare", first, odd, "-o", "json").text
 
     def refuse(text: str) -> None:
-        raise AssertionError(f"`{text}` is no JSON")
+        raise AssertionError(f"`{text}` is not JSON")
 
-    values = {row["what"]: row for row in json.loads(told, parse_constant=refuse)}
+    values = {row["what"]: row for row in json.loads(output, parse_constant=refuse)}
     assert values["metrics.loss"][odd] == "Infinity"
     assert values[f"metrics.{ODD}"][odd] == "NaN"
 
@@ -207,7 +207,7 @@ def test_children_of_a_job_are_listed(runs: Runs, ask: Yard) -> None:
     parent = runs({"loss": [1.0]})
     children = {runs({"loss": [1.0]}, parent=parent) for _ in range(2)}
     listed = json.loads(ask("job", "list", "-p", parent, "-o", "json").text)
-    assert {one["name"] for one in listed} == children
+    assert {row["name"] for row in listed} == children
     refused = ask("job", "list", "--parent-job-name", "nobody")
     assert refused.code == 2 and "`nobody`" in refused.err
 
@@ -220,11 +220,11 @@ def test_delete_asks_first_and_says_what_goes(
     artifacts = f"/mlflow/default/api/2.0/mlflow-artifacts/artifacts/{_artifacts(runs, parent)}"
     runs.client.transport.send("PUT", f"{artifacts}/a.bin", b"x" * 5000, 5000)
     refused = ask("job", "delete", parent)
-    assert refused.code == 2 and "say `--yes`" in refused.err
-    assert "5.0 KB of files and 301 points" in refused.err and child in refused.err
+    assert refused.code == 2 and "confirm with `--yes`" in refused.err
+    assert "5.0 KB of files and 301 metric points" in refused.err and child in refused.err
     assert {parent, child} <= names_of(runs.client)
-    told = json.loads(ask("job", "delete", parent, "--dry-run", "-o", "json").text)
-    assert [(one["name"], one["points"]) for one in told] == [(parent, 300), (child, 1)]
+    output = json.loads(ask("job", "delete", parent, "--dry-run", "-o", "json").text)
+    assert [(row["name"], row["points"]) for row in output] == [(parent, 300), (child, 1)]
     gone = ask("job", "delete", parent, "--yes")
     assert gone.code == 0 and "2 jobs are deleted" in gone.err
     assert not {parent, child} & names_of(runs.client)
@@ -238,7 +238,7 @@ def test_delete_asks_first_and_says_what_goes(
 
 
 def _is_left(home: Path, name: str) -> bool:
-    return any(name in one for _, folders, files in os.walk(home) for one in (*folders, *files))
+    return any(name in row for _, folders, files in os.walk(home) for row in (*folders, *files))
 
 
 def _artifacts(runs: Runs, name: str) -> str:
@@ -271,10 +271,10 @@ def test_delete_refuses_what_runs_and_chooses_by_condition(ask: Yard, runs: Runs
 
 def test_how_long_a_workspace_keeps_jobs(ask: Yard, runs: Runs) -> None:
     refused = ask("workspace", "update", "--retention-days", 9000)
-    assert refused.code == 2 and "9000 days after their end?" in refused.err
+    assert refused.code == 2 and "9000 days after they end?" in refused.err
     assert ask("workspace", "update", "--retention-days", 9000, "--yes").code == 0
-    said = ask("workspace", "show", "-o", "json")
-    assert json.loads(said.text)["retention_days"] == 9000
+    answer = ask("workspace", "show", "-o", "json")
+    assert json.loads(answer.text)["retention_days"] == 9000
     assert ask("workspace", "update", "--retention-days", 0).code == 0
     assert ask("workspace", "update", "--retention-days", -1).code == 2
     assert ask("workspace", "update", "--set", "location=x").code == 2
@@ -291,22 +291,24 @@ def test_how_long_a_workspace_keeps_jobs(ask: Yard, runs: Runs) -> None:
         [(x, 1e-9 * x, 1e-9 * x) for x in range(50)],
     ],
 )
-@pytest.mark.parametrize("look", [plots.Look(), plots.Look(20, 4), plots.Look(60, 9, True, False)])
-def test_every_chart_can_be_drawn(columns: list[Any], look: plots.Look) -> None:
-    text = plots.draw([plots.Line("a", columns), plots.Line("b", columns[:1])], look, "title")
+@pytest.mark.parametrize(
+    "style", [plots.Style(), plots.Style(20, 4), plots.Style(60, 9, True, False)]
+)
+def test_every_chart_can_be_drawn(columns: list[Any], style: plots.Style) -> None:
+    text = plots.draw([plots.Line("a", columns), plots.Line("b", columns[:1])], style, "title")
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert plain.startswith("title\n") and "\x1b" not in plain
-    assert max(len(line) for line in plain.splitlines()) <= max(look.width, 60)
+    assert max(len(line) for line in plain.splitlines()) <= max(style.width, 60)
 
 
 def test_a_name_says_nothing_to_the_terminal() -> None:
     lines = [plots.Line(f"\x1b]0;x\x07\n{number}", [(0, 1.0, 1.0)]) for number in range(2)]
-    text = plots.draw(lines, plots.Look(), "a\tb\x1b]0;title\x07")
+    text = plots.draw(lines, plots.Style(), "a\tb\x1b]0;title\x07")
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "\x1b" not in plain and plain.startswith("a�b�]0;title�\n")
 
 
 def test_extremes_are_drawn_at_the_edges() -> None:
-    rows = plots.draw([plots.Line("", [(0, 0.0, 0.0), (1, 9.0, 9.0)])], plots.Look(40, 10))
+    rows = plots.draw([plots.Line("", [(0, 0.0, 0.0), (1, 9.0, 9.0)])], plots.Style(40, 10))
     first, *_, last, _, _ = rows.splitlines()
     assert first.rstrip()[-1] != "│" and last[last.index("┤") + 1] != " "

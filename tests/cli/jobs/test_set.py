@@ -47,7 +47,7 @@ def test_the_key_that_is_set(assignment: str, value: Any) -> None:
     ["", "a", "=1", ".a=1", "a.=1", "a..b=1", 'a."b=1', 'a"b"=1', '"a"b=1', "properties.=1",
      "a[x]=1", "a[=1", "tags.=2"],
 )  # fmt: skip
-def test_what_is_no_assignment(assignment: str) -> None:
+def test_an_invalid_assignment_is_refused(assignment: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         _set(assignment)
     assert "a.b=value" in caught.value.hint
@@ -62,4 +62,4 @@ def test_a_dotted_property_takes_the_place_of_the_files_own() -> None:
 @pytest.mark.parametrize("verb", [create, validate, clone])
 def test_the_help_tells_of_dots(verb: Any) -> None:
     shown = " ".join(click.testing.CliRunner().invoke(verb, ["--help"]).output.split())
-    assert "goes in quotes" in shown and "`properties.`" in shown
+    assert "quote a name" in shown and "`properties.`" in shown

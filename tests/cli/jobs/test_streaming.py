@@ -32,7 +32,7 @@ def add(server: FakeServer, name: str, parts: Sequence[Part], **body: object) ->
 
 
 def rank_text(rank: int) -> bytes:
-    """Lines of many lengths with bytes that are no text, and one of 1 MB."""
+    """Lines of many lengths with bytes that are not text, and one of 1 MB."""
     chance = random.Random(rank)
     lines = [chance.randbytes(chance.randrange(200)).replace(b"\n", b"\xff") for _ in range(300)]
     lines.insert(150, b"\xff\xfe" * 500_000)
@@ -57,20 +57,20 @@ def interleaved(texts: Sequence[bytes]) -> list[Part]:
 def test_one_rank_is_printed_as_it_is(server: FakeServer, yard: Yard) -> None:
     text = b"epoch 1\r50%\r100%\n\xff\xfe no line feed at the end"
     add(server, "one", [log("std_log.txt", text[:7]), log("std_log.txt", text[7:])])
-    said = yard("job", "stream", "-n", "one")
-    assert said.code == 0
-    assert said.out == text
-    assert said.err.startswith("RunId: one\n")
-    assert "Execution Summary\n=================\nRunId:" in said.err
-    assert "loss  0.25" in said.err and "Model: digits:1" in said.err
+    answer = yard("job", "stream", "-n", "one")
+    assert answer.code == 0
+    assert answer.out == text
+    assert answer.err.startswith("RunId: one\n")
+    assert "Execution Summary\n=================\nRunId:" in answer.err
+    assert "loss  0.25" in answer.err and "Model: digits:1" in answer.err
 
 
 def test_lines_of_many_ranks_stay_whole(server: FakeServer, yard: Yard) -> None:
     texts = [rank_text(rank) for rank in range(RANKS)]
     add(server, "many", interleaved(texts))
-    said = yard("job", "stream", "many")
+    answer = yard("job", "stream", "many")
     got: dict[bytes, list[bytes]] = {}
-    for line in said.out.split(b"\n")[:-1]:
+    for line in answer.out.split(b"\n")[:-1]:
         got.setdefault(line[:5], []).append(line[5:])
     assert {prefix: b"\n".join(lines) + b"\n" for prefix, lines in got.items()} == {
         b"[%2d] " % rank: text for rank, text in enumerate(texts)
@@ -81,8 +81,8 @@ def test_one_rank_of_many_is_printed_as_it_is(server: FakeServer, yard: Yard) ->
     texts = [rank_text(rank) for rank in range(RANKS)]
     add(server, "many", interleaved(texts))
     assert yard("job", "stream", "many", "--rank", 3).out == texts[3]
-    said = yard("job", "stream", "many", "--rank", 9)
-    assert said.out == b"" and "Rank 9 wrote nothing; ranks that did: 0, 1" in said.err
+    answer = yard("job", "stream", "many", "--rank", 9)
+    assert answer.out == b"" and "Rank 9 wrote nothing; ranks that did: 0, 1" in answer.err
 
 
 def test_a_last_line_without_line_feed_is_not_glued(server: FakeServer, yard: Yard) -> None:
@@ -102,10 +102,10 @@ def test_broken_connections_cost_nothing(server: FakeServer, yard: Yard) -> None
     job = add(server, "broken", parts)
     chance = random.Random(1)
     job.cuts = [chance.choice([10, 1000, 100_000, 400_000]) for _ in range(6)]
-    said = yard("job", "stream", "broken", "--rank", 2)
-    assert said.code == 0 and not job.cuts
-    assert said.out == texts[2]
-    assert [line for line in said.err.splitlines() if line.startswith("Notice")] == [
+    answer = yard("job", "stream", "broken", "--rank", 2)
+    assert answer.code == 0 and not job.cuts
+    assert answer.out == texts[2]
+    assert [line for line in answer.err.splitlines() if line.startswith("Notice")] == [
         f"Notice: notice {seq}" for seq in range(1, 30)
     ]
 
@@ -126,10 +126,10 @@ def test_a_server_that_goes_away_is_waited_for(server: FakeServer, yard: Yard) -
 
     thread = threading.Thread(target=go_away)
     thread.start()
-    said = yard("job", "stream", "away")
+    answer = yard("job", "stream", "away")
     thread.join()
-    assert said.code == 0 and said.out == text
-    assert said.err.count("The server is away") == 1
+    assert answer.code == 0 and answer.out == text
+    assert answer.err.count("The server is unreachable") == 1
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_exit_code_is_the_jobs(
         server, "ended", [], status=status, exit_code=exit_code,
         error=error if status == "Failed" else None,
     )  # fmt: skip
-    said = yard("job", "stream", "ended")
-    assert said.code == code
-    assert ("error: rank 1 exited with 7\nhint: see its log" in said.err) == (status == "Failed")
+    answer = yard("job", "stream", "ended")
+    assert answer.code == code
+    assert ("error: rank 1 exited with 7\nhint: see its log" in answer.err) == (status == "Failed")
 
 
 def test_stages_and_waiting_go_to_stderr(server: FakeServer, yard: Yard) -> None:
@@ -170,15 +170,15 @@ def test_stages_and_waiting_go_to_stderr(server: FakeServer, yard: Yard) -> None
             Part({"kind": "waiting", "message": "needs 2 nodes"}),
         ],
     )  # fmt: skip
-    said = yard("job", "stream", "staged")
-    assert said.out == b""
-    assert "Preparing…\nPreparing took 3.0 s\nQueued: needs 2 nodes\n\nExecution" in said.err
+    answer = yard("job", "stream", "staged")
+    assert answer.out == b""
+    assert "Preparing…\nPreparing took 3.0 s\nQueued: needs 2 nodes\n\nExecution" in answer.err
 
 
 def test_unknown_job(server: FakeServer, yard: Yard) -> None:
-    said = yard("job", "stream", "nope")
-    assert said.code == 2
-    assert said.err.endswith(
+    answer = yard("job", "stream", "nope")
+    assert answer.code == 2
+    assert answer.err.endswith(
         "error: job `nope` does not exist\nhint: list jobs with `yard job list`\n"
     )
 
@@ -190,7 +190,7 @@ def _spawn(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=dict(os.environ),
-        # Whoever runs the tests in the background has it ignored, which children inherit.
+        # A shell that runs the tests in the background ignores it, which children inherit.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         **options,
     )
@@ -205,7 +205,7 @@ def test_interrupt_leaves_the_job(server: FakeServer, yard: Yard) -> None:
         _, err = process.communicate(timeout=60)
     job.may_end.set()
     assert process.returncode == 130
-    assert b"come back with `yard job stream goes-on`" in err
+    assert b"resume with `yard job stream goes-on`" in err
     assert b"Traceback" not in err
 
 

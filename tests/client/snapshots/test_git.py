@@ -155,7 +155,7 @@ def test_a_jobs_code_and_properties(repository: Path, tmp_path: Path) -> None:
     local = job_files.find({"command": "x", "code": str(repository / "a")}, tmp_path)
     with local.with_code() as ready:
         assert ready.document["properties"]["azureml.git.branch"] == "main"
-    own = {"azureml.git.branch": "said by me"}
-    local = job_files.find({"code": str(repository / "a"), "properties": own}, tmp_path)
+    properties = {"azureml.git.branch": "said by me"}
+    local = job_files.find({"code": str(repository / "a"), "properties": properties}, tmp_path)
     with local.with_code() as ready:
         assert ready.document["properties"]["azureml.git.branch"] == "said by me"

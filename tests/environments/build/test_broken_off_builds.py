@@ -1,4 +1,4 @@
-"""Nobody waits for a build, or for a program of one, that is over."""
+"""Nobody waits for a build, or for a program of one, that has ended."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.environments import store
-from torchyard.environments.actions import Environments
-from torchyard.environments.build.builder import Places
+from torchyard.environments.build.builder import EnvironmentPaths
 from torchyard.environments.packages import machine_config
 from torchyard.environments.packages.uv import Uv
-from torchyard.environments.requested_builds import Builds
+from torchyard.environments.requested_builds import RequestedBuilds
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec, Platform
 from torchyard.shared import locks
 
@@ -30,9 +30,11 @@ def test_a_build_that_ended_with_its_server(environments: Environments, clock: F
     spec = EnvironmentSpec("3.11", ("numpy",), "test")
     with environments.db.write() as connection:
         store.begin(connection, spec, clock.now())
-    builds = Builds(environments, lambda spec: {})
+    builds = RequestedBuilds(environments, lambda spec: {})
     assert builds.show(spec.hash, 0)["status"] == "canceled"
-    with locks.held(Places(environments.log_path(spec).parent, spec.hash).mutex):
+    with locks.held(
+        EnvironmentPaths(environments.folders.log_path(spec.hash).parent, spec.hash).mutex
+    ):
         assert builds.show(spec.hash, 0)["status"] == "building"
     builds.close()
 
@@ -42,6 +44,6 @@ def test_a_program_that_leaves_another_running(tmp_path: Path) -> None:
     script = "sleep 100 & echo $! 1>&2; printf 'the rest' 1>&2"
     outcome = uv.run_program(["/bin/sh", "-c", script], tmp_path, "a build that starts a server")
     left, _, rest = outcome.words.partition("\n")
-    # It is there still: nobody waited for it.
+    # It still runs: nobody waited for it.
     os.kill(int(left), signal.SIGKILL)
     assert (outcome.code, rest) == (0, "the rest")

@@ -1,4 +1,4 @@
-"""Environments built by the real uv from wheels that the test made; no network."""
+"""Environments built by the real uv from wheels made by the test; no network."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from pathlib import Path
 import pytest
 
 from environments import wheels
-from environments.conftest import Machine, MakeRoom
+from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.errors import BuildFailed
 from torchyard.environments import to_json
-from torchyard.environments.actions import Environments
 from torchyard.environments.images import image_folder
+from torchyard.environments.services import Environments
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec, from_json
 
-# One build in a process of its own: `<this> <home> <requirement> <database>`.
+# One build in a separate process: `<this> <home> <requirement> <database>`.
 BUILDER = """
 import os, sys
 from pathlib import Path
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.environments.actions import Environments
+from torchyard.environments.services import Environments
 from torchyard.environments.types import Platform
 home = Path(sys.argv[1])
 database = Database(sys.argv[3])
-room = Environments(
+environments = Environments(
     home, database, SystemClock(), dict(os.environ), Platform("linux", "x86_64", "cpu")
 )
-print(room.build(room.resolve({"pip_requirements": [sys.argv[2]]})))
+print(environments.builds.run(environments.resolver.resolve({"pip_requirements": [sys.argv[2]]})))
 """
 
 
 def asked(environments: Environments, *requirements: str) -> EnvironmentSpec:
-    return environments.resolve({"pip_requirements": list(requirements)})
+    return environments.resolver.resolve({"pip_requirements": list(requirements)})
 
 
 def python(environment: Path, code: str) -> str:
@@ -51,10 +51,10 @@ def python(environment: Path, code: str) -> str:
 
 
 def builds_begun(environments: Environments, spec: EnvironmentSpec) -> int:
-    return environments.log_path(spec).read_text().count("Building environment")
+    return environments.folders.log_path(spec.hash).read_text().count("Building environment")
 
 
-def leftovers(machine: Machine) -> list[Path]:
+def unfinished(machine: Machine) -> list[Path]:
     return list((machine.home / "environments").glob(".building-*"))
 
 
@@ -70,7 +70,7 @@ def start_builder(machine: Machine, requirement: str) -> subprocess.Popen[str]:
 
 
 def put_slow_source(machine: Machine, name: str) -> Path:
-    """A source package whose build marks its begin and then takes minutes."""
+    """A source package whose build creates a marker and then takes minutes."""
     marker = machine.wheels.parent / "begun"
     code = f"import pathlib, time\npathlib.Path({str(marker)!r}).touch()\ntime.sleep(180)\n"
     wheels.put_source(machine.wheels, name, "1.0", code)
@@ -90,47 +90,47 @@ def test_an_environment_is_whole_locked_compiled_and_discreet(
     wheels.put(machine.wheels, "alpha", "1.0", requires=("beta>=1",), script="alpha-says")
     wheels.put(machine.wheels, "beta", "1.5")
     spec = asked(environments, "alpha")
-    assert environments.is_built(spec) is None
-    folder = environments.build(spec)
-    assert environments.is_built(spec) == folder == machine.home / "environments" / spec.hash
-    said = subprocess.run([folder / "bin" / "alpha-says"], capture_output=True, text=True)
-    assert said.stdout.strip() == str(folder / "bin" / "python")
+    assert environments.folders.find(spec) is None
+    folder = environments.builds.run(spec)
+    assert environments.folders.find(spec) == folder == machine.home / "environments" / spec.hash
+    output = subprocess.run([folder / "bin" / "alpha-says"], capture_output=True, text=True)
+    assert output.stdout.strip() == str(folder / "bin" / "python")
     assert python(folder, "import beta, pip; print(beta.__version__)") == "1.5"
     assert list(folder.glob("lib/python3*/site-packages/alpha/__pycache__/*.pyc"))
     lock = (machine.home / "environments" / f"{spec.hash}.lock.txt").read_text()
     assert "alpha==1.0" in lock and "beta==1.5" in lock and "sha256:" in lock
-    log = environments.log_path(spec).read_text()
+    log = environments.folders.log_path(spec.hash).read_text()
     assert " + beta==1.5" in log and "uv pip compile" in log
     for text in (lock, log):
         assert str(machine.wheels) not in text
-    (build,) = environments.builds()
+    (build,) = environments.records.all()
     assert (build.hash, build.status, build.lock) == (spec.hash, "ready", lock)
-    listed = to_json.every(environments, "default", {spec.hash})
-    assert ["alpha==1.0", "beta==1.5"] in [one["packages"] for one in listed]
-    assert not leftovers(machine)
+    listed = to_json.list_json(environments, "default", {spec.hash})
+    assert ["alpha==1.0", "beta==1.5"] in [item["packages"] for item in listed]
+    assert not unfinished(machine)
 
 
-def test_an_environment_brings_variables_where_nobody_set_them(
+def test_an_environment_sets_variables_that_have_no_value(
     environments: Environments, machine: Machine
 ) -> None:
     wheels.put(machine.wheels, "alpha", "1.0")
     plain = asked(environments, "alpha")
     spec = replace(plain, variables=(("YARD_TOLD", "it's \\ 1"),))
     assert spec.hash != plain.hash and from_json(json.loads(json.dumps(spec.to_json()))) == spec
-    folder = environments.build(spec)
+    folder = environments.builds.run(spec)
     code = "import os; print(os.environ['YARD_TOLD'])"
     assert python(folder, code) == "it's \\ 1"
     command = [str(folder / "bin" / "python"), "-c", code]
-    mine = subprocess.run(command, env={"YARD_TOLD": "mine"}, capture_output=True, text=True)
-    assert mine.stdout.strip() == "mine"
+    process = subprocess.run(command, env={"YARD_TOLD": "mine"}, capture_output=True, text=True)
+    assert process.stdout.strip() == "mine"
 
 
-def test_the_log_shows_no_secret_of_those_who_wait(
-    environments: Environments, machine: Machine
+def test_the_log_shows_no_secret_of_a_waiting_job(
+    machine: Machine, make_environments: MakeEnvironments
 ) -> None:
-    """A package's build program prints what it likes: in parts, in base64, over several lines."""
-    secret, own, late = "tr0ub4dor&3-of-ada", "hf_QmZxTnVbKcLp", "late-secret-value"
-    machine.variables["HF_TOKEN"] = own
+    """A package's build program may print secrets in parts, in base64, over several lines."""
+    secret, server_secret, late = "tr0ub4dor&3-of-ada", "hf_QmZxTnVbKcLp", "late-secret-value"
+    machine.variables["HF_TOKEN"] = server_secret
     encoded = base64.b64encode(secret.encode()).decode()
     code = "import os, sys, time\n"
     for part in (secret[:7], secret[7:], " ", os.path.basename(secret), "\\n", encoded, "\\n"):
@@ -143,24 +143,24 @@ def test_the_log_shows_no_secret_of_those_who_wait(
 
     def secrets() -> dict[str, int]:
         asked_for.append(1)
-        # Somebody else comes to wait once the build is under way.
+        # Another caller joins once the build runs.
         return {secret: 8} if len(asked_for) == 1 else {secret: 8, late: 8}
 
-    environments._variables.update(machine.variables)  # the fixture has read them already
+    environments = make_environments()
     spec = asked(environments, "leaky")
     with pytest.raises(BuildFailed) as caught:
-        environments.build(spec, secrets=secrets)
-    log = environments.log_path(spec).read_text()
-    (build,) = environments.builds()
+        environments.builds.run(spec, secrets=secrets)
+    log = environments.folders.log_path(spec.hash).read_text()
+    (build,) = environments.records.all()
     for words in (log, caught.value.message, caught.value.hint, build.error):
-        for hidden in (secret, encoded, own, late):
+        for hidden in (secret, encoded, server_secret, late):
             assert hidden not in words
-    assert "*" * len(secret) in log and "*" * len(own) in log and "*" * len(late) in log
+    assert "*" * len(secret) in log and "*" * len(server_secret) in log and "*" * len(late) in log
     assert len(asked_for) > 1
 
 
 def test_plain_python_has_pip(environments: Environments) -> None:
-    folder = environments.build(environments.resolve("azureml:python@latest"))
+    folder = environments.builds.run(environments.resolver.resolve("azureml:python@latest"))
     assert python(folder, "import pip, sys; print(sys.prefix)") == str(folder)
 
 
@@ -169,45 +169,49 @@ def test_an_environment_stays_as_it_was_first_built(
 ) -> None:
     wheels.put(machine.wheels, "alpha", "1.0")
     spec = asked(environments, "alpha")
-    folder = environments.build(spec)
+    folder = environments.builds.run(spec)
     image_folder.remove(folder)
     wheels.put(machine.wheels, "alpha", "2.0")
-    assert python(environments.build(spec), "import alpha; print(alpha.__version__)") == "1.0"
+    assert python(environments.builds.run(spec), "import alpha; print(alpha.__version__)") == "1.0"
 
 
 def test_sixteen_threads_make_one_build(environments: Environments, machine: Machine) -> None:
     wheels.put(machine.wheels, "alpha", "1.0")
     spec = asked(environments, "alpha")
     with ThreadPoolExecutor(16) as pool:
-        folders = list(pool.map(lambda _: environments.build(spec), range(16)))
-    assert set(folders) == {environments.is_built(spec)}
+        folders = list(pool.map(lambda _: environments.builds.run(spec), range(16)))
+    assert set(folders) == {environments.folders.find(spec)}
     assert builds_begun(environments, spec) == 1
 
 
 def test_two_processes_make_one_build(environments: Environments, machine: Machine) -> None:
     wheels.put(machine.wheels, "alpha", "1.0")
     builders = [start_builder(machine, "alpha") for _ in range(2)]
-    said = [builder.communicate(timeout=60) for builder in builders]
+    output = [builder.communicate(timeout=60) for builder in builders]
     spec = asked(environments, "alpha")
-    assert {out.strip() for out, _ in said} == {str(environments.is_built(spec))}, said
+    assert {out.strip() for out, _ in output} == {str(environments.folders.find(spec))}, output
     assert builds_begun(environments, spec) == 1
 
 
 @pytest.mark.slow
-def test_a_builder_killed_leaves_nothing_half(environments: Environments, machine: Machine) -> None:
+def test_a_killed_builder_leaves_nothing_incomplete(
+    environments: Environments, machine: Machine
+) -> None:
     marker = put_slow_source(machine, "slowly")
     builder = start_builder(machine, "slowly")
     wait_for(marker)
     builder.send_signal(signal.SIGKILL)
     builder.communicate()
     spec = asked(environments, "slowly")
-    assert environments.is_built(spec) is None and leftovers(machine)
+    assert environments.folders.find(spec) is None and unfinished(machine)
     (machine.wheels / "slowly-1.0.tar.gz").unlink()
     wheels.put(machine.wheels, "slowly", "1.0")
     started = time.monotonic()
-    assert python(environments.build(spec), "import slowly; print(slowly.__version__)") == "1.0"
+    assert (
+        python(environments.builds.run(spec), "import slowly; print(slowly.__version__)") == "1.0"
+    )
     assert time.monotonic() - started < 90
-    assert not leftovers(machine)
+    assert not unfinished(machine)
 
 
 def test_a_cancelled_build_ends_uv_and_may_be_tried_again(
@@ -217,27 +221,27 @@ def test_a_cancelled_build_ends_uv_and_may_be_tried_again(
     spec = asked(environments, "slowly")
     started = time.monotonic()
     with pytest.raises(BuildCanceled):
-        environments.build(spec, cancelled=marker.exists)
+        environments.builds.run(spec, cancelled=marker.exists)
     assert time.monotonic() - started < 90
-    assert environments.builds()[0].status == "canceled" and not leftovers(machine)
+    assert environments.records.all()[0].status == "canceled" and not unfinished(machine)
     (machine.wheels / "slowly-1.0.tar.gz").unlink()
     wheels.put(machine.wheels, "slowly", "1.0")
-    assert environments.build(spec) == environments.is_built(spec)
+    assert environments.builds.run(spec) == environments.folders.find(spec)
 
 
-def test_who_waits_may_give_up(environments: Environments, machine: Machine) -> None:
+def test_a_waiting_caller_may_give_up(environments: Environments, machine: Machine) -> None:
     marker = put_slow_source(machine, "slowly")
     spec, stop = asked(environments, "slowly"), threading.Event()
 
     def build() -> None:
         with pytest.raises(BuildCanceled):
-            environments.build(spec, cancelled=stop.is_set)
+            environments.builds.run(spec, cancelled=stop.is_set)
 
     thread = threading.Thread(target=build)
     thread.start()
     wait_for(marker)
     with pytest.raises(BuildCanceled):
-        environments.build(spec, cancelled=lambda: True)
+        environments.builds.run(spec, cancelled=lambda: True)
     stop.set()
     thread.join(60)
     assert not thread.is_alive()
@@ -250,14 +254,14 @@ def test_a_package_that_does_not_exist_is_named(
     wheels.put(machine.wheels, "alpha", "1.0")
     spec = asked(environments, requirement)
     with pytest.raises(BuildFailed, match=f"package `{requirement[:5]}`") as caught:
-        environments.build(spec)
+        environments.builds.run(spec)
     assert caught.value.hint and len(caught.value.message) < 300
-    assert requirement[:5] in environments.log_path(spec).read_text()
-    assert environments.is_built(spec) is None and not leftovers(machine)
-    assert environments.builds()[0].status == "failed"
+    assert requirement[:5] in environments.folders.log_path(spec.hash).read_text()
+    assert environments.folders.find(spec) is None and not unfinished(machine)
+    assert environments.records.all()[0].status == "failed"
 
 
-def test_a_failure_is_shared_by_those_who_waited_and_is_not_for_ever(
+def test_waiting_callers_share_a_failure_and_a_later_build_tries_again(
     environments: Environments, machine: Machine
 ) -> None:
     all_wait = machine.wheels.parent / "all-wait"
@@ -268,14 +272,14 @@ def test_a_failure_is_shared_by_those_who_waited_and_is_not_for_ever(
 
     def message(number: int) -> str:
         def cancelled() -> bool:
-            # Asked of whoever builds and of whoever waits for that one.
+            # Called for the builder and for each caller that waits for it.
             waiting.add(number)
             if len(waiting) == 8:
                 all_wait.touch()
             return False
 
         with pytest.raises(BuildFailed) as caught:
-            environments.build(spec, cancelled)
+            environments.builds.run(spec, cancelled)
         return str(caught.value.message)
 
     with ThreadPoolExecutor(8) as pool:
@@ -284,14 +288,14 @@ def test_a_failure_is_shared_by_those_who_waited_and_is_not_for_ever(
     assert builds_begun(environments, spec) == 1
     source.unlink()
     wheels.put(machine.wheels, "broken", "1.0")
-    assert environments.build(spec) == environments.is_built(spec)
-    assert "can't be installed" in environments.log_path(spec).read_text()
+    assert environments.builds.run(spec) == environments.folders.find(spec)
+    assert "can't be installed" in environments.folders.log_path(spec.hash).read_text()
 
 
-def test_a_python_that_is_not_there_is_named(environments: Environments) -> None:
-    spec = environments.resolve({"conda_file": {"dependencies": ["python=3.5.2"]}})
+def test_a_missing_python_is_named(environments: Environments) -> None:
+    spec = environments.resolver.resolve({"conda_file": {"dependencies": ["python=3.5.2"]}})
     with pytest.raises(BuildFailed, match=r"Python 3\.5\.2"):
-        environments.build(spec)
+        environments.builds.run(spec)
 
 
 # Builds of torch
@@ -319,8 +323,8 @@ def put_torches(machine: Machine) -> None:
 
 
 def versions(environments: Environments, spec: EnvironmentSpec) -> list[str]:
-    environments.build(spec)
-    (build,) = environments.builds()
+    environments.builds.run(spec)
+    (build,) = environments.records.all()
     return [line.split()[0] for line in build.lock.splitlines() if "==" in line]
 
 
@@ -338,14 +342,16 @@ def test_without_a_gpu_torch_is_a_cpu_build(
     environments: Environments, machine: Machine, requirement: str, torch: str
 ) -> None:
     put_torches(machine)
-    found = versions(environments, asked(environments, requirement))
-    assert f"torch=={torch}" in found
-    assert not [line for line in found if line.startswith("nvidia")]
+    built_versions = versions(environments, asked(environments, requirement))
+    assert f"torch=={torch}" in built_versions
+    assert not [line for line in built_versions if line.startswith("nvidia")]
 
 
-def test_with_a_gpu_torch_is_as_pypi_has_it(make_room: MakeRoom, machine: Machine) -> None:
+def test_with_a_gpu_torch_is_pypis_build(
+    make_environments: MakeEnvironments, machine: Machine
+) -> None:
     put_torches(machine)
-    environments = make_room("cuda")
+    environments = make_environments("cuda")
     assert versions(environments, asked(environments, "torch")) == [
         "nvidia-cublas==13.0",
         "torch==2.14.0",
@@ -359,27 +365,27 @@ def test_a_torch_that_has_no_cpu_build_fails_before_anything_is_downloaded(
     wheels.put(machine.wheels, "torch", "2.14.0", requires=("nvidia-cublas",))
     spec = asked(environments, "torch")
     with pytest.raises(BuildFailed, match="package `torch`") as caught:
-        environments.build(spec)
+        environments.builds.run(spec)
     assert caught.value.hint
-    assert "uv pip install --compile" not in environments.log_path(spec).read_text()
+    assert "uv pip install --compile" not in environments.folders.log_path(spec.hash).read_text()
 
 
-def test_gpu_packages_of_others_are_left_out_unless_asked_for(
+def test_gpu_packages_are_skipped_unless_requested(
     environments: Environments, machine: Machine
 ) -> None:
     wheels.put(machine.wheels, "nvidia-nccl-cu12", "2.0")
     wheels.put(machine.wheels, "boost", "1.0", requires=("nvidia-nccl-cu12",))
     assert versions(environments, asked(environments, "boost")) == ["boost==1.0"]
     spec = asked(environments, "boost", "nvidia-nccl-cu12")
-    assert (environments.build(spec) / "lib").exists()
-    assert "nvidia-nccl-cu12==2.0" in environments.builds()[0].lock
+    assert (environments.builds.run(spec) / "lib").exists()
+    assert "nvidia-nccl-cu12==2.0" in environments.records.all()[0].lock
 
 
 def test_torchvision_of_pypi_gets_its_hook_beside_a_cpu_torch(
     environments: Environments, machine: Machine
 ) -> None:
     put_torches(machine)
-    folder = environments.build(asked(environments, "torchvision"))
+    folder = environments.builds.run(asked(environments, "torchvision"))
     assert python(folder, "import torchvision, torch; print(torch.defined)") == (
         "['torchvision::nms', 'torchvision::qnms']"
     )
@@ -390,18 +396,18 @@ def test_torchvision_of_pypi_gets_its_hook_beside_a_cpu_torch(
 @pytest.mark.end_to_end
 @pytest.mark.timeout(600)
 def test_the_machines_own_torch_with_torchvision(tmp_path: Path) -> None:
-    """Real packages by this machine's configuration: no CUDA package, torchvision works."""
+    """Real packages with this machine's configuration: no CUDA package, torchvision works."""
     from torchyard.base.clock import SystemClock
     from torchyard.base.db import Database
 
     database = Database(f"sqlite:///{tmp_path}/torchyard.db")
     database.upgrade()
     environments = Environments(tmp_path, database, SystemClock(), os.environ)
-    if environments.platform.accelerator != "cpu":
+    if environments.resolver.platform.accelerator != "cpu":
         pytest.skip("this machine has a GPU")
     spec = asked(environments, "torch==2.13.0", "torchvision")
-    folder = environments.build(spec)
-    assert "nvidia-" not in environments.builds()[0].lock
+    folder = environments.builds.run(spec)
+    assert "nvidia-" not in environments.records.all()[0].lock
     database.close()
     code = (
         "import torch, torchvision\nfrom torchvision.transforms import v2\n"

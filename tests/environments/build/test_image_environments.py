@@ -1,4 +1,4 @@
-"""Environments that are images, with an engine that the test plays."""
+"""Environments that are images, with a fake engine."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from typing import Any
 
 import pytest
 
-from environments.conftest import Machine, MakeRoom
+from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.blobs import Blobs
 from torchyard.base.errors import BuildFailed, InvalidSpec, NotFound
 from torchyard.environments import to_json
-from torchyard.environments.actions import Environments
-from torchyard.environments.build.image_environments import Images
 from torchyard.environments.images import containers, image_folder
-from torchyard.environments.images.containers import ContainerSettings, Found
+from torchyard.environments.images.containers import ContainerSettings, EngineSearch
 from torchyard.environments.images.engine import ImageFacts, MachineFiles
 from torchyard.environments.packages import interpreter
 from torchyard.environments.packages.uv import Uv
+from torchyard.environments.services import Environments
 
 
 @dataclass
 class FakeEngine:
-    """Images are names; a build is remembered with its Dockerfile and what it was lent."""
+    """Images are names; it records each build with its Dockerfile and machine files."""
 
     images: dict[str, ImageFacts] = field(default_factory=dict)
     built: list[tuple[str, str, list[str]]] = field(default_factory=list)
@@ -80,19 +79,19 @@ def engine() -> FakeEngine:
 
 
 @pytest.fixture
-def environments(make_room: MakeRoom, machine: Machine, engine: FakeEngine) -> Environments:
+def environments(
+    make_environments: MakeEnvironments, machine: Machine, engine: FakeEngine
+) -> Environments:
     (machine.home / containers.FILE).write_text("os_image: site.org/os:1\n")
-    made = make_room()
-    made.images = Images(machine.home, machine.variables, lambda *_: Found(engine, ("fake",)))
-    return made
+    return make_environments(find_engine=lambda *_: EngineSearch(engine, ("fake",)))
 
 
-def _nothing(settings: ContainerSettings, variables: Mapping[str, str]) -> Found:
-    return Found(None, ("podman is not installed",))
+def _nothing(settings: ContainerSettings, variables: Mapping[str, str]) -> EngineSearch:
+    return EngineSearch(None, ("podman is not installed",))
 
 
 def put_context(machine: Machine, **files: str) -> dict[str, Any]:
-    """The document of an environment that is built from these."""
+    """The document of an environment that is built from these files."""
     blobs = Blobs(machine.home / "blobs")
     entries = [
         {"path": name.replace("__", "/"), "sha256": blobs.put_bytes(text.encode()),
@@ -105,32 +104,36 @@ def put_context(machine: Machine, **files: str) -> dict[str, Any]:
 def test_an_image_is_pulled_once_and_unpacked(
     environments: Environments, machine: Machine, engine: FakeEngine
 ) -> None:
-    spec = environments.resolve({"image": "ubuntu:22.04"})
-    folder = environments.build(spec)
+    spec = environments.resolver.resolve({"image": "ubuntu:22.04"})
+    folder = environments.builds.run(spec)
     assert (folder / "rootfs/etc/from").read_text() == "docker.io/library/ubuntu:22.04"
     assert not (folder / "rootfs/etc/pip.conf").exists()  # where the machine's was shown
-    assert environments.is_built(spec) == folder
+    assert environments.folders.find(spec) == folder
     plan = environments.images.plan(folder)
     assert plan is not None and plan.rootfs == str(folder / "rootfs")
     assert plan.variables == {"PATH": "/usr/bin"} and plan.visible == [str(machine.wheels)]
-    told = to_json.resolved(environments, "", {"image": "ubuntu:22.04"})
-    assert told["image"] == "ubuntu:22.04" and told["built_by"] == "fake"
-    assert "id-docker.io/library/ubuntu:22.04" in environments.last_build(spec).lock  # type: ignore[union-attr]
-    assert environments.remove(spec.hash, lambda _: False)
+    body = to_json.resolved_json(environments, "", {"image": "ubuntu:22.04"})
+    assert body["image"] == "ubuntu:22.04" and body["built_by"] == "fake"
+    assert "id-docker.io/library/ubuntu:22.04" in environments.records.last(spec.hash).lock  # type: ignore[union-attr]
+    assert environments.folders.remove(spec.hash, lambda _: False)
     assert engine.images == {} and not folder.exists()
 
 
-def test_the_hash_covers_the_context_and_no_name(
+def test_the_hash_covers_the_context_but_not_the_name(
     environments: Environments, machine: Machine
 ) -> None:
-    one = put_context(machine, Dockerfile="FROM debian\n", a="1")
+    first = put_context(machine, Dockerfile="FROM debian\n", a="1")
     two = put_context(machine, Dockerfile="FROM debian\n", a="2")
-    assert environments.resolve(one).hash != environments.resolve(two).hash
+    assert environments.resolver.resolve(first).hash != environments.resolver.resolve(two).hash
     again = put_context(machine, Dockerfile="FROM debian\n", a="1")
     assert (
-        environments.resolve({**one, "description": "x"}).hash == environments.resolve(again).hash
+        environments.resolver.resolve({**first, "description": "x"}).hash
+        == environments.resolver.resolve(again).hash
     )
-    assert environments.resolve({"image": "a"}).hash != environments.resolve({"image": "b"}).hash
+    assert (
+        environments.resolver.resolve({"image": "a"}).hash
+        != environments.resolver.resolve({"image": "b"}).hash
+    )
 
 
 @pytest.mark.slow
@@ -138,9 +141,9 @@ def test_a_dockerfile_over_an_environment(
     environments: Environments, machine: Machine, engine: FakeEngine
 ) -> None:
     text = "FROM azureml:python AS x\nRUN pip install six\nFROM debian:12\nCOPY --from=x /a /a\n"
-    spec = environments.resolve(put_context(machine, Dockerfile=text, data="d"))
+    spec = environments.resolver.resolve(put_context(machine, Dockerfile=text, data="d"))
     assert "python:1 over site.org/os:1" in spec.notices[-1]
-    folder = environments.build(spec)
+    folder = environments.builds.run(spec)
     python, over, last = engine.built
     assert python[1] == "FROM site.org/os:1\nCOPY . /\n" and "opt" in python[2]
     assert over[1].startswith(f"FROM {python[0]}\nCOPY . /opt/torchyard/env\n")
@@ -151,11 +154,13 @@ def test_a_dockerfile_over_an_environment(
     )
     assert last[2] == ["Dockerfile", "data"]
     assert python[0] not in engine.images  # it was a step only
-    log = environments.log_path(spec).read_text()
+    log = environments.folders.log_path(spec.hash).read_text()
     assert "Environment" in log and "uv venv" in log and "fake build (Dockerfile)" in log
-    # Another Dockerfile over the same environment: neither is made again.
-    other = environments.resolve(put_context(machine, Dockerfile="FROM azureml:python\nRUN true\n"))
-    environments.build(other)
+    # Another Dockerfile with the same environment, which is not built again.
+    other = environments.resolver.resolve(
+        put_context(machine, Dockerfile="FROM azureml:python\nRUN true\n")
+    )
+    environments.builds.run(other)
     assert len(engine.built) == 4
     assert json.loads((folder / "image.json").read_text())["images"][-1] == last[0]
 
@@ -163,12 +168,12 @@ def test_a_dockerfile_over_an_environment(
 @pytest.mark.slow
 def test_packages_are_put_into_an_image(environments: Environments, engine: FakeEngine) -> None:
     conda = {"dependencies": ["python", {"pip": []}]}
-    spec = environments.resolve({"image": "ubuntu:22.04", "conda_file": conda})
-    plain = environments.resolve({"conda_file": conda})
+    spec = environments.resolver.resolve({"image": "ubuntu:22.04", "conda_file": conda})
+    plain = environments.resolver.resolve({"conda_file": conda})
     assert spec.python == plain.python and spec.hash != plain.hash
-    environments.build(spec)
+    environments.builds.run(spec)
     assert (
-        environments.is_built(plain) is not None
+        environments.folders.find(plain) is not None
     )  # what is put in is an environment like any other
     assert engine.built[0][1].startswith("FROM docker.io/library/ubuntu:22.04\n")
 
@@ -177,72 +182,76 @@ def test_a_step_that_fails_keeps_its_log(
     environments: Environments, machine: Machine, engine: FakeEngine
 ) -> None:
     engine.refuses = "RUN false"
-    spec = environments.resolve(put_context(machine, Dockerfile="FROM debian\nRUN false\n"))
+    spec = environments.resolver.resolve(
+        put_context(machine, Dockerfile="FROM debian\nRUN false\n")
+    )
     with pytest.raises(BuildFailed) as failed:
-        environments.build(spec)
+        environments.builds.run(spec)
     assert "`RUN false`" in failed.value.message
-    assert "`RUN false`" in environments.log_path(spec).read_text()
-    assert environments.is_built(spec) is None
+    assert "`RUN false`" in environments.folders.log_path(spec.hash).read_text()
+    assert environments.folders.find(spec) is None
     assert list((machine.home / "environments").glob(".building-*")) == []
 
 
-def test_an_image_that_can_not_be_pulled(environments: Environments) -> None:
+def test_an_image_that_cannot_be_pulled(environments: Environments) -> None:
     with pytest.raises(BuildFailed) as failed:
-        environments.build(environments.resolve({"image": "site.org/absent:1"}))
+        environments.builds.run(environments.resolver.resolve({"image": "site.org/absent:1"}))
     assert failed.value.code == "image_not_pulled"
 
 
 @pytest.mark.slow
-def test_an_older_c_library_is_told(
+def test_an_older_c_library_is_an_error(
     environments: Environments, machine: Machine, engine: FakeEngine
 ) -> None:
     engine.refuses = "RUN ldconfig"
     with pytest.raises(BuildFailed, match=r"does not run on `site\.org/os:1`") as failed:
-        environments.build(
-            environments.resolve(put_context(machine, Dockerfile="FROM azureml:python\n"))
+        environments.builds.run(
+            environments.resolver.resolve(put_context(machine, Dockerfile="FROM azureml:python\n"))
         )
     assert "os_image" in failed.value.hint
 
 
-def test_without_an_engine_only_what_is_built_goes_on(
-    environments: Environments, machine: Machine
+def test_without_an_engine_only_built_images_run(
+    environments: Environments, make_environments: MakeEnvironments
 ) -> None:
-    there = environments.resolve({"image": "ubuntu:22.04"})
-    environments.build(there)
-    environments.images = Images(machine.home, machine.variables, _nothing)
-    environments.refuse_impossible(there)
-    assert environments.build(there) == environments.is_built(there)
-    other = environments.resolve({"image": "ubuntu:24.04"})
-    for act in (environments.refuse_impossible, environments.build):
+    there = environments.resolver.resolve({"image": "ubuntu:22.04"})
+    environments.builds.run(there)
+    environments = make_environments(find_engine=_nothing)
+    environments.builds.refuse_impossible(there)
+    assert environments.builds.run(there) == environments.folders.find(there)
+    other = environments.resolver.resolve({"image": "ubuntu:24.04"})
+    for act in (environments.builds.refuse_impossible, environments.builds.run):
         with pytest.raises(BuildFailed) as refused:
             act(other)
         assert refused.value.code == "no_container_engine"
         assert "`ubuntu:24.04`" in refused.value.message
-    told = to_json.resolved(environments, "", {"image": "ubuntu:24.04"})
-    assert "none works" in told["refused"] and "podman" in told["hint"]
+    body = to_json.resolved_json(environments, "", {"image": "ubuntu:24.04"})
+    assert "none works" in body["refused"] and "podman" in body["hint"]
 
 
 def test_what_a_dockerfile_must_have(environments: Environments, machine: Machine) -> None:
     with pytest.raises(NotFound, match="holds no `Dockerfile`") as absent:
-        environments.resolve(put_context(machine, Other="FROM debian\n"))
+        environments.resolver.resolve(put_context(machine, Other="FROM debian\n"))
     assert absent.value.at == ("build", "dockerfile_path")
     with pytest.raises(InvalidSpec, match="no FROM line"):
-        environments.resolve(put_context(machine, Dockerfile="RUN true\n"))
+        environments.resolver.resolve(put_context(machine, Dockerfile="RUN true\n"))
     with pytest.raises(NotFound):
-        environments.resolve({"build": {"path": "snapshot:" + "0" * 64}})
+        environments.resolver.resolve({"build": {"path": "snapshot:" + "0" * 64}})
     with pytest.raises(NotFound, match="azureml:none"):
-        environments.resolve(put_context(machine, Dockerfile="FROM azureml:none\n"))
+        environments.resolver.resolve(put_context(machine, Dockerfile="FROM azureml:none\n"))
     inner = put_context(machine, a__D="FROM debian\n")
     named = {"build": {**inner["build"], "dockerfile_path": "./a/D"}}
-    assert environments.resolve(named).image == replace(
-        environments.resolve({"build": {**inner["build"], "dockerfile_path": "a/D"}}).image,  # type: ignore[type-var]
+    assert environments.resolver.resolve(named).image == replace(
+        environments.resolver.resolve(
+            {"build": {**inner["build"], "dockerfile_path": "a/D"}}
+        ).image,  # type: ignore[type-var]
         dockerfile="./a/D",
     )
 
 
 @pytest.mark.slow
 def test_the_files_of_a_python_keep_their_paths(environments: Environments, tmp_path: Path) -> None:
-    folder = environments.build(environments.resolve("python"))
+    folder = environments.builds.run(environments.resolver.resolve("python"))
     interpreter.copy(folder, tmp_path / "copy")
     real = (folder / "bin" / "python").resolve()
     assert (tmp_path / "copy" / real.relative_to("/")).is_file()

@@ -1,4 +1,4 @@
-"""What was resolved once is what every later build gets, whatever the index says by then."""
+"""Every later build installs the first build's lock, whatever the index offers by then."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from environments import wheels
-from environments.conftest import Machine, MakeRoom
+from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.errors import BuildFailed
-from torchyard.environments.actions import Environments
 from torchyard.environments.images import image_folder
+from torchyard.environments.services import Environments
 
 
 class Index:
@@ -37,17 +37,17 @@ class Index:
 
 @pytest.fixture
 def index(machine: Machine) -> Index:
-    found = Index(machine.home.parent / "index")
+    index_folder = Index(machine.home.parent / "index")
     for name in ("PIP_FIND_LINKS", "PIP_NO_INDEX"):
         machine.variables.pop(name)
-    machine.variables["PIP_INDEX_URL"] = found.url
-    return found
+    machine.variables["PIP_INDEX_URL"] = index_folder.url
+    return index_folder
 
 
 @pytest.fixture
-def environments(index: Index, make_room: MakeRoom) -> Environments:
-    """Reads the variables once the index is known."""
-    return make_room()
+def environments(index: Index, make_environments: MakeEnvironments) -> Environments:
+    """Environments that read the variables after the index is set."""
+    return make_environments()
 
 
 def versions(folder: Path) -> list[str]:
@@ -61,30 +61,30 @@ def test_the_lock_wins_over_a_newer_index(
 ) -> None:
     index.put("alpha", "1.0", requires=("beta",))
     index.put("beta", "1.0")
-    spec = environments.resolve({"pip_requirements": ["alpha>=1"]})
-    folder = environments.build(spec)
+    spec = environments.resolver.resolve({"pip_requirements": ["alpha>=1"]})
+    folder = environments.builds.run(spec)
     index.put("alpha", "1.1", requires=("beta>=2",))
     index.put("beta", "2.0")
     image_folder.remove(folder)
-    assert versions(environments.build(spec)) == ["alpha-1.0", "beta-1.0"]
-    # The record keeps the lock, too: another machine's home has no such file.
+    assert versions(environments.builds.run(spec)) == ["alpha-1.0", "beta-1.0"]
+    # The record keeps the lock, too, for homes without the file.
     image_folder.remove(folder)
     (machine.home / "environments" / f"{spec.hash}.lock.txt").unlink()
-    assert versions(environments.build(spec)) == ["alpha-1.0", "beta-1.0"]
-    other = environments.resolve({"pip_requirements": ["alpha>=1.0"]})
-    assert versions(environments.build(other)) == ["alpha-1.1", "beta-2.0"]
+    assert versions(environments.builds.run(spec)) == ["alpha-1.0", "beta-1.0"]
+    other = environments.resolver.resolve({"pip_requirements": ["alpha>=1.0"]})
+    assert versions(environments.builds.run(other)) == ["alpha-1.1", "beta-2.0"]
 
 
 @pytest.mark.slow
-def test_another_file_under_the_same_version_is_refused(
+def test_a_replaced_file_of_the_same_version_is_refused(
     environments: Environments, machine: Machine, index: Index
 ) -> None:
     index.put("alpha", "1.0")
-    spec = environments.resolve({"pip_requirements": ["alpha"]})
-    image_folder.remove(environments.build(spec))
+    spec = environments.resolver.resolve({"pip_requirements": ["alpha"]})
+    image_folder.remove(environments.builds.run(spec))
     index.put("alpha", "1.0", text="__version__ = 'other'\n")
     image_folder.remove(Path(machine.variables["UV_CACHE_DIR"]))
     with pytest.raises(BuildFailed, match="alpha") as caught:
-        environments.build(spec)
+        environments.builds.run(spec)
     assert "hash" in caught.value.message.lower()
-    assert environments.is_built(spec) is None
+    assert environments.folders.find(spec) is None

@@ -1,4 +1,4 @@
-"""What one job does to a shared environment reaches no other."""
+"""A job's changes to a shared environment never reach another job."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 
 from environments import builders, wheels
 from environments.conftest import Machine
-from torchyard.environments.actions import Environments
 from torchyard.environments.build import sealed
 from torchyard.environments.images import image_folder
+from torchyard.environments.services import Environments
 
 
 @pytest.mark.slow
@@ -24,19 +24,19 @@ def test_a_built_environment_has_no_write_bits_and_can_be_removed(
     environments: Environments, machine: Machine
 ) -> None:
     wheels.put(machine.wheels, "alpha", "1.0", script="alpha-says")
-    spec = environments.resolve({"pip_requirements": ["alpha"]})
-    folder = environments.build(spec)
+    spec = environments.resolver.resolve({"pip_requirements": ["alpha"]})
+    folder = environments.builds.run(spec)
     for path in [folder, *folder.rglob("*")]:
         assert path.is_symlink() or not path.stat().st_mode & 0o222, path
-    assert environments.use(spec) == folder
-    assert environments.remove(spec.hash, lambda _: False)
-    assert environments.is_built(spec) is None and not list(
+    assert environments.builds.use(spec) == folder
+    assert environments.folders.remove(spec.hash, lambda _: False)
+    assert environments.folders.find(spec) is None and not list(
         (machine.home / "environments").glob(".rem*")
     )
-    assert environments.build(spec) == folder
+    assert environments.builds.run(spec) == folder
 
 
-def test_the_mark_changes_with_what_is_written_and_not_with_what_python_compiles(
+def test_the_mark_changes_with_written_files_and_not_with_compiled_ones(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "environment"
@@ -64,7 +64,7 @@ def _write(file: Path, text: str) -> None:
         stream.write(text)
 
 
-# Of the standard library alone, so that any Python will do.
+# With the standard library only, so that it runs with any Python.
 _AS_ANYBODY = """
 import sys
 from pathlib import Path
@@ -88,7 +88,7 @@ print(sorted(path.name for path in other.iterdir()))
 """
 
 
-def test_an_ordinary_user_is_held_back_by_the_write_bits() -> None:
+def test_write_bits_stop_an_ordinary_user() -> None:
     as_nobody: dict[str, object] = {}
     if os.geteuid() == 0:
         as_nobody = {"user": "nobody", "group": "nogroup", "extra_groups": []}
@@ -119,32 +119,33 @@ def test_an_ordinary_user_is_held_back_by_the_write_bits() -> None:
 
 
 _USE = """
-folder = room.build(spec)
+folder = environments.builds.run(spec)
 from pathlib import Path
 module = next(folder.glob("lib/python3*/site-packages/alpha/__init__.py"))
 text = module.read_text()
 with open(module, "a") as stream:
     stream.write("EDITED = 1\\n")
 (module.parent / "more.py").write_text("")
-assert room.use(spec) == folder
+assert environments.builds.use(spec) == folder
 assert module.read_text() == text, "the edit is still there"
 assert not (module.parent / "more.py").exists()
 assert not module.stat().st_mode & 0o222
-other = room.build(room.resolve({"pip_requirements": ["alpha", "beta"]}))
+other_spec = environments.resolver.resolve({"pip_requirements": ["alpha", "beta"]})
+other = environments.builds.run(other_spec)
 found = next(other.glob("lib/python3*/site-packages/alpha/__init__.py"))
 assert found.read_text() == text, "the edit came by the cache"
 assert stat.S_IMODE(folder.stat().st_mode) == 0o555
 assert not list(folder.parent.glob(".building-*"))
-print("is open:", room.is_open)
+print("is open:", environments.folders.is_writable_by_jobs)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root writes where no write bits are")
-def test_where_root_can_mount_nothing_an_edit_is_found_before_the_next_use(
+def test_without_mounts_an_edit_by_root_is_repaired_before_the_next_use(
     machine: Machine, environments: Environments
 ) -> None:
-    """As in most containers: `room` is here for its database."""
+    """As in most containers; the fixture `environments` is used for its database."""
     wheels.put(machine.wheels, "alpha", "1.0")
     wheels.put(machine.wheels, "beta", "1.0")
     process = builders.start(

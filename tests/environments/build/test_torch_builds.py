@@ -1,11 +1,11 @@
-"""Which build of torch an environment without an image gets, and that its lock says so."""
+"""The build of torch in an environment without an image, and in its lock."""
 
 from __future__ import annotations
 
 import pytest
 
 from environments import wheels
-from environments.conftest import Machine, MakeRoom
+from environments.conftest import Machine, MakeEnvironments
 from torchyard.environments.build.builder import site_packages
 from torchyard.environments.packages import lock
 from torchyard.environments.types import Accelerator
@@ -20,24 +20,27 @@ from torchyard.environments.types import Accelerator
         ("rocm", {"torch": "2.13.0+rocm6.4"}),
     ],
 )
-def test_the_build_of_torch_is_the_nodes(
-    make_room: MakeRoom, machine: Machine, accelerator: Accelerator, expected: dict[str, str]
+def test_the_build_of_torch_fits_the_node(
+    make_environments: MakeEnvironments,
+    machine: Machine,
+    accelerator: Accelerator,
+    expected: dict[str, str],
 ) -> None:
     wheels.put(machine.wheels, "nvidia-cublas", "13.0")
     wheels.put(machine.wheels, "torch", "2.13.0", ("nvidia-cublas",))
     for build in ("2.13.0+cpu", "2.13.0+rocm6.4"):
         wheels.put(machine.wheels, "torch", build)
-    environments = make_room(accelerator)
-    spec = environments.resolve({"pip_requirements": ["torch==2.13.0"]})
-    folder = environments.build(spec)
-    known = environments.last_build(spec)
-    assert known is not None and lock.pins(known.lock) == expected
+    environments = make_environments(accelerator)
+    spec = environments.resolver.resolve({"pip_requirements": ["torch==2.13.0"]})
+    folder = environments.builds.run(spec)
+    last_build = environments.records.last(spec.hash)
+    assert last_build is not None and lock.pins(last_build.lock) == expected
     assert spec.platform == f"linux-x86_64-{accelerator}"
-    found = [path.name for path in site_packages(folder).glob("torch-*.dist-info")]
-    assert found == [f"torch-{expected['torch']}.dist-info"]
-    # Built again from the lock it is the same.
-    assert environments.remove(spec.hash, lambda connection: False)
-    found = [
-        path.name for path in site_packages(environments.build(spec)).glob("torch-*.dist-info")
+    names = [path.name for path in site_packages(folder).glob("torch-*.dist-info")]
+    assert names == [f"torch-{expected['torch']}.dist-info"]
+    # A second build from the lock is the same.
+    assert environments.folders.remove(spec.hash, lambda connection: False)
+    names = [
+        path.name for path in site_packages(environments.builds.run(spec)).glob("torch-*.dist-info")
     ]
-    assert found == [f"torch-{expected['torch']}.dist-info"]
+    assert names == [f"torch-{expected['torch']}.dist-info"]

@@ -1,4 +1,4 @@
-"""Builders killed, disks that are full, several builders: an environment is whole or not there."""
+"""Killed builders, full disks, several builders: an environment is complete or absent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from environments import builders, wheels
-from environments.conftest import Machine, MakeRoom
-from torchyard.environments.actions import Environments
+from environments.conftest import Machine, MakeEnvironments
 from torchyard.environments.build import sealed
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -26,19 +26,19 @@ _CHECK = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_modu
 
 @pytest.fixture(autouse=True)
 def packages(machine: Machine) -> None:
-    """Each with enough in it that a build is under way for a while."""
+    """Packages with enough files that a build takes a while."""
     text = "".join(f"def f{number}():\n    return {number}\n\n\n" for number in range(3000))
     for name in PACKAGES:
         wheels.put(machine.wheels, name, "1.0", text=f"{text}END = 1\n")
 
 
 def spec_of(environments: Environments) -> EnvironmentSpec:
-    return environments.resolve({"pip_requirements": PACKAGES})
+    return environments.resolver.resolve({"pip_requirements": PACKAGES})
 
 
 def is_whole(environments: Environments, spec: EnvironmentSpec) -> bool:
-    """Whether it is there; what is there must hold everything, as it was built."""
-    folder = environments.is_built(spec)
+    """Whether it is built; a built one must be complete."""
+    folder = environments.folders.find(spec)
     if folder is None:
         return False
     done = subprocess.run(
@@ -55,8 +55,10 @@ def kill(builder: subprocess.Popen[str]) -> None:
     builder.communicate()
 
 
-def test_builders_killed_at_any_moment(machine: Machine, make_room: MakeRoom) -> None:
-    environments, chance = make_room(), random.Random(_SEED)
+def test_builders_killed_at_any_moment(
+    machine: Machine, make_environments: MakeEnvironments
+) -> None:
+    environments, chance = make_environments(), random.Random(_SEED)
     spec = spec_of(environments)
     absent = 0
     for _ in range(12):
@@ -64,20 +66,20 @@ def test_builders_killed_at_any_moment(machine: Machine, make_room: MakeRoom) ->
         time.sleep(chance.uniform(0.4, 4.0))
         kill(builder)
         if is_whole(environments, spec):
-            environments.remove(spec.hash, lambda _: False)
+            environments.folders.remove(spec.hash, lambda _: False)
         else:
             absent += 1
     assert absent, "every build was over before its kill"
-    environments.build(spec)
+    environments.builds.run(spec)
     assert is_whole(environments, spec)
     assert not list((machine.home / "environments").glob(".building-*"))
 
 
-def test_one_of_two_builders_killed_and_the_other_goes_on(
-    machine: Machine, make_room: MakeRoom
+def test_a_builder_continues_when_the_other_is_killed(
+    machine: Machine, make_environments: MakeEnvironments
 ) -> None:
-    """As two servers on one home."""
-    environments, chance = make_room(), random.Random(_SEED)
+    """Like two servers on one home."""
+    environments, chance = make_environments(), random.Random(_SEED)
     spec = spec_of(environments)
     for _ in range(4):
         two = [
@@ -87,44 +89,44 @@ def test_one_of_two_builders_killed_and_the_other_goes_on(
         time.sleep(chance.uniform(0.6, 3.0))
         kill(two[0])
         out, err = two[1].communicate(timeout=120)
-        assert out.strip() == str(environments.is_built(spec)), err
+        assert out.strip() == str(environments.folders.find(spec)), err
         assert is_whole(environments, spec)
-        environments.remove(spec.hash, lambda _: False)
+        environments.folders.remove(spec.hash, lambda _: False)
 
 
 def test_two_homes_share_one_cache_while_builders_are_killed(
-    machine: Machine, make_room: MakeRoom, tmp_path: Path
+    machine: Machine, make_environments: MakeEnvironments, tmp_path: Path
 ) -> None:
-    environments, chance = make_room(), random.Random(_SEED)
+    environments, chance = make_environments(), random.Random(_SEED)
     spec = spec_of(environments)
     other = tmp_path / "other"
     other.mkdir()
     database = f"sqlite:///{other}/torchyard.db"
     for _ in range(4):
-        ours = builders.start(machine.home, machine.database, machine.variables, *PACKAGES)
+        process = builders.start(machine.home, machine.database, machine.variables, *PACKAGES)
         theirs = builders.start(
             other, database, machine.variables, *PACKAGES, then=_WITH_ITS_DATABASE
         )
         time.sleep(chance.uniform(0.6, 3.0))
         kill(theirs)
-        _, err = ours.communicate(timeout=120)
+        _, err = process.communicate(timeout=120)
         assert is_whole(environments, spec), err
-        environments.remove(spec.hash, lambda _: False)
+        environments.folders.remove(spec.hash, lambda _: False)
 
 
-_WITH_ITS_DATABASE = "database.upgrade(); print(room.build(spec))"
+_WITH_ITS_DATABASE = "database.upgrade(); print(environments.builds.run(spec))"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 @pytest.mark.parametrize("part", [0.2, 0.9])
-def test_a_full_disk_leaves_nothing_half_and_the_next_build_goes_on(
-    machine: Machine, make_room: MakeRoom, part: float
+def test_a_full_disk_leaves_nothing_incomplete_and_the_next_build_works(
+    machine: Machine, make_environments: MakeEnvironments, part: float
 ) -> None:
-    """Full while pip comes, and while the last packages do."""
-    environments = make_room()
+    """Disks that are full when pip is installed, and when the last packages are."""
+    environments = make_environments()
     spec = spec_of(environments)
-    size_kb = int(part * _size_kb(environments.build(spec)))
-    environments.remove(spec.hash, lambda _: False)
+    size_kb = int(part * _size_kb(environments.builds.run(spec)))
+    environments.folders.remove(spec.hash, lambda _: False)
     root = machine.home / "environments"
     made = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k,mode=700", "tmpfs", str(root)],
@@ -137,12 +139,12 @@ def test_a_full_disk_leaves_nothing_half_and_the_next_build_goes_on(
             builder = builders.start(machine.home, machine.database, machine.variables, *PACKAGES)
             _, err = builder.communicate(timeout=120)
             assert builder.returncode != 0 and "no space left" in err, err
-            assert environments.is_built(spec) is None
+            assert environments.folders.find(spec) is None
             assert not list(root.glob(".building-*"))
-            last = environments.last_build(spec)
-            assert last is not None and "make room" in last.hint
+            last = environments.records.last(spec.hash)
+            assert last is not None and "make environments" in last.hint
         subprocess.run(["mount", "-o", "remount,size=200m", str(root)], check=True)
-        environments.build(spec)
+        environments.builds.run(spec)
         assert is_whole(environments, spec)
     finally:
         subprocess.run(["umount", "-l", str(root)], check=True)

@@ -1,4 +1,4 @@
-"""Conda packages by the real py-rattler, from channels that the test made; no network."""
+"""Conda packages with the real py-rattler, from channels made by the test; no network."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 
 from environments import builders, conda_channel, wheels
 from environments.conda_channel import PREFIX
-from environments.conftest import Machine, MakeRoom
+from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.errors import BuildFailed, InvalidSpec
 from torchyard.environments import to_json
-from torchyard.environments.actions import Environments
 from torchyard.environments.images import image_folder
 from torchyard.environments.packages import conda_channels
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.worker.files import thin_environment
 
@@ -28,7 +28,7 @@ rattler = pytest.importorskip("rattler", reason="needs torchyard[conda]")
 
 @pytest.fixture
 def channels(machine: Machine) -> Path:
-    """A folder of channels, which this machine takes for anaconda.org."""
+    """A folder of channels, which this machine uses as anaconda.org."""
     folder = machine.home.parent / "channels"
     folder.mkdir()
     machine.variables["CONDA_CHANNEL_ALIAS"] = folder.as_uri()
@@ -38,15 +38,15 @@ def channels(machine: Machine) -> Path:
 
 
 @pytest.fixture
-def environments(channels: Path, make_room: MakeRoom) -> Environments:
-    """Reads the variables after the channels are known."""
-    return make_room()
+def environments(channels: Path, make_environments: MakeEnvironments) -> Environments:
+    """Environments that read the variables after the channels are set."""
+    return make_environments()
 
 
 def asked(
     environments: Environments, *dependencies: object, channels: Sequence[str] = ("tools",)
 ) -> EnvironmentSpec:
-    return environments.resolve(document(*dependencies, channels=channels))
+    return environments.resolver.resolve(document(*dependencies, channels=channels))
 
 
 def document(*dependencies: object, channels: Sequence[str] = ("tools",)) -> dict[str, object]:
@@ -71,14 +71,14 @@ def said(*command: str | Path) -> str:
 
 
 @pytest.mark.parametrize("form", [".conda", ".tar.bz2"])
-def test_a_tool_stands_beside_pips_packages_and_is_locked(
+def test_a_conda_tool_is_installed_with_pips_packages_and_locked(
     environments: Environments, machine: Machine, channels: Path, tmp_path: Path, form: str
 ) -> None:
     put_greet(channels, form=form)
     wheels.put(machine.wheels, "alpha", "1.0", script="alpha-says")
     spec = asked(environments, "greet", {"pip": ["alpha"]})
-    folder = environments.build(spec)
-    # The paths in its files are those of where it lies, not of where it was built.
+    folder = environments.builds.run(spec)
+    # The paths in its files are those of its final folder, not of the one it was built in.
     assert said(folder / "bin" / "greet") == f"greet 1.0 in {folder}"
     assert said(folder / "bin" / "alpha-says") == str(folder / "bin" / "python")
     thin = thin_environment.create(folder, tmp_path / "thin")
@@ -86,36 +86,34 @@ def test_a_tool_stands_beside_pips_packages_and_is_locked(
     assert (tmp_path / "thin" / "share" / "greet" / "words.txt").read_text() == "hello\n"
     lock = (machine.home / "environments" / f"{spec.hash}.lock.txt").read_text()
     assert '"name": "greet"' in lock and '"sha256"' in lock and "alpha==1.0" in lock
-    for text in (lock, environments.log_path(spec).read_text()):
+    for text in (lock, environments.folders.log_path(spec.hash).read_text()):
         assert str(channels) not in text and str(machine.wheels) not in text
-    found = to_json.resolved(environments, "", document("greet", {"pip": ["alpha"]}))
-    assert (found["conda_packages"], found["packages"]) == (["greet=1.0"], ["alpha==1.0"])
+    body = to_json.resolved_json(environments, "", document("greet", {"pip": ["alpha"]}))
+    assert (body["conda_packages"], body["packages"]) == (["greet=1.0"], ["alpha==1.0"])
 
 
 @pytest.mark.slow
-def test_what_the_lock_says_wins_over_what_the_channel_has_later(
-    environments: Environments, channels: Path
-) -> None:
+def test_the_lock_wins_over_a_newer_channel(environments: Environments, channels: Path) -> None:
     put_greet(channels)
     spec = asked(environments, "greet")
-    image_folder.remove(environments.build(spec))
+    image_folder.remove(environments.builds.run(spec))
     put_greet(channels, "2.0")
-    assert said(environments.build(spec) / "bin" / "greet").startswith("greet 1.0")
+    assert said(environments.builds.run(spec) / "bin" / "greet").startswith("greet 1.0")
     newer = asked(environments, "greet>=1")
-    assert said(environments.build(newer) / "bin" / "greet").startswith("greet 2.0")
+    assert said(environments.builds.run(newer) / "bin" / "greet").startswith("greet 2.0")
 
 
-def test_a_package_that_is_another_than_the_locks_is_refused(
+def test_a_package_that_differs_from_the_lock_is_refused(
     environments: Environments, machine: Machine, channels: Path
 ) -> None:
     put_greet(channels)
     spec = asked(environments, "greet")
-    image_folder.remove(environments.build(spec))
+    image_folder.remove(environments.builds.run(spec))
     shutil.rmtree(machine.variables["RATTLER_CACHE_DIR"])
     conda_channel.put(channels / "tools", "greet", "1.0", {"bin/greet": "#!/bin/sh\necho evil\n"})
-    with pytest.raises(BuildFailed, match="`greet` is not what the lock says"):
-        environments.build(spec)
-    assert environments.is_built(spec) is None
+    with pytest.raises(BuildFailed, match="`greet` differs from the lock"):
+        environments.builds.run(spec)
+    assert environments.folders.find(spec) is None
 
 
 @pytest.mark.parametrize(
@@ -127,7 +125,7 @@ def test_a_package_that_no_channel_has_is_named(
 ) -> None:
     put_greet(channels)
     with pytest.raises(BuildFailed, match=f"conda package {words}") as caught:
-        environments.build(
+        environments.builds.run(
             asked(environments, "greet", dependency)
             if dependency[0] == "n"
             else asked(environments, dependency)
@@ -137,7 +135,7 @@ def test_a_package_that_no_channel_has_is_named(
 
 def test_a_channel_that_is_not_there_is_named(environments: Environments) -> None:
     with pytest.raises(BuildFailed, match="conda channel `elsewhere`") as caught:
-        environments.build(asked(environments, "greet", channels=["elsewhere"]))
+        environments.builds.run(asked(environments, "greet", channels=["elsewhere"]))
     assert "configuration" in caught.value.hint
 
 
@@ -148,16 +146,18 @@ def test_each_package_comes_from_the_first_channel_or_the_one_it_names(
     put_greet(channels)
     conda_channel.put(channels / "other", "greet", "3.0", {"bin/greet": "#!/bin/sh\necho other\n"})
     both = ("tools", "other")
-    first = environments.build(asked(environments, "greet", channels=both))
+    first = environments.builds.run(asked(environments, "greet", channels=both))
     assert said(first / "bin" / "greet").startswith("greet 1.0")
     assert (
         said(
-            environments.build(asked(environments, "other::greet", channels=both)) / "bin" / "greet"
+            environments.builds.run(asked(environments, "other::greet", channels=both))
+            / "bin"
+            / "greet"
         )
         == "other"
     )
-    # As conda has it, a channel that only a package names is asked, too.
-    alone = environments.build(asked(environments, "other::greet", channels=()))
+    # As in conda, a channel that only a package names is used, too.
+    alone = environments.builds.run(asked(environments, "other::greet", channels=()))
     assert said(alone / "bin" / "greet") == "other"
 
 
@@ -171,17 +171,17 @@ def test_mirrors_and_the_machines_own_channels_are_honoured(
     mirrors = f"[{channels.as_uri()}/gone, {channels.as_uri()}/mirror]"
     condarc.write_text(f"mirrored_channels:\n  tools: {mirrors}\nchannels: [tools]\n")
     named = asked(environments, "greet")
-    assert said(environments.build(named) / "bin" / "greet").startswith("greet 1.0")
+    assert said(environments.builds.run(named) / "bin" / "greet").startswith("greet 1.0")
     unnamed = asked(environments, "greet", channels=())
     assert unnamed.hash != named.hash and unnamed.channels == ()
-    assert said(environments.build(unnamed) / "bin" / "greet").startswith("greet 1.0")
+    assert said(environments.builds.run(unnamed) / "bin" / "greet").startswith("greet 1.0")
     for spec in (named, unnamed):
-        (build,) = [one for one in environments.builds() if one.hash == spec.hash]
+        (build,) = [record for record in environments.records.all() if record.hash == spec.hash]
         assert "mirror" not in build.lock
-        assert str(channels) not in environments.log_path(spec).read_text()
+        assert str(channels) not in environments.folders.log_path(spec.hash).read_text()
 
 
-def test_condarc_says_where_names_lead(tmp_path: Path) -> None:
+def test_condarc_maps_channel_names_to_urls(tmp_path: Path) -> None:
     (tmp_path / ".condarc").write_text(
         "channel_alias: https://${WHO}@conda.example.com/api\n"
         "custom_channels: {private: https://art.example.com/conda}\n"
@@ -206,21 +206,23 @@ def test_condarc_says_where_names_lead(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_the_error_names_the_packages(
-    make_room: MakeRoom, monkeypatch: pytest.MonkeyPatch
+    make_environments: MakeEnvironments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "rattler", None)
-    environments = make_room()
+    environments = make_environments()
     with pytest.raises(InvalidSpec, match="`git`, `ffmpeg=6`") as caught:
         asked(environments, "python=3.11", "numpy", "git", "conda-forge::ffmpeg=6")
     assert "torchyard[conda]" in caught.value.hint and "`pip:`" in caught.value.hint
-    # What PyPI has alike needs no extra.
+    # Packages that PyPI has, too, need no extra.
     assert asked(environments, "python=3.11", "numpy").requirements == ("numpy",)
 
 
 @pytest.mark.parametrize("channels", ["conda-forge", [7], ["a b"], ["../here"]])
-def test_channels_that_are_none_are_refused(environments: Environments, channels: object) -> None:
+def test_invalid_channels_are_refused(environments: Environments, channels: object) -> None:
     with pytest.raises(InvalidSpec, match="channel"):
-        environments.resolve({"conda_file": {"channels": channels, "dependencies": ["greet"]}})
+        environments.resolver.resolve(
+            {"conda_file": {"channels": channels, "dependencies": ["greet"]}}
+        )
 
 
 @pytest.mark.slow
@@ -251,18 +253,20 @@ def test_python_is_condas_where_a_channel_has_it(
     wheels.put(machine.wheels, "alpha", "1.0", requires=("beta",), script="alpha-says")
     short = ".".join(version.split(".")[:2])
     spec = asked(environments, f"python={short}", "beta", "greet", {"pip": ["alpha"]})
-    folder = environments.build(spec)
+    folder = environments.builds.run(spec)
     asks = "import sys, alpha, beta; print(sys.base_prefix, beta.__file__, sep='\\n')"
     base, beta = said(folder / "bin" / "python", "-c", asks).splitlines()
     assert base == str(folder) and beta.startswith(str(folder))
     assert said(folder / "bin" / "python", "-m", "pip", "--version").startswith("pip ")
     # An attempt's own environment over it: its Python and its scripts.
-    own = tmp_path / "thin"
-    thin = thin_environment.create(folder, own)
-    assert said(thin / "beta-says") == str(own)
-    assert said(thin / "alpha-says") == str(own / "bin" / "python")
-    assert said(thin / "python", "-c", "import sys, alpha, beta; print(sys.prefix)") == str(own)
-    (build,) = environments.builds()
+    thin_folder = tmp_path / "thin"
+    thin = thin_environment.create(folder, thin_folder)
+    assert said(thin / "beta-says") == str(thin_folder)
+    assert said(thin / "alpha-says") == str(thin_folder / "bin" / "python")
+    assert said(thin / "python", "-c", "import sys, alpha, beta; print(sys.prefix)") == str(
+        thin_folder
+    )
+    (build,) = environments.records.all()
     assert "beta==1.0" in build.lock and f'"version": "{version}"' in build.lock
 
 
@@ -275,17 +279,19 @@ def test_builders_killed_while_conda_packages_come(
     put_greet(channels)
     conda_channel.put_python(channels / "tools")
     asks = document("greet", f"python={sys.version_info[0]}.{sys.version_info[1]}")
-    spec, chance = environments.resolve(asks), random.Random(7)
+    spec, chance = environments.resolver.resolve(asks), random.Random(7)
     for _ in range(8):
-        then = f"spec = room.resolve({asks!r}); print(room.build(spec))"
+        then = (
+            f"spec = environments.resolver.resolve({asks!r}); print(environments.builds.run(spec))"
+        )
         builder = builders.start(machine.home, machine.database, machine.variables, then=then)
         time.sleep(chance.uniform(0.8, 4.0))
         builder.kill()
         builder.communicate()
-        if environments.is_built(spec) is not None:
-            environments.remove(spec.hash, lambda _: False)
-        # What was cut off in the cache of packages is not taken for whole later.
-    folder = environments.build(spec)
+        if environments.folders.find(spec) is not None:
+            environments.folders.remove(spec.hash, lambda _: False)
+        # Incomplete files in the cache of packages are not used later.
+    folder = environments.builds.run(spec)
     assert said(folder / "bin" / "greet").startswith("greet 1.0")
     imports = "import ctypes, email, json, sqlite3, ssl, unittest, xml.dom; print(1)"
     assert said(folder / "bin" / "python", "-c", imports) == "1"

@@ -1,4 +1,4 @@
-"""Finding an engine that works, and what it is lent; scripts of the test play the engines."""
+"""Finding an engine that works, and the files it mounts; scripts stand in for the engines."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
-def look(programs: Path, wanted: str = "") -> containers.Found:
+def search(programs: Path, wanted: str = "") -> containers.EngineSearch:
     return containers.find(ContainerSettings(wanted), {"PATH": str(programs)})
 
 
-def test_none_is_installed(programs: Path) -> None:
-    found = look(programs)
-    assert found.engine is None
-    error = containers.missing("image `x:1`", found)
+def test_no_engine_is_installed(programs: Path) -> None:
+    result = search(programs)
+    assert result.engine is None
+    error = containers.missing("image `x:1`", result)
     assert error.code == "no_container_engine"
     assert "image `x:1`" in error.message and "podman is not installed" in error.message
     assert "apt-get install podman" in error.hint and "pip_requirements" in error.hint
 
 
-def test_a_client_without_an_engine_is_none(programs: Path) -> None:
+def test_a_client_without_an_engine_does_not_count(programs: Path) -> None:
     put(programs, "docker", _CLIENT)
-    found = look(programs)
-    assert found.engine is None
-    assert "Cannot connect to the Docker daemon" in found.told[1]
+    result = search(programs)
+    assert result.engine is None
+    assert "Cannot connect to the Docker daemon" in result.messages[1]
 
 
 def test_podman_comes_first_where_it_works(programs: Path) -> None:
     put(programs, "docker", "echo 28.2.2")
-    assert (found := look(programs)).engine is not None and found.engine.name == "docker"
+    assert (result := search(programs)).engine is not None and result.engine.name == "docker"
     put(programs, "podman", 'echo "default OCI runtime crun not found" >&2; exit 125')
-    found = look(programs)
-    assert found.engine is not None and found.engine.name == "docker"
-    assert "crun not found" in found.told[0]
+    result = search(programs)
+    assert result.engine is not None and result.engine.name == "docker"
+    assert "crun not found" in result.messages[0]
     put(programs, "podman", "echo 4.3.1")
-    assert (found := look(programs)).engine is not None and found.engine.name == "podman"
-    assert (found := look(programs, "docker")).engine is not None
-    assert found.engine is not None and found.engine.name == "docker"
+    assert (result := search(programs)).engine is not None and result.engine.name == "podman"
+    assert (result := search(programs, "docker")).engine is not None
+    assert result.engine is not None and result.engine.name == "docker"
 
 
 def test_the_owners_settings(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_owners_settings(tmp_path: Path) -> None:
         assert word in refused.value.hint
 
 
-def test_a_build_is_lent_the_machines_package_sources(tmp_path: Path) -> None:
+def test_a_build_sees_the_machines_package_sources(tmp_path: Path) -> None:
     wheels, index = tmp_path / "wheels", tmp_path / "pypi" / "simple"
     wheels.mkdir()
     index.mkdir(parents=True)
@@ -100,7 +100,7 @@ def test_a_build_is_lent_the_machines_package_sources(tmp_path: Path) -> None:
     )
     assert stat.S_IMODE(pip.stat().st_mode) == 0o600
     assert lent.by_target["/etc/torchyard-ca.crt"] == certificates
-    # The pages of an index lead to files beside them.
+    # The pages of an index link to files beside them.
     assert lent.by_target[str(index.parent)] == index.parent
     assert lent.by_target[str(wheels)] == wheels
 
@@ -119,12 +119,12 @@ def test_where_an_image_comes_from(image: str, registry: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["--help", "-x", "two words", "", "a;b", "a\n", "a:b:c:d"])
-def test_what_is_no_name_of_an_image(name: str) -> None:
+def test_invalid_image_names(name: str) -> None:
     assert not engine.is_name(name)
 
 
 @pytest.mark.parametrize(
     "name", ["debian", "localhost/base:1", "Site.org:5000/a/b_c@sha256:" + "a" * 64]
 )
-def test_what_is_one(name: str) -> None:
+def test_valid_image_names(name: str) -> None:
     assert engine.is_name(name)

@@ -1,4 +1,4 @@
-"""Dockerfiles as far as torchyard reads them, and what builders say when they fail."""
+"""Dockerfiles as far as torchyard reads them, and the output of failed builds."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ FROM ${UNSET:-python:3.11}
 
 
 def test_the_images_that_a_dockerfile_starts_from() -> None:
-    found = [(one.name, one.stage, one.start, one.end) for one in dockerfile.images(FILE)]
-    assert found == [
+    from_lines = [
+        (from_line.name, from_line.stage, from_line.start, from_line.end)
+        for from_line in dockerfile.images(FILE)
+    ]
+    assert from_lines == [
         ("mcr.microsoft.com/azureml/curated/acpt-pytorch-2.2-cuda12.1:latest", "first", 3, 4),
         ("debian:12-slim", "", 12, 14),
         ("python:3.11", "", 16, 17),
@@ -48,7 +51,7 @@ def test_only_from_lines_are_changed() -> None:
 
 def test_a_file_with_another_escape_sign() -> None:
     text = "# escape=`\nFROM `\n  debian:12\nRUN echo C:\\\nFROM next\n"
-    assert [one.name for one in dockerfile.images(text)] == ["debian:12", "next"]
+    assert [from_line.name for from_line in dockerfile.images(text)] == ["debian:12", "next"]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +68,7 @@ def test_a_file_with_another_escape_sign() -> None:
         ("azureml:mine@latest", "azureml:mine@latest"),
         ("mcr.microsoft.com/aifx/acpt/stable-ubuntu2204-cu126-py310-torch280:biweekly.202501.1",
          "acpt-stable-ubuntu2204-cu126-py310-torch280"),
-        # Images of their own: these are pulled.
+        # Other images: these are pulled.
         ("python:3.11-slim", ""),
         ("python", ""),
         ("docker.io/library/debian:12", ""),

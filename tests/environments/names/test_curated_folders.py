@@ -1,4 +1,4 @@
-"""The folders of the curated environments say the same in all their files."""
+"""The files in each folder of the curated environments agree with each other."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from torchyard.environments.packages import layers
 from torchyard.environments.packages.requirements import package_name
 
 
-@pytest.mark.parametrize("name", [one.name for one in curated_environments.every()])
-def test_what_is_asked_for_is_in_what_is_held(name: str) -> None:
-    known = curated_environments.named(name)
-    assert known is not None
-    held = {package_name(line) for line in known.packages}
-    assert {package_name(line) for line in known.requirements} <= held
-    pinned = {package_name(line): line.partition("==")[2] for line in known.pinned}
+@pytest.mark.parametrize("name", [environment.name for environment in curated_environments.every()])
+def test_contents_include_the_requirements(name: str) -> None:
+    curated = curated_environments.named(name)
+    assert curated is not None
+    held = {package_name(line) for line in curated.packages}
+    assert {package_name(line) for line in curated.requirements} <= held
+    pinned = {package_name(line): line.partition("==")[2] for line in curated.pinned}
     assert all(pinned.values()), "every package has its version"
-    for line in known.requirements:
+    for line in curated.requirements:
         version = line.partition("==")[2]
         assert not version or pinned[package_name(line)] == version
 
@@ -32,7 +32,7 @@ def test_a_twin_that_was_never_built_is_locked_and_says_so() -> None:
     assert not cuda.contents and len(cuda.locked) > len(cuda.requirements)
     names = {package_name(line) for line in cuda.locked}
     assert {"nvidia-cublas", "onnxruntime-gpu"} <= names
-    # But for the builds for CUDA it is the same.
+    # Apart from builds for CUDA, both are the same.
     assert {package_name(line) for line in cpu.requirements} - names == {"onnxruntime"}
     kept, layered, _ = layers.split(cuda.pinned)
     assert layered == ("horovod",) and len(kept) == len(cuda.locked) - 1

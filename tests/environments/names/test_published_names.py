@@ -29,7 +29,7 @@ CUDA = Platform("linux", "x86_64", "cuda")
         "azureml-SKLEARN-1.5:3",
     ],
 )
-def test_a_published_name_is_our_environment_and_says_so(reference: str) -> None:
+def test_a_published_name_becomes_a_curated_environment_with_a_notice(reference: str) -> None:
     spec = definition.resolve(reference, LINUX)
     assert (spec.python, "scikit-learn==1.5.2" in spec.packages) == ("3.11", True)
     assert reference in spec.notices[0] and "scikit-learn==1.5.2" in spec.notices[0]
@@ -40,12 +40,12 @@ def test_a_published_name_is_our_environment_and_says_so(reference: str) -> None
     "reference",
     ["python", "azureml:Python@latest", "python:1", "sklearn-1.5", " azureml:sklearn-1.5:1 "],
 )
-def test_ours_by_its_own_name_needs_no_notice(reference: str) -> None:
+def test_a_curated_name_needs_no_notice(reference: str) -> None:
     assert definition.resolve(reference, LINUX).notices == ()
 
 
 @pytest.mark.parametrize(
-    ("reference", "ours"),
+    ("reference", "curated_name"),
     [
         ("AzureML-ACPT-pytorch-1.12-py39-cuda11.6-gpu@latest", "acpt-pytorch-2.13-cpu"),
         ("azureml-acpt-pytorch-2.2-cuda12.1", "acpt-pytorch-2.13-cpu"),
@@ -68,11 +68,11 @@ def test_ours_by_its_own_name_needs_no_notice(reference: str) -> None:
         ),
     ],
 )
-def test_another_takes_the_place_of_a_published_one_and_says_so(reference: str, ours: str) -> None:
+def test_a_substitute_for_a_published_name_has_a_notice(reference: str, curated_name: str) -> None:
     spec = definition.resolve(reference, LINUX)
-    known = curated_environments.named(ours)
-    assert known is not None and spec.ref == f"{ours}:{known.version}"
-    assert reference in spec.notices[0] and f"`{ours}`" in spec.notices[0]
+    curated = curated_environments.named(curated_name)
+    assert curated is not None and spec.ref == f"{curated_name}:{curated.version}"
+    assert reference in spec.notices[0] and f"`{curated_name}`" in spec.notices[0]
 
 
 def test_a_node_with_cuda_gets_the_twin() -> None:
@@ -80,12 +80,12 @@ def test_a_node_with_cuda_gets_the_twin() -> None:
 
 
 @pytest.mark.parametrize("row", published.TABLE, ids=lambda row: row.pattern)
-def test_every_row_leads_somewhere(row: published.Row) -> None:
-    assert (curated_environments.named(row.ours) is not None) != bool(row.why)
+def test_every_row_names_a_curated_environment_or_a_reason(row: published.Row) -> None:
+    assert (curated_environments.named(row.curated) is not None) != bool(row.reason)
 
 
 @pytest.mark.parametrize(
-    ("image", "ours"),
+    ("image", "curated_name"),
     [
         (
             "mcr.microsoft.com/azureml/curated/acpt-pytorch-1.11-py38-cuda11.3-gpu:latest",
@@ -100,22 +100,22 @@ def test_every_row_leads_somewhere(row: published.Row) -> None:
         ("pytorch/pytorch:latest", "acpt-pytorch-2.13-cpu"),
     ],
 )
-def test_an_image_that_carries_a_published_environment(image: str, ours: str) -> None:
+def test_an_image_that_carries_a_published_environment(image: str, curated_name: str) -> None:
     spec = definition.resolve({"image": image}, LINUX)
-    assert image in spec.notices[0] and f"`{ours}" in spec.notices[0]
+    assert image in spec.notices[0] and f"`{curated_name}" in spec.notices[0]
     assert spec.packages
 
 
 @pytest.mark.parametrize(
-    "said",
+    "written",
     [
         "AzureML-tensorflow-2.16-cuda12@latest",
         "AzureML-tensorflow-2.12-cuda11@latest",
         {"image": "mcr.microsoft.com/azureml/curated/tensorflow-2.16-cuda12:latest"},
     ],
 )
-def test_tensorflow_comes_with_keras_2_as_azures_does(said: str | dict[str, str]) -> None:
-    spec = definition.resolve(said, LINUX)
+def test_tensorflow_comes_with_keras_2_as_azures_does(written: str | dict[str, str]) -> None:
+    spec = definition.resolve(written, LINUX)
     assert spec.variables == (("TF_USE_LEGACY_KERAS", "1"),)
     assert "tf-keras==2.16.0" in spec.packages
 
@@ -148,13 +148,13 @@ def test_every_form_of_reference(reference: str, ref: str) -> None:
 
 def test_an_id_of_another_workspace() -> None:
     reference = f"azureml:/{_WORKSPACE}s/environments/mine/versions/1"
-    with pytest.raises(NotFound, match="`defaults`, and this is `default`") as refused:
+    with pytest.raises(NotFound, match="`defaults`, and this is workspace `default`") as refused:
         definition.resolve(reference, LINUX, ("environment",), _owned)
     assert "azureml:mine:1" in refused.value.hint and refused.value.at == ("environment",)
 
 
 @pytest.mark.parametrize(
-    ("asked", "becomes", "instead"),
+    ("requested", "becomes", "instead"),
     [
         ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "`acpt-pytorch-2.13-cpu:1`",
          "environment: azureml:acpt-pytorch-2.13-cpu:1"),
@@ -167,37 +167,39 @@ def test_an_id_of_another_workspace() -> None:
          "`sklearn-1.5:1`", "environment: azureml:sklearn-1.5:1"),
     ],
 )  # fmt: skip
-def test_a_substitute_can_be_refused(asked: Any, becomes: str, instead: str) -> None:
-    definition.resolve(asked, LINUX)
+def test_a_substitute_can_be_refused(requested: Any, becomes: str, instead: str) -> None:
+    definition.resolve(requested, LINUX)
     with pytest.raises(InvalidSpec, match="is not run here") as refused:
-        definition.resolve(asked, LINUX, judge=substitutes.refused_in("vision"))
-    named = asked if isinstance(asked, str) else asked["image"]
+        definition.resolve(requested, LINUX, policy=substitutes.refusing_in("vision"))
+    named = requested if isinstance(requested, str) else requested["image"]
     assert f"`{named}`" in refused.value.message and becomes in refused.value.message
     assert f"`{instead}`" in refused.value.hint
     assert "yard workspace update -n vision --allow-substitutes true" in refused.value.hint
     assert refused.value.code == "substitute_refused"
-    assert refused.value.at == (() if isinstance(asked, str) else ("image",))
+    assert refused.value.at == (() if isinstance(requested, str) else ("image",))
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         "python", "sklearn-1.5", "AzureML-sklearn-1.5@latest",
         "azureml://registries/azureml/environments/sklearn-1.5/labels/latest",
         {"image": "python:3.11-slim"}, {"pip_requirements": ["six"]},
     ],
 )  # fmt: skip
-def test_what_is_named_as_it_is_here_is_no_substitute(asked: Any) -> None:
-    judge = substitutes.refused_in("vision")
-    assert definition.resolve(asked, LINUX, judge=judge) == definition.resolve(asked, LINUX)
+def test_an_exact_name_is_not_a_substitute(requested: Any) -> None:
+    policy = substitutes.refusing_in("vision")
+    assert definition.resolve(requested, LINUX, policy=policy) == definition.resolve(
+        requested, LINUX
+    )
 
 
-def test_a_registered_definition_is_judged_by_what_it_says() -> None:
+def test_the_policy_applies_to_registered_definitions() -> None:
     def owned(name: str) -> Sequence[EnvironmentAsset]:
         return [_asset("1", image="mcr.microsoft.com/azureml/base:0.2.4")] if name == "mine" else []
 
     with pytest.raises(InvalidSpec, match="azureml/base"):
-        definition.resolve("mine", LINUX, owned=owned, judge=substitutes.refused_in("vision"))
+        definition.resolve("mine", LINUX, owned=owned, policy=substitutes.refusing_in("vision"))
 
 
 @pytest.mark.parametrize(
@@ -221,7 +223,7 @@ def test_any_other_name_is_refused_with_the_nearest(reference: str, hint: str) -
     assert (hint in refused.value.hint, refused.value.at) == (True, ("environment",))
 
 
-def test_what_is_no_reference_is_said_to_be_none() -> None:
+def test_an_invalid_reference_is_refused() -> None:
     with pytest.raises(InvalidSpec):
         definition.resolve("< your environment name >", LINUX)
 
@@ -258,10 +260,10 @@ def test_a_version_that_is_not_there() -> None:
     assert "1, 2, 3" in refused.value.hint and refused.value.at == ("environment",)
 
 
-@pytest.mark.parametrize("known", curated_environments.every(), ids=lambda known: known.name)
-def test_a_curated_environment_is_whole(known: Curated) -> None:
-    assert known.description and known.version.isdecimal()
-    assert all(re.fullmatch(r"[\w-]+==[\w.]+", line) for line in known.requirements)
-    if known.twin:
-        twin = curated_environments.named(known.twin)
-        assert twin is not None and twin.twin == known.name
+@pytest.mark.parametrize("curated", curated_environments.every(), ids=lambda curated: curated.name)
+def test_a_curated_environment_is_whole(curated: Curated) -> None:
+    assert curated.description and curated.version.isdecimal()
+    assert all(re.fullmatch(r"[\w-]+==[\w.]+", line) for line in curated.requirements)
+    if curated.twin:
+        twin = curated_environments.named(curated.twin)
+        assert twin is not None and twin.twin == curated.name

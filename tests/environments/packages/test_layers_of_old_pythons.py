@@ -14,12 +14,12 @@ def spec(python: str, *names: str) -> EnvironmentSpec:
 
 
 @pytest.mark.parametrize("python", ["3.6.15", "3.7"])
-def test_they_are_refused(python: str) -> None:
-    with pytest.raises(BuildFailed, match=rf"`horovod` can't be had for Python {python}"):
+def test_layers_are_refused_for_old_pythons(python: str) -> None:
+    with pytest.raises(BuildFailed, match=rf"`horovod` is not available for Python {python}"):
         layers.refuse(spec(python, "horovod"))
 
 
 @pytest.mark.parametrize("python", ["3.8", "3.11.7", "3.13", ">=3.6,<3.12"])
-def test_newer_ones_are_not(python: str) -> None:
+def test_layers_are_allowed_for_newer_pythons(python: str) -> None:
     layers.refuse(spec(python, "horovod", "torch-ort"))
     layers.refuse(spec("3.6.15"))

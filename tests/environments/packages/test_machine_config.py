@@ -25,14 +25,16 @@ def test_files_are_read_in_pips_order_and_variables_win(tmp_path: Path) -> None:
         "[global]\nindex_url = https://new/simple\nextra-index-url = https://a/\n  https://b/\n"
         "[install]\nfind-links = /w1\n  /w2\n",
     )
-    found = read(tmp_path, PIP_TIMEOUT="60", PIP_TRUSTED_HOST="a b", PIP_CERT="/ca.pem").variables
-    assert found["UV_DEFAULT_INDEX"] == "https://new/simple"
-    assert found["UV_EXTRA_INDEX_URL"] == "https://a/ https://b/"
-    assert found["UV_INDEX_STRATEGY"] == "unsafe-best-match"
-    assert found["UV_FIND_LINKS"] == "/w1,/w2"
-    assert found["UV_INSECURE_HOST"] == "a b"
-    assert found["SSL_CERT_FILE"] == "/ca.pem"
-    assert found["UV_HTTP_TIMEOUT"] == "60"
+    variables_set = read(
+        tmp_path, PIP_TIMEOUT="60", PIP_TRUSTED_HOST="a b", PIP_CERT="/ca.pem"
+    ).variables
+    assert variables_set["UV_DEFAULT_INDEX"] == "https://new/simple"
+    assert variables_set["UV_EXTRA_INDEX_URL"] == "https://a/ https://b/"
+    assert variables_set["UV_INDEX_STRATEGY"] == "unsafe-best-match"
+    assert variables_set["UV_FIND_LINKS"] == "/w1,/w2"
+    assert variables_set["UV_INSECURE_HOST"] == "a b"
+    assert variables_set["SSL_CERT_FILE"] == "/ca.pem"
+    assert variables_set["UV_HTTP_TIMEOUT"] == "60"
 
 
 def test_a_named_file_wins_over_the_users_and_dev_null_means_none(tmp_path: Path) -> None:
@@ -43,27 +45,29 @@ def test_a_named_file_wins_over_the_users_and_dev_null_means_none(tmp_path: Path
     assert "UV_DEFAULT_INDEX" not in read(tmp_path, PIP_CONFIG_FILE="/dev/null").variables
 
 
-def test_what_uv_was_told_is_left_alone(tmp_path: Path) -> None:
+def test_uvs_own_configuration_wins(tmp_path: Path) -> None:
     pip = {"PIP_INDEX_URL": "https://pip/", "PIP_CONFIG_FILE": "/dev/null", "PIP_CERT": "/ca"}
-    told = read(tmp_path, **pip, UV_DEFAULT_INDEX="https://uv/", SSL_CERT_FILE="/own")
-    assert told.variables["UV_DEFAULT_INDEX"] == "https://uv/"
-    assert told.variables["SSL_CERT_FILE"] == "/own"
+    variables_read = read(tmp_path, **pip, UV_DEFAULT_INDEX="https://uv/", SSL_CERT_FILE="/own")
+    assert variables_read.variables["UV_DEFAULT_INDEX"] == "https://uv/"
+    assert variables_read.variables["SSL_CERT_FILE"] == "/own"
     write(tmp_path / ".config" / "uv" / "uv.toml", '[[index]]\nurl = "https://toml/"\n')
     assert "UV_DEFAULT_INDEX" not in read(tmp_path, **pip).variables
 
 
 def test_misleading_variables_do_not_reach_uv(tmp_path: Path) -> None:
-    found = read(tmp_path, VIRTUAL_ENV="/v", PYTHONPATH="/p", HTTPS_PROXY="http://p:1").variables
-    assert set(found) >= {"HTTPS_PROXY"}
-    assert not {"VIRTUAL_ENV", "PYTHONPATH"} & set(found)
+    variables_set = read(
+        tmp_path, VIRTUAL_ENV="/v", PYTHONPATH="/p", HTTPS_PROXY="http://p:1"
+    ).variables
+    assert set(variables_set) >= {"HTTPS_PROXY"}
+    assert not {"VIRTUAL_ENV", "PYTHONPATH"} & set(variables_set)
 
 
-def test_a_broken_file_is_passed_over(tmp_path: Path) -> None:
+def test_a_broken_file_is_ignored(tmp_path: Path) -> None:
     write(tmp_path / ".config" / "pip" / "pip.conf", "no section\n")
     assert "UV_DEFAULT_INDEX" not in read(tmp_path).variables
 
 
-def test_lines_are_scrubbed_of_what_is_the_machines_own(tmp_path: Path) -> None:
+def test_lines_are_scrubbed_of_the_machines_configuration(tmp_path: Path) -> None:
     config = read(
         tmp_path,
         PIP_CONFIG_FILE="/dev/null",
@@ -106,12 +110,12 @@ def test_cpu_builds_are_found_in_folders_and_index_pages(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("packages", "found"),
+    ("packages", "expected"),
     [
         (["torch==2.13.0+cpu", "numpy==1"], []),
         (["nvidia-cublas==13", "nvidia_nccl_cu12==2", "nvidia-ml-py==12"], None),
     ],
 )
-def test_gpu_packages(packages: list[str], found: list[str] | None) -> None:
-    expected = ["nvidia-cublas", "nvidia-nccl-cu12"] if found is None else found
-    assert accelerators.gpu_packages(packages) == expected
+def test_gpu_packages(packages: list[str], expected: list[str] | None) -> None:
+    names = ["nvidia-cublas", "nvidia-nccl-cu12"] if expected is None else expected
+    assert accelerators.gpu_packages(packages) == names

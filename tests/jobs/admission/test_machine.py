@@ -8,7 +8,7 @@ from torchyard.base.errors import InvalidInput
 from torchyard.jobs.admission import machine
 
 
-def test_bounds_are_read_in_the_units_they_are_counted_in(tmp_path: Path) -> None:
+def test_limits_are_read_in_their_counting_units(tmp_path: Path) -> None:
     assert machine.read(tmp_path) == {}
     (tmp_path / "machine.yml").write_text("nodes: 4\ncores: 16\nmemory_gib: 2\ngpus: 1\n")
     assert machine.read(tmp_path) == {"nodes": 4, "cores": 16, "memory_mb": 2048, "gpus": 1}
@@ -23,11 +23,11 @@ def test_bounds_are_read_in_the_units_they_are_counted_in(tmp_path: Path) -> Non
         ("nodes: 0", "1 or more, not `0`", "for example `nodes: 4`"),
         ("nodes: true", "1 or more, not `True`", "for example"),
         ("cores: many", "not `many`", "for example `cores: 4`"),
-        ("- nodes", "no mapping", "write `nodes: 4`"),
-        ("nodes: [", "is no YAML", "write `nodes: 4`"),
+        ("- nodes", "not a mapping", "write `nodes: 4`"),
+        ("nodes: [", "is not valid YAML", "write `nodes: 4`"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused(tmp_path: Path, text: str, says: str, hint: str) -> None:
+def test_an_invalid_file_is_refused(tmp_path: Path, text: str, says: str, hint: str) -> None:
     (tmp_path / "machine.yml").write_text(text)
     with pytest.raises(InvalidInput, match=says) as refused:
         machine.read(tmp_path)

@@ -1,4 +1,4 @@
-"""The order of the queue and back-fill, against a model that plays every job to its end."""
+"""The order of the queue and backfill, against a model that plays every job to its end."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ class Play:
 
 
 def played(
-    capacity: int, running: Sequence[Play], waiting: Sequence[Play], back_fill: bool
+    capacity: int, running: Sequence[Play], waiting: Sequence[Play], backfill: bool
 ) -> dict[int, float]:
-    """When each job started: one look whenever something ends or comes."""
+    """When each job started: one decision whenever something ends or comes."""
     begun = {job.id: (0.0, job) for job in running}
     starts: dict[int, float] = {}
     queued = {job.id: job for job in waiting}
     moments = sorted({0.0, *(job.comes_s for job in waiting), *(job.runs_s for job in running)})
     while moments:
         now = moments.pop(0)
-        going = [one for one in begun.values() if one[0] + one[1].runs_s > now]
+        going = [(at, job) for at, job in begun.values() if at + job.runs_s > now]
         held = [
             Running({NODES: job.nodes}, queue.ends_in_s(job.limit_s, now - at)) for at, job in going
         ]
         here = [job.waiting() for job in queued.values() if job.comes_s <= now]
-        look = queue.look(here, {NODES: capacity}, held)
-        chosen = list(look.starts)
-        if not back_fill:
-            first_head = min((head.job.id for head in look.heads), default=1 << 60)
+        decision = queue.decide(here, {NODES: capacity}, held)
+        chosen = list(decision.starts)
+        if not backfill:
+            first_head = min((head.job.id for head in decision.heads), default=1 << 60)
             chosen = [job for job in chosen if job.id < first_head]
         for job in chosen:
             play = queued.pop(job.id)
@@ -87,23 +87,23 @@ def sites(draw: st.DrawFn, limits: bool, to_the_end: bool = False) -> BusySite:
 
 @settings(max_examples=100, deadline=None)
 @given(sites(limits=False))
-def test_whatever_the_run_times_the_head_starts_no_later_than_without_back_fill(
+def test_whatever_the_run_times_the_head_starts_no_later_than_without_backfill(
     site: BusySite,
 ) -> None:
     capacity, running, waiting = site
     head = waiting[0].id
-    filled = played(capacity, running, waiting, back_fill=True)
-    assert filled[head] <= played(capacity, running, waiting, back_fill=False)[head]
+    filled = played(capacity, running, waiting, backfill=True)
+    assert filled[head] <= played(capacity, running, waiting, backfill=False)[head]
     assert len(filled) == len(waiting), "all of them start some day"
 
 
 @settings(max_examples=100, deadline=None)
 @given(sites(limits=True, to_the_end=True))
-def test_jobs_that_use_up_their_limits_don_t_delay_it_either(site: BusySite) -> None:
+def test_jobs_that_use_up_their_limits_do_not_delay_the_head(site: BusySite) -> None:
     capacity, running, waiting = site
     head = waiting[0].id
-    filled = played(capacity, running, waiting, back_fill=True)[head]
-    assert filled <= played(capacity, running, waiting, back_fill=False)[head] + 1e-6
+    filled = played(capacity, running, waiting, backfill=True)[head]
+    assert filled <= played(capacity, running, waiting, backfill=False)[head] + 1e-6
 
 
 @settings(max_examples=100, deadline=None)
@@ -114,7 +114,7 @@ def test_the_time_that_the_head_was_given_is_kept(site: BusySite) -> None:
     free = {NODES: capacity - sum(job.nodes for job in running)}
     promised = queue.starts_in_s(waiting[0].waiting(), free, held)
     if promised is not None:
-        started = played(capacity, running, waiting, back_fill=True)[waiting[0].id]
+        started = played(capacity, running, waiting, backfill=True)[waiting[0].id]
         assert started <= promised + 1e-6
 
 
@@ -124,12 +124,14 @@ def test_nothing_idles_while_a_job_that_may_run_fits(site: BusySite) -> None:
     capacity, running, waiting = site
     held = [Running({NODES: job.nodes}, queue.ends_in_s(job.limit_s, 0)) for job in running]
     jobs = [job.waiting() for job in waiting]
-    look = queue.look(jobs, {NODES: capacity}, held)
-    now = [*held, *map(queue.started, look.starts)]
-    again = queue.look([job for job in jobs if job not in look.starts], {NODES: capacity}, now)
+    decision = queue.decide(jobs, {NODES: capacity}, held)
+    now = [*held, *map(queue.started, decision.starts)]
+    again = queue.decide(
+        [job for job in jobs if job not in decision.starts], {NODES: capacity}, now
+    )
     assert again.starts == ()
-    if not look.heads:
-        assert len(look.starts) == len(jobs)
+    if not decision.heads:
+        assert len(decision.starts) == len(jobs)
 
 
 @settings(max_examples=100, deadline=None)
@@ -137,7 +139,7 @@ def test_nothing_idles_while_a_job_that_may_run_fits(site: BusySite) -> None:
     st.integers(-5, 40),
     st.lists(st.integers(1, 12), max_size=9),
 )
-def test_what_is_over_equals_a_search_of_every_set(missing: int, amounts: list[int]) -> None:
+def test_spare_amounts_equal_a_search_of_every_set(missing: int, amounts: list[int]) -> None:
     sums = [
         sum(some)
         for length in range(len(amounts) + 1)
@@ -151,51 +153,51 @@ def _waiting(id: int, nodes: int, **more: object) -> Waiting:
     return replace(Waiting(id, "w/c", {NODES: nodes}), **more)  # type: ignore[arg-type]
 
 
-def _ids(look: queue.Look) -> list[int]:
-    return [job.id for job in look.starts]
+def _ids(decision: queue.Decision) -> list[int]:
+    return [job.id for job in decision.starts]
 
 
 def test_priority_comes_before_submission() -> None:
     jobs = [
-        _waiting(1, 1, turn=queue.turn_of("standard", "low")),
+        _waiting(1, 1, priority_rank=queue.priority_rank_of("standard", "low")),
         _waiting(2, 1),
-        _waiting(3, 1, turn=queue.turn_of("premium", "high")),
-        _waiting(4, 1, turn=queue.turn_of("spot", "high"), low=True),
+        _waiting(3, 1, priority_rank=queue.priority_rank_of("premium", "high")),
+        _waiting(4, 1, priority_rank=queue.priority_rank_of("spot", "high"), low=True),
     ]
-    assert _ids(queue.look(jobs, {NODES: 3}, [])) == [3, 2, 1]
+    assert _ids(queue.decide(jobs, {NODES: 3}, [])) == [3, 2, 1]
 
 
 def test_a_job_passes_beside_the_nodes_that_the_head_waits_for() -> None:
     running = [Running({NODES: 3})]
     jobs = [_waiting(1, 2), _waiting(2, 1)]
     # Once the three are free there is one more than the head takes.
-    assert _ids(queue.look(jobs, {NODES: 4}, running)) == [2]
-    assert _ids(queue.look([_waiting(1, 4), _waiting(2, 1)], {NODES: 4}, running)) == []
+    assert _ids(queue.decide(jobs, {NODES: 4}, running)) == [2]
+    assert _ids(queue.decide([_waiting(1, 4), _waiting(2, 1)], {NODES: 4}, running)) == []
 
 
 def test_a_job_passes_that_is_bound_to_end_in_time() -> None:
     running = [Running({NODES: 3}, ends_in_s=1000)]
     head = _waiting(1, 4)
-    assert _ids(queue.look([head, _waiting(2, 1, limit_s=880)], {NODES: 4}, running)) == [2]
-    assert _ids(queue.look([head, _waiting(2, 1, limit_s=881)], {NODES: 4}, running)) == []
+    assert _ids(queue.decide([head, _waiting(2, 1, limit_s=880)], {NODES: 4}, running)) == [2]
+    assert _ids(queue.decide([head, _waiting(2, 1, limit_s=881)], {NODES: 4}, running)) == []
     unknown = [Running({NODES: 3})]
-    assert _ids(queue.look([head, _waiting(2, 1, limit_s=1)], {NODES: 4}, unknown)) == []
+    assert _ids(queue.decide([head, _waiting(2, 1, limit_s=1)], {NODES: 4}, unknown)) == []
 
 
-def test_one_that_has_passed_its_limit_promises_nothing() -> None:
+def test_a_job_past_its_limit_promises_nothing() -> None:
     assert queue.ends_in_s(100, 30) == 70 + MARGIN_S
     assert queue.ends_in_s(100, 100 + MARGIN_S) is None
     assert queue.ends_in_s(0, 5) is None
 
 
-def test_a_head_that_can_never_start_holds_nobody_up() -> None:
-    assert _ids(queue.look([_waiting(1, 5), _waiting(2, 4)], {NODES: 4}, [])) == [2]
+def test_a_head_that_can_never_start_delays_nobody() -> None:
+    assert _ids(queue.decide([_waiting(1, 5), _waiting(2, 4)], {NODES: 4}, [])) == [2]
 
 
-def test_clusters_that_share_nothing_don_t_wait_for_each_other() -> None:
+def test_clusters_that_share_nothing_do_not_wait_for_each_other() -> None:
     other = replace(_waiting(2, 1), line="w/d", needs={"nodes of w/d": 1})
     capacity = {NODES: 1, "nodes of w/d": 1}
-    assert _ids(queue.look([_waiting(1, 2), other], capacity, [])) == [2]
+    assert _ids(queue.decide([_waiting(1, 2), other], capacity, [])) == [2]
 
 
 def test_clusters_that_share_devices_wait_for_each_other() -> None:
@@ -203,22 +205,22 @@ def test_clusters_that_share_devices_wait_for_each_other() -> None:
     running = [Running({"nodes of w/d": 1, "gpus": 1})]
     head = Waiting(1, "w/c", {NODES: 1, "gpus": 4})
     small = Waiting(2, "w/d", {"nodes of w/d": 1, "gpus": 1})
-    assert _ids(queue.look([head, small], capacity, running)) == []
-    # One without devices takes nothing from the head.
+    assert _ids(queue.decide([head, small], capacity, running)) == []
+    # A job without devices takes nothing from the head.
     plain = Waiting(3, "w/d", {"nodes of w/d": 1})
-    assert _ids(queue.look([head, small, plain], capacity, running)) == [3]
-    assert _ids(queue.look([head, plain], capacity, running)) == [3]
+    assert _ids(queue.decide([head, small, plain], capacity, running)) == [3]
+    assert _ids(queue.decide([head, plain], capacity, running)) == [3]
 
 
-def test_low_priority_fills_gaps_until_somebody_takes_the_room() -> None:
+def test_low_priority_jobs_fill_gaps_until_a_dedicated_job_preempts_them() -> None:
     head = _waiting(1, 4)
-    spot = _waiting(2, 1, low=True, turn=queue.SPOT_TURN)
-    assert _ids(queue.look([head, spot], {NODES: 4}, [Running({NODES: 3})])) == [2]
-    # Two that may be told to leave hold what the head needs: it will have it at once.
+    spot = _waiting(2, 1, low=True, priority_rank=queue.SPOT_RANK)
+    assert _ids(queue.decide([head, spot], {NODES: 4}, [Running({NODES: 3})])) == [2]
+    # Two jobs that may be preempted hold what the head needs: it gets it at once.
     low = [Running({NODES: 3}, low=True)]
-    look = queue.look([head, spot], {NODES: 4}, low)
-    assert _ids(look) == []
-    assert look.heads[0].takes_room
+    decision = queue.decide([head, spot], {NODES: 4}, low)
+    assert _ids(decision) == []
+    assert decision.heads[0].preempts
 
 
 def _candidate(name: str, amount: int, at: float) -> tuple[str, Running, float]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import JOB, WORKSPACE
+from jobs import support
+from jobs.support import JOB, WORKSPACE
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import LimitExceeded
@@ -17,6 +17,7 @@ from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.admission import quota_checks, waiting_reasons
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
@@ -29,7 +30,7 @@ BEN = Identity("ben", TokenKind.PERSON)
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Iterator[Services]:
-    made = rooms.make(tmp_path, db, clock)
+    made = support.make_services(tmp_path, db, clock)
     big = {"name": "big", "size": "Standard_NC6s_v3", "max_instances": 8}
     with db.write() as connection:
         from torchyard.compute import store
@@ -59,7 +60,7 @@ def submit(
 
 def why_not(services: Services, job: Job) -> str:
     with services.db.read() as connection:
-        return quota_checks.why_not(connection, job)
+        return quota_checks.waiting_reason(connection, job)
 
 
 def refusal(
@@ -84,20 +85,20 @@ def test_nothing_is_limited_from_the_start(services: Services) -> None:
     assert why_not(services, job) == ""
 
 
-def test_what_can_never_be_met_is_refused_at_once(services: Services) -> None:
+def test_a_job_over_a_limit_is_refused_at_once(services: Services) -> None:
     limit(services, EACH, nodes=2, gpus=1, cores=12, run_time_s=3600)
-    said = refusal(services, ANNA, 3)
-    assert "needs 3 nodes; quota `nodes` of `anna`" in said and "request nodes=3" in said
+    reason = refusal(services, ANNA, 3)
+    assert "needs 3 nodes; quota `nodes` of `anna`" in reason and "request nodes=3" in reason
     assert "needs 2 GPUs; quota `gpus` of `anna`" in of_size(services, 2)
     limit(services, EACH, gpus=None, cores=11)
     assert "needs 12 cores; quota `cores`" in of_size(services, 2)
     long = refusal(services, ANNA, limits={"timeout": 7200})
-    assert "asks for 7200 s of run time" in long and "request run_time_s=7200" in long
+    assert "requests 7200 s of run time" in long and "request run_time_s=7200" in long
     limit(services, ALL, jobs=0)
     assert "quota `jobs` of everyone together" in refusal(services, ANNA)
 
 
-def test_ones_own_limit_stands_instead_of_each_ones(services: Services) -> None:
+def test_a_users_own_limit_replaces_the_common_one(services: Services) -> None:
     limit(services, EACH, nodes=1)
     limit(services, "anna", nodes=3)
     submit(services, ANNA, 3)
@@ -106,28 +107,28 @@ def test_ones_own_limit_stands_instead_of_each_ones(services: Services) -> None:
     assert "of everyone together in workspace `default` is 2" in refusal(services, ANNA, 3)
 
 
-def test_what_can_be_met_later_waits(services: Services) -> None:
+def test_a_job_that_fits_later_waits(services: Services) -> None:
     limit(services, EACH, nodes=2)
     scheduler = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
     first, second, other = submit(services, ANNA, 2), submit(services, ANNA), submit(services, BEN)
     for _ in range(3):
-        scheduler.look()
-    # Who is held back by a quota holds nobody else back.
-    states = [rooms.again(services, job).status for job in (first, second, other)]
+        scheduler.run_round()
+    # A job that a quota holds back delays nobody else.
+    states = [support.again(services, job).status for job in (first, second, other)]
     assert states == [Status.STARTING, Status.QUEUED, Status.STARTING]
-    said = why_not(services, second)
-    assert said == (
+    reason = why_not(services, second)
+    assert reason == (
         "needs 1 node; `anna` uses 2 of the 2 that quota `nodes` of workspace `default` allows"
     )
     assert why_not(services, other) == ""
-    assert said in waiting_reasons.why(services, rooms.again(services, second))
+    assert reason in waiting_reasons.describe(services, support.again(services, second))
     for node in range(2):
-        rooms.Worker(services, rooms.attempt_of(services, first), node).whole_life()
-    scheduler.look()
-    assert rooms.again(services, second).status is Status.STARTING
+        support.Worker(services, support.attempt_of(services, first), node).whole_life()
+    scheduler.run_round()
+    assert support.again(services, second).status is Status.STARTING
 
 
-def test_a_limit_lowered_later_says_how_to_ask(services: Services) -> None:
+def test_a_limit_lowered_later_hints_how_to_ask_for_more(services: Services) -> None:
     job = submit(services, ANNA, 4)
     limit(services, ALL, nodes=3)
     assert "ask for more with `yard quota request nodes=4`" in why_not(services, job)
@@ -139,16 +140,16 @@ def test_run_time_is_limited_where_a_job_does_not_limit_it(services: Services) -
     scheduler = Scheduler(services, executor, "http://127.0.0.1:1")
     silent, short = submit(services, ANNA), submit(services, ANNA, limits={"timeout": 30})
     for _ in range(3):
-        scheduler.look()
+        scheduler.run_round()
     times = {plan.job: plan.timeout_s for plan in executor.launches}
     assert times == {silent.name: 60, short.name: 30}
     from torchyard.jobs import actions
 
-    notices = [event.body for event in actions.events(services, silent) if event.kind == "notice"]
-    assert any("it is ended after 60 s" in str(notice) for notice in notices)
+    notices = notices_of(actions.events(services, silent))
+    assert any("the job is stopped after 60 s" in notice for notice in notices)
 
 
-def test_what_counts_as_stored(services: Services) -> None:
+def test_files_and_snapshots_count_as_stored(services: Services) -> None:
     limit(services, EACH, storage_bytes=100)
     job = submit(services, ANNA)
     with artifacts.writing(services, job, "outputs/model.bin") as writing:
@@ -161,13 +162,13 @@ def test_what_counts_as_stored(services: Services) -> None:
     actions.cancel(services, WORKSPACE, job.name)
     assert quota_checks.use_of(services, WORKSPACE, "anna")["storage_bytes"] == 110
     assert quota_checks.use_of(services, WORKSPACE, "ben")["storage_bytes"] == 0
-    said = refusal(services, ANNA)
-    assert "110 bytes of jobs are kept already; quota `storage_bytes` of `anna`" in said
-    assert "yard job delete" in said
+    reason = refusal(services, ANNA)
+    assert "110 bytes of jobs are stored already; quota `storage_bytes` of `anna`" in reason
+    assert "yard job delete" in reason
     submit(services, BEN)
 
 
-def test_a_snapshot_counts_once_a_person(services: Services) -> None:
+def test_a_snapshot_counts_once_per_user(services: Services) -> None:
     limit(services, EACH, storage_bytes=1000)
     content = b"print()" * 10
     sha256 = services.blobs.put_bytes(content)

@@ -1,4 +1,4 @@
-"""Workers that are not heard of, silences, and whose failure is the job's."""
+"""Silent workers, idle time, and root causes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
+from jobs import support
 from torchyard.base.clock import FakeClock, to_text
 from torchyard.base.errors import InvalidSpec
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.attempts import root_cause
 from torchyard.jobs.attempts.heartbeats import Heartbeats
-from torchyard.jobs.attempts.idle_time import Quiet
+from torchyard.jobs.attempts.idle_time import IdleTime
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import AttemptNode, Job, JobError, NodeState, Status
 from torchyard.jobs.services import Services
@@ -23,25 +23,25 @@ from torchyard.jobs.spec import watch_properties
 
 def running(
     services: Services, executor: FakeExecutor, **changes: Any
-) -> tuple[Job, list[rooms.Worker]]:
-    job = rooms.submit(services, **changes)
-    Scheduler(services, executor, "http://server").look()
-    attempt = rooms.attempt_of(services, job)
-    workers = [rooms.Worker(services, attempt, node) for node in range(attempt.node_count)]
+) -> tuple[Job, list[support.Worker]]:
+    job = support.submit(services, **changes)
+    Scheduler(services, executor, "http://server").run_round()
+    attempt = support.attempt_of(services, job)
+    workers = [support.Worker(services, attempt, node) for node in range(attempt.node_count)]
     for worker in workers:
         worker.tell("node_started", hostname="h", pid=1, addresses=[])
         worker.tell("ranks_started", ranks=[])
-    return rooms.again(services, job), workers
+    return support.again(services, job), workers
 
 
 def passes(clock: FakeClock, heartbeats: Heartbeats, seconds: int) -> None:
-    """Time, with the rounds of a server that runs."""
+    """Advance the clock, with the rounds of a running server."""
     for _ in range(0, seconds, 5):
         clock.advance(5)
-        heartbeats.look()
+        heartbeats.check()
 
 
-def test_a_worker_that_is_heard_of_again_goes_on(services: Services, clock: FakeClock) -> None:
+def test_a_job_goes_on_when_its_worker_reports_again(services: Services, clock: FakeClock) -> None:
     executor = FakeExecutor()
     heartbeats = Heartbeats(services, executor)
     job, (first, second) = running(services, executor, resources={"instance_count": 2})
@@ -49,62 +49,62 @@ def test_a_worker_that_is_heard_of_again_goes_on(services: Services, clock: Fake
     passes(clock, heartbeats, 25)
     first.tell("notice", message="here")
     passes(clock, heartbeats, 10)
-    silent = rooms.again(services, job)
+    silent = support.again(services, job)
     assert silent.status is Status.NOT_RESPONDING
     second.tell("notice", message="here")
-    heartbeats.look()
-    assert rooms.again(services, job).status is Status.RUNNING
+    heartbeats.check()
+    assert support.again(services, job).status is Status.RUNNING
     for worker in (first, second):
         worker.tell("node_finalizing")
         worker.tell("node_exited", exit_code=0, error=None)
-    assert rooms.again(services, job).status is Status.COMPLETED
+    assert support.again(services, job).status is Status.COMPLETED
 
 
-def test_one_that_stays_away_fails_the_job_and_is_stopped(
+def test_a_worker_that_stays_silent_fails_the_job_and_is_stopped(
     services: Services, clock: FakeClock
 ) -> None:
     executor = FakeExecutor()
     heartbeats = Heartbeats(services, executor)
     job, _ = running(services, executor)
     passes(clock, heartbeats, 600)
-    failed = rooms.again(services, job)
+    failed = support.again(services, job)
     assert failed.status is Status.FAILED and failed.error is not None
     assert failed.error.code == "not_responding"
-    assert failed.error.message == "the worker of node 0 was not heard of for 600 s"
+    assert failed.error.message == "the worker of node 0 has not reported for 600 s"
 
 
-def test_a_server_that_was_away_itself_blames_nobody(services: Services, clock: FakeClock) -> None:
+def test_a_restarted_server_blames_no_worker(services: Services, clock: FakeClock) -> None:
     executor = FakeExecutor()
     job, _ = running(services, executor)
     clock.advance(5000)
     heartbeats = Heartbeats(services, executor)  # as after a restart
     clock.advance(20)
-    heartbeats.look()
-    assert rooms.again(services, job).status is Status.RUNNING
+    heartbeats.check()
+    assert support.again(services, job).status is Status.RUNNING
 
 
-def test_nor_does_one_that_stood_still(services: Services, clock: FakeClock) -> None:
+def test_a_suspended_server_blames_no_worker(services: Services, clock: FakeClock) -> None:
     executor = FakeExecutor()
     job, _ = running(services, executor)
     heartbeats = Heartbeats(services, executor)
     passes(clock, heartbeats, 10)
     clock.advance(5000)  # a laptop that slept
-    heartbeats.look()
+    heartbeats.check()
     passes(clock, heartbeats, 20)
-    assert rooms.again(services, job).status is Status.RUNNING
+    assert support.again(services, job).status is Status.RUNNING
     passes(clock, heartbeats, 15)
-    assert rooms.again(services, job).status is Status.NOT_RESPONDING
+    assert support.again(services, job).status is Status.NOT_RESPONDING
 
 
-# How long a job has been quiet
+# Idle time
 
 
-def test_output_and_metrics_of_any_node_end_a_silence(services: Services) -> None:
+def test_output_and_metrics_of_any_node_reset_the_idle_time(services: Services) -> None:
     moment = [0.0]
     executor = FakeExecutor()
     job, _ = running(services, executor, resources={"instance_count": 2})
-    attempt = rooms.attempt_of(services, job)
-    quiet = Quiet(services, lambda: moment[0])
+    attempt = support.attempt_of(services, job)
+    quiet = IdleTime(services, lambda: moment[0])
 
     def after(seconds: float) -> float:
         moment[0] += seconds
@@ -119,10 +119,10 @@ def test_output_and_metrics_of_any_node_end_a_silence(services: Services) -> Non
     services.history.receive(lambda _: job.id, attempt.id, 1, 0, [record])
     assert after(1) == 0
     services.logs.append(job.workspace, job.name, 1, "user_logs/stacks_rank_0.txt", 0, b"stack")
-    assert after(9) == 9, "stacks that the watch writes are no output of the job"
+    assert after(9) == 9, "stacks that the watch writes are not output of the job"
 
 
-# Whose failure it is
+# Root causes
 
 
 def node(number: int, at_s: float, code: str = "exception", **details: Any) -> AttemptNode:
@@ -134,23 +134,23 @@ def node(number: int, at_s: float, code: str = "exception", **details: Any) -> A
     )
 
 
-def test_the_earliest_cause_of_all_nodes() -> None:
+def test_the_earliest_cause_of_all_nodes_is_the_root_cause() -> None:
     lost, cause, later = node(0, 1.0, consequence=True), node(1, 1.5), node(2, 1.7)
-    assert root_cause.culprit([lost, cause, later]) is cause
-    assert root_cause.culprit([later, cause]) is cause
-    assert root_cause.culprit([lost, node(3, 0.5, consequence=True)]) is not lost
+    assert root_cause.failed_node([lost, cause, later]) is cause
+    assert root_cause.failed_node([later, cause]) is cause
+    assert root_cause.failed_node([lost, node(3, 0.5, consequence=True)]) is not lost
     well = replace(lost, exit_code=0, error=None, failed_at=None)
-    assert root_cause.culprit([well]) is None
+    assert root_cause.failed_node([well]) is None
 
 
-def test_a_hang_tells_where_each_rank_of_every_node_stood() -> None:
+def test_a_hang_reports_where_each_rank_of_every_node_stood() -> None:
     nodes = [
         node(0, 1.0, "hang", stood=[{"rank": 0, "where": "train.py line 4"}]),
         node(1, 1.2, "hang", stood=[{"rank": 1, "where": "data.py line 7"}]),
     ]
-    found = root_cause.culprit(nodes)
-    assert found is not None and found.error is not None
-    assert found.error.message == "node 0; rank 0: train.py line 4; rank 1: data.py line 7"
+    failed = root_cause.failed_node(nodes)
+    assert failed is not None and failed.error is not None
+    assert failed.error.message == "node 0; rank 0: train.py line 4; rank 1: data.py line 7"
 
 
 # Properties
@@ -166,15 +166,15 @@ def test_a_hang_tells_where_each_rank_of_every_node_stood() -> None:
         ({"torchyard.rendezvous_timeout": "9"}, "no property `torchyard.rendezvous_timeout`"),
     ],
 )
-def test_properties_that_are_refused(
+def test_wrong_watch_properties_are_refused(
     services: Services, properties: dict[str, str], says: str
 ) -> None:
     with pytest.raises(InvalidSpec, match=says) as caught:
-        rooms.submit(services, properties=properties)
+        support.submit(services, properties=properties)
     assert caught.value.at[0] == "properties"
 
 
-def test_properties_that_are_read() -> None:
+def test_watch_properties_are_read() -> None:
     assert watch_properties.read({}) == watch_properties.Watched()
-    asked = {"torchyard.hang_after_s": "60", "torchyard.hang_action": "fail"}
-    assert watch_properties.read(asked) == watch_properties.Watched(0.0, 60.0, "fail")
+    properties = {"torchyard.hang_after_s": "60", "torchyard.hang_action": "fail"}
+    assert watch_properties.read(properties) == watch_properties.Watched(0.0, 60.0, "fail")

@@ -1,4 +1,4 @@
-"""Ends beside the scheduler's rounds."""
+"""Attempts that end outside the scheduler's rounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Broken:
         raise RuntimeError("broken")
 
 
-def test_an_end_that_fails_is_not_tried_again_at_once(services: Services) -> None:
+def test_a_failed_end_is_not_retried_at_once(services: Services) -> None:
     broken: Any = _Broken()
     finisher = Finisher(replace(services, db=broken))
     finisher.finish("an attempt")

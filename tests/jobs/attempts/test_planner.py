@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jobs import rooms
+from jobs import support
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
@@ -12,15 +12,15 @@ from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.shared.plan import InputPlan, OutputPlan, from_json
 
 
-def test_a_plan_says_all_that_a_worker_may_know(
+def test_a_plan_holds_all_that_a_worker_may_know(
     tmp_path: Path, db: Database, clock: FakeClock
 ) -> None:
-    services = rooms.make(tmp_path, db, clock)
+    services = support.make_services(tmp_path, db, clock)
     blobs = Blobs(tmp_path / "blobs")
     sha256 = blobs.put_bytes(b"print(1)\n")
     entry = {"path": "train.py", "sha256": sha256, "size": 9, "mode": "0644"}
     snapshot = blobs.put_snapshot({"files": [entry]}).id
-    job = rooms.submit(
+    job = support.submit(
         services,
         name="run-1",
         experiment_name="exp",
@@ -34,7 +34,7 @@ def test_a_plan_says_all_that_a_worker_may_know(
         limits={"timeout": 60},
     )
     executor = FakeExecutor()
-    Scheduler(services, executor, "http://127.0.0.1:1").look()
+    Scheduler(services, executor, "http://127.0.0.1:1").run_round()
     plan = executor.launches[0]
     assert (plan.job, plan.world_size, plan.node_count) == ("run-1", 8, 2)
     assert (plan.code, plan.timeout_s) == (snapshot, 60.0)

@@ -1,4 +1,4 @@
-"""Two servers on one database: who looks after which attempt, and that none starts twice."""
+"""Two servers on one database: which one owns an attempt, and that none starts twice."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import Worker, again, attempt_of, submit
+from jobs import support
+from jobs.support import Worker, again, attempt_of, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.executors.executor import Handle, State, Status
@@ -33,7 +33,7 @@ HERE, THERE = "here boot-1 1", "there boot-9 9"
 
 @dataclass
 class OneServer:
-    """A server whose rounds come when the test says so."""
+    """A server whose rounds the test runs."""
 
     services: Services
     lease: Lease
@@ -49,33 +49,33 @@ class Home:
     executor: FakeExecutor
 
     def server(self, url: str, here: str = HERE) -> OneServer:
-        bell = threading.Event()
+        wakeup = threading.Event()
         lease = Lease(
             self.first.db,
             ServerFiles(self.first.home),
             url,
-            bell.set,
+            wakeup.set,
             here,
             now=lambda connection: self.clock.now(),
             is_alive=lambda pid, start_time: True,
             monotonic=lambda: self.clock.now().timestamp(),
         )
         lease.take()
-        services = replace(self.first, bell=bell, signals=Signals(), membership=lease)
+        services = replace(self.first, wakeup=wakeup, signals=Signals(), membership=lease)
         return OneServer(services, lease, Scheduler(services, self.executor, url))
 
     def passes(self, seconds: float, *servers: OneServer, every_s: int = 1) -> None:
-        """Time, with renewals and rounds of those that run."""
+        """Advance the clock, with renewals and rounds of running servers."""
         for _ in range(0, int(seconds), every_s):
             self.clock.advance(every_s)
             for server in servers:
                 server.lease.renew()
-                server.scheduler.look()
+                server.scheduler.run_round()
 
 
 @pytest.fixture
 def home(tmp_path: Path, db: Database, clock: FakeClock) -> Home:
-    return Home(rooms.make(tmp_path, db, clock), clock, FakeExecutor())
+    return Home(support.make_services(tmp_path, db, clock), clock, FakeExecutor())
 
 
 def claimed(home: Home, server: OneServer) -> tuple[Job, Attempt]:
@@ -91,38 +91,38 @@ def owner(home: Home, job: Job) -> str | None:
     return attempt_of(home.first, job).server
 
 
-def test_whoever_claims_a_job_looks_after_it(home: Home) -> None:
-    one, other = home.server("one"), home.server("other")
-    mine = submit(one.services)
-    one.scheduler.look()
-    theirs = submit(one.services)
-    other.scheduler.look()
-    assert (owner(home, mine), owner(home, theirs)) == (one.lease.id, other.lease.id)
-    home.passes(10, one, other)
-    assert (owner(home, mine), owner(home, theirs)) == (one.lease.id, other.lease.id)
+def test_the_server_that_claims_a_job_owns_it(home: Home) -> None:
+    first, second = home.server("one"), home.server("other")
+    first_job = submit(first.services)
+    first.scheduler.run_round()
+    second_job = submit(first.services)
+    second.scheduler.run_round()
+    assert (owner(home, first_job), owner(home, second_job)) == (first.lease.id, second.lease.id)
+    home.passes(10, first, second)
+    assert (owner(home, first_job), owner(home, second_job)) == (first.lease.id, second.lease.id)
     assert len(home.executor.launches) == 2
-    # A report is taken by either; what is left of it goes by whom it belongs to.
-    for job in (mine, theirs):
-        Worker(other.services, attempt_of(home.first, job)).whole_life()
+    # Either server accepts reports; the owner cleans up.
+    for job in (first_job, second_job):
+        Worker(second.services, attempt_of(home.first, job)).whole_life()
         home.executor.finish(attempt_of(home.first, job).id)
-    other.scheduler.look()
-    assert not attempt_of(home.first, mine).clean and attempt_of(home.first, theirs).clean
-    one.scheduler.look()
-    assert attempt_of(home.first, mine).clean
+    second.scheduler.run_round()
+    assert not attempt_of(home.first, first_job).clean and attempt_of(home.first, second_job).clean
+    first.scheduler.run_round()
+    assert attempt_of(home.first, first_job).clean
 
 
-def test_what_a_dead_server_did_is_taken_over(home: Home) -> None:
-    dead, other = home.server("dead"), home.server("other")
-    home.passes(10, dead, other)
+def test_attempts_of_a_dead_server_are_taken_over(home: Home) -> None:
+    dead, second = home.server("dead"), home.server("other")
+    home.passes(10, dead, second)
     running, lost, ended = (submit(dead.services) for _ in range(3))
-    dead.scheduler.look()
+    dead.scheduler.run_round()
     Worker(dead.services, attempt_of(home.first, ended)).whole_life()
     home.executor.finish(attempt_of(home.first, ended).id)
-    home.passes(TERM_S, other)
+    home.passes(TERM_S, second)
     assert owner(home, running) == dead.lease.id, "its term is not over yet"
     home.executor.lose(attempt_of(home.first, lost).id)
-    home.passes(2, other)
-    assert owner(home, running) == owner(home, lost) == other.lease.id
+    home.passes(2, second)
+    assert owner(home, running) == owner(home, lost) == second.lease.id
     assert not again(home.first, running).status.ended
     failed = again(home.first, lost)
     assert failed.error is not None and failed.error.code == "worker_lost"
@@ -130,29 +130,29 @@ def test_what_a_dead_server_did_is_taken_over(home: Home) -> None:
     assert len(home.executor.launches) == 3, "nothing ran twice"
 
 
-def test_what_was_claimed_and_not_launched_starts_once(home: Home) -> None:
-    still, other = home.server("still"), home.server("other")
-    home.passes(10, still, other)
+def test_a_claimed_but_unlaunched_attempt_starts_once(home: Home) -> None:
+    still, second = home.server("still"), home.server("other")
+    home.passes(10, still, second)
     job, attempt = claimed(home, still)
-    home.passes(TERM_S + 1, other)
-    assert owner(home, job) == other.lease.id and len(home.executor.launches) == 1
-    # It wakes up where it stood: before the launch.
+    home.passes(TERM_S + 1, second)
+    assert owner(home, job) == second.lease.id and len(home.executor.launches) == 1
+    # It resumes where it was suspended: before the launch.
     launcher = still.scheduler.watcher._launcher
     with pytest.raises(LeaseLost):
         launcher.launch(attempt)
-    home.passes(5, still, other)
-    Worker(other.services, attempt).whole_life()
+    home.passes(5, still, second)
+    Worker(second.services, attempt).whole_life()
     home.executor.finish(attempt.id)
-    home.passes(5, still, other)
+    home.passes(5, still, second)
     with pytest.raises(LeaseLost):
         launcher.launch(attempt)
     assert len(home.executor.launches) == 1
     assert again(home.first, job).status.value == "Completed"
 
 
-def test_one_that_stood_still_right_before_the_launch(home: Home) -> None:
-    still, other = home.server("still"), home.server("other")
-    home.passes(10, still, other)
+def test_a_server_suspended_before_the_launch_starts_nothing(home: Home) -> None:
+    still, second = home.server("still"), home.server("other")
+    home.passes(10, still, second)
     _, attempt = claimed(home, still)
     launcher = still.scheduler.watcher._launcher
     launcher._plan(attempt)  # its transaction is over, nothing has started
@@ -162,72 +162,72 @@ def test_one_that_stood_still_right_before_the_launch(home: Home) -> None:
     assert not home.executor.launches
 
 
-def test_who_has_no_lease_claims_nothing(home: Home) -> None:
-    still, other = home.server("still"), home.server("other")
-    home.passes(10, still, other)
-    home.passes(TERM_S + 1, other)
+def test_a_server_without_a_lease_claims_nothing(home: Home) -> None:
+    still, second = home.server("still"), home.server("other")
+    home.passes(10, still, second)
+    home.passes(TERM_S + 1, second)
     job = submit(still.services)
-    still.scheduler.look()
+    still.scheduler.run_round()
     assert again(home.first, job).status.value == "Queued" and not still.scheduler.trouble
     still.lease.renew()
-    still.scheduler.look()
+    still.scheduler.run_round()
     assert owner(home, job) == still.lease.id
 
 
-def test_two_take_over_at_once_and_one_has_it(home: Home) -> None:
-    dead, one, other = (home.server(url) for url in ("dead", "one", "other"))
+def test_when_two_servers_take_over_at_once_one_succeeds(home: Home) -> None:
+    dead, first, second = (home.server(url) for url in ("dead", "one", "other"))
     job = submit(dead.services)
-    dead.scheduler.look()
-    home.passes(10, one, other)
+    dead.scheduler.run_round()
+    home.passes(10, first, second)
     attempt = attempt_of(home.first, job)
-    assert attempt.server in (one.lease.id, other.lease.id)
+    assert attempt.server in (first.lease.id, second.lease.id)
     stale = replace(attempt, server=dead.lease.id)
     with home.first.db.write() as connection:
-        assert not attempt_store.hand_over(connection, stale, other.lease.id)
+        assert not attempt_store.hand_over(connection, stale, second.lease.id)
 
 
-def test_attempts_of_one_that_was_alone_are_taken_over(home: Home) -> None:
+def test_attempts_of_a_former_single_server_are_taken_over(home: Home) -> None:
     alone = Scheduler(home.first, home.executor, "alone")
     job = submit(home.first)
-    alone.look()
+    alone.run_round()
     assert owner(home, job) is None
     server = home.server("one of several")
-    server.scheduler.look()
+    server.scheduler.run_round()
     assert owner(home, job) == server.lease.id
-    # And back: one that is alone owns whatever there is.
+    # And back: a single server owns everything.
     assert takeover.owned(home.first, [attempt_of(home.first, job)])
 
 
-def test_whoever_sees_the_processes_looks_after_them(home: Home) -> None:
+def test_the_server_that_sees_the_processes_owns_the_attempt(home: Home) -> None:
     near, far = home.server("near"), home.server("far", THERE)
     job = submit(far.services)
-    far.scheduler.look()
+    far.scheduler.run_round()
     attempt = attempt_of(home.first, job)
     seen_there = Handle("local", {"machine": THERE}).to_json()
     with home.first.db.write() as connection:
         attempt_store.change_attempt(connection, attempt.id, handle=seen_there)
-    assert takeover.look(near.services) == 0
-    # Taken over by one that does not see them, and back when there is one that does.
+    assert takeover.take_over(near.services) == 0
+    # Taken over by a server that does not see them, and back by one that does.
     with home.first.db.write() as connection:
         assert attempt_store.hand_over(connection, attempt_of(home.first, job), "gone")
-    assert takeover.look(near.services) == 0, "`far` lives and sees them"
-    assert takeover.look(far.services) == 1
+    assert takeover.take_over(near.services) == 0, "`far` lives and sees them"
+    assert takeover.take_over(far.services) == 1
     far.lease.stop()
-    assert takeover.look(near.services) == 1
+    assert takeover.take_over(near.services) == 1
     back = home.server("back", THERE)
-    assert takeover.look(back.services) == 1 and owner(home, job) == back.lease.id
-    assert takeover.look(near.services) == 0
+    assert takeover.take_over(back.services) == 1 and owner(home, job) == back.lease.id
+    assert takeover.take_over(near.services) == 0
 
 
 class Elsewhere(FakeExecutor):
-    """Its nodes are on a machine that is not seen."""
+    """An attempt whose nodes are on an unseen machine."""
 
     def status(self, handle: Handle) -> Status:
         running: State = "running"
         return Status((running,) * int(handle.body["nodes"]), seen=False)
 
 
-def test_of_processes_that_are_not_seen_only_the_heartbeats_tell(home: Home) -> None:
+def test_unseen_processes_are_judged_by_heartbeats_alone(home: Home) -> None:
     home.executor = Elsewhere()
     server = home.server("one")
     job = submit(server.services)
@@ -260,28 +260,28 @@ def test_the_local_engine_does_not_guess_about_other_machines(tmp_path: Path) ->
 
 
 def test_a_report_at_each_of_two_servers_ends_the_attempt_once(home: Home) -> None:
-    one, other = home.server("one"), home.server("other")
-    job = submit(one.services, resources={"instance_count": 2})
-    one.scheduler.look()
+    first, second = home.server("one"), home.server("other")
+    job = submit(first.services, resources={"instance_count": 2})
+    first.scheduler.run_round()
     attempt = attempt_of(home.first, job)
-    for server, node in ((one, 0), (other, 1)):
+    for server, node in ((first, 0), (second, 1)):
         Worker(server.services, attempt, node).whole_life()
-    endings.finish(one.services, attempt.id)
-    endings.finish(other.services, attempt.id)
+    endings.finish(first.services, attempt.id)
+    endings.finish(second.services, attempt.id)
     assert again(home.first, job).status in ENDED
 
 
 def test_a_chunk_that_comes_late_at_another_server_leaves_the_same_bytes(tmp_path: Path) -> None:
-    one, other = Logs(tmp_path, shared=True), Logs(tmp_path, shared=True)
-    assert one.append("w", "j", 1, "a", 0, b"hello ") == 6
-    assert other.append("w", "j", 1, "a", 6, b"world") == 11
-    assert one.append("w", "j", 1, "a", 0, b"hello wor") == 11
+    first, second = Logs(tmp_path, shared=True), Logs(tmp_path, shared=True)
+    assert first.append("w", "j", 1, "a", 0, b"hello ") == 6
+    assert second.append("w", "j", 1, "a", 6, b"world") == 11
+    assert first.append("w", "j", 1, "a", 0, b"hello wor") == 11
     assert (tmp_path / "w/j/1/a").read_bytes() == b"hello world"
 
 
 def test_a_quota_counts_what_other_servers_wrote(tmp_path: Path) -> None:
-    one, other = Logs(tmp_path, shared=True), Logs(tmp_path, shared=True)
-    assert one.append_within("w", "j", 1, "a", 0, b"12345", 8, b"cut\n") == 5
-    assert other.append_within("w", "j", 1, "b", 0, b"12", 8, b"cut\n") == 2
-    assert one.append_within("w", "j", 1, "a", 5, b"6789", 8, b"cut\n") == -1
+    first, second = Logs(tmp_path, shared=True), Logs(tmp_path, shared=True)
+    assert first.append_within("w", "j", 1, "a", 0, b"12345", 8, b"cut\n") == 5
+    assert second.append_within("w", "j", 1, "b", 0, b"12", 8, b"cut\n") == 2
+    assert first.append_within("w", "j", 1, "a", 5, b"6789", 8, b"cut\n") == -1
     assert (tmp_path / "w/j/1/a").read_bytes() == b"123456\ncut\n"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from jobs import rooms
-from jobs.rooms import WORKSPACE, Worker
+from jobs import support
+from jobs.support import WORKSPACE, Worker
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import metadata
 from torchyard.base.errors import Conflict, NotFound
@@ -41,10 +41,10 @@ def scheduler(services: Services) -> Scheduler:
 
 def finished(services: Services, scheduler: Scheduler, **document: Any) -> Job:
     """A job that ran to its end and left files, logs, points and parameters."""
-    job = rooms.submit(services, **document)
+    job = support.submit(services, **document)
     for _ in range(3):
-        scheduler.look()
-    attempt = rooms.attempt_of(services, job)
+        scheduler.run_round()
+    attempt = support.attempt_of(services, job)
     scratch.folder(services, attempt.id).mkdir(parents=True)
     points = [metric("loss", step / 7, 1000 + step, step) for step in range(700)]
     services.history.append(job.id, [*points, param("lr", "0.1")])
@@ -57,17 +57,17 @@ def finished(services: Services, scheduler: Scheduler, **document: Any) -> Job:
     Worker(services, attempt).whole_life()
     # As the scheduler does where outputs carry a name.
     endings.finish(services, attempt.id, registers=True)
-    return rooms.again(services, job)
+    return support.again(services, job)
 
 
 def clean(services: Services, job: Job) -> None:
     """As the scheduler does once the worker has left."""
-    scratch.clear(services, rooms.attempt_of(services, job))
+    scratch.clear(services, support.attempt_of(services, job))
 
 
 def left_of(services: Services, job: Job) -> dict[str, int]:
     """Rows and paths that still belong to the job, but for its tombstone."""
-    found = {}
+    remains = {}
     with services.db.read() as connection:
         for table in metadata.sorted_tables:
             if table is removal_store.removed_jobs:
@@ -75,9 +75,9 @@ def left_of(services: Services, job: Job) -> dict[str, int]:
             for column, value in (("job_id", job.id), ("run", job.name), ("job_name", job.name)):
                 if column in table.c:
                     rows = select(func.count()).where(table.c[column] == value)
-                    found[table.name] = connection.execute(rows).scalar_one()
-    found["paths"] = len([path for path in services.home.rglob("*") if job.name in path.name])
-    return {name: count for name, count in found.items() if count}
+                    remains[table.name] = connection.execute(rows).scalar_one()
+    remains["paths"] = len([path for path in services.home.rglob("*") if job.name in path.name])
+    return {name: count for name, count in remains.items() if count}
 
 
 def delete(services: Services, *names: str) -> list[str]:
@@ -100,7 +100,7 @@ def test_nothing_of_a_job_stays(services: Services, scheduler: Scheduler) -> Non
     assert left_of(services, other) == before
     with pytest.raises(NotFound):
         actions.get(services, WORKSPACE, "gone")
-    again = rooms.submit(services, name="gone")
+    again = support.submit(services, name="gone")
     assert again.id > job.id and services.history.latest(again.id) == []
 
 
@@ -110,11 +110,11 @@ def test_whoever_waits_for_a_deletion_waits_for_another_that_is_at_work(
     """The scheduler may be taking away what was marked before."""
     job = finished(services, scheduler, name="gone")
     clean(services, job)
-    found = deletion.delete(services, WORKSPACE, Choice(["gone"]), "me")
+    deleted = deletion.delete(services, WORKSPACE, Choice(["gone"]), "me")
     with ThreadPoolExecutor() as pool:
         with locks.held(services.lock("removal")):
             assert removal.work(services) == []
-            waiting = pool.submit(removal.work_now, services, found.jobs)
+            waiting = pool.submit(removal.work_now, services, deleted.jobs)
             assert not wait([waiting], timeout=0.2).done
         assert waiting.result(timeout=20) == []
     with pytest.raises(NotFound):
@@ -125,13 +125,13 @@ def test_a_number_is_never_given_twice(services: Services, scheduler: Scheduler)
     job = finished(services, scheduler, name="last")
     clean(services, job)
     delete(services, "last")
-    assert rooms.submit(services, name="next").id == job.id + 1
+    assert support.submit(services, name="next").id == job.id + 1
 
 
 def test_what_runs_stays_and_so_do_its_ancestors(services: Services, scheduler: Scheduler) -> None:
     parent = finished(services, scheduler, name="parent")
     clean(services, parent)
-    rooms.submit(services, name="child", parent_job_name="parent")
+    support.submit(services, name="child", parent_job_name="parent")
     with pytest.raises(Conflict, match="`child`, a child of `parent`, is ") as caught:
         delete(services, "parent")
     assert caught.value.code == "job_not_ended" and "yard job cancel -n child" in caught.value.hint
@@ -144,9 +144,9 @@ def test_what_runs_stays_and_so_do_its_ancestors(services: Services, scheduler: 
 def test_runs_that_a_script_left_running_end_with_its_job(
     services: Services, scheduler: Scheduler, code: int, status: str
 ) -> None:
-    job = rooms.submit(services, name="parent")
-    scheduler.look()
-    attempt = rooms.attempt_of(services, job)
+    job = support.submit(services, name="parent")
+    scheduler.run_round()
+    attempt = support.attempt_of(services, job)
     made: dict[str, Any] = {
         "experiment_id": job.experiment_id,
         "owner": "me",
@@ -161,13 +161,13 @@ def test_runs_that_a_script_left_running_end_with_its_job(
     runs.change_run(services, WORKSPACE, over.name, status=Status.CANCELED)
     worker = Worker(services, attempt)
     worker.fails(code) if code else worker.whole_life()
-    ended = [rooms.again(services, one) for one in (job, child, deeper)]
-    assert [one.status.value for one in ended] == [status] * 3
-    assert len({one.ended_at for one in ended}) == 1
-    assert rooms.again(services, over).status is Status.CANCELED
-    assert rooms.again(services, apart).status is Status.RUNNING
+    ended = [support.again(services, member) for member in (job, child, deeper)]
+    assert [job.status.value for job in ended] == [status] * 3
+    assert len({job.ended_at for job in ended}) == 1
+    assert support.again(services, over).status is Status.CANCELED
+    assert support.again(services, apart).status is Status.RUNNING
     clean(services, job)
-    assert set(delete(services, "parent")) == {one.name for one in (*ended, over)}
+    assert set(delete(services, "parent")) == {job.name for job in (*ended, over)}
 
 
 def test_files_that_something_needs_stay(services: Services, scheduler: Scheduler) -> None:
@@ -175,13 +175,13 @@ def test_files_that_something_needs_stay(services: Services, scheduler: Schedule
         services, scheduler, name="maker", outputs={"out": {"type": "uri_folder", "name": "clean"}}
     )
     clean(services, job)
-    assert [one.name for one in assets.list_versions(services.db, WORKSPACE)] == ["clean"]
+    assert [version.name for version in assets.list_versions(services.db, WORKSPACE)] == ["clean"]
     with pytest.raises(Conflict, match="data `clean:1` needs its files"):
         delete(services, "maker")
     source = finished(services, scheduler, name="source", outputs={"out": {"type": "uri_folder"}})
     clean(services, source)
-    given = {"type": "uri_folder", "path": "azureml://jobs/source/outputs/out"}
-    rooms.submit(services, name="reader", inputs={"data": given})
+    data_input = {"type": "uri_folder", "path": "azureml://jobs/source/outputs/out"}
+    support.submit(services, name="reader", inputs={"data": data_input})
     with pytest.raises(Conflict, match="job `reader` needs its files"):
         delete(services, "source")
     actions.cancel(services, WORKSPACE, "reader")
@@ -228,12 +228,12 @@ def test_a_server_that_is_killed_goes_on_at_its_next_start(
         patch.setattr(removal, step, die)
         with pytest.raises(Killed):
             delete(services, "half")
-    assert rooms.again(services, job).deleted  # hidden from lists meanwhile
+    assert support.again(services, job).deleted  # hidden from lists meanwhile
     left = left_of(services, job)
     assert "paths" not in left and left["events"] and left["metrics"]
 
     started_again = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
-    started_again.look()
+    started_again.run_round()
     started_again._forgetter.shutdown(wait=True)
     assert left_of(services, job) == {}
 
@@ -263,7 +263,7 @@ def test_what_comes_to_be_needed_meanwhile_is_spared(
     uri = "azureml://datastores/workspaceblobstore/paths/azureml/spared/out/"
     assets.register(services.db, services.clock, WORKSPACE, assets.Request("late", uri), uri, "me")
     assert removal.work(services) == [] and not removal.is_due(services)
-    assert not rooms.again(services, job).deleted and left_of(services, job)["metrics"]
+    assert not support.again(services, job).deleted and left_of(services, job)["metrics"]
 
 
 def test_retention_keeps_what_is_young_running_or_registered(
@@ -288,13 +288,13 @@ def test_retention_keeps_what_is_young_running_or_registered(
     for job in (old, trainer, young):
         clean(services, job)
     clock.advance(5 * DAY_S)
-    assert retention.look(services) == 0  # for ever is the default
+    assert retention.delete_expired(services) == 0  # for ever is the default
     workspaces.update(services.db, WORKSPACE, {"retention_days": 7})
-    assert retention.look(services) == 1
+    assert retention.delete_expired(services) == 1
     assert removal.work(services) == ["old"]
     clock.advance(5 * DAY_S)
     # The server looks by itself once an hour.
-    scheduler.look()
+    scheduler.run_round()
     scheduler._forgetter.shutdown(wait=True)
     assert removal.work(services) == [] and left_of(services, young) == {}
     assert left_of(services, trainer)["metrics"]

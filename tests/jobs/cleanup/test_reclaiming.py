@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
+from jobs import support
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
-from torchyard.environments.actions import Environments
 from torchyard.environments.packages import caches
+from torchyard.environments.services import Environments
 from torchyard.jobs.cleanup import reclaiming
 from torchyard.jobs.cleanup import reclaiming_settings as settings
-from torchyard.jobs.cleanup.reclaiming import DAY_S, Wishes
+from torchyard.jobs.cleanup.reclaiming import DAY_S, GcOptions
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.services import Services
@@ -32,10 +32,9 @@ _OLD_S = 40 * DAY_S
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database) -> Services:
-    made = rooms.make(tmp_path, db, SystemClock())  # type: ignore[arg-type]
+    made = support.make_services(tmp_path, db, SystemClock())  # type: ignore[arg-type]
     real = Environments(tmp_path, db, made.clock, {}, platform="test")  # type: ignore[arg-type]
-    made.environments.folders = real.folders  # type: ignore[method-assign]
-    made.environments.remove = real.remove  # type: ignore[method-assign]
+    made.environments.folders = real.folders
     return made
 
 
@@ -73,21 +72,21 @@ def test_what_a_record_names_stays(services: Services, seed: int) -> None:
         snapshots[_snapshot(services, *contents)] = None
     jobs = []
     for snapshot in chance.sample(sorted(snapshots), 9):
-        given = {"type": "uri_folder", "path": f"snapshot:{snapshot}"}
+        data_input = {"type": "uri_folder", "path": f"snapshot:{snapshot}"}
         references: list[dict[str, Any]] = [
             {"code": f"snapshot:{snapshot}"},
-            {"inputs": {"data": given}, "command": "ls ${{inputs.data}}"},
+            {"inputs": {"data": data_input}, "command": "ls ${{inputs.data}}"},
             {"properties": {"made_from": f"it was snapshot:{snapshot}, I think"}},
             {"tags": {"note": f"snapshot:{snapshot}"}},
         ]
-        job = rooms.submit(services, **chance.choice(references))
+        job = support.submit(services, **chance.choice(references))
         if chance.random() < 0.5:
             _end(services, job)
         jobs.append((job, snapshot))
     _age_blobs(services.blobs)
-    # One that is new although nobody names it: an upload that is under way.
-    under_way = services.blobs.put_bytes(b"under way")
-    reclaiming.reclaim(services, Wishes(older_than_s=0))
+    # One that is new although nobody names it: an upload that is in progress.
+    under_way = services.blobs.put_bytes(b"in progress")
+    reclaiming.reclaim(services, GcOptions(older_than_s=0))
     left = {sha256 for sha256, _, _ in services.blobs.all()}
     wanted = {under_way}
     for _, snapshot in jobs:
@@ -103,7 +102,7 @@ def test_asked_for_again_is_new(services: Services) -> None:
     # A client that was told that nothing is missing sends nothing, and goes on.
     parts = sorted(services.blobs.parts(old))
     assert services.blobs.missing(parts) == []
-    reclaiming.reclaim(services, Wishes())
+    reclaiming.reclaim(services, GcOptions())
     assert services.blobs.snapshot(old)
     with pytest.raises(NotFound):
         services.blobs.snapshot(other)
@@ -112,12 +111,12 @@ def test_asked_for_again_is_new(services: Services) -> None:
 def test_a_snapshot_that_lost_a_file_is_asked_for_again(services: Services) -> None:
     snapshot = _snapshot(services, b"a", b"b")
     services.blobs.path(services.blobs.put_bytes(b"b")).unlink()
-    with pytest.raises(TorchyardError, match="no longer whole"):
-        rooms.submit(services, code=f"snapshot:{snapshot}")
+    with pytest.raises(TorchyardError, match="is incomplete"):
+        support.submit(services, code=f"snapshot:{snapshot}")
 
 
 def test_submissions_beside_removals(services: Services) -> None:
-    """Whoever got a job has its code, whenever the removal comes."""
+    """A job that was created keeps its code, whenever the removal runs."""
     snapshots = [_snapshot(services, b"%d" % number, b"shared") for number in range(40)]
     _age_blobs(services.blobs)
     stop = threading.Event()
@@ -126,7 +125,7 @@ def test_submissions_beside_removals(services: Services) -> None:
     def clean() -> None:
         while not stop.is_set():
             try:
-                reclaiming.reclaim(services, Wishes(older_than_s=0))
+                reclaiming.reclaim(services, GcOptions(older_than_s=0))
             except BaseException as error:
                 failures.append(error)
                 return
@@ -137,7 +136,7 @@ def test_submissions_beside_removals(services: Services) -> None:
     try:
         for snapshot in snapshots:
             try:
-                rooms.submit(services, code=f"snapshot:{snapshot}")
+                support.submit(services, code=f"snapshot:{snapshot}")
             except TorchyardError:
                 continue  # removed before: the client uploads it again
             kept.append(snapshot)
@@ -145,13 +144,13 @@ def test_submissions_beside_removals(services: Services) -> None:
         stop.set()
         cleaner.join(30)
     assert not failures
-    reclaiming.reclaim(services, Wishes(older_than_s=0))
+    reclaiming.reclaim(services, GcOptions(older_than_s=0))
     for snapshot in kept:
         assert services.blobs.missing(services.blobs.parts(snapshot)) == []
 
 
 def test_environments_of_open_jobs_stay(services: Services, tmp_path: Path) -> None:
-    running = rooms.submit(services)
+    running = support.submit(services)
     with services.db.read() as connection:
         needed = connection.execute(store.jobs.select()).one().environment_hash
     for name in (needed, "a" * 64, "b" * 64):
@@ -159,20 +158,20 @@ def test_environments_of_open_jobs_stay(services: Services, tmp_path: Path) -> N
         folder.mkdir(parents=True)
         (folder / "file").write_bytes(b"x" * 1000)
         _age(folder, 3 * DAY_S if name.startswith("b") else _OLD_S)
-    things = {thing.name: thing for thing in reclaiming.survey(services, Wishes())}
-    assert (things[needed].goes, things[needed].why) == (False, f"job `{running.name}` needs it")
-    assert things["a" * 64].goes and not things["b" * 64].goes
-    reclaiming.reclaim(services, Wishes(budget_bytes=1000))
-    assert [hash for hash, _ in services.environments.folders()] == [needed]
+    items = {item.name: item for item in reclaiming.survey(services, GcOptions())}
+    assert (items[needed].remove, items[needed].reason) == (False, f"job `{running.name}` needs it")
+    assert items["a" * 64].remove and not items["b" * 64].remove
+    reclaiming.reclaim(services, GcOptions(budget_bytes=1000))
+    assert [hash for hash, _ in services.environments.folders.all()] == [needed]
     _end(services, running)
-    reclaiming.reclaim(services, Wishes())
-    assert list(services.environments.folders()) == []
+    reclaiming.reclaim(services, GcOptions())
+    assert list(services.environments.folders.all()) == []
 
 
 def test_inputs_that_a_job_may_read_stay(services: Services, tmp_path: Path) -> None:
     cache = tmp_path / "cache" / "data"
     since = _snapshot(services, b"x")
-    job = rooms.submit(
+    job = support.submit(
         services,
         inputs={"data": {"type": "uri_folder", "path": f"snapshot:{since}"}},
         command="ls ${{inputs.data}}",
@@ -185,22 +184,22 @@ def test_inputs_that_a_job_may_read_stay(services: Services, tmp_path: Path) -> 
         (cache / name / "file").write_bytes(b"x")
         (cache / name).chmod(0o755)
         _age(cache / name, days * DAY_S)
-    reclaiming.reclaim(services, Wishes())
+    reclaiming.reclaim(services, GcOptions())
     assert [name for name, _ in services.fetcher.copies()] == ["a" * 32]
 
 
 def test_scratch_and_logs(services: Services, tmp_path: Path) -> None:
-    first, second = rooms.submit(services), rooms.submit(services)
+    first, second = support.submit(services), support.submit(services)
     for job in (first, second):
         services.logs.append(job.workspace, job.name, 1, "user_logs/std_log.txt", 0, b"x" * 100)
         _end(services, job)
     for name in ("gone", "new"):
         (tmp_path / "scratch" / name / "node-0").mkdir(parents=True)
     _age(tmp_path / "scratch" / "gone")
-    reclaiming.reclaim(services, Wishes())
+    reclaiming.reclaim(services, GcOptions())
     assert [folder.name for folder in (tmp_path / "scratch").iterdir()] == ["new"]
     assert list(services.logs.list(first.workspace, first.name))
-    reclaiming.reclaim(services, Wishes(logs_bytes=150))
+    reclaiming.reclaim(services, GcOptions(logs_bytes=150))
     assert not list(services.logs.list(first.workspace, first.name))
     assert list(services.logs.list(second.workspace, second.name))
 
@@ -208,10 +207,10 @@ def test_scratch_and_logs(services: Services, tmp_path: Path) -> None:
 def test_one_at_a_time_and_nothing_on_a_survey(services: Services) -> None:
     _snapshot(services, b"a")
     _age_blobs(services.blobs)
-    assert [thing.goes for thing in reclaiming.survey(services, Wishes())] == [True]
+    assert [thing.remove for thing in reclaiming.survey(services, GcOptions())] == [True]
     assert len(list(services.blobs.all())) == 2
-    with reclaiming._alone(services.home), pytest.raises(Conflict):
-        reclaiming.reclaim(services, Wishes())
+    with reclaiming._exclusive(services.home), pytest.raises(Conflict):
+        reclaiming.reclaim(services, GcOptions())
 
 
 def _draft(services: Services, path: str, *, old: bool) -> Path:
@@ -246,19 +245,31 @@ def test_what_was_begun_and_never_ended_goes(services: Services, path: str) -> N
     (services.home / "cache/data/locks").mkdir(parents=True)
     (services.home / "environments").mkdir()
     draft = _draft(services, path, old=True)
-    (said,) = [one for one in reclaiming.survey(services, Wishes()) if one.kind == "leftover"]
-    assert said.goes and "broken off" in said.why and said.size_bytes >= 1000
-    assert said.name == path.rstrip("/")
+    (item,) = [
+        candidate
+        for candidate in reclaiming.survey(services, GcOptions())
+        if candidate.kind == "stale_file"
+    ]
+    assert item.remove and "interrupted" in item.reason and item.size_bytes >= 1000
+    assert item.name == path.rstrip("/")
     assert draft.exists()
-    (done,) = [one for one in reclaiming.reclaim(services, Wishes()) if one.kind == "leftover"]
-    assert done.goes and not draft.exists()
+    (done,) = [
+        candidate
+        for candidate in reclaiming.reclaim(services, GcOptions())
+        if candidate.kind == "stale_file"
+    ]
+    assert done.remove and not draft.exists()
 
 
 @pytest.mark.parametrize("path", _DRAFTS)
 def test_what_may_be_under_way_stays(services: Services, path: str) -> None:
     draft = _draft(services, path, old=False)
-    (said,) = [one for one in reclaiming.reclaim(services, Wishes()) if one.kind == "leftover"]
-    assert not said.goes and "may be under way" in said.why
+    (item,) = [
+        candidate
+        for candidate in reclaiming.reclaim(services, GcOptions())
+        if candidate.kind == "stale_file"
+    ]
+    assert not item.remove and "may be in progress" in item.reason
     assert draft.exists()
 
 
@@ -266,7 +277,7 @@ def test_a_draft_with_a_new_file_in_it_stays(services: Services) -> None:
     draft = _draft(services, _DRAFTS[5], old=True)
     (draft / "2").write_bytes(b"part")
     _age(draft)
-    reclaiming.reclaim(services, Wishes())
+    reclaiming.reclaim(services, GcOptions())
     assert (draft / "2").exists()
 
 
@@ -275,15 +286,21 @@ def test_a_draft_that_is_worked_on_stays_however_old(services: Services) -> None
     (services.home / "environments").mkdir()
     draft = _draft(services, _DRAFTS[0], old=True)
     with locks.held(services.home / "environments" / f"{'ab' * 32}.lock"):
-        (said,) = [one for one in reclaiming.reclaim(services, Wishes()) if one.kind == "leftover"]
-    assert not said.goes and "in use again" in said.why
+        (item,) = [
+            candidate
+            for candidate in reclaiming.reclaim(services, GcOptions())
+            if candidate.kind == "stale_file"
+        ]
+    assert not item.remove and "in use again" in item.reason
     assert draft.exists()
 
 
 @pytest.mark.parametrize("name", ["weights.part", ".hidden", ".notes.part", ".x.zz3456789abc.part"])
-def test_a_users_own_file_is_no_leftover(services: Services, name: str) -> None:
+def test_a_users_own_file_is_not_stale(services: Services, name: str) -> None:
     kept = _draft(services, f"datastores/default/workspaceartifactstore/job/{name}", old=True)
-    assert not [one for one in reclaiming.reclaim(services, Wishes()) if one.kind == "leftover"]
+    assert not [
+        item for item in reclaiming.reclaim(services, GcOptions()) if item.kind == "stale_file"
+    ]
     assert kept.exists()
 
 
@@ -291,59 +308,65 @@ def test_uvs_cache_goes_by_age_and_by_size(services: Services) -> None:
     uv = _draft(services, "cache/uv/", old=True)
     other = _draft(services, "cache/of-somebody/", old=True)
     _draft(services, "cache/snapshots/", old=True)
-    told = {one.name: one for one in reclaiming.survey(services, Wishes()) if one.kind == "cache"}
-    assert told["uv"].goes and "unused for 40" in told["uv"].why
-    assert not told["of-somebody"].goes and told["of-somebody"].why == "not made by torchyard"
-    assert not told["snapshots"].goes and told["snapshots"].why.startswith("the command's own")
+    items = {
+        item.name: item for item in reclaiming.survey(services, GcOptions()) if item.kind == "cache"
+    }
+    assert items["uv"].remove and "unused for 40" in items["uv"].reason
+    assert (
+        not items["of-somebody"].remove and items["of-somebody"].reason == "not made by torchyard"
+    )
+    assert not items["snapshots"].remove and items["snapshots"].reason.startswith(
+        "used by the `yard` command"
+    )
     with caches.in_use(services.home):
-        # Used now, so that only its size speaks against it; and whoever uses it keeps it.
-        assert not _cache(reclaiming.survey(services, Wishes())).goes
-        wishes = Wishes(caches_bytes=999)
-        assert _cache(reclaiming.survey(services, wishes)).why.endswith(
+        # Used now, so that only its size speaks against it; a user's lock keeps it.
+        assert not _cache(reclaiming.survey(services, GcOptions())).remove
+        options = GcOptions(caches_bytes=999)
+        assert _cache(reclaiming.survey(services, options)).reason.endswith(
             "beyond the budget of caches"
         )
-        assert not _cache(reclaiming.reclaim(services, wishes)).goes
+        assert not _cache(reclaiming.reclaim(services, options)).remove
         assert uv.exists()
-    assert not _cache(reclaiming.reclaim(services, Wishes(caches_bytes=1000))).goes
-    assert _cache(reclaiming.reclaim(services, wishes)).goes
+    assert not _cache(reclaiming.reclaim(services, GcOptions(caches_bytes=1000))).remove
+    assert _cache(reclaiming.reclaim(services, options)).remove
     assert not uv.exists() and other.exists()
     assert not list((services.home / "cache").glob(".removing-*"))
 
 
-def _cache(things: list[reclaiming.Thing]) -> reclaiming.Thing:
-    return next(one for one in things if one.kind == "cache" and one.name == "uv")
+def _cache(things: list[reclaiming.GcItem]) -> reclaiming.GcItem:
+    return next(item for item in things if item.kind == "cache" and item.name == "uv")
 
 
 def test_what_is_asked_comes_before_what_is_stored(tmp_path: Path) -> None:
-    assert settings.wishes(tmp_path, {}) == Wishes()
+    assert settings.options(tmp_path, {}) == GcOptions()
     settings.save(tmp_path, {"budget_bytes": 5, "older_than_s": 60.0})
     settings.save(tmp_path, {"logs_bytes": 7})
-    assert settings.wishes(tmp_path, {}) == Wishes(60.0, 5, 7)
-    assert settings.wishes(tmp_path, {"budget_bytes": 9}) == Wishes(60.0, 9, 7)
-    assert settings.wishes(tmp_path, {"budget_bytes": None}) == Wishes(60.0, None, 7)
+    assert settings.options(tmp_path, {}) == GcOptions(60.0, 5, 7)
+    assert settings.options(tmp_path, {"budget_bytes": 9}) == GcOptions(60.0, 9, 7)
+    assert settings.options(tmp_path, {"budget_bytes": None}) == GcOptions(60.0, None, 7)
     assert settings.save(tmp_path, {"budget_bytes": None, "older_than_s": None}) == {
         "logs_bytes": 7
     }
-    assert settings.wishes(tmp_path, {}) == Wishes(logs_bytes=7)
+    assert settings.options(tmp_path, {}) == GcOptions(logs_bytes=7)
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("changes", "words"),
     [
         ({"budget": 5}, "did you mean `budget_bytes`"),
-        ({"budget_bytes": -1}, "from 0 on"),
-        ({"budget_bytes": True}, "from 0 on"),
-        ({"budget_bytes": 1.5}, "from 0 on"),
-        ({"older_than_s": "14d"}, "from 0 on"),
-        ({"older_than_s": float("nan")}, "from 0 on"),
-        ({"grace_s": 1}, "there are: older_than_s"),
+        ({"budget_bytes": -1}, "0 or more"),
+        ({"budget_bytes": True}, "0 or more"),
+        ({"budget_bytes": 1.5}, "0 or more"),
+        ({"older_than_s": "14d"}, "0 or more"),
+        ({"older_than_s": float("nan")}, "0 or more"),
+        ({"grace_s": 1}, "use one of: older_than_s"),
     ],
 )
-def test_a_wish_that_is_none_is_refused(
-    tmp_path: Path, given: dict[str, object], words: str
+def test_an_invalid_option_is_refused(
+    tmp_path: Path, changes: dict[str, object], words: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
-        settings.save(tmp_path, given)
+        settings.save(tmp_path, changes)
     assert words in caught.value.hint
     assert not (tmp_path / "gc.json").exists()
 
@@ -351,5 +374,5 @@ def test_a_wish_that_is_none_is_refused(
 def test_settings_that_were_broken_by_hand_are_told(tmp_path: Path) -> None:
     (tmp_path / "gc.json").write_text("{budget: 5}")
     with pytest.raises(InvalidInput) as caught:
-        settings.wishes(tmp_path, {})
+        settings.options(tmp_path, {})
     assert "gc.json" in caught.value.message and "--save" in caught.value.hint

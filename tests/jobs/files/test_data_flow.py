@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from data.conftest import Web, web  # noqa: F401
-from jobs.rooms import WORKSPACE, Worker, again, attempt_of, make, submit
+from jobs.support import WORKSPACE, Worker, again, attempt_of, make_services, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
@@ -21,6 +21,7 @@ from torchyard.jobs.files import artifacts, data_sources
 from torchyard.jobs.files import outputs as outputs_of
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
@@ -32,7 +33,7 @@ NAS = "azureml://datastores/nas/paths"
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    made = make(tmp_path / "home", db, clock)
+    made = make_services(tmp_path / "home", db, clock)
     folder = tmp_path / "nas"
     (folder / "sets").mkdir(parents=True)
     (folder / "sets" / "a.csv").write_text("a\n")
@@ -53,7 +54,7 @@ class Yard:
         deadline = time.monotonic() + 60
         while (now := again(self.services, job)).status not in statuses:
             assert time.monotonic() < deadline, now
-            self.scheduler.look()
+            self.scheduler.run_round()
             time.sleep(0.01)
         return now
 
@@ -92,12 +93,12 @@ def test_data_on_this_machine_is_used_where_it_is(
             "n": 3,
         },
     )
-    given = yard.plan(job).inputs
-    assert given["data"].source == str(tmp_path / "nas" / "sets")
-    assert (given["data"].kind, given["data"].mode) == ("uri_folder", "ro_mount")
-    assert given["file"].source == str(tmp_path / "nas" / "sets" / "a.csv")
-    assert (given["text"].kind, given["text"].value) == ("literal", f"{NAS}/sets")
-    assert given["n"].value == "3"
+    inputs = yard.plan(job).inputs
+    assert inputs["data"].source == str(tmp_path / "nas" / "sets")
+    assert (inputs["data"].kind, inputs["data"].mode) == ("uri_folder", "ro_mount")
+    assert inputs["file"].source == str(tmp_path / "nas" / "sets" / "a.csv")
+    assert (inputs["text"].kind, inputs["text"].value) == ("literal", f"{NAS}/sets")
+    assert inputs["n"].value == "3"
 
 
 def test_the_web_is_fetched_before_nodes_are_held(
@@ -195,7 +196,7 @@ def test_outputs_go_where_they_are_told(yard: Yard, services: Services, tmp_path
     assert (nas / "one" / "result.txt").read_bytes() == b"file"
     assert (home / "x" / "h").read_bytes() == b"home"
     assert (home / "azureml" / job.name / "plain" / "m.pt").read_bytes() == b"plain"
-    listed = {(output, one.path) for output, one in artifacts.list_outputs(services, job)}
+    listed = {(output, artifact.path) for output, artifact in artifacts.list_outputs(services, job)}
     assert listed == {
         ("plain", "m.pt"), ("there", "a/b.bin"), ("file", "result.txt"), ("home", "h")
     }  # fmt: skip
@@ -203,15 +204,15 @@ def test_outputs_go_where_they_are_told(yard: Yard, services: Services, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
-        ("https://x/y", "no place for an output"),
-        ("azureml://datastores/nas/paths/${{nam}}", "no expression"),
+        ("https://x/y", "not a path for an output"),
+        ("azureml://datastores/nas/paths/${{nam}}", "not an expression"),
         ("azureml://datastores/nope/paths/x", "does not exist"),
     ],
 )
-def test_places_that_are_refused(services: Services, path: str, said: str) -> None:
-    with pytest.raises(InvalidSpec, match=said):
+def test_places_that_are_refused(services: Services, path: str, message: str) -> None:
+    with pytest.raises(InvalidSpec, match=message):
         submit(services, outputs={"o": {"path": path}})
 
 
@@ -231,7 +232,7 @@ def test_named_outputs_are_registered_once(yard: Yard, services: Services) -> No
     (model,) = models.of_job(services.db, WORKSPACE, job.name)
     assert (model.name, [file.path for file in model.files]) == ("net", ["m.pt"])
     yard.executor.finish(attempt_of(services, job).id)
-    yard.scheduler.look()
+    yard.scheduler.run_round()
     assert len(assets.list_in(services.db, WORKSPACE, "cleaned")) == 1
     assert len(models.of_job(services.db, WORKSPACE, job.name)) == 1
 
@@ -246,7 +247,7 @@ def test_neither_a_round_nor_a_request_waits_for_a_model(yard: Yard, services: S
     with locks.held(services.lock(f"outputs-{job.id % 16}")):
         Worker(services, attempt_of(services, job)).whole_life()
         Worker(services, attempt_of(services, plain)).whole_life()
-        yard.scheduler.look()
+        yard.scheduler.run_round()
         third = submit(services)
         yard.look_until(third, Status.STARTING)
         assert again(services, plain).status is Status.COMPLETED
@@ -263,8 +264,8 @@ def test_a_version_that_is_taken_is_told(yard: Yard, services: Services) -> None
         _finish(yard, job)
     from torchyard.jobs import actions
 
-    said = [e.body["message"] for e in actions.events(services, job) if e.kind == "notice"]
-    assert any("could not be registered" in message for message in said)
+    messages = notices_of(actions.events(services, job))
+    assert any("could not be registered" in message for message in messages)
 
 
 def test_what_one_job_left_another_reads(yard: Yard, services: Services) -> None:
@@ -281,5 +282,5 @@ def test_what_one_job_left_another_reads(yard: Yard, services: Services) -> None
 def test_a_place_depends_on_the_job_alone() -> None:
     from torchyard.jobs.spec.inputs import Output
 
-    found = outputs_of.place("w", "j", "o", Output())
-    assert found.uri == "azureml://datastores/workspaceblobstore/paths/azureml/j/o/"
+    place = outputs_of.place("w", "j", "o", Output())
+    assert place.uri == "azureml://datastores/workspaceblobstore/paths/azureml/j/o/"

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs import rooms
+from jobs import support
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
 from torchyard.jobs.files import log_quota
 from torchyard.jobs.records import store
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.logs import Logs
 
 _LAST = b"[torchyard] logs beyond 1 MB are dropped; raise `torchyard.log_quota_mb`\n"
@@ -35,21 +36,21 @@ def test_a_log_is_cut_once(tmp_path: Path) -> None:
 
 
 def test_the_job_tells_of_it_once(tmp_path: Path, db: Database, clock: FakeClock) -> None:
-    services = rooms.make(tmp_path, db, clock)
-    job = rooms.submit(services, properties={"torchyard.log_quota_mb": "1"})
+    services = support.make_services(tmp_path, db, clock)
+    job = support.submit(services, properties={"torchyard.log_quota_mb": "1"})
     mega = 1 << 20
     assert log_quota.answer(services, job, 1, _PATH, 0, b"x" * mega) == (200, {"size": mega})
     for _ in range(2):
         full = {"size": mega, "full": True}
         assert log_quota.answer(services, job, 1, _PATH, mega, b"y") == (200, full)
     with db.read() as connection:
-        told = [event.body for event in store.events_after(connection, job.id, 0)]
-    said = "logs beyond 1 MB are dropped; raise `torchyard.log_quota_mb`"
-    assert [body["message"] for body in told if "message" in body] == [said]
+        notices = notices_of(store.events_after(connection, job.id, 0))
+    message = "logs beyond 1 MB are dropped; raise `torchyard.log_quota_mb`"
+    assert notices == [message]
 
 
 @pytest.mark.parametrize("value", ["0", "1.5", "many"])
 def test_refused(tmp_path: Path, db: Database, clock: FakeClock, value: str) -> None:
-    services = rooms.make(tmp_path, db, clock)
+    services = support.make_services(tmp_path, db, clock)
     with pytest.raises(InvalidSpec, match="log_quota_mb"):
-        rooms.submit(services, properties={"torchyard.log_quota_mb": value})
+        support.submit(services, properties={"torchyard.log_quota_mb": value})

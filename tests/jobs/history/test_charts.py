@@ -96,11 +96,11 @@ def test_the_reduction_is_the_naive_one(
     assert not chart.exact and len(chart.columns) <= width
     edges = [column.x for column in chart.columns]
     assert edges == sorted(set(edges))
-    found: list[list[float]] = [[] for _ in edges]
+    values_by_column: list[list[float]] = [[] for _ in edges]
     for x, y in inside:
         place = max(number for number, edge in enumerate(edges) if edge <= x)
-        found[place].append(y)
-    for column, values in zip(chart.columns, found, strict=True):
+        values_by_column[place].append(y)
+    for column, values in zip(chart.columns, values_by_column, strict=True):
         assert values, "a column in which there is nothing"
         numbers = [value for value in values if value == value]
         assert same(column.low, min(numbers, default=math.nan))
@@ -118,10 +118,10 @@ def test_a_block_that_lies_in_one_column_is_never_unpacked() -> None:
 
 def test_one_point_none_and_a_range_beside_them() -> None:
     assert Blocks([], 4).chart(10) == Chart(0, 0, -1)
-    one = Blocks([(-5, 1.5)], 4)
-    assert one.chart(10) == Chart(1, -5, -5, points=[(-5, 1.5)])
-    assert one.chart(10, 6, 9).count == 0
-    assert one.chart(10, 9, 6).count == 0
+    line = Blocks([(-5, 1.5)], 4)
+    assert line.chart(10) == Chart(1, -5, -5, points=[(-5, 1.5)])
+    assert line.chart(10, 6, 9).count == 0
+    assert line.chart(10, 9, 6).count == 0
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def history(db: Database) -> History:
 def fill(history: History, points: Sequence[Point], batch: int = 150, key: str = "k") -> None:
     for at in range(0, len(points), batch):
         some = points[at : at + batch]
-        history.append(1, [metric(key, one.value, one.timestamp, one.step) for one in some])
+        history.append(1, [metric(key, point.value, point.timestamp, point.step) for point in some])
 
 
 def resumed(count: int) -> list[Point]:
@@ -172,14 +172,14 @@ def test_a_chart_of_stored_points_along_steps_and_time(db: Database, history: Hi
     fill(history, points)
     by_step = chart_of(db, Window(), 100)
     assert by_step.count == len(points) == sum(1 for _ in points)
-    assert min(column.low for column in by_step.columns) == min(one.value for one in points)
-    assert max(column.high for column in by_step.columns) == max(one.value for one in points)
+    assert min(column.low for column in by_step.columns) == min(point.value for point in points)
+    assert max(column.high for column in by_step.columns) == max(point.value for point in points)
     assert (by_step.start, by_step.end) == (0, 4999)
     zoomed = chart_of(db, Window("step", 2500, 2549), 100)
     assert zoomed.exact and zoomed.count == 100  # each step twice: before and after it was resumed
-    times = [one.timestamp for one in points]
+    times = [point.timestamp for point in points]
     by_time = chart_of(db, Window("time", times[1000], times[1019]), 10)
-    assert by_time.points == [(one.timestamp, one.value) for one in points[1000:1020]]
+    assert by_time.points == [(point.timestamp, point.value) for point in points[1000:1020]]
 
 
 def test_exact_history_by_range_offset_and_limit(db: Database, history: History) -> None:
@@ -189,10 +189,10 @@ def test_exact_history_by_range_offset_and_limit(db: Database, history: History)
     for offset, limit in ((0, 1), (127, 3), (1, 700), (2999, 10_000), (3599, 2), (9000, 5)):
         assert read(db, Window(), offset=offset, limit=limit) == points[offset : offset + limit]
     window = Window("step", 1500, 1700)
-    inside = [one for one in points if 1500 <= one.step <= 1700]
+    inside = [point for point in points if 1500 <= point.step <= 1700]
     assert read(db, window) == inside
     assert read(db, window, offset=150, limit=100) == inside[150:250]
-    late = [one for one in points if one.timestamp >= points[-5].timestamp]
+    late = [point for point in points if point.timestamp >= points[-5].timestamp]
     assert read(db, Window("time", points[-5].timestamp)) == late
     assert read(db, Window("step", None, -1)) == []
     assert list(exact_points.pieces(db, 2, "k", Window())) == []
@@ -206,7 +206,7 @@ def test_points_that_arrive_while_history_is_read_come_once(db: Database, histor
     fill(history, points[17_000:], 500)
     for piece in pieces:
         seen += piece.values
-    assert seen == [one.value for one in points]
+    assert seen == [point.value for point in points]
 
 
 def series(*pairs: tuple[str, list[Point]]) -> Iterator[tuple[str, list[Points]]]:
@@ -215,9 +215,9 @@ def series(*pairs: tuple[str, list[Point]]) -> Iterator[tuple[str, list[Points]]
             key,
             [
                 Points(
-                    array("q", [one.timestamp for one in points]),
-                    array("q", [one.step for one in points]),
-                    array("d", [one.value for one in points]),
+                    array("q", [point.timestamp for point in points]),
+                    array("q", [point.step for point in points]),
+                    array("d", [point.value for point in points]),
                 )
             ],
         )
@@ -249,7 +249,7 @@ def test_parquet_gives_back_the_same_points() -> None:
     written = b"".join(exports.parquet()(series(("a", ODD), ("größe", ODD * 3))))
     table = files.read_table(arrow.BufferReader(written))
     assert table.column("key").to_pylist() == ["a"] * 4 + ["größe"] * 12
-    assert table.column("step").to_pylist()[:4] == [one.step for one in ODD]
+    assert table.column("step").to_pylist()[:4] == [point.step for point in ODD]
     assert str(table.schema.field("timestamp").type) == "timestamp[ms, tz=UTC]"
     values = table.column("value").to_pylist()
     assert all(same(a, b.value) for a, b in zip(values, ODD * 4, strict=True))
@@ -261,12 +261,12 @@ def test_summaries_have_extremes_of_blocks_and_tail(db: Database, history: Histo
     fill(history, [Point(1, 1, math.nan)], key="nothing")
     fill(history, ODD, key="odd")
     with db.read() as connection:
-        found = {one.key: one for one in chart_store.summaries(connection, 1)}
-    values = [one.value for one in points]
-    assert (found["k"].low, found["k"].high) == (min(values), max(values))
-    assert (found["k"].count, found["k"].step) == (len(points), 999)
-    assert (found["nothing"].low, found["nothing"].high) == (None, None)
-    assert (found["odd"].low, found["odd"].high) == (-math.inf, math.inf)
+        summaries = {summary.key: summary for summary in chart_store.summaries(connection, 1)}
+    values = [point.value for point in points]
+    assert (summaries["k"].low, summaries["k"].high) == (min(values), max(values))
+    assert (summaries["k"].count, summaries["k"].step) == (len(points), 999)
+    assert (summaries["nothing"].low, summaries["nothing"].high) == (None, None)
+    assert (summaries["odd"].low, summaries["odd"].high) == (-math.inf, math.inf)
     assert metric_blocks.TAIL_POINTS < 1000
 
 
@@ -286,7 +286,7 @@ def test_stored_charts_equal_those_of_the_plain_points(
     fill(history, points, batch)
     start = chance.randrange(500)
     window = Window("step", start, start + chance.randrange(400))
-    plain = Blocks([(one.step, one.value) for one in points], 10**6)
+    plain = Blocks([(point.step, point.value) for point in points], 10**6)
     stored = chart_of(db, window, 40)
     wanted = plain.chart(40, window.start, window.end)
     assert (stored.count, stored.columns) == (wanted.count, wanted.columns)

@@ -72,7 +72,7 @@ def test_points_come_back_in_order_of_arrival(history: History) -> None:
     for start in range(0, 700, 90):
         history.append(1, logged[start : start + 90])
 
-    assert history.series(1, "loss") == [Point(*one[1:]) for one in logged]
+    assert history.series(1, "loss") == [Point(*record[1:]) for record in logged]
     assert history.series(1, "loss", 640, 30) == history.series(1, "loss")[640:670]
     assert history.series(1, "loss", 130, 1) == history.series(1, "loss")[130:131]
     assert history.series(1, "loss", 699) == history.series(1, "loss")[699:]
@@ -81,8 +81,8 @@ def test_points_come_back_in_order_of_arrival(history: History) -> None:
 
 
 def test_single_posts_and_a_batch_make_the_same(history: History) -> None:
-    for one in line("loss", 300):
-        history.append(1, [one])
+    for record in line("loss", 300):
+        history.append(1, [record])
     history.append(2, line("loss", 300))
 
     assert history.series(1, "loss") == history.series(2, "loss")
@@ -98,7 +98,7 @@ def test_what_is_sent_again_is_stored_once(history: History, size: int) -> None:
     history.append(1, sent)
     history.append(1, sent[: size // 2] + sent)
 
-    assert history.series(1, "loss") == list(dict.fromkeys(Point(*one[1:]) for one in sent))
+    assert history.series(1, "loss") == list(dict.fromkeys(Point(*point[1:]) for point in sent))
 
 
 def test_an_old_point_sent_again_after_thousands_is_stored_once(history: History) -> None:
@@ -136,11 +136,11 @@ def test_history_is_the_distinct_points_in_order(
     for batch in batches:
         records = [metric(key, value, timestamp, step) for key, timestamp, step, value in batch]
         history.append(1, records)
-        for one in records:
-            expected.setdefault(one.key, {})[Point(*one[1:])] = None
+        for record in records:
+            expected.setdefault(record.key, {})[Point(*record[1:])] = None
 
     assert {key: history.series(1, key) for key in history.keys(1)} == {
-        key: list(found) for key, found in expected.items()
+        key: list(points) for key, points in expected.items()
     }
 
 
@@ -159,7 +159,7 @@ def test_what_is_no_finite_number_is_kept(history: History) -> None:
 
     assert history.latest(1)[0].value == -math.inf
     assert history.latest(1)[1].value == math.inf
-    assert [record_rules.number_json(one.value) for one in history.latest(1)] == [
+    assert [record_rules.number_json(metric.value) for metric in history.latest(1)] == [
         "-Infinity",
         "Infinity",
         "NaN",
@@ -180,12 +180,12 @@ def test_many_runs_are_read_at_once(history: History, tags: Tags) -> None:
     for job_id in range(1, 520):
         history.append(job_id, [metric("m", job_id, 1), param("p", str(job_id)), tag("t", "v")])
 
-    found = history.data_of(range(1, 523))
+    data = history.data_of(range(1, 523))
 
-    assert len(found) == 522
-    assert found[519].metrics[0].value == 519
-    assert found[519].params == {"p": "519"}
-    assert found[521].metrics == ()
+    assert len(data) == 522
+    assert data[519].metrics[0].value == 519
+    assert data[519].params == {"p": "519"}
+    assert data[521].metrics == ()
     assert tags.of[5] == {"t": "v"}
 
 
@@ -224,8 +224,8 @@ def test_repeats_are_dropped_by_their_number(history: History) -> None:
     assert history.receive(RUNS.get, "att", 1, 0, [sent("other")]) == {"next": 1, "rejected": []}
     assert history.receive(RUNS.get, "att2", 0, 0, [sent(step=9)]) == {"next": 1, "rejected": []}
 
-    assert [one.step for one in history.series(1, "loss")] == [0, 1, 2, 3, 4, 5, 9]
-    assert [one.step for one in history.series(2, "loss")] == [6]
+    assert [point.step for point in history.series(1, "loss")] == [0, 1, 2, 3, 4, 5, 9]
+    assert [point.step for point in history.series(2, "loss")] == [6]
     assert history.keys(1) == ["loss", "other"]
 
 
@@ -237,17 +237,17 @@ def test_a_gap_is_asked_for(history: History) -> None:
 
     rest = [sent(step=step) for step in range(5)]
     assert history.receive(RUNS.get, "att", 0, 0, rest, 0) == {"next": 5, "rejected": []}
-    assert [one.step for one in history.series(1, "loss")] == [0, 1, 2, 3, 4]
+    assert [point.step for point in history.series(1, "loss")] == [0, 1, 2, 3, 4]
 
 
 def test_a_gap_that_nobody_can_fill_is_told(history: History) -> None:
     history.receive(RUNS.get, "att", 0, 0, [sent()])
-    found = history.receive(RUNS.get, "att", 0, 7, [sent(step=7)], 7)
-    assert found == {
+    answer = history.receive(RUNS.get, "att", 0, 7, [sent(step=7)], 7)
+    assert answer == {
         "next": 8,
         "rejected": [{"seq": 7, "message": "6 records of node 0 are lost"}],
     }
-    assert [one.step for one in history.series(1, "loss")] == [0, 7]
+    assert [point.step for point in history.series(1, "loss")] == [0, 7]
 
 
 def test_what_was_refused_is_told_again_with_a_repeat(history: History, tags: Tags) -> None:
@@ -255,7 +255,7 @@ def test_what_was_refused_is_told_again_with_a_repeat(history: History, tags: Ta
     tag = {"kind": "tag", "run": "job", "key": "t", "value": "old"}
     records = [param, tag, {**param, "value": "2"}, sent(run="nobody"), sent()]
     first = history.receive(RUNS.get, "att", 0, 0, records)
-    assert [one["seq"] for one in first["rejected"]] == [2, 3]
+    assert [rejection["seq"] for rejection in first["rejected"]] == [2, 3]
     history.receive(RUNS.get, "att", 0, 5, [{**tag, "value": "new"}])
 
     again = history.receive(RUNS.get, "att", 0, 0, records)
@@ -300,11 +300,13 @@ def test_one_bad_record_holds_up_none(history: History, tags: Tags) -> None:
     mixed = [record for pair in zip(BAD, good, strict=True) for record in pair]
     mixed.append({"kind": "tag", "run": "job", "key": "t", "value": "v"})
 
-    found = history.receive(RUNS.get, "att", 0, 1, mixed)
+    answer = history.receive(RUNS.get, "att", 0, 1, mixed)
 
-    assert found["next"] == 1 + len(mixed)
-    assert [one["seq"] for one in found["rejected"]] == [1 + 2 * place for place in range(len(BAD))]
-    assert all(one["message"] for one in found["rejected"])
+    assert answer["next"] == 1 + len(mixed)
+    assert [rejection["seq"] for rejection in answer["rejected"]] == [
+        1 + 2 * place for place in range(len(BAD))
+    ]
+    assert all(rejection["message"] for rejection in answer["rejected"])
     assert set(history.keys(1)) == {f"key{place}" for place in range(len(BAD))}
     assert history.params(1) == {"kept": "first"}
     assert tags.of == {1: {"t": "v"}}
@@ -330,7 +332,7 @@ def test_a_page_is_what_a_slice_would_be_and_no_more_is_fetched(
         points = [metric("loss", step, 1_000 + step, step) for step in range(start, start + 100)]
         history.append(9, points)
     whole = history.series(9, "loss")
-    assert [one.step for one in whole] == list(range(6_000))
+    assert [point.step for point in whole] == list(range(6_000))
     for offset in (0, 1, 127, 128, 511, 512, 3_000, 5_999, 6_000, 2**53):
         for limit in (0, 1, 128, 513, 6_000, None):
             end = None if limit is None else offset + limit

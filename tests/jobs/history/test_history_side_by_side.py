@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import ME, WORKSPACE, submit
+from jobs import support
+from jobs.support import ME, WORKSPACE, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
@@ -29,7 +29,7 @@ WRITERS = 8
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    return rooms.make(tmp_path / "home", db, clock)
+    return support.make_services(tmp_path / "home", db, clock)
 
 
 def at_once(call: Callable[[int], Any], writers: int = WRITERS) -> list[Any]:
@@ -59,8 +59,8 @@ def test_a_new_metric_key(services: Services) -> None:
     def log(number: int) -> str:
         for step in range(30):
             shared = [Metric(f"k{step % 3}", step, step, 1.0)]
-            own = [Metric(f"k{step % 3}", 1000 * number + step, step, float(number))]
-            services.history.append(job.id, shared + own)
+            private = [Metric(f"k{step % 3}", 1000 * number + step, step, float(number))]
+            services.history.append(job.id, shared + private)
         return "ok"
 
     assert at_once(log) == ["ok"] * WRITERS
@@ -77,14 +77,14 @@ def test_writers_of_two_jobs_in_either_order(services: Services) -> None:
 
     def send(number: int) -> dict[str, Any]:
         names = ["aaaa", "bbbb"] if number % 2 else ["bbbb", "aaaa"]
-        said: dict[str, Any] = {}
+        answer: dict[str, Any] = {}
         for seq in range(20):
             records = [
                 {"run": name, "kind": "metric", "key": "m", "value": number, "timestamp": seq}
                 for name in names
             ]
-            said = services.history.receive(ids.get, f"attempt{number}", 0, 2 * seq, records)
-        return said
+            answer = services.history.receive(ids.get, f"attempt{number}", 0, 2 * seq, records)
+        return answer
 
     assert at_once(send) == [{"next": 40, "rejected": []}] * WRITERS
     for job in (a, b):
@@ -97,8 +97,8 @@ def test_one_workers_records_sent_twice_at_once(services: Services) -> None:
         {"run": "twice", "kind": "metric", "key": "m", "value": n, "timestamp": n, "step": n}
         for n in range(50)
     ]
-    said = at_once(lambda _: services.history.receive({"twice": job.id}.get, "a", 0, 0, records))
-    assert [answer["next"] for answer in said] == [50] * WRITERS
+    answers = at_once(lambda _: services.history.receive({"twice": job.id}.get, "a", 0, 0, records))
+    assert [answer["next"] for answer in answers] == [50] * WRITERS
     assert [point.step for point in services.history.series(job.id, "m")] == list(range(50))
 
 
@@ -130,33 +130,36 @@ def test_tags_merge(services: Services) -> None:
 
     assert at_once(tag) == ["ok"] * WRITERS
     expected = {f"{number}.{step}" for number in range(WRITERS) for step in range(10)}
-    assert set(rooms.again(services, job).tags) == expected
+    assert set(support.again(services, job).tags) == expected
 
 
 def test_an_experiment_of_one_name(services: Services) -> None:
-    said = at_once(lambda _: runs.create_experiment(services, WORKSPACE, "one", {}).name)
-    assert said.count("one") == 1 and sum(isinstance(one, Conflict) for one in said) == WRITERS - 1
+    results = at_once(lambda _: runs.create_experiment(services, WORKSPACE, "one", {}).name)
+    assert (
+        results.count("one") == 1
+        and sum(isinstance(result, Conflict) for result in results) == WRITERS - 1
+    )
     jobs = at_once(
         lambda n: submit(services, experiment_name="two", name=f"job{n}").experiment_name
     )
     assert jobs == ["two"] * WRITERS
     with services.db.read() as connection:
-        names = [one.name for one in experiment_store.list_in(connection, WORKSPACE)]
+        names = [experiment.name for experiment in experiment_store.list_in(connection, WORKSPACE)]
     assert sorted(names).count("one") == names.count("two") == 1
 
 
 def test_a_job_of_one_name(services: Services) -> None:
-    document = {**rooms.JOB, "name": "same_job"}
-    said = at_once(lambda _: submission.create(services, WORKSPACE, document, ME))
-    assert len({job.id for job, _ in said}) == 1
-    assert sum(new for _, new in said) == 1
+    document = {**support.JOB, "name": "same_job"}
+    answers = at_once(lambda _: submission.create(services, WORKSPACE, document, ME))
+    assert len({job.id for job, _ in answers}) == 1
+    assert sum(new for _, new in answers) == 1
 
 
 def test_a_workspace_of_one_name(services: Services) -> None:
     body = {"name": "vision"}
-    said = at_once(lambda _: workspaces.create(services.db, services.clock, body).name)
-    assert said.count("vision") == 1
-    assert sum(isinstance(one, Conflict) for one in said) == WRITERS - 1
+    names = at_once(lambda _: workspaces.create(services.db, services.clock, body).name)
+    assert names.count("vision") == 1
+    assert sum(isinstance(name, Conflict) for name in names) == WRITERS - 1
 
 
 def test_events_have_no_gap(services: Services) -> None:
@@ -191,9 +194,11 @@ def test_node_slots_are_held_once(services: Services) -> None:
 
 def test_versions_of_data(services: Services) -> None:
     def register(number: int) -> str:
-        asked = assets.Request(name="mnist", path=f"https://example.com/{number}", type="uri_file")
+        request = assets.Request(
+            name="mnist", path=f"https://example.com/{number}", type="uri_file"
+        )
         return assets.register(
-            services.db, services.clock, WORKSPACE, asked, asked.path, ME.user
+            services.db, services.clock, WORKSPACE, request, request.path, ME.user
         ).version
 
     assert sorted(at_once(register)) == [str(number) for number in range(1, WRITERS + 1)]
@@ -206,24 +211,31 @@ def test_two_schedulers_claim_a_job_once(services: Services) -> None:
 
     jobs = [submit(services) for _ in range(3)]
     schedulers = [Scheduler(services, FakeExecutor(), "http://127.0.0.1:1") for _ in range(4)]
-    at_once(lambda number: schedulers[number].look(), 4)
+
+    def run(number: int) -> str:
+        schedulers[number].run_round()
+        return "ok"
+
+    assert at_once(run, 4) == ["ok"] * 4
     assert [scheduler.trouble for scheduler in schedulers] == [""] * 4
     with services.db.read() as connection:
         for job in jobs:
-            assert [one.number for one in attempt_store.attempts_of(connection, job.id)] == [1]
+            assert [
+                attempt.number for attempt in attempt_store.attempts_of(connection, job.id)
+            ] == [1]
 
 
 def test_a_property_is_said_once(services: Services) -> None:
     job = submit(services)
 
     def say(number: int) -> str:
-        said = actions.add_properties(services, WORKSPACE, job.name, {"host": f"h{number}"})
-        return said.properties["host"]
+        changed_job = actions.add_properties(services, WORKSPACE, job.name, {"host": f"h{number}"})
+        return changed_job.properties["host"]
 
-    said = at_once(say)
-    (kept,) = [one for one in said if isinstance(one, str)]
+    answers = at_once(say)
+    (kept,) = [answer for answer in answers if isinstance(answer, str)]
     assert actions.get(services, WORKSPACE, job.name).properties["host"] == kept
-    assert all(isinstance(one, Conflict) for one in said if one != kept)
+    assert all(isinstance(answer, Conflict) for answer in answers if answer != kept)
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -237,8 +249,10 @@ def test_a_cluster_goes_while_jobs_come(services: Services, force: bool) -> None
         name = f"cluster-{round}"
         computes.create(services.db, services.clock, WORKSPACE, {"name": name})
         gone, *came = at_once(act, 3)
-        refused = [one for one in came if isinstance(one, TorchyardError)]
-        assert all("is being deleted" in str(one) or "not exist" in str(one) for one in refused)
+        refused = [answer for answer in came if isinstance(answer, TorchyardError)]
+        assert all(
+            "is being deleted" in str(error) or "not exist" in str(error) for error in refused
+        )
         with services.db.read() as connection:
             live = store.live_at(connection, WORKSPACE, name)
         # None is left behind that would wait for a cluster that is no more.

@@ -18,12 +18,14 @@ points = st.lists(st.builds(point, int64, int64, st.floats()), max_size=60)
 
 @given(points)
 def test_unpacking_gives_what_was_packed(some: list[Point]) -> None:
-    found = metric_blocks.unpack(metric_blocks.pack(some))
+    unpacked = metric_blocks.unpack(metric_blocks.pack(some))
 
-    assert found == some
+    assert unpacked == some
     # Equality says nothing of the sign of a zero.
-    signs = [math.copysign(1, one.value) for one in some if one.value == one.value]
-    assert [math.copysign(1, one.value) for one in found if one.value == one.value] == signs
+    signs = [math.copysign(1, point.value) for point in some if point.value == point.value]
+    assert [
+        math.copysign(1, point.value) for point in unpacked if point.value == point.value
+    ] == signs
 
 
 def test_the_form_is_three_little_endian_arrays() -> None:
@@ -36,9 +38,9 @@ def test_the_form_is_three_little_endian_arrays() -> None:
 def test_bounds_hold_every_point(some: list[Point]) -> None:
     box = metric_blocks.bounds(some)
 
-    assert all(box.min_timestamp <= one.timestamp <= box.max_timestamp for one in some)
-    assert all(box.min_step <= one.step <= box.max_step for one in some)
-    numbers = [one.value for one in some if one.value == one.value]
+    assert all(box.min_timestamp <= point.timestamp <= box.max_timestamp for point in some)
+    assert all(box.min_step <= point.step <= box.max_step for point in some)
+    numbers = [point.value for point in some if point.value == point.value]
     assert (box.min_value, box.max_value) == (
         min(numbers, default=None),
         max(numbers, default=None),
@@ -50,7 +52,7 @@ def test_pieces_are_whole_and_small(some: list[Point]) -> None:
     many = some * 40
     pieces = list(metric_blocks.cut(many))
 
-    assert [one for piece in pieces for one in piece] == many
+    assert [point for piece in pieces for point in piece] == many
     assert all(0 < len(piece) <= metric_blocks.BLOCK_POINTS for piece in pieces)
 
 

@@ -47,13 +47,13 @@ def points(count: int, every_us: int = 10, start: int = 0) -> list[Metric]:
     ]
 
 
-def record(one: Metric, moment_us: int) -> dict[str, object]:
-    body = {"kind": "metric", "run": "r", "key": one.key, "value": one.value}
+def record(point: Metric, moment_us: int) -> dict[str, object]:
+    body = {"kind": "metric", "run": "r", "key": point.key, "value": point.value}
     return {**body, "moment_us": moment_us, "step": None}
 
 
 def seen(history: History, job_id: int = 1) -> list[tuple[int, float]]:
-    return [(one.step, one.value) for one in history.series(job_id, "loss")]
+    return [(point.step, point.value) for point in history.series(job_id, "loss")]
 
 
 def in_order(count: int) -> list[tuple[int, float]]:
@@ -98,7 +98,7 @@ def test_every_reader_sees_the_numbers(history: History, db: Database) -> None:
     ):
         pieces = exact_points.pieces(db, 1, "loss", window)
         assert [step for some in pieces for step in some.steps] == list(expected)
-    assert [one.step for one in history.series(1, "loss", 990, 5)] == list(range(990, 995))
+    assert [point.step for point in history.series(1, "loss", 990, 5)] == list(range(990, 995))
 
 
 def test_what_was_settled_is_not_stored_again(history: History) -> None:
@@ -110,16 +110,16 @@ def test_what_was_settled_is_not_stored_again(history: History) -> None:
 
 def test_a_worker_is_believed_that_it_sends_nothing_twice(history: History) -> None:
     logged = points(1000, every_us=100_000)
-    records = [record(one, START_US + place * 100_000) for place, one in enumerate(logged)]
+    records = [record(point, START_US + place * 100_000) for place, point in enumerate(logged)]
     # Another rank's, logged at the same moments and with the same values, long after.
     for node in (0, 1):
-        told = history.receive(lambda _: 2, "attempt", node, 0, records)
-        assert told == {"next": 1000, "rejected": []}
+        answer = history.receive(lambda _: 2, "attempt", node, 0, records)
+        assert answer == {"next": 1000, "rejected": []}
         assert history.receive(lambda _: 2, "attempt", node, 0, records)["next"] == 1000
-    found = seen(history, 2)
+    numbered = seen(history, 2)
     # What still waited when the second rank's came is the same point: 20 s.
-    assert len(found) == 2000 - 201
-    assert [step for step, _ in found] == list(range(len(found)))
+    assert len(numbered) == 2000 - 201
+    assert [step for step, _ in numbered] == list(range(len(numbered)))
 
 
 def test_points_with_and_without_steps_share_a_key(history: History) -> None:
@@ -135,10 +135,12 @@ def test_a_clock_that_stands_still_does_not_fill_the_tail() -> None:
     tail: list[Point] = []
     blocks: list[Point] = []
     for start in range(0, 60_000, 30_000):
-        steps = [stepless_points.step_at(START_US + one) for one in range(start, start + 30_000)]
+        steps = [
+            stepless_points.step_at(START_US + offset) for offset in range(start, start + 30_000)
+        ]
         laid = stepless_points.add(tail, [Point(0, step, 0.0) for step in steps], len(blocks))
         blocks += laid.finished
         tail = laid.tail
     assert len(tail) <= 50_000
-    found = blocks + stepless_points.shown(tail, len(blocks))
-    assert [one.step for one in found] == list(range(60_000))
+    points = blocks + stepless_points.number_tail(tail, len(blocks))
+    assert [point.step for point in points] == list(range(60_000))

@@ -32,8 +32,10 @@ class Served(TestClient):
 
     def run(self, metrics: dict[str, list[float]], over: bool = True) -> str:
         services = self.parts.services
-        known = {one.name: one.id for one in runs.experiments(services, "default")}
-        number = known.get("e") or runs.create_experiment(services, "default", "e", {}).id
+        experiment_ids = {
+            experiment.name: experiment.id for experiment in runs.experiments(services, "default")
+        }
+        number = experiment_ids.get("e") or runs.create_experiment(services, "default", "e", {}).id
         job = runs.create_run(
             services, "default", experiment_id=number, owner="me", display_name="",
             started_at=services.clock.now(), parent="", tags={},
@@ -73,14 +75,16 @@ def client(tmp_path: Path, database_url: str) -> Iterator[Served]:
     parts.services.db.close()
 
 
-def test_what_is_known_of_every_key(client: Served) -> None:
+def test_every_metric_has_a_summary(client: Served) -> None:
     name = client.run({"loss": [3.0, 1.0, 2.0], ODD: [math.nan], "big": [1.0, math.inf]})
-    found = {one.pop("key"): one for one in client.ask(f"/jobs/{name}/metrics")["value"]}
-    assert found["loss"] == {
+    summaries = {
+        metric.pop("key"): metric for metric in client.ask(f"/jobs/{name}/metrics")["value"]
+    }
+    assert summaries["loss"] == {
         "count": 3, "step": 2, "timestamp": 20, "value": 2.0, "min": 1.0, "max": 3.0
     }  # fmt: skip
-    assert (found[ODD]["value"], found[ODD]["min"]) == ("NaN", None)
-    assert (found["big"]["min"], found["big"]["max"]) == (1.0, "Infinity")
+    assert (summaries[ODD]["value"], summaries[ODD]["min"]) == ("NaN", None)
+    assert (summaries["big"]["min"], summaries["big"]["max"]) == (1.0, "Infinity")
     assert client.refused("/jobs/nobody/metrics")["code"] == "job_not_found"
 
 
@@ -110,16 +114,16 @@ def test_charts_are_reduced_and_exact_when_zoomed(client: Served) -> None:
 
 
 def test_several_jobs_and_keys_in_one_chart(client: Served) -> None:
-    one, two = client.run({"a": [1.0], ODD: [2.0]}), client.run({"a": [3.0]})
-    found = client.ask("/metrics/chart", job=[one, two], key=["a", ODD])["value"]
-    assert [(line["job"], line["key"], line["points"]) for line in found] == [
-        (one, "a", [[0, 1.0]]),
-        (one, ODD, [[0, 2.0]]),
-        (two, "a", [[0, 3.0]]),
+    first, second = client.run({"a": [1.0], ODD: [2.0]}), client.run({"a": [3.0]})
+    lines = client.ask("/metrics/chart", job=[first, second], key=["a", ODD])["value"]
+    assert [(line["job"], line["key"], line["points"]) for line in lines] == [
+        (first, "a", [[0, 1.0]]),
+        (first, ODD, [[0, 2.0]]),
+        (second, "a", [[0, 3.0]]),
     ]
     keys = [f"k{number}" for number in range(101)]
-    assert "too much" in client.refused("/metrics/chart", job=one, key=keys)["message"]
-    client.refused("/metrics/chart", job=one)
+    assert "too much" in client.refused("/metrics/chart", job=first, key=keys)["message"]
+    client.refused("/metrics/chart", job=first)
 
 
 def test_exact_history_page_by_page(client: Served) -> None:
@@ -137,7 +141,7 @@ def test_exact_history_page_by_page(client: Served) -> None:
     assert client.refused(path, key="nope")["code"] == "metric_not_found"
 
 
-def test_exports(client: Served) -> None:
+def test_metrics_are_exported_as_csv(client: Served) -> None:
     name = client.run({"loss": [float(step) for step in range(900)], ODD: [math.nan]})
     answer = client.get(f"{WORKSPACE}/jobs/{name}/metrics/export")
     assert answer.headers["content-type"].startswith("text/csv")
@@ -150,7 +154,7 @@ def test_exports(client: Served) -> None:
     client.refused(f"/jobs/{name}/metrics/export", key="nope")
 
 
-def test_parquet_or_what_is_missing_for_it(client: Served) -> None:
+def test_parquet_export_needs_the_extra(client: Served) -> None:
     name = client.run({"loss": [1.0, 2.0]})
     answer = client.get(f"{WORKSPACE}/jobs/{name}/metrics/export", params={"format": "parquet"})
     try:
@@ -162,20 +166,24 @@ def test_parquet_or_what_is_missing_for_it(client: Served) -> None:
         assert answer.content[:4] == answer.content[-4:] == b"PAR1"
 
 
-def test_deleting_over_http(client: Served) -> None:
-    one, two = client.run({"a": [1.0]}), client.run({"a": [1.0]})
+def test_runs_are_deleted_over_http(client: Served) -> None:
+    first, second = client.run({"a": [1.0]}), client.run({"a": [1.0]})
     open_run = client.run({"a": [1.0]}, over=False)
     path = f"{WORKSPACE}/jobs"
-    told = client.post(f"{path}/delete", json={"experiment_name": "e", "dry_run": True}).json()
-    assert [(job["name"], job["points"]) for job in told["jobs"]] == [(two, 1), (one, 1)]
+    plan = client.post(f"{path}/delete", json={"experiment_name": "e", "dry_run": True}).json()
+    assert [(job["name"], job["points"]) for job in plan["jobs"]] == [(second, 1), (first, 1)]
     assert client.delete(f"{path}/{open_run}").json()["error"]["code"] == "job_not_ended"
-    assert client.delete(f"{path}/{one}").json() == {"deleted": [one], "pending": [], "kept": []}
-    assert client.delete(f"{path}/{one}").status_code == 404
+    assert client.delete(f"{path}/{first}").json() == {
+        "deleted": [first],
+        "pending": [],
+        "kept": [],
+    }
+    assert client.delete(f"{path}/{first}").status_code == 404
     bodies: tuple[Any, ...] = (
         {},
         [],
         {"names": "x"},
-        {"names": [two], "status": "Failed"},
+        {"names": [second], "status": "Failed"},
         {"nams": []},
     )
     for wrong in bodies:

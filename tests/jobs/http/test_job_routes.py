@@ -49,7 +49,7 @@ def _names(client: TestClient, **query: Any) -> list[str]:
     return [job["name"] for job in answer.json()["value"]]
 
 
-def test_lists_archive_and_filters(client: TestClient) -> None:
+def test_lists_are_filtered_and_hide_archived_jobs(client: TestClient) -> None:
     _create(client, "a", tags={"team": "x"}, experiment_name="one")
     _create(client, "b", parent_job_name="a")
     client.post(f"{JOBS}/a/cancel")
@@ -65,10 +65,10 @@ def test_lists_archive_and_filters(client: TestClient) -> None:
     assert client.post(f"{JOBS}/a/restore").json()["archived"] is False
     assert _names(client) == ["b", "a"]
     experiments = client.get(f"{WORKSPACE}/experiments").json()["value"]
-    assert {one["name"]: one["job_count"] for one in experiments} == {"one": 1, "Default": 1}
+    assert {unit["name"]: unit["job_count"] for unit in experiments} == {"one": 1, "Default": 1}
 
 
-def test_update_and_document(client: TestClient) -> None:
+def test_a_job_is_updated_and_its_document_downloaded(client: TestClient) -> None:
     _create(client, "a", description="old", resources={"instance_type": "X"})
     assert client.get(f"{JOBS}/a").json()["notices"][0].startswith("`resources.instance_type: X`")
     changes = {"display_name": "Ä", "description": "new", "tags": {"k": "v"}}
@@ -81,7 +81,7 @@ def test_update_and_document(client: TestClient) -> None:
     assert client.post(JOBS, json=document).status_code == 201
 
 
-def test_validate_says_what_would_be_noticed(client: TestClient) -> None:
+def test_validate_returns_notices(client: TestClient) -> None:
     document = {"command": "true", "environment": "AzureML-sklearn-1.5", "compute": "serverless"}
     answer = client.post(f"{JOBS}/validate", json=document)
     assert [len(answer.json()["notices"]), _names(client)] == [2, []]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import Worker, again, attempt_of, submit
+from jobs import support
+from jobs.support import Worker, again, attempt_of, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import Conflict, InvalidSpec, NotAuthenticated, NotFound
 from torchyard.compute import actions as computes
@@ -16,6 +16,7 @@ from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.attempts import worker_reports
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
+from torchyard.jobs.records.job_events import StatusChanged
 from torchyard.jobs.records.types import Status
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
@@ -24,14 +25,16 @@ from torchyard.workspaces import actions as workspaces
 
 
 def _busy(services: Services) -> int:
-    return computes.use(services.db, computes.get(services.db, rooms.WORKSPACE, "local")).busy
+    return computes.use(services.db, computes.get(services.db, support.WORKSPACE, "local")).busy
 
 
-def test_a_job_goes_its_way(services: Services, scheduler: Scheduler, clock: FakeClock) -> None:
+def test_a_job_runs_from_submission_to_completion(
+    services: Services, scheduler: Scheduler, clock: FakeClock
+) -> None:
     job = submit(services)
     assert job.status is Status.NOT_STARTED
     clock.advance(1)
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, job).status is Status.STARTING
     assert _busy(services) == 1
     clock.advance(1)
@@ -41,7 +44,9 @@ def test_a_job_goes_its_way(services: Services, scheduler: Scheduler, clock: Fak
     assert _busy(services) == 0
     events = actions.events(services, job)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    assert [event.body["status"] for event in events if event.kind == "status"] == [
+    assert [
+        event.body.status.value for event in events if isinstance(event.body, StatusChanged)
+    ] == [
         "NotStarted",
         "Preparing",
         "Queued",
@@ -60,10 +65,8 @@ def test_a_job_goes_its_way(services: Services, scheduler: Scheduler, clock: Fak
     assert all(span.end is not None and span.start <= span.end for span in spans)
 
 
-def test_a_round_that_takes_long_leaves_the_rest_to_the_next(
-    services: Services, clock: FakeClock
-) -> None:
-    """By the room's own clock: one that stands ends no round, however slow the machine is."""
+def test_a_long_round_leaves_the_rest_to_the_next(services: Services, clock: FakeClock) -> None:
+    """By the services' clock: while it stands still, no round ends, however slow the machine is."""
 
     class Slow(FakeExecutor):
         def launch(self, plan: LaunchPlan) -> Handle:
@@ -73,11 +76,11 @@ def test_a_round_that_takes_long_leaves_the_rest_to_the_next(
     scheduler = Scheduler(services, Slow(), "http://127.0.0.1:1")
     jobs = [submit(services) for _ in range(3)]
     for started in (1, 2, 3):
-        services.bell.clear()
-        scheduler.look()
+        services.wakeup.clear()
+        scheduler.run_round()
         statuses = [again(services, job).status for job in jobs]
         assert statuses == [Status.STARTING] * started + [Status.QUEUED] * (3 - started)
-        assert services.bell.is_set(), "the next round is to come at once"
+        assert services.wakeup.is_set(), "the next round is to come at once"
 
 
 def test_all_nodes_or_none_in_the_order_of_submission(
@@ -86,25 +89,25 @@ def test_all_nodes_or_none_in_the_order_of_submission(
     first = submit(services, resources={"instance_count": 3})
     second = submit(services, resources={"instance_count": 4})
     third = submit(services)
-    scheduler.look()
+    scheduler.run_round()
     assert _busy(services) == 3
     assert again(services, second).status is Status.QUEUED
     # One node is free, but the third job does not overtake the second, which needs it, too.
     assert again(services, third).status is Status.QUEUED
-    assert waiting_reasons.why(services, again(services, second)) == (
+    assert waiting_reasons.describe(services, again(services, second)) == (
         "needs 4 nodes; 1 of 4 nodes of `local` is free"
     )
-    assert waiting_reasons.why(services, again(services, third)) == (
+    assert waiting_reasons.describe(services, again(services, third)) == (
         "needs 1 node; 1 of 4 nodes of `local` is free; it is 2nd in the queue, behind job "
-        f"`{second.name}`, for which it is kept"
+        f"`{second.name}`, for which it is reserved"
     )
     for node in range(3):
         Worker(services, attempt_of(services, first), node).whole_life()
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, first).status is Status.COMPLETED
     assert again(services, second).status is Status.STARTING
     assert again(services, third).status is Status.QUEUED
-    assert waiting_reasons.why(services, again(services, third)) == (
+    assert waiting_reasons.describe(services, again(services, third)) == (
         "needs 1 node; 0 of 4 nodes of `local` are free"
     )
 
@@ -120,9 +123,9 @@ def test_an_environment_is_built_before_nodes_are_held(
     assert [again(services, job).status for job in jobs] == [Status.PREPARING] * 3
     environments.go_on.set()
     scheduler.preparer._builders.shutdown()
-    assert environments.builds == ["slow"]
+    assert environments.built == ["slow"]
     assert _busy(services) == 0
-    scheduler.look()
+    scheduler.run_round()
     assert [again(services, job).status for job in jobs] == [Status.STARTING] * 3
     spans = progress.timeline(actions.events(services, jobs[0]))
     assert spans[0].waited_for == "the environment is built"
@@ -148,15 +151,17 @@ def test_the_earliest_failure_is_the_jobs_error(
     services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
     job = submit(services, resources={"instance_count": 2})
-    scheduler.look()
+    scheduler.run_round()
     attempt = attempt_of(services, job)
     late, early = Worker(services, attempt, 0), Worker(services, attempt, 1)
     late.tell("ranks_started", ranks=[])
     early.tell("ranks_started", ranks=[])
     early.tell("rank_exited", rank=1, local_rank=0, exit_code=7, signal=None)
-    assert worker_reports.order(services, attempt.id) == worker_reports.Order("stop", "failed")
+    assert worker_reports.stop_request(services, attempt.id) == worker_reports.StopRequest(
+        "stop", "failed"
+    )
     clock.advance(1)
-    # Node 0 dies of the order, and tells first.
+    # Node 0 dies because of the stop request, and reports first.
     late.tell("rank_exited", rank=0, local_rank=0, exit_code=None, signal=15)
     late.tell("node_exited", exit_code=143, error={"code": "stopped", "message": "stopped"})
     assert again(services, job).status is Status.RUNNING
@@ -168,7 +173,7 @@ def test_the_earliest_failure_is_the_jobs_error(
 
 def test_repeated_reports_change_nothing(services: Services, scheduler: Scheduler) -> None:
     job = submit(services)
-    scheduler.look()
+    scheduler.run_round()
     worker = Worker(services, attempt_of(services, job))
     worker.tell("ranks_started", ranks=[])
     before = actions.events(services, job)
@@ -181,13 +186,13 @@ def test_a_lost_worker_fails_the_job_and_stops_the_others(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     job = submit(services, resources={"instance_count": 2})
-    scheduler.look()
+    scheduler.run_round()
     attempt = attempt_of(services, job)
     other = Worker(services, attempt, 0)
     other.tell("ranks_started", ranks=[])
     executor.lose(attempt.id, 1)
-    scheduler.look()
-    assert worker_reports.order(services, attempt.id).order == "stop"
+    scheduler.run_round()
+    assert worker_reports.stop_request(services, attempt.id).control == "stop"
     other.tell("node_exited", exit_code=143, error={"code": "stopped", "message": ""})
     failed = again(services, job)
     assert failed.status is Status.FAILED
@@ -196,23 +201,23 @@ def test_a_lost_worker_fails_the_job_and_stops_the_others(
     assert _busy(services) == 0
 
 
-def test_cancel_in_every_state(services: Services, scheduler: Scheduler) -> None:
+def test_a_job_can_be_canceled_in_every_state(services: Services, scheduler: Scheduler) -> None:
     fresh = submit(services)
-    assert actions.cancel(services, rooms.WORKSPACE, fresh.name).status is Status.CANCELED
+    assert actions.cancel(services, support.WORKSPACE, fresh.name).status is Status.CANCELED
     running = submit(services)
-    scheduler.look()
+    scheduler.run_round()
     worker = Worker(services, attempt_of(services, running))
     worker.tell("ranks_started", ranks=[])
-    canceled = actions.cancel(services, rooms.WORKSPACE, running.name)
+    canceled = actions.cancel(services, support.WORKSPACE, running.name)
     assert canceled.status is Status.CANCEL_REQUESTED
-    assert worker_reports.order(services, worker.attempt.id) == worker_reports.Order(
+    assert worker_reports.stop_request(services, worker.attempt.id) == worker_reports.StopRequest(
         "stop", "cancel"
     )
     worker.tell("rank_exited", rank=0, local_rank=0, exit_code=None, signal=15)
     worker.tell("node_exited", exit_code=143, error={"code": "stopped", "message": ""})
     ended = again(services, running)
     assert (ended.status, ended.error) == (Status.CANCELED, None)
-    assert actions.cancel(services, rooms.WORKSPACE, running.name).status is Status.CANCELED
+    assert actions.cancel(services, support.WORKSPACE, running.name).status is Status.CANCELED
 
 
 def test_a_server_that_died_before_the_launch_launches_again(
@@ -223,7 +228,7 @@ def test_a_server_that_died_before_the_launch_launches_again(
     attempt = scheduler.claimer.claim_one(job.id).attempt
     assert attempt is not None
     assert executor.launches == []
-    Scheduler(services, executor, "http://127.0.0.1:1").look()
+    Scheduler(services, executor, "http://127.0.0.1:1").run_round()
     assert [plan.attempt_id for plan in executor.launches] == [attempt.id]
     assert attempt_of(services, job).handle is not None
 
@@ -236,7 +241,7 @@ def test_a_launch_that_fails_gives_everything_back(
             raise OSError("no space left on device")
 
     job = submit(services)
-    Scheduler(services, Broken(), "http://127.0.0.1:1").look()
+    Scheduler(services, Broken(), "http://127.0.0.1:1").run_round()
     failed = again(services, job)
     assert failed.status is Status.FAILED
     assert failed.error is not None and "no space left" in failed.error.message
@@ -247,7 +252,7 @@ def test_tokens_end_with_the_attempt(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     job = submit(services)
-    scheduler.look()
+    scheduler.run_round()
     plan = executor.launches[0]
     for token in (plan.report_token, plan.run_token):
         assert workspaces.authenticate(services.db, services.clock, token).user == "me"
@@ -257,18 +262,18 @@ def test_tokens_end_with_the_attempt(
             workspaces.authenticate(services.db, services.clock, token)
 
 
-def test_the_same_job_twice_is_one(services: Services) -> None:
-    one = submit(services, name="mine")
+def test_submitting_the_same_job_twice_creates_one(services: Services) -> None:
+    job = submit(services, name="mine")
     two, is_new = submission.create(
-        services, rooms.WORKSPACE, {**rooms.JOB, "name": "mine"}, rooms.ME
+        services, support.WORKSPACE, {**support.JOB, "name": "mine"}, support.ME
     )
-    assert (two.id, is_new) == (one.id, False)
+    assert (two.id, is_new) == (job.id, False)
     with pytest.raises(Conflict, match="another content"):
         submit(services, name="mine", command="false")
 
 
-def test_what_can_never_run_is_refused_at_once(services: Services) -> None:
-    with pytest.raises(InvalidSpec, match="at the most 4") as too_many:
+def test_a_job_that_can_never_run_is_refused_at_once(services: Services) -> None:
+    with pytest.raises(InvalidSpec, match="at most 4") as too_many:
         submit(services, resources={"instance_count": 5})
     assert too_many.value.at == ("resources", "instance_count")
     with pytest.raises(InvalidSpec, match="`gpu` does not exist") as no_compute:
@@ -277,24 +282,24 @@ def test_what_can_never_run_is_refused_at_once(services: Services) -> None:
     with pytest.raises(InvalidSpec) as no_code:
         submit(services, code="snapshot:" + "0" * 64)
     assert no_code.value.at == ("code",)
-    assert actions.list_in(services, rooms.WORKSPACE) == []
+    assert actions.list_in(services, support.WORKSPACE) == []
 
 
 def test_an_unknown_job_names_the_nearest(services: Services) -> None:
     submit(services, name="train-resnet")
     with pytest.raises(NotFound) as unknown:
-        actions.get(services, rooms.WORKSPACE, "train-resnt")
+        actions.get(services, support.WORKSPACE, "train-resnt")
     assert unknown.value.hint == "did you mean `train-resnet`?"
 
 
-def test_listing_pages_and_filters(services: Services) -> None:
+def test_lists_are_paged_and_filtered(services: Services) -> None:
     for number in range(5):
         submit(services, name=f"j{number}", experiment_name="odd" if number % 2 else "even")
-    newest = actions.list_in(services, rooms.WORKSPACE, limit=2)
+    newest = actions.list_in(services, support.WORKSPACE, limit=2)
     assert [job.name for job in newest] == ["j4", "j3"]
-    rest = actions.list_in(services, rooms.WORKSPACE, before=newest[-1].id)
+    rest = actions.list_in(services, support.WORKSPACE, before=newest[-1].id)
     assert [job.name for job in rest] == ["j2", "j1", "j0"]
-    odd = actions.list_in(services, rooms.WORKSPACE, experiment_name="odd", status="notstarted")
+    odd = actions.list_in(services, support.WORKSPACE, experiment_name="odd", status="notstarted")
     assert [job.name for job in odd] == ["j3", "j1"]
-    with pytest.raises(InvalidSpec, match="no status"):
-        actions.list_in(services, rooms.WORKSPACE, status="Runing")
+    with pytest.raises(InvalidSpec, match="not a job status"):
+        actions.list_in(services, support.WORKSPACE, status="Runing")

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jobs import rooms
-from jobs.rooms import Worker, again, attempt_of, submit
+from jobs import support
+from jobs.support import Worker, again, attempt_of, submit
 from torchyard.base.clock import FakeClock
 from torchyard.compute import actions as computes
 from torchyard.executors.fake import FakeExecutor
@@ -32,7 +32,7 @@ def test_an_input_that_can_t_be_read(services: Services, scheduler: Scheduler) -
     bad = _with_table(services, b"[" * 1_000)
     good = submit(services)
     for _ in range(3):  # a round takes what its time allows
-        scheduler.look()
+        scheduler.run_round()
     scheduler.preparer.close()
     assert again(services, good).status is Status.STARTING
     failed = again(services, bad)
@@ -47,12 +47,12 @@ def test_a_cluster_that_became_another_one(
     services = replace(services, devices=Machine(environ))
     scheduler = Scheduler(services, executor, "http://127.0.0.1:1")
     document: dict[str, Any] = {"name": "grows", "max_instances": 1}
-    computes.create(services.db, services.clock, rooms.WORKSPACE, document)
+    computes.create(services.db, services.clock, support.WORKSPACE, document)
     bad = submit(services, compute="grows", properties={"torchyard.gpus": "2"})
     sized = {**document, "size": "Standard_NC6s_v3"}
-    computes.create(services.db, services.clock, rooms.WORKSPACE, sized)
+    computes.create(services.db, services.clock, support.WORKSPACE, sized)
     good = submit(services)
-    scheduler.look()
+    scheduler.run_round()
     assert scheduler.trouble == ""
     assert again(services, good).status is Status.STARTING
     failed = again(services, bad)
@@ -63,14 +63,14 @@ def test_a_cluster_that_became_another_one(
 def test_a_job_is_canceled_while_its_launch_fails(services: Services, clock: FakeClock) -> None:
     class Failing(FakeExecutor):
         def launch(self, plan: LaunchPlan) -> Any:
-            actions.cancel(services, rooms.WORKSPACE, plan.job)
+            actions.cancel(services, support.WORKSPACE, plan.job)
             raise ValueError("no such node")
 
     scheduler = Scheduler(services, Failing(), "http://127.0.0.1:1")
     job = submit(services, properties={"torchyard.retry.max_attempts": "3"})
-    scheduler.look()
+    scheduler.run_round()
     clock.advance(60)
-    scheduler.look()
+    scheduler.run_round()
     assert scheduler.trouble == ""
     assert again(services, job).status is Status.CANCELED
     assert attempt_of(services, job).number == 1
@@ -80,16 +80,16 @@ def test_history_that_can_t_be_read_holds_up_no_second_attempt(
     services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
     job = submit(services, properties={"torchyard.retry.max_attempts": "2"})
-    scheduler.look()
+    scheduler.run_round()
     first = attempt_of(services, job)
     spool = scratch.node_folder(services, first.id, 0) / "spool" / "history"
     spool.mkdir(parents=True)
     (spool / "history-x.ndjson").write_text("{")
     Worker(services, first).fails(3)
     executor.finish(first.id)
-    scheduler.look()
+    scheduler.run_round()
     clock.advance(60)
-    scheduler.look()
+    scheduler.run_round()
     assert attempt_of(services, job).number == 2
     assert again(services, job).status is Status.STARTING
     assert spool.exists()
@@ -99,14 +99,14 @@ def test_what_an_ended_attempt_still_tells_changes_nothing(
     services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
     job = submit(services, properties={"torchyard.retry.max_attempts": "2"})
-    scheduler.look()
+    scheduler.run_round()
     first = attempt_of(services, job)
     late = Worker(services, first)
     worker_reports.lose(services, first.id, 0)
     executor.finish(first.id)
     clock.advance(60)
-    scheduler.look()
-    scheduler.look()
+    scheduler.run_round()
+    scheduler.run_round()
     assert attempt_of(services, job).number == 2
     before = actions.events(services, job)
     late.tell("ranks_started", ranks=[])

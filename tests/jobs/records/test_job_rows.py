@@ -1,10 +1,10 @@
-"""A job's row: its document is parsed once, and only by whoever needs it."""
+"""A job's row: its document is parsed once, and only when it is needed."""
 
 from __future__ import annotations
 
 import pytest
 
-from jobs import rooms
+from jobs import support
 from torchyard.base.errors import InvalidSpec
 from torchyard.jobs import actions
 from torchyard.jobs.records import store
@@ -19,10 +19,10 @@ def is_parsed(job: Job) -> bool:
 
 def outside_run(services: Services) -> Job:
     with services.db.write() as connection:
-        place = actions.ensure_experiment(connection, services, rooms.WORKSPACE, "birds")
+        place = actions.ensure_experiment(connection, services, support.WORKSPACE, "birds")
     return runs.create_run(
         services,
-        rooms.WORKSPACE,
+        support.WORKSPACE,
         experiment_id=place.id,
         owner="me",
         display_name="",
@@ -33,7 +33,7 @@ def outside_run(services: Services) -> Job:
 
 
 def test_a_row_is_parsed_when_its_spec_is_first_needed_and_only_once(services: Services) -> None:
-    job = rooms.again(services, rooms.submit(services, environment_variables={"EPOCHS": 3}))
+    job = support.again(services, support.submit(services, environment_variables={"EPOCHS": 3}))
     assert not is_parsed(job)
     assert job.spec.environment_variables == {"EPOCHS": "3"}
     assert job.spec is job.spec
@@ -42,14 +42,14 @@ def test_a_row_is_parsed_when_its_spec_is_first_needed_and_only_once(services: S
 
 def test_a_new_job_has_the_spec_that_parsing_its_row_gives(services: Services) -> None:
     outputs = {"model": {"type": "mlflow_model", "name": "net"}}
-    job = rooms.submit(services, name="trial", inputs={"lr": 0.1}, outputs=outputs)
+    job = support.submit(services, name="trial", inputs={"lr": 0.1}, outputs=outputs)
     assert is_parsed(job)
-    assert job.spec == rooms.again(services, job).spec
+    assert job.spec == support.again(services, job).spec
 
 
 def test_a_list_parses_no_document(services: Services) -> None:
-    rooms.submit(services)
-    jobs = actions.list_in(services, rooms.WORKSPACE)
+    support.submit(services)
+    jobs = actions.list_in(services, support.WORKSPACE)
     assert [to_json.summary_json(job)["status"] for job in jobs] == ["NotStarted"]
     assert not any(is_parsed(job) for job in jobs)
 
@@ -57,7 +57,7 @@ def test_a_list_parses_no_document(services: Services) -> None:
 def test_a_run_that_was_started_outside_any_job_is_read_and_has_no_spec(services: Services) -> None:
     run = outside_run(services)
     with services.db.read() as connection:
-        assert store.list_jobs(connection, rooms.WORKSPACE) == [run]
+        assert store.list_jobs(connection, support.WORKSPACE) == [run]
     assert to_json.job_json(services, run)["spec"] == {}
     with pytest.raises(InvalidSpec, match="has no `command`"):
         assert run.spec

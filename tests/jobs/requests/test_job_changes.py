@@ -1,4 +1,4 @@
-"""Lists, changes, archive: what people do with jobs that exist."""
+"""Lists, changes, archive: what people do with existing jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.rooms import WORKSPACE, submit
+from jobs.support import WORKSPACE, submit
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.requests import runs
@@ -80,6 +80,6 @@ def test_the_document_makes_the_job_again(services: Services) -> None:
 def test_experiments_count_their_jobs(services: Services) -> None:
     for name, experiment in (("a", "x"), ("b", "x"), ("c", "y")):
         submit(services, name=name, experiment_name=experiment)
-    by_name = {one.name: one.id for one in runs.experiments(services, WORKSPACE)}
+    by_name = {run.name: run.id for run in runs.experiments(services, WORKSPACE)}
     counts = runs.job_counts(services, WORKSPACE)
     assert {name: counts[number][0] for name, number in by_name.items()} == {"x": 2, "y": 1}

@@ -1,15 +1,16 @@
-"""Who asks for a rehearsal, and what is recorded of it."""
+"""Which jobs are rehearsed, and what is recorded about it."""
 
 from __future__ import annotations
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import WORKSPACE, submit
+from jobs import support
+from jobs.support import WORKSPACE, submit
 from torchyard.base.errors import InvalidSpec
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
 from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission, to_json
 from torchyard.jobs.services import Services
@@ -20,18 +21,16 @@ ASKED = {"torchyard.rehearse_on_cpu": True}
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    return [
-        event.body["message"] for event in actions.events(services, job) if event.kind == "notice"
-    ]
+    return notices_of(actions.events(services, job))
 
 
 def plan_of(services: Services) -> int:
     executor = FakeExecutor()
-    Scheduler(services, executor, "http://127.0.0.1:1").look()
+    Scheduler(services, executor, "http://127.0.0.1:1").run_round()
     return executor.launches[0].rehearsed_gpus
 
 
-def test_a_job_is_no_rehearsal_unless_asked(services: Services) -> None:
+def test_a_job_is_not_rehearsed_unless_requested(services: Services) -> None:
     job = submit(services)
     assert not rehearsal.is_rehearsed(job.properties)
     assert (job.tags, notices(services, job)) == ({}, [])
@@ -39,7 +38,7 @@ def test_a_job_is_no_rehearsal_unless_asked(services: Services) -> None:
     assert plan_of(services) == 0
 
 
-def test_a_job_that_asks_carries_property_tag_notice_and_field(services: Services) -> None:
+def test_a_rehearsed_job_has_a_property_a_tag_a_notice_and_a_field(services: Services) -> None:
     shape_of_it = {"type": "pytorch", "process_count_per_instance": 2}
     job = submit(services, properties=ASKED, tags={"mine": "1"}, distribution=shape_of_it)
     assert rehearsal.is_rehearsed(job.properties)
@@ -51,19 +50,19 @@ def test_a_job_that_asks_carries_property_tag_notice_and_field(services: Service
     assert plan_of(services) == 2
 
 
-def test_a_workspace_may_ask_for_all_and_a_job_may_say_no(services: Services) -> None:
+def test_a_workspace_may_rehearse_all_jobs_and_a_job_may_decline(services: Services) -> None:
     workspaces.update(services.db, WORKSPACE, {"rehearse_on_cpu": True})
-    asked, declined = (
+    requested, declined = (
         submit(services),
         submit(services, properties={"torchyard.rehearse_on_cpu": "false"}),
     )
-    assert rehearsal.is_rehearsed(asked.properties)
+    assert rehearsal.is_rehearsed(requested.properties)
     assert not rehearsal.is_rehearsed(declined.properties)
-    assert f"asked for by workspace `{WORKSPACE}`" in notices(services, asked)[0]
+    assert f"asked for by workspace `{WORKSPACE}`" in notices(services, requested)[0]
     assert notices(services, declined) == []
     # What a job is does not change with its workspace.
     workspaces.update(services.db, WORKSPACE, {"rehearse_on_cpu": False})
-    assert rehearsal.is_rehearsed(rooms.again(services, asked).properties)
+    assert rehearsal.is_rehearsed(support.again(services, requested).properties)
     assert not rehearsal.is_rehearsed(submit(services).properties)
 
 
@@ -80,7 +79,7 @@ def test_another_value_is_refused_in_place(services: Services, written: object) 
     assert tuple(refused.value.at) == ("properties", "torchyard.rehearse_on_cpu")
 
 
-def test_a_slip_of_the_pen_is_told_the_right_name(services: Services) -> None:
+def test_a_misspelled_property_gets_a_suggestion(services: Services) -> None:
     document = {
         "command": "true",
         "environment": "python",
@@ -99,7 +98,7 @@ def test_the_workspaces_setting_is_true_or_false(services: Services, value: obje
     assert not workspaces.get(services.db, WORKSPACE).rehearse_on_cpu
 
 
-def test_gpus_are_those_of_the_size_or_one_a_process(services: Services) -> None:
+def test_rehearsed_gpus_follow_the_size_or_the_process_count(services: Services) -> None:
     job = submit(services, properties=ASKED)
     assert [rehearsal.gpus(job.properties, 1, each) for each in (None, 0, 1, 4)] == [1, 1, 1, 4]
     assert rehearsal.gpus(submit(services).properties, 1, 4) == 0

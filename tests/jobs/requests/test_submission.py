@@ -1,4 +1,4 @@
-"""From a job file to a job: what inputs stand for is fixed, what can't be is refused in place."""
+"""From a job file to a job: references are pinned, mistakes are refused with their place."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import ME, WORKSPACE, Worker, attempt_of, submit
+from jobs import support
+from jobs.support import ME, WORKSPACE, Worker, attempt_of, submit
 from torchyard.base.blobs import SnapshotFile
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import Conflict, InvalidSpec
@@ -16,6 +16,7 @@ from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, model_sources
 from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
@@ -35,13 +36,13 @@ def done(services: Services, **changes: Any) -> Job:
     """A job that ran to its end and left `outputs/model.pt` and `best/weights.bin`."""
     job = submit(services, outputs={"best": None}, **changes)
     scheduler = Scheduler(services, FakeExecutor(), "http://127.0.0.1:1")
-    scheduler.look()
+    scheduler.run_round()
     with artifacts.writing(services, job, "outputs/model.pt") as writing:
         writing.write(b"weights")
     with artifacts.writing_output(services, job, "best", "weights.bin") as writing:
         writing.write(b"best weights")
     Worker(services, attempt_of(services, job)).whole_life()
-    assert rooms.again(services, job).status.ended
+    assert support.again(services, job).status.ended
     return job
 
 
@@ -52,9 +53,7 @@ def pinned(services: Services, path: str, **keys: Any) -> str:
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    return [
-        event.body["message"] for event in actions.events(services, job) if event.kind == "notice"
-    ]
+    return notices_of(actions.events(services, job))
 
 
 def register(services: Services, name: str, path: str, kind: str = "custom_model") -> Model:
@@ -65,7 +64,7 @@ def register(services: Services, name: str, path: str, kind: str = "custom_model
     )  # fmt: skip
 
 
-def test_outputs_of_a_job_are_pinned_to_where_they_lie(services: Services) -> None:
+def test_outputs_of_a_job_are_pinned_to_their_paths(services: Services) -> None:
     first = done(services)
     for path, keys, stands_for in (
         (f"azureml://jobs/{first.name}/outputs/best", {}, f"azureml/{first.name}/best"),
@@ -79,15 +78,17 @@ def test_outputs_of_a_job_are_pinned_to_where_they_lie(services: Services) -> No
         assert pinned(services, path, **keys).rstrip("/").endswith(f"/paths/{stands_for}")
 
 
-def test_a_model_is_pinned_to_its_version_and_said(services: Services, clock: FakeClock) -> None:
-    one = register(services, "net", f"snapshot:{snapshot(services, 'model.pt')}")
+def test_a_model_is_pinned_to_its_version_with_a_notice(
+    services: Services, clock: FakeClock
+) -> None:
+    first = register(services, "net", f"snapshot:{snapshot(services, 'model.pt')}")
     clock.advance(1)
-    two = register(services, "net", f"snapshot:{snapshot(services, 'a/b', 'c')}")
+    latest = register(services, "net", f"snapshot:{snapshot(services, 'a/b', 'c')}")
     for path, model in (
-        ("azureml:net:1", one), ("azureml:net@latest", two), ("azureml:net", two)
+        ("azureml:net:1", first), ("azureml:net@latest", latest), ("azureml:net", latest)
     ):  # fmt: skip
         job = submit(services, inputs={"m": {"type": "custom_model", "path": path}})
-        ends_with = f"{model.folder}/{'model.pt' if model is one else ''}"
+        ends_with = f"{model.folder}/{'model.pt' if model is first else ''}"
         assert job.document["inputs"]["m"]["path"].endswith(ends_with)
         assert notices(services, job)[-1] == f"input `m`: `{path}` is model `net:{model.version}`"
 
@@ -96,7 +97,7 @@ def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
     services: Services,
 ) -> None:
     def new_version() -> None:
-        asked = assets.Request("set", f"snapshot:{snapshot(services, 'x.csv')}", "uri_folder")
+        request = assets.Request("set", f"snapshot:{snapshot(services, 'x.csv')}", "uri_folder")
         assets.create(
             services.db,
             services.clock,
@@ -104,7 +105,7 @@ def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
             services.blobs,
             lambda *_: "",
             WORKSPACE,
-            asked,
+            request,
             "me",
         )
 
@@ -112,15 +113,15 @@ def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
     inputs = {"a": {"path": "azureml:set@latest"}}
     job = submit(services, name="mine", inputs=inputs)
     assert job.document["inputs"]["a"]["path"] == "azureml:set:1"
-    assert job.spec == rooms.again(services, job).spec
+    assert job.spec == support.again(services, job).spec
     new_version()
     again = submission.create(
-        services, WORKSPACE, {**rooms.JOB, "name": "mine", "inputs": inputs}, ME
+        services, WORKSPACE, {**support.JOB, "name": "mine", "inputs": inputs}, ME
     )
-    assert again == (rooms.again(services, job), False)
+    assert again == (support.again(services, job), False)
     with pytest.raises(Conflict):
         submit(services, name="mine", inputs={"a": {"path": "azureml:set:2"}})
-    # What would make it again names the version that it had.
+    # The document names the version that was pinned.
     document = actions.document(services, WORKSPACE, "mine")
     assert submit(services, **document).document["inputs"]["a"]["path"] == "azureml:set:1"
 
@@ -156,15 +157,15 @@ BAD_OUTPUTS = [
 ]
 
 
-def test_what_does_not_exist_is_refused_in_its_place(services: Services) -> None:
+def test_a_missing_reference_is_refused_with_its_place(services: Services) -> None:
     done(services, name="done")
     submit(services, name="waits")
     register(services, "net", f"snapshot:{snapshot(services, 'model.pt')}")
     before = len(actions.list_in(services, WORKSPACE))
     bad = list(BAD)
     for kind, path, hint in BAD_INPUTS:
-        given = {"type": kind, "path": path}
-        bad.append(({"name": "me", "inputs": {"a": given}}, ("inputs", "a", "path"), hint))
+        job_input = {"type": kind, "path": path}
+        bad.append(({"name": "me", "inputs": {"a": job_input}}, ("inputs", "a", "path"), hint))
     for path, hint in BAD_OUTPUTS:
         bad.append(({"outputs": {"a": {"path": path}}}, ("outputs", "a", "path"), hint))
     for change, at, hint in bad:
@@ -176,14 +177,16 @@ def test_what_does_not_exist_is_refused_in_its_place(services: Services) -> None
 
 
 def test_validate_takes_what_is_not_uploaded_yet(services: Services) -> None:
-    document = {**rooms.JOB, "code": "local:src", "inputs": {"a": {"path": "local:data"}}}
+    document = {**support.JOB, "code": "local:src", "inputs": {"a": {"path": "local:data"}}}
     assert submission.check(services, WORKSPACE, document, uploaded=False).notices == ()
     with pytest.raises(InvalidSpec):
         submission.check(services, WORKSPACE, document)
 
 
-def test_tags_description_and_parent_are_the_jobs(services: Services) -> None:
+def test_tags_description_and_parent_are_stored(services: Services) -> None:
     submit(services, name="parent")
     job = submit(services, parent_job_name="parent", tags={"a": 1}, description="what it is")
     assert (job.parent, job.tags, job.description) == ("parent", {"a": "1"}, "what it is")
-    assert [one.name for one in actions.list_in(services, WORKSPACE, parent="parent")] == [job.name]
+    assert [child.name for child in actions.list_in(services, WORKSPACE, parent="parent")] == [
+        job.name
+    ]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import WORKSPACE, Worker, again, attempt_of, submit
+from jobs import support
+from jobs.support import WORKSPACE, Worker, again, attempt_of, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec, NotFound
@@ -30,9 +30,9 @@ from torchyard.jobs.services import Services
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    """On a machine with two pretended GPUs."""
+    """Services on a machine with two fake GPUs."""
     environ = {"TORCHYARD_DEVICES": "2", "TORCHYARD_DEVICE_LOCKS": str(tmp_path / "locks")}
-    return replace(rooms.make(tmp_path, db, clock), devices=Machine(environ))
+    return replace(support.make_services(tmp_path, db, clock), devices=Machine(environ))
 
 
 def cluster(services: Services, name: str = "cluster", **keys: Any) -> None:
@@ -43,12 +43,12 @@ def states(services: Services, name: str = "cluster") -> list[str]:
     return [node.state for node in clusters.nodes(services, WORKSPACE, name)]
 
 
-def test_what_runs_where_and_who_waits(services: Services, scheduler: Scheduler) -> None:
+def test_nodes_show_their_jobs_and_the_queue(services: Services, scheduler: Scheduler) -> None:
     cluster(services, max_instances=2, idle_time_before_scale_down=0)
     first = submit(services, compute="cluster", resources={"instance_count": 2})
     second = submit(services, compute="cluster")
     for _ in range(3):  # a round takes what its time allows
-        scheduler.look()
+        scheduler.run_round()
     there = clusters.nodes(services, WORKSPACE, "cluster")
     assert [(node.name, node.state, node.job, node.rank, node.owner) for node in there] == [
         ("cluster-0", "running", first.name, 0, "me"),
@@ -59,12 +59,12 @@ def test_what_runs_where_and_who_waits(services: Services, scheduler: Scheduler)
     assert "needs 1 node" in waits.why
     for node in range(2):
         Worker(services, attempt_of(services, first), node).whole_life()
-    scheduler.look()
-    # One node was taken on, and nobody wants the other.
+    scheduler.run_round()
+    # One node is in use, and the other is not needed.
     assert again(services, second).status is Status.STARTING
     assert states(services) == ["running"]
     Worker(services, attempt_of(services, second)).whole_life()
-    scheduler.look()
+    scheduler.run_round()
     assert states(services) == []
 
 
@@ -73,7 +73,7 @@ def test_a_launch_that_loses_the_race_goes_back_into_the_queue(
 ) -> None:
     job = submit(services)
     executor.launch_error = DevicesTaken("needs 1 GPUs of this machine, and others took them first")
-    scheduler.look()
+    scheduler.run_round()
     back = again(services, job)
     assert (back.status, back.attempt, back.error) == (Status.QUEUED, 0, None)
     with services.db.read() as connection:
@@ -81,14 +81,14 @@ def test_a_launch_that_loses_the_race_goes_back_into_the_queue(
     assert states(services, "local") == ["idle"]
     spans = progress.timeline(actions.events(services, back))
     assert spans[-1].name.value == "Scaling" and "others took them first" in spans[-1].waited_for
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, job).status is Status.STARTING
     assert attempt_of(services, job).number == 1
     Worker(services, attempt_of(services, job)).whole_life()
     assert again(services, job).status is Status.COMPLETED
 
 
-def test_a_partly_begun_launch_is_tried_again(
+def test_a_partly_started_launch_is_retried(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     job = submit(services)
@@ -96,19 +96,19 @@ def test_a_partly_begun_launch_is_tried_again(
     scheduler.preparer.prepare()
     scheduler.claimer.claim()
     assert again(services, job).status is Status.STARTING and executor.launches == []
-    scheduler.look()
+    scheduler.run_round()
     assert len(executor.launches) == 1
 
 
 def test_put_back_leaves_a_started_attempt_alone(services: Services, scheduler: Scheduler) -> None:
     job = submit(services)
-    scheduler.look()
+    scheduler.run_round()
     worker_reports.put_back(services, attempt_of(services, job), "late")
     assert again(services, job).status is Status.STARTING
 
 
 @pytest.mark.parametrize(
-    ("compute", "asked", "expected"),
+    ("compute", "document", "expected"),
     [
         ({}, {}, 1),
         ({}, {"resources": {"instance_count": 2}}, 1),
@@ -124,24 +124,24 @@ def test_put_back_leaves_a_started_attempt_alone(services: Services, scheduler: 
         ({"size": "Standard_NC24"}, {"properties": {"torchyard.rehearse_on_cpu": "true"}}, 0),
     ],
 )
-def test_how_many_gpus_a_node_gets(
+def test_a_node_gets_gpus_by_size_property_or_processes(
     services: Services,
     scheduler: Scheduler,
     executor: FakeExecutor,
     compute: dict[str, Any],
-    asked: dict[str, Any],
+    document: dict[str, Any],
     expected: int,
 ) -> None:
     cluster(services, **compute)
-    submit(services, compute="cluster", **asked)
-    scheduler.look()
+    submit(services, compute="cluster", **document)
+    scheduler.run_round()
     [plan] = executor.launches
     assert plan.gpus_per_node == expected
     assert (plan.cluster, plan.size) == ("cluster", compute.get("size", ""))
 
 
 @pytest.mark.parametrize(
-    ("compute", "asked", "code"),
+    ("compute", "document", "code"),
     [
         ({"size": "Standard_NC6"}, {"resources": {"instance_count": 3}}, "too_many_gpus"),
         ({"size": "Standard_NC24"}, {}, "too_many_gpus"),
@@ -151,16 +151,16 @@ def test_how_many_gpus_a_node_gets(
         ({"max_instances": 2}, {"resources": {"instance_count": 3}}, "too_many_nodes"),
     ],
 )
-def test_what_can_never_be_is_refused_at_once(
-    services: Services, compute: dict[str, Any], asked: dict[str, Any], code: str
+def test_more_gpus_than_the_machine_has_are_refused_at_once(
+    services: Services, compute: dict[str, Any], document: dict[str, Any], code: str
 ) -> None:
     cluster(services, **compute)
     with pytest.raises(InvalidSpec) as refused:
-        submit(services, compute="cluster", **asked)
+        submit(services, compute="cluster", **document)
     assert refused.value.code == code and refused.value.at and refused.value.hint
 
 
-def test_a_gpu_size_where_there_is_none(services: Services) -> None:
+def test_a_gpu_size_needs_a_machine_with_gpus(services: Services) -> None:
     bare = replace(services, devices=Machine({}))
     cluster(bare, size="Standard_NC6s_v3")
     with pytest.raises(InvalidSpec, match="this machine has none") as refused:
@@ -176,15 +176,15 @@ def test_a_job_waits_for_devices_that_others_hold(
     others = services.devices.take(2, "job x of workspace y")
     job = submit(services)
     free = submit(services, compute="local", properties={"torchyard.gpus": "0"})
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, job).status is Status.QUEUED
-    assert waiting_reasons.why(services, again(services, job)).startswith(
-        "needs 1 GPU; 2 of 2 of this machine are taken by job x of workspace y"
+    assert waiting_reasons.describe(services, again(services, job)).startswith(
+        "needs 1 GPU; 2 of 2 of this machine are in use by job x of workspace y"
     )
     give_back(others)
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, job).status is Status.STARTING
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, free).status is Status.STARTING
 
 
@@ -193,7 +193,7 @@ def test_a_cluster_with_jobs_is_deleted_by_force_only(
 ) -> None:
     cluster(services, max_instances=1)
     running = submit(services, compute="cluster")
-    scheduler.look()
+    scheduler.run_round()
     queued = submit(services, compute="cluster")
     with pytest.raises(Conflict, match="2 jobs that have not ended") as refused:
         clusters.delete(services, WORKSPACE, "cluster", "me")
@@ -201,23 +201,23 @@ def test_a_cluster_with_jobs_is_deleted_by_force_only(
     assert not clusters.delete(services, WORKSPACE, "cluster", "me", force=True)
     with pytest.raises(Conflict, match="is being deleted"):
         submit(services, compute="cluster")
-    told = again(services, queued)
-    assert told.status is Status.CANCELED and told.error is not None
-    assert told.error.message == "compute `cluster` was deleted by `me`"
+    canceled = again(services, queued)
+    assert canceled.status is Status.CANCELED and canceled.error is not None
+    assert canceled.error.message == "compute `cluster` was deleted by `me`"
     worker = Worker(services, attempt_of(services, running))
-    assert worker_reports.order(services, worker.attempt.id) == worker_reports.Order(
+    assert worker_reports.stop_request(services, worker.attempt.id) == worker_reports.StopRequest(
         "stop", "cancel"
     )
     worker.tell("node_exited", exit_code=143, error={"code": "stopped", "message": ""})
-    told = again(services, running)
-    assert told.status is Status.CANCELED
-    assert told.error is not None and told.error.code == "compute_deleted"
-    scheduler.look()
+    canceled = again(services, running)
+    assert canceled.status is Status.CANCELED
+    assert canceled.error is not None and canceled.error.code == "compute_deleted"
+    scheduler.run_round()
     with pytest.raises(NotFound):
         computes.get(services.db, WORKSPACE, "cluster")
 
 
-def test_an_idle_cluster_is_gone_at_once(services: Services) -> None:
+def test_an_idle_cluster_is_deleted_at_once(services: Services) -> None:
     cluster(services, min_instances=2)
     assert clusters.delete(services, WORKSPACE, "cluster", "me")
     with pytest.raises(NotFound):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import WORKSPACE, Worker, again, attempt_of, submit
+from jobs import support
+from jobs.support import WORKSPACE, Worker, again, attempt_of, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec
@@ -24,7 +24,7 @@ from torchyard.jobs.services import Services
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    made = rooms.make(tmp_path, db, clock)
+    made = support.make_services(tmp_path, db, clock)
     for name, tier in {"spare": "low_priority", "mine": "dedicated"}.items():
         document = {"name": name, "max_instances": 4, "tier": tier}
         computes.create(db, clock, WORKSPACE, document, home=made.home)
@@ -36,7 +36,7 @@ def running(services: Services, scheduler: Scheduler, clock: FakeClock, **change
     """A job whose ranks have started."""
     job = submit(services, **changes)
     clock.advance(1)
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, job).status is Status.STARTING
     attempt = attempt_of(services, job)
     for node in range(attempt.node_count):
@@ -63,26 +63,26 @@ def order_of(services: Services, job: Job) -> str:
 SPARE = {"compute": "spare"}
 
 
-def test_a_dedicated_job_takes_the_room_of_a_low_priority_one(
+def test_a_dedicated_job_preempts_a_low_priority_job(
     services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
     low = running(services, scheduler, clock, **SPARE, resources={"instance_count": 3})
     dedicated = submit(services, compute="mine", resources={"instance_count": 4})
     later = submit(services, **SPARE)
-    scheduler.look()
+    scheduler.run_round()
     assert order_of(services, low) == "preempted"
     assert again(services, dedicated).status is Status.QUEUED
-    assert waiting_reasons.why(services, again(services, dedicated)) == (
+    assert waiting_reasons.describe(services, again(services, dedicated)) == (
         "needs 4 nodes; 4 of 4 nodes of `mine` are free, and 1 of the 4 nodes of this machine "
         f"that they take together; job `{low.name}` makes room for it"
     )
-    # One node is free, but it is the dedicated job's by now.
+    # One node is free, but it is reserved for the dedicated job by now.
     assert again(services, later).status is Status.QUEUED
-    scheduler.look()
+    scheduler.run_round()
     leaves(services, executor, low)
     queued = again(services, low)
     assert (queued.status, queued.error, queued.retry_at) == (Status.QUEUED, None, None)
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, dedicated).status is Status.STARTING
     assert again(services, low).status is Status.QUEUED
     with services.db.read() as connection:
@@ -90,40 +90,40 @@ def test_a_dedicated_job_takes_the_room_of_a_low_priority_one(
     assert first.error is not None and first.error.code == "preempted"
     assert f"job `{dedicated.name}` needs 4 nodes of `mine`" in first.error.message
     shown = job_json(services, again(services, low))
-    assert any("attempt 1 is preempted" in notice for notice in shown["notices"])
+    assert any("attempt 1 was preempted" in notice for notice in shown["notices"])
     spans = progress.timeline(actions.events(services, low))
     assert (spans[-1].name.value, spans[-1].waited_for) == ("Scaling", "attempt 1 was preempted")
-    # It comes back once there is room, before those that came later.
+    # It resumes once nodes are free, before jobs that were submitted later.
     for node in range(4):
         Worker(services, attempt_of(services, dedicated), node).whole_life()
     executor.finish(attempt_of(services, dedicated).id)
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, low).status is Status.STARTING
     assert executor.launches[-2].job == low.name
     assert executor.launches[-2].variables["TORCHYARD_ATTEMPT_NUMBER"] == "2"
 
 
-def test_the_fewest_and_the_latest_started_leave(
+def test_the_fewest_and_latest_started_jobs_are_preempted(
     services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
     low = [running(services, scheduler, clock, **SPARE) for _ in range(4)]
     submit(services, compute="mine")
-    scheduler.look()
+    scheduler.run_round()
     assert [order_of(services, job) for job in low] == ["", "", "", "preempted"]
-    scheduler.look()
+    scheduler.run_round()
     assert [order_of(services, job) for job in low] == ["", "", "", "preempted"], "once is enough"
     submit(services, resources={"instance_count": 2})
-    scheduler.look()
+    scheduler.run_round()
     assert [order_of(services, job) for job in low] == ["", "preempted", "preempted", "preempted"]
 
 
-def test_nobody_leaves_where_it_would_not_help(
+def test_nothing_is_preempted_when_it_would_not_help(
     services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
     running(services, scheduler, clock, compute="mine", resources={"instance_count": 3})
     low = running(services, scheduler, clock, **SPARE)
     submit(services, resources={"instance_count": 2})
-    scheduler.look()
+    scheduler.run_round()
     assert order_of(services, low) == ""
 
 
@@ -134,10 +134,10 @@ def test_a_spot_job_leaves_its_own_cluster(
     spot = {"queue_settings": {"job_tier": "spot"}, "resources": {"instance_count": 4}}
     first = running(services, scheduler, clock, **spot)
     other = submit(services, **spot)
-    scheduler.look()
+    scheduler.run_round()
     assert order_of(services, first) == "", "spot jobs leave for no spot job"
     submit(services)
-    scheduler.look()
+    scheduler.run_round()
     assert order_of(services, first) == "preempted"
     assert again(services, other).status is Status.QUEUED
 
@@ -150,8 +150,8 @@ def test_a_preempted_attempt_is_not_counted_by_a_retry_policy(
     for attempt in (1, 2):
         preemption.preempt(services, WORKSPACE, job.name, "me")
         leaves(services, executor, job)
-        scheduler.look()
-        scheduler.look()
+        scheduler.run_round()
+        scheduler.run_round()
         assert attempt_of(services, job).number == attempt + 1
         Worker(services, attempt_of(services, job)).tell("ranks_started", ranks=[])
     for status in (Status.STARTING, Status.FAILED):
@@ -162,13 +162,13 @@ def test_a_preempted_attempt_is_not_counted_by_a_retry_policy(
         worker.tell("node_exited", exit_code=9, error=error)
         executor.finish(attempt_now.id)
         clock.advance(1)
-        scheduler.look()
-        scheduler.look()
+        scheduler.run_round()
+        scheduler.run_round()
         assert again(services, job).status is status
     assert again(services, job).attempt == 4
 
 
-def test_a_job_that_ends_well_all_the_same_has_ended(
+def test_a_preempted_job_that_succeeds_is_completed(
     services: Services, scheduler: Scheduler, clock: FakeClock
 ) -> None:
     job = running(services, scheduler, clock)
@@ -179,13 +179,13 @@ def test_a_job_that_ends_well_all_the_same_has_ended(
     assert again(services, job).status is Status.COMPLETED
 
 
-def test_a_worker_that_dies_while_it_leaves_is_forgiven(
+def test_a_worker_that_dies_during_preemption_does_not_fail_the_job(
     services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
     job = running(services, scheduler, clock)
     preemption.preempt(services, WORKSPACE, job.name, "me")
     executor.lose(attempt_of(services, job).id)
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, job).status is Status.QUEUED
 
 
@@ -200,7 +200,7 @@ def test_a_canceled_job_does_not_come_back(
     assert (ended.status, ended.error) == (Status.CANCELED, None)
 
 
-def test_only_what_runs_can_be_preempted(services: Services, scheduler: Scheduler) -> None:
+def test_only_running_jobs_can_be_preempted(services: Services, scheduler: Scheduler) -> None:
     job = submit(services)
     with pytest.raises(Conflict, match="NotStarted and holds no nodes") as refused:
         preemption.preempt(services, WORKSPACE, job.name, "me")
@@ -208,7 +208,7 @@ def test_only_what_runs_can_be_preempted(services: Services, scheduler: Schedule
 
 
 @pytest.mark.parametrize(
-    "given, at, hint",
+    "settings, at, hint",
     [
         ({"priority": "hihg"}, "priority", "did you mean `high`?"),
         ({"priority": "urgent"}, "priority", "use one of: medium, low, high"),
@@ -218,10 +218,10 @@ def test_only_what_runs_can_be_preempted(services: Services, scheduler: Schedule
     ],
 )
 def test_wrong_queue_settings_are_refused(
-    services: Services, given: dict[str, Any], at: str, hint: str
+    services: Services, settings: dict[str, Any], at: str, hint: str
 ) -> None:
     with pytest.raises(InvalidSpec) as refused:
-        submit(services, queue_settings=given)
+        submit(services, queue_settings=settings)
     assert refused.value.at == ("queue_settings", at)
     assert hint in refused.value.hint
 

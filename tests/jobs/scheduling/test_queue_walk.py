@@ -1,4 +1,4 @@
-"""The walk through the tables says what the pure look at the whole queue says."""
+"""The walk through the tables agrees with the pure decision on the whole queue."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from jobs import rooms
-from jobs.rooms import WORKSPACE, again, submit
+from jobs import support
+from jobs.support import WORKSPACE, again, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.compute import actions as computes
@@ -31,7 +31,7 @@ CLUSTERS = {"local": "dedicated", "other": "dedicated", "spare": "low_priority"}
 
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
-    made = rooms.make(tmp_path, db, clock)
+    made = support.make_services(tmp_path, db, clock)
     for name, tier in CLUSTERS.items():
         if name != "local":
             add_cluster(made, name, 5, tier)
@@ -44,7 +44,7 @@ def add_cluster(services: Services, name: str, most: int, tier: str = "dedicated
 
 
 def queued(services: Services, job: Any) -> None:
-    """As after its environment was found to be there."""
+    """Queue a job as if its environment were built."""
     with services.db.write() as connection:
         store.change_job(connection, job.id, status=Status.QUEUED.value)
 
@@ -65,8 +65,8 @@ def random_job(services: Services, chance: random.Random) -> None:
     queued(services, job)
 
 
-def look_at_all(services: Services) -> queue.Look:
-    """What `queue.look` says of the tables as they are."""
+def decide_at_once(services: Services) -> queue.Decision:
+    """The decision of `queue.decide` on the tables as they are."""
     now = services.clock.now()
     with services.db.read() as connection:
         every = shares.read(connection, machine.bounds(services))
@@ -79,15 +79,15 @@ def look_at_all(services: Services) -> queue.Look:
             row.id,
             f"{row.workspace}/{row.compute}",
             every.needs(row),
-            row.turn,
+            row.priority_rank,
             row.limit_s or 0.0,
-            every.is_low((row.workspace, row.compute), row.turn),
+            every.is_low((row.workspace, row.compute), row.priority_rank),
         )
         for row in rows
         if row.retry_at is None or row.retry_at <= now
     ]
-    running = [every.running(one, now.timestamp()) for one in held]
-    return queue.look(waiting, every.capacity, running)
+    running = [every.running(attempt, now.timestamp()) for attempt in held]
+    return queue.decide(waiting, every.capacity, running)
 
 
 def walked(services: Services) -> tuple[list[int], set[int]]:
@@ -100,7 +100,7 @@ def walked(services: Services) -> tuple[list[int], set[int]]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_walk_starts_whom_a_look_at_the_whole_queue_starts(
+def test_a_walk_starts_the_jobs_that_a_decision_on_the_whole_queue_starts(
     services: Services, clock: FakeClock, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -110,20 +110,22 @@ def test_a_walk_starts_whom_a_look_at_the_whole_queue_starts(
     for _ in range(4):
         for _ in range(chance.randint(1, 6)):
             random_job(services, chance)
-        look = look_at_all(services)
-        assert walked(services) == ([job.id for job in look.starts], {h.job.id for h in look.heads})
+        decision = decide_at_once(services)
+        assert walked(services) == (
+            [job.id for job in decision.starts],
+            {h.job.id for h in decision.heads},
+        )
         scheduler.claimer.claim()
-        while (
-            services.bell.is_set()
-        ):  # A round that took long on a slow machine goes on in the next.
-            services.bell.clear()
+        # A round that took long on a slow machine continues in the next.
+        while services.wakeup.is_set():
+            services.wakeup.clear()
             scheduler.claimer.claim()
-        assert look_at_all(services).starts == (), "nothing idles while a job that may run fits"
+        assert decide_at_once(services).starts == (), "nothing idles while a job that may run fits"
         with services.db.read() as connection:
             going = queue_store.held(connection)
-        for one in going:
-            if one.order_reason or chance.random() < 0.4:
-                end(services, one.job_name)
+        for attempt in going:
+            if attempt.order_reason or chance.random() < 0.4:
+                end(services, attempt.job_name)
         clock.advance(chance.choice([1, 100, 1000]))
 
 
@@ -133,7 +135,7 @@ def end(services: Services, name: str) -> None:
         assert job is not None
         attempt = attempt_store.attempts_of(connection, job.id)[-1]
     for node in range(attempt.node_count):
-        rooms.Worker(services, attempt, node).whole_life()
+        support.Worker(services, attempt, node).whole_life()
 
 
 def test_priorities_decide_at_a_cluster(services: Services) -> None:
@@ -149,7 +151,7 @@ def test_priorities_decide_at_a_cluster(services: Services) -> None:
     assert [again(services, job).status.value for job in chosen] == ["Queued", "Queued", "Starting"]
 
 
-def test_who_pauses_holds_nobody_up(services: Services, clock: FakeClock) -> None:
+def test_a_paused_job_delays_nobody(services: Services, clock: FakeClock) -> None:
     paused, other = submit(services, resources={"instance_count": 4}), submit(services)
     for job in (paused, other):
         queued(services, job)
@@ -160,7 +162,7 @@ def test_who_pauses_holds_nobody_up(services: Services, clock: FakeClock) -> Non
     assert walked(services)[0] == [paused.id]
 
 
-def test_a_machine_s_bound_holds_between_clusters(services: Services) -> None:
+def test_a_machine_limit_holds_across_clusters(services: Services) -> None:
     object.__setattr__(services, "machine", {"nodes": 3})
     first, second = (
         submit(services, resources={"instance_count": 2}),

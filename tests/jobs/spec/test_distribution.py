@@ -86,7 +86,7 @@ def test_tasks_of_tensorflow_are_spread_evenly(
         ({"parameter_server_count": 1}, 2, "3 tasks"),
         ({"worker_count": 0}, 1, "`worker_count` must be a whole number of 1 or more"),
         ({"parameter_server_count": -1}, 1, "`parameter_server_count` must be"),
-        ({"process_count_per_instance": 2}, 1, "`process_count_per_instance` is no key of"),
+        ({"process_count_per_instance": 2}, 1, "`process_count_per_instance` is not a key of"),
     ],
 )
 def test_tasks_that_do_not_fit_the_nodes_are_refused(

@@ -34,14 +34,14 @@ def test_the_page_is_what_the_table_says() -> None:
 
 
 @pytest.mark.parametrize("path", SCHEMA)
-def test_every_key_of_the_schema_has_a_verdict(path: str) -> None:
+def test_every_key_of_the_schema_is_in_the_table(path: str) -> None:
     assert [key for key in keys.TABLE if key.path == path]
 
 
 def test_no_row_stands_twice_and_each_refusal_says_what_to_do() -> None:
     rows = [(key.path, key.value) for key in keys.TABLE]
     assert len(rows) == len(set(rows))
-    assert all(key.note for key in keys.TABLE if key.verdict == "refused")
+    assert all(key.note for key in keys.TABLE if key.support == "refused")
 
 
 def _document(path: str, value: Any) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _document(path: str, value: Any) -> dict[str, Any]:
 REFUSED = [
     key
     for key in keys.TABLE
-    if key.verdict == "refused" and not key.path.startswith("environment.")
+    if key.support == "refused" and not key.path.startswith("environment.")
 ]
 
 
@@ -78,7 +78,7 @@ def test_what_the_table_refuses_is_refused(key: keys.Key) -> None:
 ACCEPTED_VALUES = [
     key
     for key in keys.TABLE
-    if key.value and key.verdict != "refused" and not key.path.startswith("environment.")
+    if key.value and key.support != "refused" and not key.path.startswith("environment.")
 ]
 
 

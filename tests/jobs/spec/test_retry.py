@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from jobs import rooms
-from jobs.rooms import Worker, again, attempt_of, submit
+from jobs import support
+from jobs.support import Worker, again, attempt_of, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import InvalidSpec
 from torchyard.compute import actions as computes
@@ -22,8 +22,8 @@ from torchyard.jobs.spec.retry import Failure
 
 
 def _policy(**words: Any) -> retry.Policy:
-    given = {"max_attempts": 3, **words}
-    return retry.read({f"torchyard.retry.{key}": str(value) for key, value in given.items()})
+    values = {"max_attempts": 3, **words}
+    return retry.read({f"torchyard.retry.{key}": str(value) for key, value in values.items()})
 
 
 def test_a_job_that_asks_for_nothing_is_tried_once() -> None:
@@ -74,7 +74,13 @@ def test_a_pattern_that_takes_for_ever_holds_up_nobody() -> None:
 def test_pauses_double_and_end_with_the_last_attempt() -> None:
     policy = _policy(max_attempts=5, backoff_s=3)
     decisions = [retry.decide(policy, attempt, Failure("x", 1)) for attempt in range(1, 6)]
-    assert [None if one is None else one.pause_s for one in decisions] == [3, 6, 12, 24, None]
+    assert [None if decision is None else decision.pause_s for decision in decisions] == [
+        3,
+        6,
+        12,
+        24,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -106,18 +112,20 @@ def test_a_failed_attempt_is_followed_by_another_after_the_pause(
     services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
     job = submit(services, properties=ASKED)
-    scheduler.look()
+    scheduler.run_round()
     first = attempt_of(services, job)
     Worker(services, first).fails(9)
     executor.finish(first.id)
     queued = again(services, job)
     assert (queued.status, queued.error) == (Status.QUEUED, None)
-    assert "pauses before attempt 2" in waiting_reasons.why(services, queued)
-    assert computes.use(services.db, computes.get(services.db, rooms.WORKSPACE, "local")).busy == 0
-    scheduler.look()
+    assert "waits before attempt 2" in waiting_reasons.describe(services, queued)
+    assert (
+        computes.use(services.db, computes.get(services.db, support.WORKSPACE, "local")).busy == 0
+    )
+    scheduler.run_round()
     assert again(services, job).status is Status.QUEUED, "it pauses"
     clock.advance(31)
-    scheduler.look()
+    scheduler.run_round()
     second = attempt_of(services, job)
     assert (second.number, again(services, job).status) == (2, Status.STARTING)
     assert [plan.attempt for plan in executor.launches] == [1, 2]
@@ -126,8 +134,8 @@ def test_a_failed_attempt_is_followed_by_another_after_the_pause(
     assert (ended.status, ended.exit_code) == (Status.FAILED, 8)
     with services.db.read() as connection:
         tries = attempt_store.attempts_of(connection, job.id)
-    assert [one.exit_code for one in tries] == [9, 8]
-    assert [one.error.message for one in tries if one.error] == [
+    assert [attempt.exit_code for attempt in tries] == [9, 8]
+    assert [attempt.error.message for attempt in tries if attempt.error] == [
         "rank 0 exited with code 9",
         "rank 0 exited with code 8",
     ]
@@ -137,19 +145,19 @@ def test_others_are_not_held_up_by_one_that_pauses(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     job = submit(services, properties=ASKED, resources={"instance_count": 4})
-    scheduler.look()
+    scheduler.run_round()
     first = attempt_of(services, job)
     for node in range(4):
         Worker(services, first, node).fails(1, "rank_failed" if node == 0 else "stopped")
     executor.finish(first.id)
     other = submit(services)
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, other).status is Status.STARTING
 
 
 def test_a_job_that_pauses_can_be_canceled(services: Services, scheduler: Scheduler) -> None:
     job = submit(services, properties=ASKED)
-    scheduler.look()
+    scheduler.run_round()
     Worker(services, attempt_of(services, job)).fails(9)
     actions.cancel(services, job.workspace, job.name)
     assert again(services, job).status is Status.CANCELED
@@ -157,7 +165,7 @@ def test_a_job_that_pauses_can_be_canceled(services: Services, scheduler: Schedu
 
 def test_a_canceled_attempt_is_not_tried_again(services: Services, scheduler: Scheduler) -> None:
     job = submit(services, properties=ASKED)
-    scheduler.look()
+    scheduler.run_round()
     worker = Worker(services, attempt_of(services, job))
     worker.tell("ranks_started", ranks=[])
     actions.cancel(services, job.workspace, job.name)
@@ -169,18 +177,22 @@ def test_a_canceled_attempt_is_not_tried_again(services: Services, scheduler: Sc
 def test_elsewhere_takes_other_nodes_while_there_are_others(
     services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
-    asked = {**ASKED, "torchyard.retry.max_attempts": 6, "torchyard.retry.elsewhere": "bad_gpu"}
-    job = submit(services, properties={**asked, "torchyard.retry.backoff_s": 0})
+    properties = {
+        **ASKED,
+        "torchyard.retry.max_attempts": 6,
+        "torchyard.retry.elsewhere": "bad_gpu",
+    }
+    job = submit(services, properties={**properties, "torchyard.retry.backoff_s": 0})
     used = []
     for _ in range(5):
         clock.advance(1)
-        scheduler.look()
+        scheduler.run_round()
         attempt = attempt_of(services, job)
         with services.db.read() as connection:
             used += computes.slots_of(connection, attempt.id)
         Worker(services, attempt).fails(1, "bad_gpu")
         executor.finish(attempt.id)
-        scheduler.look()
+        scheduler.run_round()
     # All four are avoided after the fourth, and then any will do.
     assert used == [0, 1, 2, 3, 0]
 
@@ -189,13 +201,13 @@ def test_a_lost_worker_is_tried_again_too(
     services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
     job = submit(services, properties=ASKED)
-    scheduler.look()
+    scheduler.run_round()
     first = attempt_of(services, job)
     executor.lose(first.id)
-    scheduler.look()
+    scheduler.run_round()
     assert again(services, job).status is Status.QUEUED
     clock.advance(31)
-    scheduler.look()
+    scheduler.run_round()
     assert attempt_of(services, job).number == 2
     # The first one's worker, should it come back, is not listened to.
     worker_reports.lose(services, first.id, 0)
@@ -205,13 +217,13 @@ def test_a_lost_worker_is_tried_again_too(
 def test_what_was_printed_decides(services: Services, scheduler: Scheduler) -> None:
     job = submit(services, properties={**ASKED, "torchyard.retry.on": "log /ECC error/"})
     other = submit(services, properties={**ASKED, "torchyard.retry.on": "log /ECC error/"})
-    scheduler.look()
-    scheduler.look()
+    scheduler.run_round()
+    scheduler.run_round()
     services.logs.append(
-        rooms.WORKSPACE, job.name, 1, "user_logs/std_log.txt", 0, b"an ECC error\n"
+        support.WORKSPACE, job.name, 1, "user_logs/std_log.txt", 0, b"an ECC error\n"
     )
-    for one in (job, other):
-        Worker(services, attempt_of(services, one)).fails(9)
+    for tried_job in (job, other):
+        Worker(services, attempt_of(services, tried_job)).fails(9)
     assert (again(services, job).status, again(services, other).status) == (
         Status.QUEUED,
         Status.FAILED,

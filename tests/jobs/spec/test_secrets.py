@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.rooms import Worker, attempt_of
+from jobs.support import Worker, attempt_of
 from postgres_server import NewDatabase
 from torchyard import server
 from torchyard.app import application
@@ -45,7 +45,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -
     """The folder of environments of a home where `python` is built."""
     home = tmp_path_factory.mktemp("built")
     parts = _parts(home, new_database(home))
-    parts.services.environments.build(parts.services.environments.resolve("python"))
+    parts.services.environments.builds.run(parts.services.environments.resolver.resolve("python"))
     parts.services.db.close()
     return home / "environments"
 
@@ -89,7 +89,7 @@ def test_no_answer_shows_a_secret(client: TestClient, parts: application.Parts) 
     }
     assert shown["spec"]["command"] == f"python train.py --phrase '{'*' * len(MARKED)}'"
     for _ in range(5):
-        parts.scheduler.look()
+        parts.scheduler.run_round()
     services = parts.services
     executor: FakeExecutor = parts.scheduler.executor  # type: ignore[assignment]
     plan = executor.launches[0]
@@ -110,9 +110,9 @@ def test_no_answer_shows_a_secret(client: TestClient, parts: application.Parts) 
     headers = {"Authorization": f"Bearer {plan.report_token}"}
     sent = client.post(f"/v1/attempts/{plan.attempt_id}/history", json=history, headers=headers)
     assert sent.json() == {"next": 2, "rejected": []}
-    said = scratch.folder(services, plan.attempt_id) / "node-0" / "worker.log"
-    said.parent.mkdir(parents=True)
-    said.write_text(f"failed with {NAMED}\n")
+    log = scratch.folder(services, plan.attempt_id) / "node-0" / "worker.log"
+    log.parent.mkdir(parents=True)
+    log.write_text(f"failed with {NAMED}\n")
     error = {"code": "rank_failed", "message": f"ValueError: {MARKED}", "hint": f"not {NAMED}"}
     worker.tell("rank_exited", rank=0, local_rank=0, exit_code=1, signal=None)
     worker.tell("node_exited", exit_code=1, error=error)
@@ -132,13 +132,13 @@ def test_what_a_script_tells_the_server_itself_is_masked(
     """With its run's token and no relay between: every word but the names of what exists."""
     client.post(JOBS, json=JOB)
     for _ in range(5):
-        parts.scheduler.look()
+        parts.scheduler.run_round()
     executor: FakeExecutor = parts.scheduler.executor  # type: ignore[assignment]
-    own = {"Authorization": f"Bearer {executor.launches[0].run_token}"}
+    headers = {"Authorization": f"Bearer {executor.launches[0].run_token}"}
     base = "/mlflow/default/api/2.0/mlflow"
 
     def say(path: str, **fields: Any) -> Any:
-        answer = client.post(f"{base}/{path}", json=fields, headers=own)
+        answer = client.post(f"{base}/{path}", json=fields, headers=headers)
         return _without_secrets(answer).json()
 
     say("runs/log-parameter", run_id="j", key="phrase", value=MARKED)
@@ -155,7 +155,7 @@ def test_what_a_script_tells_the_server_itself_is_masked(
     experiment = say("experiments/create", name=f"e {NAMED}")["experiment_id"]
     made = say("runs/create", experiment_id=experiment, run_name=f"with {MARKED}")["run"]
     say("registered-models/create", name="m", description=f"made with {MARKED}")
-    refused = client.post(f"{base}/runs/log-parameter", headers=own, json={"run_id": [NAMED]})
+    refused = client.post(f"{base}/runs/log-parameter", headers=headers, json={"run_id": [NAMED]})
     assert refused.status_code == 400
     shown = client.get(f"{base}/runs/get", params={"run_id": "j"}).text
     shown += client.get(f"{base}/runs/get", params={"run_id": made["info"]["run_id"]}).text
@@ -174,12 +174,12 @@ def test_a_short_secret_hides_no_name_of_what_exists(
     job = {**JOB, "name": "job-1234-5", "environment_variables": pin, "properties": marked}
     assert client.post(JOBS, json=job).status_code == 201
     for _ in range(5):
-        parts.scheduler.look()
+        parts.scheduler.run_round()
     executor: FakeExecutor = parts.scheduler.executor  # type: ignore[assignment]
-    own = {"Authorization": f"Bearer {executor.launches[0].run_token}"}
+    headers = {"Authorization": f"Bearer {executor.launches[0].run_token}"}
     body = {"run_id": "job-1234-5", "key": "pin", "value": "is 1234"}
     base = "/mlflow/default/api/2.0/mlflow"
-    assert client.post(f"{base}/runs/log-parameter", json=body, headers=own).status_code == 200
+    assert client.post(f"{base}/runs/log-parameter", json=body, headers=headers).status_code == 200
     assert client.get(f"{JOBS}/job-1234-5").json()["params"] == {"pin": "is ****"}
 
 
@@ -228,10 +228,10 @@ def test_what_can_not_be_kept_is_refused(properties: Any, words: str) -> None:
     assert caught.value.at[0] == "properties"
 
 
-@pytest.mark.parametrize("given", ["MY_PHRASE, HF_TOKEN", ["MY_PHRASE", "HF_TOKEN"],
+@pytest.mark.parametrize("value", ["MY_PHRASE, HF_TOKEN", ["MY_PHRASE", "HF_TOKEN"],
                                    '["MY_PHRASE", "HF_TOKEN"]'])  # fmt: skip
-def test_a_list_is_written_in_any_way(given: Any) -> None:
-    read = job_spec.read({**JOB, "properties": {"torchyard.secrets": given}})
+def test_a_list_is_written_in_any_way(value: Any) -> None:
+    read = job_spec.read({**JOB, "properties": {"torchyard.secrets": value}})
     assert read.properties["torchyard.secrets"] == "MY_PHRASE,HF_TOKEN"
 
 
@@ -245,8 +245,8 @@ def test_the_words_of_a_datastores_library_show_no_credentials() -> None:
     }
     place = RemoteFiles("datastore `d`", "s3", options, "b")
     words = f"no me at http://h?sig={signature}, {key} or {json.dumps(options)}"
-    with pytest.raises(Unreachable) as caught, place._told("x"):
+    with pytest.raises(Unreachable) as caught, place._translated("x"):
         raise RuntimeError(words)
     message = caught.value.message
-    assert not [one for one in (key, signature, "hunter2") if one in message]
+    assert not [secret for secret in (key, signature, "hunter2") if secret in message]
     assert "me at http://h" in message

@@ -78,11 +78,11 @@ def _read(document: Any) -> None:
 def _places(node: Any) -> list[tuple[Any, Any]]:
     """(container, key) of every value of the document."""
     pairs = node.items() if isinstance(node, dict) else enumerate(node)
-    found = [(node, key) for key, _ in pairs]
-    for container, key in list(found):
+    places = [(node, key) for key, _ in pairs]
+    for container, key in list(places):
         if isinstance(container[key], dict | list):
-            found += _places(container[key])
-    return found
+            places += _places(container[key])
+    return places
 
 
 @pytest.mark.slow

@@ -196,9 +196,9 @@ def test_a_record_is_bounded(tmp_path: Path) -> None:
     try:
         raise ValueError("x" * 1_000_000)
     except ValueError as error:
-        told = rank_record.describe(
+        record = rank_record.describe(
             time.time(), "exception", ValueError, error, error.__traceback__
         )
-    rank_record.save(str(tmp_path), told)
+    rank_record.save(str(tmp_path), record)
     (file,) = tmp_path.glob("*.json")
     assert file.stat().st_size < 100_000

@@ -80,8 +80,8 @@ def test_torch_is_changed_right_after_its_import_and_looks_untouched(
 def test_a_package_of_kernels_is_refused_by_name(packages: Path, python: Run, name: str) -> None:
     (packages / f"{name}.py").write_text("print('imported')\n")
     source = f"try:\n    import {name}\nexcept ImportError as error:\n    print(error.name, error)"
-    said = python(source)
-    assert said.startswith(f"{name} cannot be rehearsed on CPU: module `{name}`: ")
+    printed = python(source)
+    assert printed.startswith(f"{name} cannot be rehearsed on CPU: module `{name}`: ")
     assert python(source, gpus="") == "imported"
 
 
@@ -92,8 +92,8 @@ def test_a_module_inside_a_package_is_refused_and_its_package_is_not(
     (packages / "numba" / "__init__.py").write_text("")
     (packages / "numba" / "cuda" / "__init__.py").write_text("")
     source = "import numba\ntry:\n    import numba.cuda\nexcept ImportError as error:\n"
-    said = python(source + "    print(error)")
-    assert said.startswith("cannot be rehearsed on CPU: module `numba.cuda`")
+    printed = python(source + "    print(error)")
+    assert printed.startswith("cannot be rehearsed on CPU: module `numba.cuda`")
 
 
 def test_extensions_in_cpp_are_built_and_those_in_cuda_refused(packages: Path, python: Run) -> None:
@@ -107,7 +107,7 @@ def test_extensions_in_cpp_are_built_and_those_in_cuda_refused(packages: Path, p
         "def CUDAExtension(*told, **more): return 'built'\n"
     )
     source = (
-        # Only this module's change is looked at; torch here is no torch.
+        # Only this module's change is looked at; torch here is not the real one.
         f"import importlib, sys\nsys.modules['torch'] = __import__('types').ModuleType('torch')\n"
         f"sys.modules['torch'].__path__ = [{str(packages / 'torch')!r}]\n"
         "import torch.utils.cpp_extension as made\n"

@@ -34,9 +34,9 @@ def test_they_are_left_alone_and_the_log_says_so(
     )  # fmt: skip
     rank = SimpleNamespace(log=tmp_path / "log")
     rehearsal.announce(plan, [rank])
-    said = rank.log.read_text()
+    log = rank.log.read_text()
     if old:
         assert rehearsal.variables(plan) == {}
-        assert f"not supported with Python {old};" in said
+        assert f"not supported with Python {old};" in log
     else:
-        assert rehearsal.variables(plan) == {rehearsal.VARIABLE: "1"} and "NCCL is gloo" in said
+        assert rehearsal.variables(plan) == {rehearsal.VARIABLE: "1"} and "NCCL is gloo" in log

@@ -78,9 +78,9 @@ def run(python: str, packages: Path, end: str) -> tuple[int, list[float]]:
     words = [python, "-c", SCRIPT + end]
     variables = {"PYTHONPATH": str(packages), "TORCHYARD_ERRORS": str(errors / "rank-0")}
     done = subprocess.run(words, env=variables, timeout=60, check=False)
-    found = list(sdk_v1_unsent.left(errors))
-    assert all(run == "job-1" for run, _ in found)
-    return done.returncode, [metric["value"][0]["data"]["loss"] for _, metric in found]
+    unsent = list(sdk_v1_unsent.left(errors))
+    assert all(run == "job-1" for run, _ in unsent)
+    return done.returncode, [metric["value"][0]["data"]["loss"] for _, metric in unsent]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_batch_that_failed_is_left(python: str, packages: Path) -> None:
     assert run(python, packages, end) == (3, [1])
 
 
-def test_copies_take_little_room(python: str, packages: Path) -> None:
+def test_copies_take_little_space(python: str, packages: Path) -> None:
     end = """
 from _torchyard_azure_unsent import _LARGE_BYTES
 log(0)

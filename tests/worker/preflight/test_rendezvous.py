@@ -91,7 +91,7 @@ def test_concurrent_attempts_have_different_ports(bench: Bench) -> None:
 
 
 def test_a_node_that_does_not_join_is_named(bench: Bench) -> None:
-    plan = bench.plan("echo never", node_count=2, meeting_timeout_s=1.0)
+    plan = bench.plan("echo never", node_count=2, join_timeout_s=1.0)
     # Node 1 is recorded as started, but does not run.
     bench.node(plan, 1).mkdir(parents=True)
     (bench.node(plan, 1) / "worker.json").write_text('{"pid": 0, "start_time": 0}')

@@ -21,10 +21,10 @@ from worker.relays import (
     TOKEN,
     MlflowStub,
     Script,
-    door_to,
     plan_for,
     relay_of,
     relay_to,
+    server_of,
     steps,
 )
 
@@ -60,7 +60,7 @@ def test_what_is_logged_arrives_as_records(server: MlflowStub, tmp_path: Path) -
     assert [record["value"] for record in metrics[1:]] == [1, 2.5, "Infinity", "-Infinity", "NaN"]
     assert [(record["timestamp"], record["step"]) for record in metrics[1:3]] == [(9, 0), (9, 1)]
     texts = [record for record in server.history[0] if record["kind"] != "metric"]
-    assert [(one["kind"], one["key"], one["value"]) for one in texts] == [
+    assert [(record["kind"], record["key"], record["value"]) for record in texts] == [
         ("param", "lr", "0.1"),
         ("tag", "t", "ü"),
         ("param", "p", ""),
@@ -124,7 +124,7 @@ def test_a_parameter_keeps_its_value(server: MlflowStub, tmp_path: Path) -> None
         assert script.post("/log-batch", run_id="job-1", params=twice)[0] == 400
         assert script.post("/log-parameter", run_id="job-1", key="q", value="3")[0] == 200
         assert relay.finish(60.0)
-    assert [one["value"] for one in server.history[0]] == ["1", "1", "3"]
+    assert [record["value"] for record in server.history[0]] == ["1", "1", "3"]
 
 
 @pytest.mark.slow
@@ -193,11 +193,11 @@ def test_a_killed_worker_goes_on_after_its_restart(server: MlflowStub, tmp_path:
 def test_a_script_reads_what_it_wrote(server: MlflowStub, tmp_path: Path) -> None:
     seen: list[int] = []
 
-    def look(method: str, path: str) -> None:
+    def delay(method: str, path: str) -> None:
         if path.startswith("/history"):
             time.sleep(0.05)
 
-    server.refuse = look
+    server.refuse = delay
     with relay_to(server, tmp_path) as (_, script):
         for step in range(30):
             script.metric(step)
@@ -226,7 +226,14 @@ def test_all_else_is_passed_on(server: MlflowStub, tmp_path: Path) -> None:
         # A run that the relay has not seen is the server's to judge.
         foreign = {"run_id": "other", "key": "m", "value": 1, "timestamp": 1}
         assert script.post("/log-metric", **foreign)[0] == 200
-    assert [asked[0] for asked in server.asked] == ["PUT", "PUT", "GET", "DELETE", "POST", "POST"]
+    assert [request[0] for request in server.asked] == [
+        "PUT",
+        "PUT",
+        "GET",
+        "DELETE",
+        "POST",
+        "POST",
+    ]
     assert server.asked[0][3] == server.asked[1][3] == content
     assert server.asked[2][2] == {"x": "1"}
     assert json.loads(server.asked[5][3]) == foreign
@@ -253,8 +260,8 @@ def test_the_jobs_own_run_is_told_without_a_server(server: MlflowStub, tmp_path:
         info = json.loads(content)["run"]["info"]
         assert (status, info["run_id"], info["status"]) == (200, "job-1", "RUNNING")
         assert info["artifact_uri"] == "mlflow-artifacts:/12/job-1/artifacts"
-        told = script.post("/update", run_id="job-1", status="FINISHED", run_name="mine")
-        assert told[1]["run_info"]["experiment_id"] == "12"
+        response = script.post("/update", run_id="job-1", status="FINISHED", run_name="mine")
+        assert response[1]["run_info"]["experiment_id"] == "12"
         assert time.monotonic() - started < 20.0
         server.start()
         full = {"info": {**info, "run_name": "mine"}, "data": {"params": []}}
@@ -264,7 +271,7 @@ def test_the_jobs_own_run_is_told_without_a_server(server: MlflowStub, tmp_path:
         assert json.loads(script.send("GET", RUNS + "/get?run_id=job-1")[1])["run"] == full
         server.start()
         assert relay.finish(60.0)
-    assert [(one["kind"], one["key"]) for one in server.history[0]] == [
+    assert [(record["kind"], record["key"]) for record in server.history[0]] == [
         ("metric", "loss"),
         ("tag", "mlflow.runName"),
     ]
@@ -281,7 +288,7 @@ def test_an_answer_that_breaks_off_is_a_server_that_is_away(tmp_path: Path) -> N
     dying = HTTPServer(("127.0.0.1", 0), HalfAnswer)
     threading.Thread(target=dying.serve_forever, args=(0.01,), daemon=True).start()
     address = f"http://127.0.0.1:{dying.server_address[1]}"
-    with door_to(address, tmp_path) as script:
+    with server_of(address, tmp_path) as script:
         status, content = script.send("GET", RUNS + "/get?run_id=job-1")
         assert (status, json.loads(content)["run"]["info"]["status"]) == (200, "RUNNING")
         assert script.send("GET", RUNS + "/get?run_id=other")[0] == 503
@@ -300,7 +307,7 @@ def test_a_server_that_comes_back_is_waited_for(server: MlflowStub, tmp_path: Pa
 
 def test_a_server_that_stays_away_is_said_to_be(server: MlflowStub, tmp_path: Path) -> None:
     server.stop()
-    with door_to(server.url, tmp_path) as script:
+    with server_of(server.url, tmp_path) as script:
         status, content = script.send("GET", "/api/2.0/mlflow/experiments/search")
     assert (status, json.loads(content)["error_code"]) == (503, "TEMPORARILY_UNAVAILABLE")
 
@@ -317,13 +324,13 @@ def test_why_a_record_was_rejected_is_told(server: MlflowStub, tmp_path: Path) -
         return {**original(body), "rejected": rejected}
 
     server._history = history  # type: ignore[method-assign]
-    told: list[str] = []
-    with relay_to(server, tmp_path, told) as (relay, script):
+    response: list[str] = []
+    with relay_to(server, tmp_path, response) as (relay, script):
         for step in range(40):
             script.metric(step)
         script.metric(13)
         assert relay.finish(60.0)
-    assert told == ["run history: step 13 is odd", "run history: 2 records were refused in all"]
+    assert response == ["run history: step 13 is odd", "run history: 2 records were refused in all"]
     assert steps(server) == [*range(40), 13]
 
 
@@ -337,13 +344,13 @@ def test_a_batch_that_is_refused_is_sent_by_halves(server: MlflowStub, tmp_path:
 
     server.answer = answer  # type: ignore[method-assign]
     server.stop()
-    told: list[str] = []
-    with relay_to(server, tmp_path, told) as (relay, script):
+    response: list[str] = []
+    with relay_to(server, tmp_path, response) as (relay, script):
         for step in range(50):
             script.metric(step, "poison" if step == 31 else "loss")
         server.start()
         assert relay.finish(60.0)
-    assert len(told) == 1 and "poisoned" in told[0]
+    assert len(response) == 1 and "poisoned" in response[0]
     # In its place came something that the server counts, and refuses in its own words.
     assert server.history[0][31] == {}
     kept = [record["step"] for record in server.history[0] if record]

@@ -45,10 +45,10 @@ def metric(step: int, headers: str = "", version: str = "HTTP/1.1") -> bytes:
 
 
 def read(wire: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size and (more := wire.recv(size - len(found))):
-        found += more
-    return found
+    received = b""
+    while len(received) < size and (more := wire.recv(size - len(received))):
+        received += more
+    return received
 
 
 def to_the_end(wire: socket.socket) -> bytes:
@@ -58,8 +58,8 @@ def to_the_end(wire: socket.socket) -> bytes:
 def test_requests_in_pieces_and_in_one(
     server: MlflowStub, relay: Relay, wire: socket.socket
 ) -> None:
-    for one in metric(0):
-        wire.sendall(bytes([one]))
+    for block in metric(0):
+        wire.sendall(bytes([block]))
     assert read(wire, len(OK)) == OK
     wire.sendall(metric(1) + metric(2) + metric(3)[:-5])
     assert read(wire, 2 * len(OK)) == OK * 2

@@ -10,7 +10,7 @@ import pytest
 
 from torchyard.shared.record_rules import InvalidRecord
 from torchyard.worker.relay.run_state import RunState
-from worker.relays import RUNS, MlflowStub, Script, door_to, relay_of, relay_to, steps
+from worker.relays import RUNS, MlflowStub, Script, relay_of, relay_to, server_of, steps
 
 
 def param(key: str, value: str, run: str = "job-1") -> dict[str, Any]:
@@ -29,7 +29,7 @@ def test_a_restarted_relay_knows_what_the_last_one_knew(server: MlflowStub, tmp_
         assert script.post("/log-parameter", **fields, value="1") == (200, {})
         server.start()
         assert relay.finish(60.0)
-    assert [one["value"] for one in server.history[0]] == ["1", "1"]
+    assert [record["value"] for record in server.history[0]] == ["1", "1"]
 
 
 def test_a_restarted_relay_listens_where_the_last_one_did(
@@ -121,12 +121,12 @@ def test_a_run_is_made_once_though_its_answer_was_lost(server: MlflowStub, tmp_p
         return original(method, path, query, body)
 
     server.answer = answer  # type: ignore[method-assign]
-    with door_to(server.url, tmp_path) as script:
+    with server_of(server.url, tmp_path) as script:
         fields = {"experiment_id": "12", "start_time": 1}
-        said = [script.post("/create", **fields)[0] for _ in range(4)]
+        responses = [script.post("/create", **fields)[0] for _ in range(4)]
         script.post("/create", **fields)
         script.post("/create", experiment_id="12", start_time=2)
-    assert said == [503, 503, 503, 200]
+    assert responses == [503, 503, 503, 200]
     assert len(set(made[:4])) == 1
     assert len(set(made)) == 3, "what was answered is done: the next is another run"
 
@@ -142,7 +142,7 @@ def test_a_run_that_the_server_told_of_is_known(server: MlflowStub, tmp_path: Pa
         assert script.post("/log-metric", **fields)[0] == 400
         assert relay.finish(60.0)
     assert len(server.history[0]) == 1
-    assert [asked[1] for asked in server.asked] == [
+    assert [request[1] for request in server.asked] == [
         RUNS + "/log-metric",
         RUNS + "/delete",
         RUNS + "/log-metric",

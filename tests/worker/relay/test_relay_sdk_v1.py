@@ -13,7 +13,7 @@ import pytest
 from torchyard.shared import sdk_v1_records
 from torchyard.shared.record_rules import InvalidRecord
 from torchyard.worker.relay import sdk_v1_addresses
-from worker.relays import Script, door_to, plan_for, relay_to
+from worker.relays import Script, plan_for, relay_to, server_of
 from worker.stub_server import StubServer
 
 WORKSPACE = (
@@ -57,8 +57,8 @@ def log_path(run: str) -> str:
 
 
 def scalar(key: str, value: Any, step: int | None = None) -> dict[str, Any]:
-    one = {"metricId": f"id-{value}", "createdUtc": MOMENT, "step": step, "data": {key: value}}
-    return {"name": key, "columns": {key: "double"}, "value": [one]}
+    record = {"metricId": f"id-{value}", "createdUtc": MOMENT, "step": step, "data": {key: value}}
+    return {"name": key, "columns": {key: "double"}, "value": [record]}
 
 
 def posted(script: Script, path: str, body: Any, method: str = "POST") -> tuple[int, Any]:
@@ -107,22 +107,22 @@ def test_another_run_is_known_once_the_server_took_something(
         "nobody/batch",
         "child/batch",
     ]
-    assert [one["value"] for one in server.history[0]] == [2.0]
+    assert [record["value"] for record in server.history[0]] == [2.0]
 
 
 def test_the_jobs_own_tags_and_properties_do_not_wait(server: AzureStub, tmp_path: Path) -> None:
     with relay_to(server, tmp_path) as (relay, script):
         assert posted(script, OWN, None, "GET")[1]["tags"] == {"old": "1"}
         change = {"runId": "job-1", "tags": {"a": "1"}, "properties": {"p": "2"}, "status": None}
-        told = posted(script, OWN, change, "PATCH")[1]
-        assert told["tags"] == {"old": "1", "a": "1"} and told["properties"] == {"p": "2"}
+        response = posted(script, OWN, change, "PATCH")[1]
+        assert response["tags"] == {"old": "1", "a": "1"} and response["properties"] == {"p": "2"}
         # A name is more than that: the server says what became of it.
         posted(script, OWN, {"runId": "job-1", "displayName": "n"}, "PATCH")
         wait = f"/history/v1.0{WORKSPACE}/experiments/e/runs/job-1/metricsingest/wait"
         assert posted(script, wait, None, "GET") == (200, {})
         assert relay.finish(10.0)
     assert [method for method, _ in server.asked] == ["GET", "PATCH"]
-    assert [(one["kind"], one["key"], one["value"]) for one in server.history[0]] == [
+    assert [(record["kind"], record["key"], record["value"]) for record in server.history[0]] == [
         ("tag", "a", "1"),
         ("property", "p", "2"),
     ]
@@ -140,13 +140,13 @@ def test_the_own_run_is_told_from_memory_while_the_server_is_away(
 
 
 def test_only_the_server_can_tell_of_a_run_that_was_never_read(tmp_path: Path) -> None:
-    with door_to("http://127.0.0.1:9", tmp_path) as script:
+    with server_of("http://127.0.0.1:9", tmp_path) as script:
         assert posted(script, OWN, None, "GET")[0] == 503
 
 
 def test_services_are_told_without_the_server(tmp_path: Path) -> None:
     base = "https://127.0.0.1:1"
-    with door_to("http://127.0.0.1:9", tmp_path, AZUREML_SERVICE_ENDPOINT=base) as script:
+    with server_of("http://127.0.0.1:9", tmp_path, AZUREML_SERVICE_ENDPOINT=base) as script:
         status, content = script.send("GET", "/discovery")
     assert status == 200 and json.loads(content)["history"] == base
 

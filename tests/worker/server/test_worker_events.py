@@ -45,7 +45,7 @@ def test_many_events_arrive_in_order_once(server: StubServer, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("torn", [b'{"seq": 1, "ki', b"\0" * 40 + b"\n", b"\0\n{}\n", b"[]\n"])
-def test_an_heir_goes_on_behind_what_is_whole(
+def test_a_recovery_worker_continues_after_the_last_whole_event(
     server: StubServer, tmp_path: Path, torn: bytes
 ) -> None:
     first = {"seq": 0, "at": now_text(), "kind": "node_started", "body": {}}
@@ -136,17 +136,17 @@ def test_an_event_that_is_refused_is_shortened_and_the_loss_told(
     events.post("notice", message="after")
     assert events.deliver()
     events.close()
-    told = server.events[0]
-    assert [event["seq"] for event in told] == list(range(33))
-    assert [event["body"]["message"] for event in told[:30]] == [str(n) for n in range(30)]
-    assert told[30]["kind"] == "node_exited"
-    assert told[30]["body"]["exit_code"] == 3
-    assert told[30]["body"]["error"] == {
+    delivered = server.events[0]
+    assert [event["seq"] for event in delivered] == list(range(33))
+    assert [event["body"]["message"] for event in delivered[:30]] == [str(n) for n in range(30)]
+    assert delivered[30]["kind"] == "node_exited"
+    assert delivered[30]["body"]["exit_code"] == 3
+    assert delivered[30]["body"]["error"] == {
         "code": "rank_failed",
         "message": "m" * 200,
         "details": {},
     }
-    lost = {told[31]["body"]["message"], told[32]["body"]["message"]} - {"after"}
+    lost = {delivered[31]["body"]["message"], delivered[32]["body"]["message"]} - {"after"}
     assert "a report of node 0 was refused and is lost in part: `node_exited`, 400" in lost.pop()
     assert "lost in part" in capfd.readouterr().err
 

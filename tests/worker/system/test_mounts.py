@@ -53,11 +53,11 @@ def _allowed(tmp_path: Path) -> None:
 
 def _placed(source: Path, folder: Path, **plan: str) -> inputs.PlacedInputs:
     folder.mkdir()
-    given = InputPlan(**{"kind": "uri_folder", "source": str(source), **plan})
+    plan_of_input = InputPlan(**{"kind": "uri_folder", "source": str(source), **plan})
     blobs = Blobs(
         Connection.of_attempt(ServerAddress("http://127.0.0.1:1"), "", "a"), "", lambda: False
     )
-    return inputs.place({"data": given}, folder, blobs)
+    return inputs.place({"data": plan_of_input}, folder, blobs)
 
 
 def _run(placed: inputs.PlacedInputs, script: str) -> subprocess.CompletedProcess[str]:
@@ -90,11 +90,11 @@ def test_where_root_may_not_mount_only_what_was_promised_is_missed(tmp_path: Pat
     def drop() -> None:
         ctypes.CDLL(None).prctl(24, 21, 0, 0, 0)  # CAP_SYS_ADMIN, as in most containers
 
-    for for_good, said, code in ((False, "ran\n", 0), (True, "", 126)):
+    for for_good, message, code in ((False, "ran\n", 0), (True, "", 126)):
         mount = Mount(str(tmp_path), str(tmp_path), for_good=for_good)
         words = mounts.command([mount], ["/bin/sh", "-c", "echo ran"])
         done = subprocess.run(words, preexec_fn=drop, capture_output=True, text=True)
-        assert (done.stdout, done.returncode) == (said, code), done.stderr
+        assert (done.stdout, done.returncode) == (message, code), done.stderr
 
 
 def test_the_same_as_an_ordinary_user() -> None:
@@ -159,8 +159,8 @@ def test_a_copy_has_what_a_mount_shows(tmp_path: Path, data: Path) -> None:
     os.mkfifo(data / "pipe")
     placed = _placed(data, tmp_path / "inputs", mode="download")
     here = Path(placed.values["data"])
-    found = sorted(str(path.relative_to(here)) for path in here.rglob("*"))
-    assert found == ["a.txt", "empty", "far", "far/c.txt", "near", "sub", "sub/b.txt"]
+    paths = sorted(str(path.relative_to(here)) for path in here.rglob("*"))
+    assert paths == ["a.txt", "empty", "far", "far/c.txt", "near", "sub", "sub/b.txt"]
     assert not any(path.is_symlink() for path in here.rglob("*"))
 
 
@@ -190,18 +190,18 @@ def test_without_namespaces_there_is_a_copy_and_a_notice(
 
 
 def test_what_cannot_be_mounted_is_said(tmp_path: Path) -> None:
-    said = mounts.why_not([Mount(str(tmp_path / "none"), str(tmp_path))])
-    assert said
+    message = mounts.why_not([Mount(str(tmp_path / "none"), str(tmp_path))])
+    assert message
 
 
 def test_ranks_keep_pid_session_and_signals(bench: Bench, tmp_path: Path, data: Path) -> None:
     _allowed(tmp_path)
-    given = {"data": InputPlan("uri_folder", source=str(data))}
+    inputs = {"data": InputPlan("uri_folder", source=str(data))}
     script = (
         "echo $$ $(ps -o sid= -p $$); grep SigIgn /proc/self/status; "
         "cat ${{inputs.data}}/a.txt; touch ${{inputs.data}}/new 2>/dev/null || echo refused"
     )
-    plan = bench.plan(script, inputs=given)
+    plan = bench.plan(script, inputs=inputs)
     bench.run(plan)
     pid = bench.server.find("ranks_started")["ranks"][0]["pid"]
     log = bench.server.logs["user_logs/std_log.txt"].decode().split("\n")
@@ -213,7 +213,7 @@ def test_ranks_keep_pid_session_and_signals(bench: Bench, tmp_path: Path, data: 
 
 def test_a_node_elsewhere_gets_its_inputs_over_http(bench: Bench) -> None:
     bench.server.inputs = {"data": {"a b.txt": b"1\n", "deep/c": b"2\n"}, "one": {"x.csv": b"3\n"}}
-    given = {
+    inputs = {
         "data": InputPlan("uri_folder", source="/not/here"),
         "one": InputPlan("uri_file", source="/not/here/x.csv", mode="download"),
     }
@@ -221,13 +221,13 @@ def test_a_node_elsewhere_gets_its_inputs_over_http(bench: Bench) -> None:
         "cat '${{inputs.data}}/a b.txt' ${{inputs.data}}/deep/c; echo 4 >> ${{inputs.one}}; "
         "cat ${{inputs.one}}; touch ${{inputs.data}}/new 2>/dev/null || echo refused"
     )
-    bench.run(bench.plan(script, inputs=given, blobs=""))
+    bench.run(bench.plan(script, inputs=inputs, blobs=""))
     assert bench.exit()["error"] is None
     log = bench.server.logs["user_logs/std_log.txt"].decode()
     assert log == "1\n2\n3\n4\nrefused\n"
 
 
 def test_an_input_that_the_server_lacks_ends_the_node(bench: Bench) -> None:
-    given = {"data": InputPlan("uri_folder", source="/not/here")}
-    bench.run(bench.plan("true", inputs=given, blobs=""))
+    inputs = {"data": InputPlan("uri_folder", source="/not/here")}
+    bench.run(bench.plan("true", inputs=inputs, blobs=""))
     assert bench.exit()["error"]["code"] == "input_missing"

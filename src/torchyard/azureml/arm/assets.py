@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
+from torchyard.assets import versions
 from torchyard.azureml.arm.resources import Page, PageRequest, PutResult, Resource, VersionAction
 from torchyard.azureml.common.calls import Call
 from torchyard.base import fields
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
-from torchyard.data import uris, versions
+from torchyard.data import uris
 from torchyard.data.uris import DatastoreUri
 
 DatastoreUriOf = Callable[[Call, str], DatastoreUri | None]

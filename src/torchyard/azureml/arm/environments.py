@@ -16,18 +16,19 @@ from typing import Any
 
 import yaml
 
+from torchyard.assets import versions
 from torchyard.azureml.arm import assets as arm
 from torchyard.azureml.arm.assets import AssetVersion, DatastoreUriOf
 from torchyard.azureml.arm.resources import Permissions
 from torchyard.azureml.common.calls import Call
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.data import codes, versions
+from torchyard.data import codes
 from torchyard.data.codes import Places
 from torchyard.environments import assets
-from torchyard.environments.actions import Environments
 from torchyard.environments.names import catalogue, curated_environments
 from torchyard.environments.names.curated_environments import Curated
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset
 from torchyard.workspaces.permissions import Permission
 
@@ -104,7 +105,7 @@ class EnvironmentAssets:
             call.workspace.name,
             request,
             call.identity.user,
-            lambda definition: self._environments.resolve(definition, call.workspace.name),
+            lambda definition: self._environments.resolver.resolve(definition, call.workspace.name),
         )
         return _registered(call, created), existing is None
 
@@ -139,7 +140,7 @@ class EnvironmentAssets:
         try:
             published = catalogue.find(
                 reference,
-                self._environments.platform,
+                self._environments.resolver.platform,
                 assets.owned(self._environments.db, call.workspace.name),
                 (),
             )

@@ -109,7 +109,7 @@ class Jobs:
         choice = deletion.Choice(names=[name])
         deleted = deletion.delete_by(self.services, call.workspace.name, choice, call.identity)
         removal.work_now(self.services, deleted.jobs)
-        self.services.bell.set()
+        self.services.wakeup.set()
 
     def _cancel(self, call: Call, name: str) -> None:
         actions.cancel(self.services, call.workspace.name, name)
@@ -152,14 +152,11 @@ class Jobs:
         prefix = job_resources.anonymous("")
         if not isinstance(reference, str) or not reference.startswith(prefix):
             return False
-        return reference == prefix + self._environment_hash(job)
-
-    def _environment_hash(self, job: Job) -> str:
-        return actions.environment_hash(self.services, job)
+        return reference == prefix + actions.environment_hash(self.services, job)
 
     def _resource(self, call: Call, job: Job, params: Mapping[str, str] | None = None) -> Resource:
         is_nameless = job.type == _COMMAND and not isinstance(job.spec.environment, str)
-        environment_hash = self._environment_hash(job) if is_nameless else ""
+        environment_hash = actions.environment_hash(self.services, job) if is_nameless else ""
         return job_resources.to_resource(call, job, environment_hash, params)
 
 

@@ -31,7 +31,7 @@ routes = RouteTable(
 def list_sizes(
     identity: Person, services: ServicesOf, subscription: str, location: str
 ) -> dict[str, Any]:
-    value = [_size(size) for size in sizes.known(services.home).values()]
+    value = [_size(size) for size in sizes.all_sizes(services.home).values()]
     # SDK v1 reads the second.
     return {"value": value, "amlCompute": value}
 
@@ -55,7 +55,7 @@ def list_usages(
 def _size(size: Size) -> Mapping[str, Any]:
     return {
         "name": size.name,
-        "family": "own" if size.own else size.name.removeprefix("Standard_"),
+        "family": "own" if size.custom else size.name.removeprefix("Standard_"),
         "vCPUs": size.cores,
         "gpus": size.gpus,
         "osVhdSizeMB": 0,

@@ -245,7 +245,7 @@ def _create(services: Services, document: dict[str, Any]) -> Workspace:
         same = [name for name in names if name.lower() == document[key].lower()]
         document = {**document, key: min(same, default=document[key])}
     workspace = workspaces.create(services.db, services.clock, document)
-    workspace_lifecycle.furnish(services, workspace.name)
+    workspace_lifecycle.provision(services, workspace.name)
     return workspace
 
 

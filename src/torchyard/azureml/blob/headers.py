@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from email.utils import format_datetime, parsedate_to_datetime
 
 from torchyard.azureml.blob.errors import BadRange, BadRequest, ConditionNotMet, Exists, NotModified
-from torchyard.data.file_properties import Said
+from torchyard.data.file_properties import FileProperties
 from torchyard.data.types import Entry
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -45,7 +45,7 @@ class Blob:
     """A blob that exists. `record` is None if no client has set properties of it."""
 
     entry: Entry
-    record: Said | None = None
+    record: FileProperties | None = None
 
     @property
     def etag(self) -> str:

@@ -26,7 +26,7 @@ from torchyard.base.errors import NotFound
 from torchyard.data import datastores
 from torchyard.data.datastores import BLOB_STORE, Datastores, upload_folder
 from torchyard.data.uris import DatastoreUri
-from torchyard.workspaces.permissions import LEAST_ROLE, Permission
+from torchyard.workspaces.permissions import MINIMUM_ROLE, Permission
 
 _PLACE = re.compile(
     rf"(?:/azureml-blob)?(?:/{containers.ACCOUNT.pattern})?"
@@ -184,7 +184,7 @@ def storage_account_id(call: Call, account: str) -> str:
 
 def _all_of(call: Call) -> str:
     role = call.identity.role
-    may_write = role is not None and role.rank >= LEAST_ROLE[Permission.UPLOAD].rank
+    may_write = role is not None and role.rank >= MINIMUM_ROLE[Permission.UPLOAD].rank
     return signatures.ALL if may_write else signatures.READ
 
 

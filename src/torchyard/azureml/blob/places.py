@@ -2,7 +2,7 @@
 
 Owns: the lookup, the valid names of blobs, the job whose files are at a path.
 Leaves: opening the files to data/datastores.py and jobs/files/run_files.py.
-Always: a deleted datastore is no container any more; the server's own files in a datastore are
+Always: a deleted datastore is not a container any longer; the server's own files in a datastore are
 neither shown nor written.
 """
 

@@ -130,7 +130,7 @@ class Upload:
             entry = files.entry(self._path)
             if entry is None:
                 raise Conflict("the blob was deleted as soon as it was there", "send it again")
-            record = file_properties.wrote(
+            record = file_properties.record_written(
                 self._parts.db, self._parts.clock, self._container.workspace, store, entry,
                 self._writing.stored, properties, self._metadata, blocks,
             )  # fmt: skip
@@ -339,7 +339,7 @@ def delete(parts: BlobStorage, container: Container, path: str, headers: Mapping
     with _lock(container, path):
         check_write(headers, get(parts, container, path))
         container.files.delete(path)
-        file_properties.forget(parts.db, container.workspace, container.datastore.name, path)
+        file_properties.delete(parts.db, container.workspace, container.datastore.name, path)
 
 
 def block_lists(

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, Request
 
-from torchyard.environments.requested_builds import Builds
+from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.jobs.files import model_sources
 from torchyard.jobs.services import Services
 from torchyard.models.types import FindSource
@@ -57,7 +57,7 @@ class AzureContext:
     services: Services
     access: Access
     signer: Signer
-    builds: Builds
+    builds: RequestedBuilds
     open_tls: OpenTls | None = None
     storage_domain: str = ""
     _shared: dict[type, Any] = field(default_factory=dict)

@@ -24,6 +24,7 @@ from torchyard.data.types import DATA_TYPES
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records import job_masking
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, JobError
 from torchyard.jobs.requests import local_runs
 from torchyard.jobs.services import Services
@@ -116,9 +117,8 @@ def to_json(call: Call, job: Job) -> dict[str, Any]:
 def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, Any]:
     """What `stream` repeatedly requests: status, links to logs, error, warnings."""
     notices = [
-        {"source": _SERVICE, "message": event.body["message"]}
-        for event in actions.events(services, job)
-        if event.kind == "notice"
+        {"source": _SERVICE, "message": message}
+        for message in notices_of(actions.events(services, job))
     ]
     body = {
         "runId": job.name,

@@ -14,6 +14,7 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
+from torchyard.assets import versions
 from torchyard.azureml.common.calls import AzureCall, Call
 from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.routing import RouteTable
@@ -21,11 +22,10 @@ from torchyard.base import azureml_environment
 from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
-from torchyard.data import versions
 from torchyard.environments import assets
 from torchyard.environments import to_json as showing
-from torchyard.environments.actions import Environments
 from torchyard.environments.names import catalogue, curated_environments
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset
 from torchyard.jobs.services import ServicesOf
 from torchyard.workspaces.guarded_routes import needs
@@ -134,7 +134,7 @@ def register(
         workspace,
         request,
         call.identity.user,
-        lambda definition: services.resolve(definition, workspace),
+        lambda definition: services.resolver.resolve(definition, workspace),
     )
 
 
@@ -232,7 +232,7 @@ def environment_json(
         document = to_json(services, asset.name, asset.version, asset.definition)
         return {**document, **json.loads(asset.properties.get(_V1_PROPERTY, "{}"))}
     reference = name if version == versions.LATEST else f"{name}:{version}"
-    resolved = showing.resolved(services, workspace, reference)
+    resolved = showing.resolved_json(services, workspace, reference)
     packages = list(resolved.get("packages", resolved["requirements"]))
     python = f"python={resolved['python']}" if resolved["python"] else "python"
     conda = {
@@ -249,7 +249,7 @@ def _is_published(services: Environments, workspace: str, name: str) -> bool:
     if not name or assets.owned(services.db, workspace)(name):
         return False
     try:
-        services.resolve(f"azureml:{name}", workspace)
+        services.resolver.resolve(f"azureml:{name}", workspace)
     except TorchyardError:
         return name.lower().startswith("azureml")
     return True

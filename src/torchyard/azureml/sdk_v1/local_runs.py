@@ -228,13 +228,13 @@ def _for_build(
     environments = services.environments
     requested = run_configs.object_at(configuration, "environment")
     environment = v1_environments.for_job(environments, services.clock, call, requested)
-    spec = environments.resolve(environment, call.workspace.name)
+    spec = environments.resolver.resolve(environment, call.workspace.name)
     if spec.image is not None:
         raise NotServed(
             "the environment of a run on the target `local` can't be an image",
             f"{hint}, or name a compute target: images run there without Docker",
         )
-    environments.refuse_impossible(spec)
+    environments.builds.refuse_impossible(spec)
     return environment
 
 
@@ -242,10 +242,10 @@ def _environment(
     context: AzureContext, call: Call, environment: Any, offset: Any
 ) -> Mapping[str, Any]:
     environments, builds = context.services.environments, context.builds
-    spec = environments.resolve(environment, call.workspace.name)
-    folder = environments.use(spec)
+    spec = environments.resolver.resolve(environment, call.workspace.name)
+    folder = environments.builds.use(spec)
     if folder is not None:
-        lock = environments.shells_file(spec)
+        lock = environments.folders.shells_file(spec)
         return {"status": "ready", "folder": str(folder), "lock": str(lock)}
     if not isinstance(offset, int):
         return builds.begin(spec)
@@ -291,10 +291,10 @@ def _append(services: Services, job: Job, chunk: Mapping[str, Any]) -> JSONRespo
 def _variables(services: Services, call: Call, job: Job, token: str) -> dict[str, str]:
     """The script's environment variables, beside those of its user."""
     workspace = call.workspace
-    for_clients = services.client_door.variables(job, token)
+    for_clients = services.client_endpoints.variables(job, token)
     signed = for_clients.get("AZUREML_RUN_TOKEN", token)
     return {
-        **planner.whereabouts(workspace, job, call.base),
+        **planner.run_variables(workspace, job, call.base),
         "AZUREML_RUN_TOKEN": signed,
         "AZUREML_RUN_TOKEN_EXPIRY": for_clients.get("AZUREML_RUN_TOKEN_EXPIRY", "4102444800"),
         "AZUREML_FRAMEWORK": "Python",

@@ -1,8 +1,8 @@
-"""The verbs that data assets and models have in common.
+"""The verbs that versioned assets share.
 
-Owns: create, list, show, download, archive, restore of versioned things.
-Leaves: columns and words to data.py and models.py.
-Always: a name may hold its version, `digits:1`, `azureml:digits@latest`.
+Owns: create, list, show, download, archive and restore.
+Leaves: columns and wording to each noun's module.
+Always: a name may include its version: `digits:1`, `azureml:digits@latest`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import click
 from torchyard.base.errors import TorchyardError
 from torchyard.cli.parsing.options import (
     Session,
+    accepts,
     archivable,
     at_most,
     common,
@@ -27,7 +28,6 @@ from torchyard.cli.parsing.options import (
     tagged,
     version_of,
     versioned,
-    warn,
 )
 from torchyard.cli.terminal import tables
 from torchyard.client.assets import Asset, Assets
@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """What the verbs say. `attribute` is the noun's in `Client`, `word` its noun on the command
-    line; `example` a name, `path_example` what stands behind `-p`.
+    """How the verbs talk about a kind of asset.
+
+    `attribute` is its name in `Client`, `word` its noun on the command line, `example` a name and
+    `path_example` a value of `-p`.
     """
 
     noun: str
@@ -57,19 +59,19 @@ class Kind:
 
 
 def add(group: click.Group, kind: Kind) -> None:
-    """Give `group` the verbs."""
+    """Add the verbs to `group`."""
     for verb in (_create, _list, _show, _download, _archive, _restore):
         verb(group, kind)
 
 
 def add_without_files(group: click.Group, kind: Kind) -> None:
-    """Give `group` the verbs of what is no file; creating it is its own."""
+    """Add the verbs to `group` except those about files; it has its own `create`."""
     for verb in (_list, _show, _archive, _restore):
         verb(group, kind)
 
 
 def show_one(session: Session, asset: Asset) -> None:
-    """One version on one page."""
+    """Print one version."""
     files = asset.raw.get("files")
     shown = dict(asset.raw)
     if isinstance(files, list):
@@ -85,19 +87,18 @@ def _create(group: click.Group, kind: Kind) -> None:
             f"yard {kind.word} create -n {kind.example} -p {kind.path_example}",
         ),
     )
-    @click.option("-n", "--name", default=None, help=f"The {kind.noun}'s name.")
-    @click.option("-v", "--version", default=None, help="The version; the next one when absent.")
+    @click.option("-n", "--name", default=None, help=f"{kind.noun.capitalize()} name.")
+    @click.option("-v", "--version", default=None, help="Version. Default: the next one.")
     @click.option(
         "-p",
         "--path",
         default=None,
-        help="A file or folder here, azureml://jobs/<job>/outputs/<output>, or another data URI.",
+        help="Local file or folder, azureml://jobs/<job>/outputs/<output>, or another data URI.",
     )
     @click.option("-t", "--type", "type_name", default=None, help=f"{kind.types}.")
-    @click.option("--description", default=None, help="In your words.")
-    @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags.")
-    @click.option("--datastore", default="", metavar="NAME", help="Taken as `az ml` does.")
-    @click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
+    @click.option("--description", default=None, help="Description.")
+    @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to set.")
+    @accepts("--datastore", "--no-wait", "--skip-validation")
     @common
     @filed(kind.noun)
     def create(
@@ -106,30 +107,27 @@ def _create(group: click.Group, kind: Kind) -> None:
         path: str | None,
         type_name: str | None,
         tags: tuple[str, ...],
-        datastore: str,
-        **given: Any,
+        **options: Any,
     ) -> None:
         from torchyard.cli.terminal import progress
 
-        if datastore:
-            warn("`--datastore` is ignored: uploads go to the workspace's own datastore")
-        # A path on the command line is relative to where the command is given, not to the file.
+        # A path on the command line is relative to the current folder, not to the file.
         folder = document.folder if path is None else Path.cwd()
-        document.fill({"path": path, "type": type_name, "tags": tagged(tags), **given})
+        document.fill({"path": path, "type": type_name, "tags": tagged(tags), **options})
         assets = kind.of(session.client())
         try:
             with progress.uploading() as sent:
-                found = assets.create(document.value, folder, sent)
+                asset = assets.create(document.value, folder, sent)
         except TorchyardError as error:
             raise document.locate(error) from error.__cause__
-        show_one(session, found)
+        show_one(session, asset)
 
 
 def _list(group: click.Group, kind: Kind) -> None:
     @group.command(
         "list",
         help=_page(
-            f"List {kind.noun}s, the latest version of each.",
+            f"List the latest version of each {kind.noun}, or all versions of one.",
             f"yard {kind.word} list -n {kind.example}",
         ),
     )
@@ -137,15 +135,15 @@ def _list(group: click.Group, kind: Kind) -> None:
         "-n",
         "--name",
         default="",
-        help="All versions of this one.",
+        help="List all versions of this one.",
         shell_complete=names_of(kind.attribute),
     )
     @many
     @archivable
     @common
     def list_assets(session: Session, name: str, max_results: int | None, archived: str) -> None:
-        found = kind.of(session.client()).list(name, archived=archived != "no")
-        tables.rows(session.form, at_most(found.raw, archived, max_results), kind.columns)
+        assets = kind.of(session.client()).list(name, archived=archived != "no")
+        tables.rows(session.form, at_most(assets.raw, archived, max_results), kind.columns)
 
 
 def _show(group: click.Group, kind: Kind) -> None:
@@ -179,7 +177,7 @@ def _download(group: click.Group, kind: Kind) -> None:
         type=click.Path(path_type=Path, file_okay=False),
         default=Path("."),
         metavar="DIR",
-        help="Where to; a folder with the name is made in it. Default: here.",
+        help="Download into a folder of the asset's name in DIR. Default: the current folder.",
     )
     @common
     def download(
@@ -189,7 +187,7 @@ def _download(group: click.Group, kind: Kind) -> None:
 
         name, version = version_of(name, version, label)
         assets = kind.of(session.client())
-        with progress.shown("Downloading") as count:
+        with progress.bar("Downloading") as count:
             written = assets.download(name, version or "latest", download_path, count)
         tables.files(session.form, written)
 
@@ -203,8 +201,14 @@ def _archive(group: click.Group, kind: Kind) -> None:
         ),
     )
     @named(kind.noun, kind.attribute)
-    @click.option("-v", "--version", default="", help="Only this version; all when absent.")
-    @click.option("-l", "--label", default="", metavar="LABEL", help="Instead: latest.")
+    @click.option("-v", "--version", default="", help="Version. Default: all versions.")
+    @click.option(
+        "-l",
+        "--label",
+        default="",
+        metavar="LABEL",
+        help="Label such as latest, instead of a version.",
+    )
     @common
     def archive(session: Session, name: str, version: str, label: str) -> None:
         name, version = version_of(name, version, label)
@@ -215,11 +219,20 @@ def _archive(group: click.Group, kind: Kind) -> None:
 def _restore(group: click.Group, kind: Kind) -> None:
     @group.command(
         "restore",
-        help=_page("Take back `archive`.", f"yard {kind.word} restore -n {kind.example} -v 1"),
+        help=_page(
+            f"Show an archived {kind.noun} in lists again.",
+            f"yard {kind.word} restore -n {kind.example} -v 1",
+        ),
     )
     @named(kind.noun, kind.attribute)
-    @click.option("-v", "--version", default="", help="Only this version; all when absent.")
-    @click.option("-l", "--label", default="", metavar="LABEL", help="Instead: latest.")
+    @click.option("-v", "--version", default="", help="Version. Default: all versions.")
+    @click.option(
+        "-l",
+        "--label",
+        default="",
+        metavar="LABEL",
+        help="Label such as latest, instead of a version.",
+    )
     @common
     def restore(session: Session, name: str, version: str, label: str) -> None:
         name, version = version_of(name, version, label)
@@ -229,9 +242,9 @@ def _restore(group: click.Group, kind: Kind) -> None:
 
 def _say(session: Session, kind: Kind, name: str, version: str, *, archived: bool) -> None:
     which = f"{name}:{version}" if version else name
-    found = {"name": name, "version": version or None, "archived": archived}
-    word = "is archived" if archived else "is back"
-    tables.done(session.form, found, f"{kind.noun.capitalize()} `{which}` {word}.")
+    result = {"name": name, "version": version or None, "archived": archived}
+    word = "is archived" if archived else "is restored"
+    tables.done(session.form, result, f"{kind.noun.capitalize()} `{which}` {word}.")
 
 
 def _page(what: str, example: str) -> str:

@@ -1,4 +1,4 @@
-"""`yard audit`: who did what, when, from where, and how it ended."""
+"""`yard audit`: who did what, when, from where and with which outcome."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ _COLUMNS: list[tables.Column] = [
     ("WHEN", lambda line: tables.moment(line["at"])),
     ("WHO", lambda line: _who(line)),
     ("OUTCOME", lambda line: line["outcome"]),
-    ("DID", lambda line: f"{line['method']} {line['path']}"),
+    ("REQUEST", lambda line: f"{line['method']} {line['path']}"),
     ("FROM", lambda line: line["from"]),
-    ("ABOUT", lambda line: _about(line)),
+    ("DETAILS", lambda line: _about(line)),
 ]
 
 
 @click.command("audit", cls=Verb)
-@click.option("--user", default="", metavar="NAME", help="Only what this person did.")
-@click.option("--since", default="", metavar="TIME", help="`2h`, `7d`, or a date.")
+@click.option("--user", default="", metavar="NAME", help="List only this user's requests.")
+@click.option("--since", default="", metavar="TIME", help="Start: `2h` or `7d` ago, or a date.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 10_000),
     default=100,
     metavar="COUNT",
     show_default=True,
-    help="The newest.",
+    help="Number of entries, newest first.",
 )
-@click.option("--here", is_flag=True, help="Only this workspace, whose owners may ask.")
+@click.option("--here", is_flag=True, help="List only this workspace's entries; its owners may.")
 @common
 def audit(session: Session, user: str, since: str, limit: int, here: bool) -> None:
-    """Say who changed what, and whose requests were refused, newest first; for owners.
+    """List who changed what and whose requests were refused, newest first; for owners.
 
     \b
     Example: yard audit --user anna --since 7d
              yard audit --here -w vision -o json
     """
     start = amounts.earlier(since) if since else ""
-    found = session.client().users.audit(user, start, limit, everywhere=not here)
-    tables.rows(session.form, found.raw, _COLUMNS)
+    lines = session.client().users.audit(user, start, limit, everywhere=not here)
+    tables.rows(session.form, lines.raw, _COLUMNS)
 
 
 def _who(line: dict[str, Any]) -> str:

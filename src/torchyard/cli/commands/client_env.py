@@ -1,9 +1,9 @@
-"""`yard client-env`: the variables that bring Azure ML's own clients to this server.
+"""`yard client-env`: the variables that point Azure ML's own clients at this server.
 
-Owns: the verb, each shell's way to write a variable, running a command with them.
-Leaves: which variables to the server, trusted certificates to base/trust.py.
-Always: what is printed to stdout is what a shell reads, nothing else; a command that is run takes
-this process's place, so its exit code and signals are its own.
+Owns: the verb, each shell's syntax for variables, running a command with them.
+Leaves: the choice of variables to the server, trusted certificates to base/trust.py.
+Always: stdout has only what a shell reads; a command that is run replaces this process, so its exit
+code and signals are its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torchyard.cli.parsing.options import Session, common, warn
 SHELLS = ("bash", "fish", "powershell", "dotenv", "json")
 _PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# With one of these azure-identity asks somebody else for a token before it asks us.
+# If one of these is set, azure-identity asks another service for a token before ours.
 _IN_THE_WAY = ("AZURE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE", "IDENTITY_SERVER_THUMBPRINT")
 _NOT_FOUND, _NOT_RUN = 127, 126
 
@@ -37,19 +37,21 @@ _NOT_FOUND, _NOT_RUN = 127, 126
     "--shell",
     type=click.Choice(SHELLS),
     default=None,
-    help="Whose syntax; bash is zsh's and sh's, too. Default: as $SHELL says.",
+    help="Shell syntax; bash also suits zsh and sh. Default: from $SHELL.",
 )
-@click.option("--run", is_flag=True, help="Run the command that follows `--` with the variables.")
+@click.option("--run", is_flag=True, help="Run the command after `--` with the variables.")
 @click.option(
-    "--mlflow", is_flag=True, help="MLFLOW_TRACKING_URI and its token, too, for plain mlflow."
+    "--mlflow", is_flag=True, help="Include MLFLOW_TRACKING_URI and its token, for plain MLflow."
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @common
 def client_env(
     session: Session, shell: str | None, run: bool, mlflow: bool, command: tuple[str, ...]
 ) -> int:
-    """Print the variables with which Azure ML's own clients work on this server, unchanged:
-    azure-ai-ml, azureml-mlflow, azureml-core. They hold your token: who has them is you.
+    """Print the variables that let Azure ML's own clients use this server unchanged.
+
+    These are azure-ai-ml, azureml-mlflow and azureml-core. The variables contain your token: keep
+    them secret.
 
     \b
     Example: eval "$(yard client-env)"
@@ -58,72 +60,73 @@ def client_env(
              yard client-env --shell dotenv > .env
     """
     if command and not run:
-        raise click.UsageError("A command is given without '--run'.")
+        raise click.UsageError("A command needs '--run' before it.")
     if run and not command:
-        raise click.UsageError("The command is missing: write '--run -- python submit.py'.")
+        raise click.UsageError("The command is missing: use '--run -- python submit.py'.")
     if run and shell:
-        raise click.UsageError("'--run' prints nothing: leave '--shell' out.")
+        raise click.UsageError("'--run' prints no variables: omit '--shell'.")
     for name in _IN_THE_WAY:
         if os.environ.get(name):
             warn(f"{name} is set: azure-identity asks another service for a token first; unset it")
-    found = _variables(session, mlflow)
+    variables = _variables(session, mlflow)
     if run:
-        return _become(command, {**os.environ, **found})
+        return _become(command, {**os.environ, **variables})
     kind = shell or ("json" if session.form.kind == "json" else _shell_of(os.environ))
-    click.echo(_WRITTEN[kind](found), nl=False)
+    click.echo(_WRITTEN[kind](variables), nl=False)
     return 0
 
 
 def _variables(session: Session, mlflow: bool) -> dict[str, str]:
     client = session.client()
-    told: dict[str, Any] = client.transport.post("/v1/client-env")
-    url, token = str(told["url"]), client.transport.token
-    found: dict[str, str] = {
-        **told["variables"],
+    response: dict[str, Any] = client.transport.post("/v1/client-env")
+    url, token = str(response["url"]), client.transport.token
+    variables: dict[str, str] = {
+        **response["variables"],
         "IDENTITY_HEADER": token,
         "MSI_SECRET": token,
     }
-    authority = told["ca_cert"] or _login_authority(session)
+    authority = response["ca_cert"] or _login_authority(session)
     if authority:
         bundle = trust.bundle(session.settings.home, url, authority, os.environ)
-        found["REQUESTS_CA_BUNDLE"] = found["SSL_CERT_FILE"] = str(bundle)
-    found["AZURE_CONFIG_DIR"] = str(_config_folder(session.settings.home, url))
-    found |= _without_proxy(url, os.environ)
+        variables["REQUESTS_CA_BUNDLE"] = variables["SSL_CERT_FILE"] = str(bundle)
+    variables["AZURE_CONFIG_DIR"] = str(_config_folder(session.settings.home, url))
+    variables |= _without_proxy(url, os.environ)
     if mlflow:
         client.workspaces.get(client.workspace)
-        found["MLFLOW_TRACKING_URI"] = f"{url}/mlflow/{client.workspace}"
-        found["MLFLOW_TRACKING_TOKEN"] = token
-    return dict(sorted(found.items()))
+        variables["MLFLOW_TRACKING_URI"] = f"{url}/mlflow/{client.workspace}"
+        variables["MLFLOW_TRACKING_TOKEN"] = token
+    return dict(sorted(variables.items()))
 
 
 def _config_folder(home: Path, url: str) -> Path:
-    """Where SDK v1 and `az` write down which cloud they are in: `~/.azure` is for Azure itself, and
-    what they wrote for one server is wrong for the next.
+    """The folder in which SDK v1 and `az` cache the details of their cloud.
+
+    `~/.azure` is for Azure itself, and the cache for one server is wrong for another.
     """
     folder = home / trust.FOLDER / f"{trust.file_name(url)}.azure"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInput(
-            f"`{folder}` can't be made ({error.strerror})",
-            "set TORCHYARD_HOME to a folder of your own",
+            f"`{folder}` can't be created ({error.strerror})",
+            "set TORCHYARD_HOME to a folder you can write to",
         ) from error
     return folder
 
 
 def _login_authority(session: Session) -> str:
-    """What the user said at login, or by TORCHYARD_CA_CERT, that signs the server's certificate."""
+    """The server's CA certificate, from the login or TORCHYARD_CA_CERT."""
     file = session.settings.ca_cert
     if not file:
         return ""
     try:
         return Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"`{file}` can't be read as PEM", "see TORCHYARD_CA_CERT") from error
+        raise InvalidInput(f"`{file}` can't be read as PEM", "check TORCHYARD_CA_CERT") from error
 
 
 def _without_proxy(url: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """No proxy reaches this machine's loopback."""
+    """Exclude this machine's loopback from proxies, which can't reach it."""
     host = urlsplit(url).hostname or ""
     if host not in _LOOPBACK or not any(environ.get(name) for name in _PROXIES):
         return {}
@@ -135,14 +138,14 @@ def _without_proxy(url: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _become(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Does not return when the command can be started."""
+    """Replace this process; returns only if the command can't be started."""
     try:
         os.execvpe(command[0], list(command), dict(environ))
     except FileNotFoundError:
-        say(f"there is no command `{command[0]}`", "see its spelling, and PATH")
+        say(f"the command `{command[0]}` was not found", "check its spelling and PATH")
         return _NOT_FOUND
     except OSError as error:
-        say(f"`{command[0]}` can't be run ({error.strerror})", "see its permissions")
+        say(f"`{command[0]}` can't be run ({error.strerror})", "check its permissions")
         return _NOT_RUN
 
 
@@ -155,7 +158,7 @@ def _shell_of(environ: Mapping[str, str]) -> str:
 
 def _bash(variables: Mapping[str, str]) -> str:
     lines = "".join(f"export {name}={shlex.quote(text)}\n" for name, text in variables.items())
-    return f'{lines}# Have your shell read this: eval "$(yard client-env)"\n'
+    return f'{lines}# Load this into your shell: eval "$(yard client-env)"\n'
 
 
 def _fish(variables: Mapping[str, str]) -> str:
@@ -163,7 +166,7 @@ def _fish(variables: Mapping[str, str]) -> str:
         return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
     lines = "".join(f"set -gx {name} {quoted(text)}\n" for name, text in variables.items())
-    return f"{lines}# Have your shell read this: yard client-env --shell fish | source\n"
+    return f"{lines}# Load this into your shell: yard client-env --shell fish | source\n"
 
 
 def _powershell(variables: Mapping[str, str]) -> str:
@@ -172,7 +175,7 @@ def _powershell(variables: Mapping[str, str]) -> str:
 
     lines = "".join(f"$env:{name} = {quoted(text)}\n" for name, text in variables.items())
     read = "yard client-env --shell powershell | Out-String | Invoke-Expression"
-    return f"{lines}# Have your shell read this: {read}\n"
+    return f"{lines}# Load this into your shell: {read}\n"
 
 
 def _dotenv(variables: Mapping[str, str]) -> str:
@@ -182,7 +185,7 @@ def _dotenv(variables: Mapping[str, str]) -> str:
         return '"' + re.sub(r'([\\"$`])', r"\\\1", text) + '"'
 
     lines = "".join(f"{name}={quoted(text)}\n" for name, text in variables.items())
-    return f"# It holds your token: keep it out of git.\n{lines}"
+    return f"# This file contains your token: keep it out of git.\n{lines}"
 
 
 def _json(variables: Mapping[str, str]) -> str:

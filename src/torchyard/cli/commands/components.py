@@ -9,7 +9,7 @@ import click
 from torchyard.base.errors import TorchyardError
 from torchyard.cli.commands import asset_verbs
 from torchyard.cli.parsing.group import noun
-from torchyard.cli.parsing.options import Session, common, filed, tagged
+from torchyard.cli.parsing.options import Session, accepts, common, filed, tagged
 from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 group = noun("component")
 
 _COLUMNS: list[tables.Column] = [
-    ("NAME", lambda one: one["name"]),
-    ("VERSION", lambda one: one.get("version")),
-    ("TYPE", lambda one: one.get("type")),
-    ("CREATED", lambda one: tables.moment(one.get("created_at"))),
-    ("DESCRIPTION", lambda one: one.get("description") or one.get("display_name")),
+    ("NAME", lambda component: component["name"]),
+    ("VERSION", lambda component: component.get("version")),
+    ("TYPE", lambda component: component.get("type")),
+    ("CREATED", lambda component: tables.moment(component.get("created_at"))),
+    (
+        "DESCRIPTION",
+        lambda component: component.get("description") or component.get("display_name"),
+    ),
 ]
 
 asset_verbs.add_without_files(
@@ -40,25 +43,25 @@ asset_verbs.add_without_files(
 
 
 @group.command("create")
-@click.option("-n", "--name", default=None, help="The component's name.")
-@click.option("-v", "--version", default=None, help="The version; the next one when absent.")
-@click.option("--display-name", default=None, help="A name for people.")
-@click.option("--description", default=None, help="In your words.")
-@click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags.")
-@click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
+@click.option("-n", "--name", default=None, help="Component name.")
+@click.option("-v", "--version", default=None, help="Version. Default: the next one.")
+@click.option("--display-name", default=None, help="Display name.")
+@click.option("--description", default=None, help="Description.")
+@click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to set.")
+@accepts("--no-wait", "--skip-validation")
 @common
 @filed("component")
-def create(session: Session, document: Document, tags: tuple[str, ...], **given: Any) -> None:
+def create(session: Session, document: Document, tags: tuple[str, ...], **options: Any) -> None:
     """Register a version of a component, a step of pipelines.
 
     Example: yard component create -f train.yml
     """
     from torchyard.cli.terminal import progress
 
-    document.fill({**given, "tags": tagged(tags)})
+    document.fill({**options, "tags": tagged(tags)})
     try:
         with progress.uploading() as sent:
-            found = session.client().components.create(document.value, document.folder, sent)
+            component = session.client().components.create(document.value, document.folder, sent)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
-    asset_verbs.show_one(session, found)
+    asset_verbs.show_one(session, component)

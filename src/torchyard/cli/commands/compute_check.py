@@ -1,9 +1,9 @@
-"""`yard compute check`: can the nodes of a cluster train together, and how fast do they talk?
+"""`yard compute check`: can a cluster's nodes train together, and how fast is their network?
 
-Owns: the job that finds out, the page of its answers, the exit code.
-Leaves: finding out to the workers' preflight and to ring.py, which runs as the job's script.
-Always: it is a job like any other, in the list as one of torchyard's own, and holds the nodes as
-long as it runs; 0 when nothing is wrong with them, else 1.
+Owns: the job that checks, its report, the exit code.
+Leaves: checking to the workers' preflight and to bandwidth.py, which runs as the job's script.
+Always: it is a job like any other, tagged as torchyard's, and occupies the nodes while it runs; the
+exit code is 0 if it finds no error, else 1.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from torchyard.client.job import Job
 
 EXPERIMENT = "compute-checks"
-_LOOK_EVERY_S = 0.2
+_POLL_S = 0.2
 _LIMIT_S = 600
-# Sent as a file, never imported: it is the worker's world.
+# Sent as a file, never imported: it belongs to the worker.
 _PROGRAM = Path(__file__).resolve().parents[2] / "worker" / "preflight" / "bandwidth.py"
 _MARK = "torchyard-check "
 _GIB, _MIB = 1 << 30, 1 << 20
@@ -41,13 +41,13 @@ _GIB, _MIB = 1 << 30, 1 << 20
     type=click.IntRange(min=1),
     metavar="COUNT",
     default=None,
-    help="How many; all that it may have when left out.",
+    help="Number of nodes. Default: the cluster's maximum.",
 )
 @click.option(
     "--environment",
     default="",
     metavar="NAME",
-    help="As in a job file; its torch is compared and measured, too.",
+    help="Environment to run in, as in a job file; its torch is compared and measured, too.",
 )
 @click.option(
     "--size-mb",
@@ -55,11 +55,11 @@ _GIB, _MIB = 1 << 30, 1 << 20
     metavar="MIB",
     default=64,
     show_default=True,
-    help="Of what is reduced between the nodes, in MiB.",
+    help="Size of the all-reduce between the nodes, in MiB.",
 )
 @common
 def check(session: Session, name: str, nodes: int | None, environment: str, size_mb: int) -> int:
-    """Check the nodes of a cluster as before a distributed job, and measure their network.
+    """Check a cluster's nodes as before a distributed job, and measure their network.
 
     Example: yard compute check -n gpu-cluster --nodes 2
     """
@@ -68,8 +68,8 @@ def check(session: Session, name: str, nodes: int | None, environment: str, size
     count = nodes or most
     if count > most:
         raise InvalidInput(
-            f"compute `{name}` has {most} nodes at the most, not {count}",
-            f"write `--nodes {most}`, or raise it: `yard compute update -n {name} "
+            f"compute `{name}` has at most {most} nodes, not {count}",
+            f"use `--nodes {most}`, or raise the maximum: `yard compute update -n {name} "
             f"--max-instances {count}`",
         )
     job = client.jobs.create(_document(name, count, environment, size_mb))
@@ -79,9 +79,9 @@ def check(session: Session, name: str, nodes: int | None, environment: str, size
     except KeyboardInterrupt:
         job.cancel()
         raise
-    found = _answer(client, name, ended)
-    tables.one(session.form, found, lambda: _page(found))
-    return 0 if found["ok"] else 1
+    report = _answer(client, name, ended)
+    tables.one(session.form, report, lambda: _page(report))
+    return 0 if report["ok"] else 1
 
 
 def _document(compute: str, nodes: int, environment: str, size_mb: int) -> dict[str, Any]:
@@ -103,17 +103,17 @@ def _document(compute: str, nodes: int, environment: str, size_mb: int) -> dict[
 
 
 def _wait(job: Job, people: bool) -> Job:
-    """The job, once it has ended; what it waits for is said on the way."""
-    said = ""
+    """The job once it has ended; prints meanwhile what it waits for."""
+    last_text = ""
     while True:
         job = job.refresh()
         if job.has_ended:
             return job
         text = f"{job.status}: {job.waiting}".rstrip(": ")
-        if people and text != said:
+        if people and text != last_text:
             click.echo(f"Job `{job.name}`: {text}", err=True)
-        said = text
-        time.sleep(_LOOK_EVERY_S)
+        last_text = text
+        time.sleep(_POLL_S)
 
 
 def _answer(client: Client, compute: str, job: Job) -> dict[str, Any]:
@@ -127,25 +127,25 @@ def _answer(client: Client, compute: str, job: Job) -> dict[str, Any]:
         "nodes": nodes,
         "findings": findings,
         "bandwidth": _figures(job),
-        "error": None if error is None or _is_told(error, findings) else dict(error),
+        "error": None if error is None or _is_among(error, findings) else dict(error),
     }
 
 
 def _distinct(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Every finding once, although all nodes see what is wrong with one; errors first."""
-    found: dict[str, dict[str, Any]] = {}
+    """Each finding once, although every node may report it; errors first."""
+    findings: dict[str, dict[str, Any]] = {}
     for node in nodes:
         for finding in node.get("findings") or []:
-            found.setdefault(finding["message"], dict(finding))
-    return sorted(found.values(), key=lambda one: one["severity"] != "error")
+            findings.setdefault(finding["message"], dict(finding))
+    return sorted(findings.values(), key=lambda finding: finding["severity"] != "error")
 
 
-def _is_told(error: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) -> bool:
+def _is_among(error: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) -> bool:
     return any(error.get("code") == finding["code"] for finding in findings)
 
 
 def _figures(job: Job) -> list[dict[str, Any]]:
-    """What rank 0 measured."""
+    """The measurements of rank 0."""
     try:
         text = job.logs(rank=0)
     except NotFound:
@@ -169,42 +169,46 @@ _COLUMNS: list[tables.Column] = [
 ]
 
 
-def _page(found: Mapping[str, Any]) -> str:
-    parts = [tables.table_text(found["nodes"], _COLUMNS)] if found["nodes"] else []
-    parts += ["\n".join(_finding(one) for one in found["findings"])] if found["findings"] else []
-    if found["bandwidth"]:
-        parts.append("\n".join(_figure(one) for one in found["bandwidth"]))
-    if found["error"]:
-        parts.append(_finding({**found["error"], "severity": "error"}))
-    verdict = "can train together" if found["ok"] else "can't train together as they are"
-    parts.append(f"The nodes of `{found['compute']}` {verdict}; job `{found['job']}`.")
+def _page(report: Mapping[str, Any]) -> str:
+    parts = [tables.table_text(report["nodes"], _COLUMNS)] if report["nodes"] else []
+    parts += (
+        ["\n".join(_finding(item) for item in report["findings"])] if report["findings"] else []
+    )
+    if report["bandwidth"]:
+        parts.append("\n".join(_figure(item) for item in report["bandwidth"]))
+    if report["error"]:
+        parts.append(_finding({**report["error"], "severity": "error"}))
+    conclusion = "can train together" if report["ok"] else "can't train together as they are"
+    parts.append(f"The nodes of `{report['compute']}` {conclusion}; job `{report['job']}`.")
     return "\n\n".join(parts)
 
 
-def _finding(one: Mapping[str, Any]) -> str:
-    colour = "red" if one["severity"] == "error" else "yellow"
-    lines = [click.style(f"{one['severity']}:", fg=colour, bold=True) + f" {one['message']}"]
-    if one.get("hint"):
-        lines.append(click.style("hint:", fg="yellow", bold=True) + f" {one['hint']}")
+def _finding(finding: Mapping[str, Any]) -> str:
+    colour = "red" if finding["severity"] == "error" else "yellow"
+    lines = [
+        click.style(f"{finding['severity']}:", fg=colour, bold=True) + f" {finding['message']}"
+    ]
+    if finding.get("hint"):
+        lines.append(click.style("hint:", fg="yellow", bold=True) + f" {finding['hint']}")
     return "\n".join(lines)
 
 
-def _figure(one: Mapping[str, Any]) -> str:
-    rate = one["bus_bytes_per_s"]
-    size = f"{one['size_bytes'] / _MIB:.0f} MiB"
+def _figure(measurement: Mapping[str, Any]) -> str:
+    rate = measurement["bus_bytes_per_s"]
+    size = f"{measurement['size_bytes'] / _MIB:.0f} MiB"
     return (
-        f"All-reduce of {size} over {one['nodes']} nodes ({one['name']}): "
-        f"{one['best_s'] * 1000:.1f} ms; each sends {rate / 1e9:.2f} GB/s ({rate * 8 / 1e9:.1f} "
-        "Gbit/s)"
+        f"All-reduce of {size} over {measurement['nodes']} nodes ({measurement['name']}): "
+        f"{measurement['best_s'] * 1000:.1f} ms; each sends {rate / 1e9:.2f} GB/s "
+        f"({rate * 8 / 1e9:.1f} Gbit/s)"
     )
 
 
 def _interfaces(facts: Mapping[str, Any]) -> str:
-    """By name, the one that others are reached by with its MTU."""
+    """Interfaces by name; the one that other nodes reach has its MTU."""
     shown = []
     for name, addresses in (facts.get("interfaces") or {}).items():
-        own = facts.get("address") in addresses
-        shown.append(f"{name} (mtu {facts['mtu']})" if own else name)
+        is_reachable = facts.get("address") in addresses
+        shown.append(f"{name} (mtu {facts['mtu']})" if is_reachable else name)
     return ", ".join(sorted(shown, key=lambda text: "(" not in text))
 
 
@@ -228,4 +232,4 @@ def _ports(node: Mapping[str, Any]) -> str:
     if ways is None:
         return "?"
     shut = [way for way in ways if way.get("error")]
-    return f"{len(shut)} of {len(ways)} shut" if shut else "open" if ways else "-"
+    return f"{len(shut)} of {len(ways)} closed" if shut else "open" if ways else "-"

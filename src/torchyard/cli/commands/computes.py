@@ -12,6 +12,7 @@ from torchyard.cli.commands import compute_check
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
+    accepts,
     at_most,
     common,
     confirm,
@@ -47,16 +48,16 @@ _NODE_COLUMNS: list[tables.Column] = [
     ("STATE", lambda node: node["state"]),
     ("SINCE", lambda node: tables.moment(node["since"])),
     ("JOB", lambda node: node["job"]),
-    ("OF", lambda node: node["owner"]),
+    ("OWNER", lambda node: node["owner"]),
     ("RANK", lambda node: node["rank"]),
     ("GPUS", lambda node: " ".join(str(device["index"]) for device in node["devices"])),
 ]
 _WAITING_COLUMNS: list[tables.Column] = [
     ("WAITING JOB", lambda job: job["job"]),
-    ("OF", lambda job: job["owner"]),
+    ("OWNER", lambda job: job["owner"]),
     ("NODES", lambda job: job["node_count"]),
     ("SINCE", lambda job: tables.moment(job["since"])),
-    ("WHY", lambda job: job["why"] or "the next look at the queue takes it"),
+    ("REASON", lambda job: job["why"] or "starts at the next scheduling pass"),
 ]
 _SIZE_COLUMNS: list[tables.Column] = [
     ("SIZE", lambda size: size["name"]),
@@ -69,35 +70,37 @@ _SIZE_COLUMNS: list[tables.Column] = [
 
 
 def _sized(command: Command) -> Command:
-    """What a cluster can be given on the command line."""
+    """Add the options that `create` and `update` share."""
     for option in reversed(_SIZE_OPTIONS):
         command = option(command)
     return command
 
 
 _SIZE_OPTIONS = (
-    click.option("--min-instances", type=int, default=None, help="Nodes kept when idle."),
-    click.option("--max-instances", type=int, default=None, help="Nodes at most."),
+    click.option(
+        "--min-instances", type=int, default=None, help="Number of nodes to keep when idle."
+    ),
+    click.option("--max-instances", type=int, default=None, help="Maximum number of nodes."),
     click.option(
         "--idle-time-before-scale-down",
         type=int,
         default=None,
         metavar="SECONDS",
-        help="In seconds.",
+        help="Remove a node that has been idle for so long.",
     ),
-    click.option("--tier", default=None, help="dedicated or low_priority."),
-    click.option("--description", default=None, help="In your words."),
-    click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags."),
-    click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does."),
+    click.option("--tier", default=None, help="Tier: dedicated or low_priority."),
+    click.option("--description", default=None, help="Description."),
+    click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to set."),
+    accepts("--no-wait"),
 )
 
 
 @group.command("create")
-@click.option("-n", "--name", default=None, help="The compute's name.")
-@click.option("-t", "--type", "kind", default=None, help="amlcompute.")
-@click.option("-s", "--size", default=None, help="The size of a node, as STANDARD_D2_V2.")
-@click.option("-l", "--location", default="", help="Taken as `az ml` does; says nothing here.")
-@click.option("--engine", default=None, help="What the nodes are: local, the server's machine.")
+@click.option("-n", "--name", default=None, help="Compute name.")
+@click.option("-t", "--type", "kind", default=None, help="Type: amlcompute.")
+@click.option("-s", "--size", default=None, help="Node size, such as STANDARD_D2_V2.")
+@accepts("--location")
+@click.option("--engine", default=None, help="Where nodes run: local, the server's machine.")
 @_sized
 @common
 @filed("compute")
@@ -105,21 +108,20 @@ def create(
     session: Session,
     document: Document,
     kind: str | None,
-    location: str,
     tags: tuple[str, ...],
-    **given: Any,
+    **options: Any,
 ) -> None:
-    """Create a cluster, or change one.
+    """Create or change a cluster.
 
     Example: yard compute create -n cpu-cluster --type amlcompute --size STANDARD_D2_V2
     --max-instances 4
     """
-    document.fill({"type": kind, "tags": tagged(tags), **given})
+    document.fill({"type": kind, "tags": tagged(tags), **options})
     try:
-        found = session.client().computes.create(document.value)
+        compute = session.client().computes.create(document.value)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
-    _print(session, found)
+    _print(session, compute)
 
 
 @group.command("update")
@@ -128,24 +130,24 @@ def create(
 @common
 @filed("compute")
 def update(
-    session: Session, document: Document, name: str, tags: tuple[str, ...], **given: Any
+    session: Session, document: Document, name: str, tags: tuple[str, ...], **options: Any
 ) -> None:
-    """Change a cluster; what is not given stays as it is.
+    """Change a cluster; settings that are not given stay the same.
 
     Example: yard compute update -n cpu-cluster --max-instances 8
     """
-    document.fill({"tags": tagged(tags), **given})
+    document.fill({"tags": tagged(tags), **options})
     if not document.value:
-        raise InvalidInput("nothing is to be changed", "write `--max-instances 4`, or `--set a=b`")
+        raise InvalidInput("no changes were given", "use `--max-instances 4`, or `--set a=b`")
     try:
-        found = session.client().computes.update(name, document.value)
+        compute = session.client().computes.update(name, document.value)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
-    _print(session, found)
+    _print(session, compute)
 
 
 @group.command("list")
-@click.option("-t", "--type", "kind", default="", help="Only this type.")
+@click.option("-t", "--type", "kind", default="", help="List only this type.")
 @many
 @common
 def list_computes(session: Session, kind: str, max_results: int | None) -> None:
@@ -153,9 +155,9 @@ def list_computes(session: Session, kind: str, max_results: int | None) -> None:
 
     Example: yard compute list
     """
-    found = session.client().computes.list()
+    computes = session.client().computes.list()
     wanted = kind.lower()
-    kept = [row.raw for row in found if not wanted or row.type.lower() == wanted]
+    kept = [row.raw for row in computes if not wanted or row.type.lower() == wanted]
     tables.rows(session.form, at_most(kept, "no", max_results), _COLUMNS)
 
 
@@ -163,7 +165,7 @@ def list_computes(session: Session, kind: str, max_results: int | None) -> None:
 @named("compute", "computes")
 @common
 def show(session: Session, name: str) -> None:
-    """Show one cluster.
+    """Show a cluster: its nodes, waiting jobs and usage.
 
     Example: yard compute show -n cpu-cluster
     """
@@ -174,7 +176,7 @@ def show(session: Session, name: str) -> None:
 @named("compute", "computes")
 @common
 def list_nodes(session: Session, name: str) -> None:
-    """List the nodes of a cluster, and what runs on them.
+    """List a cluster's nodes and what runs on them.
 
     Example: yard compute list-nodes -n cpu-cluster
     """
@@ -182,32 +184,34 @@ def list_nodes(session: Session, name: str) -> None:
 
 
 @group.command("sizes")
-@click.option("-s", "--search", default="", metavar="TEXT", help="Only names with this in them.")
-@click.option("-l", "--location", default="", help="Taken as `az ml` does; says nothing here.")
+@click.option(
+    "-s", "--search", default="", metavar="TEXT", help="List only names that contain TEXT."
+)
+@accepts("--location")
 @common
-def sizes(session: Session, search: str, location: str) -> None:
-    """List the sizes that a node can have, and how many of each this machine holds.
+def sizes(session: Session, search: str) -> None:
+    """List node sizes, and how many nodes of each fit on this machine.
 
     Example: yard compute sizes --search NC
     """
-    found = session.client().computes.sizes()
+    all_sizes = session.client().computes.sizes()
     wanted = search.lower()
-    rows = [size.raw for size in found if wanted in size.name.lower()]
+    rows = [size.raw for size in all_sizes if wanted in size.name.lower()]
     tables.rows(session.form, rows, _SIZE_COLUMNS)
 
 
-# As `az ml compute` calls it.
+# The name in `az ml compute`.
 group.add_command(sizes, "list-sizes")
 
 
 @group.command("delete")
 @named("compute", "computes")
-@click.option("--force", is_flag=True, help="Also with jobs on it: they are canceled.")
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
-@click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
+@click.option("--force", is_flag=True, help="Cancel the jobs on it.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
+@accepts("--no-wait")
 @common
 def delete(session: Session, name: str, force: bool, yes: bool) -> None:
-    """Delete a cluster; its nodes must be free, or `--force` cancels the jobs on it.
+    """Delete a cluster; its nodes must be free unless `--force` cancels their jobs.
 
     Example: yard compute delete -n cpu-cluster --yes
     """
@@ -217,7 +221,7 @@ def delete(session: Session, name: str, force: bool, yes: bool) -> None:
     gone = client.computes.delete(name, force)
     text = f"Compute `{name}` is deleted."
     if not gone:
-        text = f"Compute `{name}` takes no more jobs, and is gone when those on it have ended."
+        text = f"Compute `{name}` accepts no more jobs and is deleted when its jobs have ended."
     tables.done(session.form, {"name": name, "deleted": gone}, text)
 
 
@@ -229,7 +233,7 @@ def _print(session: Session, compute: Compute) -> None:
 
 
 def _show(session: Session, compute: Compute) -> None:
-    """The cluster, what runs where, who waits and why, and what it has cost."""
+    """Print the cluster, its nodes, the waiting jobs with their reasons, and its usage."""
     client = session.client()
     if session.form.kind != "table":
         tables.one(session.form, compute.raw, lambda: "")
@@ -243,7 +247,7 @@ def _show(session: Session, compute: Compute) -> None:
         parts.append(tables.table_text(nodes.waiting.raw, _WAITING_COLUMNS))
     more = nodes.waiting_count - len(nodes.waiting)
     if more:
-        parts.append(f"… and {more} more wait.")
+        parts.append(f"… and {more} more waiting.")
     tables.one(session.form, compute.raw, lambda: "\n\n".join(parts))
 
 
@@ -258,9 +262,9 @@ def _page(compute: dict[str, Any]) -> list[tuple[str, Any]]:
     shown = {key: value for key, value in compute.items() if key not in _IN_WORDS}
     return [
         *tables.titled(shown),
-        ("A node is", promised),
+        ("Node", promised),
         ("Nodes", f"{compute.get('current_node_count', 0)} of {compute.get('max_instances')}"),
-        ("They are", ", ".join(states)),
+        ("Node states", ", ".join(states)),
     ]
 
 
@@ -271,18 +275,18 @@ _IN_WORDS = {
 
 
 def _cost(usage: Sequence[DayOfUse]) -> list[tuple[str, Any]]:
-    """Node-hours in the last 30 days of use, and in all."""
+    """Node-hours in the last 30 days of use, and in total."""
 
     def hours(days: Sequence[DayOfUse]) -> str:
         there = sum(day.node_hours for day in days)
         busy = sum(day.busy_hours for day in days)
-        return f"{there:.2f}, {busy:.2f} of them with jobs"
+        return f"{there:.2f}, {busy:.2f} of them busy"
 
     if not usage:
         return []
     return [
         ("Node-hours, last 30 days of use", hours(usage[-30:])),
-        ("Node-hours in all", hours(usage)),
+        ("Node-hours in total", hours(usage)),
     ]
 
 
@@ -292,6 +296,6 @@ def _busy(compute: dict[str, Any]) -> int:
 
 
 def _state(compute: dict[str, Any]) -> str:
-    """Where all is well, what its nodes do; else what becomes of it."""
+    """The allocation state, or the provisioning state unless that is Succeeded."""
     state = str(compute.get("provisioning_state"))
     return str(compute.get("allocation_state") or state) if state == "Succeeded" else state

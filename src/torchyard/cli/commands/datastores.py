@@ -28,31 +28,35 @@ _COLUMNS: list[tables.Column] = [
 
 
 @group.command("create")
-@click.option("-n", "--name", default=None, help="The datastore's name.")
+@click.option("-n", "--name", default=None, help="Datastore name.")
 @click.option(
-    "-t", "--type", "kind", default=None, help="azure_blob, azure_file, adls, s3, gs, sftp, local."
+    "-t",
+    "--type",
+    "kind",
+    default=None,
+    help="azure_blob, azure_file, adls, s3, gs, sftp or local.",
 )
-@click.option("--path", default=None, metavar="DIR", help="The folder of a local one.")
-@click.option("--url", default=None, help="Its fsspec URL, as s3://bucket/prefix.")
-@click.option("--description", default=None, help="In your words.")
+@click.option("--path", default=None, metavar="DIR", help="Folder of a local datastore.")
+@click.option("--url", default=None, help="fsspec URL, such as s3://bucket/prefix.")
+@click.option("--description", default=None, help="Description.")
 @common
 @filed("datastore")
 def create(
-    session: Session, document: Document, kind: str | None, path: str | None, **given: Any
+    session: Session, document: Document, kind: str | None, path: str | None, **options: Any
 ) -> None:
-    """Create a datastore, or change one.
+    """Create or change a datastore.
 
-    Credentials stand in the file, below `credentials`; the server gives them to nobody.
+    Put credentials into the file, below `credentials`; the server never returns them.
 
     Example: yard datastore create -n nas --type local --path /mnt/nas/data
     """
     folder = document.folder if path is None else Path.cwd()
-    document.fill({"type": kind, "path": path, **given})
+    document.fill({"type": kind, "path": path, **options})
     try:
-        found = session.client().datastores.create(document.value, folder)
+        datastore = session.client().datastores.create(document.value, folder)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
-    _print(session, found)
+    _print(session, datastore)
 
 
 @group.command("list")
@@ -69,7 +73,7 @@ def list_datastores(session: Session) -> None:
 @named("datastore", "datastores")
 @common
 def show(session: Session, name: str) -> None:
-    """Show one datastore, without its credentials.
+    """Show a datastore, without its credentials.
 
     Example: yard datastore show -n workspaceblobstore
     """
@@ -78,10 +82,10 @@ def show(session: Session, name: str) -> None:
 
 @group.command("delete")
 @named("datastore", "datastores")
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @common
 def delete(session: Session, name: str, yes: bool) -> None:
-    """Forget a datastore; the files in it stay where they are.
+    """Delete a datastore; the files in it stay.
 
     Example: yard datastore delete -n nas --yes
     """
@@ -89,7 +93,7 @@ def delete(session: Session, name: str, yes: bool) -> None:
     client.datastores.get(name)
     confirm(f"Delete datastore `{name}`?", yes)
     client.datastores.delete(name)
-    tables.done(session.form, {"name": name, "deleted": True}, f"Datastore `{name}` is forgotten.")
+    tables.done(session.form, {"name": name, "deleted": True}, f"Datastore `{name}` is deleted.")
 
 
 def _print(session: Session, datastore: Datastore) -> None:

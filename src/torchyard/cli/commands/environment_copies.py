@@ -1,4 +1,4 @@
-"""`yard environment export`, `save`, `load`, `clone`: environments taken elsewhere and back."""
+"""`yard environment export`, `save`, `load`, `clone`: copies of environments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     type=click.Choice(("dockerfile", "requirements", "conda"), case_sensitive=False),
     default="dockerfile",
     show_default=True,
-    help="Which file.",
+    help="File format.",
 )
 @click.option(
     "--file",
@@ -39,27 +39,27 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     default=None,
     metavar="FILE",
-    help="Where to write it; printed when absent.",
+    help="Write to FILE. Default: print it.",
 )
 @common
 def export(
     session: Session, name: str, version: str, label: str, format: str, file: Path | None
 ) -> None:
-    """Write an environment as a Dockerfile, requirements.txt or conda.yml, for elsewhere.
+    """Export an environment as a Dockerfile, requirements.txt or conda.yml.
 
     Example: yard environment export -n vision --format requirements -f requirements.txt
     """
-    found = session.client().environments.export(reference_of(name, version, label), format)
-    if found.source != "lock":
+    exported = session.client().environments.export(reference_of(name, version, label), format)
+    if exported.source != "lock":
         warn(
-            f"`{found.name}` was never built here: these are the packages that were asked for; "
-            f"`yard environment build {name}` locks them"
+            f"`{exported.name}` was never built here: these are the requested packages; "
+            f"`yard environment build {name}` locks their versions"
         )
     if file is None:
-        tables.one(session.form, found.raw, lambda: found.text.rstrip("\n"))
+        tables.one(session.form, exported.raw, lambda: exported.text.rstrip("\n"))
         return
-    file.write_text(found.text, encoding="utf-8")
-    tables.done(session.form, {**found.raw, "path": str(file)}, f"Wrote `{file}`.")
+    file.write_text(exported.text, encoding="utf-8")
+    tables.done(session.form, {**exported.raw, "path": str(file)}, f"Wrote `{file}`.")
 
 
 @click.command("save", cls=Verb)
@@ -71,9 +71,9 @@ def export(
     type=click.Path(path_type=Path, file_okay=False),
     default=None,
     metavar="DIR",
-    help="Where; a folder of the environment's name when absent.",
+    help="Target folder. Default: one with the environment's name.",
 )
-@click.option("--overwrite", is_flag=True, help="Write into a folder that is there.")
+@click.option("--overwrite", is_flag=True, help="Write into an existing folder.")
 @common
 def save(
     session: Session,
@@ -83,7 +83,7 @@ def save(
     directory: Path | None,
     overwrite: bool,
 ) -> None:
-    """Save an environment as files that azureml-core reads, too, easy to change.
+    """Save an environment as editable files, which azureml-core reads as well.
 
     Example: yard environment save -n acpt-pytorch-2.13-cpu -d mine
     """
@@ -96,25 +96,25 @@ def save(
 
 
 @click.command("load", cls=Verb)
-@click.argument("given", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.argument("argument", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @click.option(
     "-d",
     "--directory",
     type=click.Path(path_type=Path, file_okay=False),
     default=None,
     metavar="DIR",
-    help="What `save`, or azureml-core's `save_to_directory`, wrote.",
+    help="Folder written by `save` or by azureml-core's `save_to_directory`.",
 )
-@click.option("-n", "--name", default="", help="Its name; the saved one when absent.")
+@click.option("-n", "--name", default="", help="Name. Default: the saved one.")
 @common
-def load(session: Session, given: Path | None, directory: Path | None, name: str) -> None:
-    """Register the next version of an environment from a folder that `save` wrote.
+def load(session: Session, argument: Path | None, directory: Path | None, name: str) -> None:
+    """Register the next version of an environment from a saved folder.
 
     Example: yard environment load -d mine -n vision
     """
-    place = directory or given
+    place = directory or argument
     if place is None:
-        raise click.UsageError("The folder is missing: write '-d DIR'.")
+        raise click.UsageError("The folder is missing: use '-d DIR'.")
     environments = session.client().environments
     document = environments.load_from_directory(place, warn)
     if name:
@@ -125,10 +125,10 @@ def load(session: Session, given: Path | None, directory: Path | None, name: str
 @click.command("clone", cls=Verb)
 @named("environment", "environments")
 @versioned
-@click.option("--new-name", required=True, metavar="NAME", help="How the clone is called.")
+@click.option("--new-name", required=True, metavar="NAME", help="Name of the copy.")
 @common
 def clone(session: Session, name: str, version: str, label: str, new_name: str) -> None:
-    """Register a copy of an environment under a name of your own.
+    """Register a copy of an environment under another name.
 
     Example: yard environment clone -n acpt-pytorch-2.13-cpu --new-name vision
     """

@@ -12,6 +12,7 @@ from torchyard.cli.commands import environment_copies, environment_shell
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
+    accepts,
     archivable,
     at_most,
     common,
@@ -43,14 +44,15 @@ _COLUMNS: list[tables.Column] = [
 
 
 @group.command("create")
-@click.option("-n", "--name", default=None, help="The environment's name.")
-@click.option("-v", "--version", default=None, help="The version; the next one when absent.")
-@click.option("-i", "--image", default=None, help="A Docker image's name.")
-@click.option("-c", "--conda-file", default=None, metavar="FILE", help="A conda file.")
-@click.option("--pip-requirements", default=None, metavar="FILE", help="A requirements.txt.")
-@click.option("--description", default=None, help="In your words.")
-@click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags.")
-@click.option("--os-type", default=None, metavar="OS", help="Taken as `az ml` does: linux.")
+@click.option("-n", "--name", default=None, help="Environment name.")
+@click.option("-v", "--version", default=None, help="Version. Default: the next one.")
+@click.option("-i", "--image", default=None, help="Docker image.")
+@click.option("-c", "--conda-file", default=None, metavar="FILE", help="Conda file.")
+@click.option("--pip-requirements", default=None, metavar="FILE", help="Requirements file.")
+@click.option("--description", default=None, help="Description.")
+@click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to set.")
+@click.option("--os-type", default=None, metavar="OS", help="Operating system; only linux.")
+@accepts("--datastore", "--no-wait")
 @common
 @filed("environment")
 def create(
@@ -59,21 +61,21 @@ def create(
     conda_file: str | None,
     pip_requirements: str | None,
     tags: tuple[str, ...],
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Register a version of an environment; jobs name it `azureml:NAME:VERSION`.
 
     Example: yard environment create -n vision -c conda.yml
     """
     here = {"conda_file": conda_file, "pip_requirements": pip_requirements}
-    # A path on the command line is relative to where the command is given, not to the file.
+    # A path on the command line is relative to the current folder, not to the file.
     files = {key: str(Path.cwd() / path) for key, path in here.items() if path is not None}
-    document.fill({**given, **files, "tags": tagged(tags)})
+    document.fill({**options, **files, "tags": tagged(tags)})
     try:
-        found = session.client().environments.create(document.value, document.folder)
+        environment = session.client().environments.create(document.value, document.folder)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
-    _show(session, found)
+    _show(session, environment)
 
 
 @group.command("list")
@@ -81,19 +83,19 @@ def create(
     "-n",
     "--name",
     default="",
-    help="Versions of this one.",
+    help="List all versions of this one.",
     shell_complete=names_of("environments"),
 )
 @many
 @archivable
 @common
 def list_environments(session: Session, name: str, max_results: int | None, archived: str) -> None:
-    """List the environments that jobs may name.
+    """List the environments that jobs can use.
 
     Example: yard environment list
     """
-    found = session.client().environments.list(name, archived=archived != "no")
-    tables.rows(session.form, at_most(found.raw, archived, max_results), _COLUMNS)
+    environments = session.client().environments.list(name, archived=archived != "no")
+    tables.rows(session.form, at_most(environments.raw, archived, max_results), _COLUMNS)
 
 
 @group.command("show")
@@ -101,7 +103,7 @@ def list_environments(session: Session, name: str, max_results: int | None, arch
 @versioned
 @common
 def show(session: Session, name: str, version: str, label: str) -> None:
-    """Show one environment: what is in it.
+    """Show an environment and its contents.
 
     Example: yard environment show -n python
     """
@@ -111,8 +113,10 @@ def show(session: Session, name: str, version: str, label: str) -> None:
 
 @group.command("archive")
 @named("environment", "environments")
-@click.option("-v", "--version", default="", help="Only this version; all when absent.")
-@click.option("-l", "--label", default="", metavar="LABEL", help="Instead: latest.")
+@click.option("-v", "--version", default="", help="Version. Default: all versions.")
+@click.option(
+    "-l", "--label", default="", metavar="LABEL", help="Label such as latest, instead of a version."
+)
 @common
 def archive(session: Session, name: str, version: str, label: str) -> None:
     """Hide an environment, or one version of it, from lists.
@@ -124,11 +128,13 @@ def archive(session: Session, name: str, version: str, label: str) -> None:
 
 @group.command("restore")
 @named("environment", "environments")
-@click.option("-v", "--version", default="", help="Only this version; all when absent.")
-@click.option("-l", "--label", default="", metavar="LABEL", help="Instead: latest.")
+@click.option("-v", "--version", default="", help="Version. Default: all versions.")
+@click.option(
+    "-l", "--label", default="", metavar="LABEL", help="Label such as latest, instead of a version."
+)
 @common
 def restore(session: Session, name: str, version: str, label: str) -> None:
-    """Take back `archive`.
+    """Show an archived environment in lists again.
 
     Example: yard environment restore -n vision -v 1
     """
@@ -139,14 +145,14 @@ def restore(session: Session, name: str, version: str, label: str) -> None:
 @named("environment", "environments")
 @common
 def resolve(session: Session, name: str) -> None:
-    """Explain what a name becomes here: Azure ML's names, images, versions and labels.
+    """Show which environment a name resolves to: Azure ML names, images, versions, labels.
 
     Example: yard environment resolve AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu@latest
     """
     looks_like_image = "/" in name and "://" not in name
-    asked = {"image": name} if looks_like_image else name
-    found = session.client().environments.resolve(asked).raw
-    tables.one(session.form, found, lambda: tables.fields(tables.titled(found)))
+    reference = {"image": name} if looks_like_image else name
+    resolution = session.client().environments.resolve(reference).raw
+    tables.one(session.form, resolution, lambda: tables.fields(tables.titled(resolution)))
 
 
 @group.command("build")
@@ -154,7 +160,7 @@ def resolve(session: Session, name: str) -> None:
 @versioned
 @common
 def build(session: Session, name: str, version: str, label: str) -> None:
-    """Build an environment now, so that no job has to wait for it.
+    """Build an environment now, so that jobs don't wait for it.
 
     Example: yard environment build -n vision
     """
@@ -164,8 +170,8 @@ def build(session: Session, name: str, version: str, label: str) -> None:
     def say(text: str) -> None:
         click.echo(text, nl=False, err=True)
 
-    found = client.environments.build(reference, say).raw
-    tables.done(session.form, found, f"Environment `{reference}` is ready.")
+    environment = client.environments.build(reference, say).raw
+    tables.done(session.form, environment, f"Environment `{reference}` is ready.")
 
 
 group.add_command(environment_copies.export)
@@ -179,9 +185,9 @@ def _archive(session: Session, name: str, version: str, *, archived: bool) -> No
     environments = session.client().environments
     (environments.archive if archived else environments.restore)(name, version)
     which = f"{name}:{version}" if version else name
-    found = {"name": name, "version": version or None, "archived": archived}
+    result = {"name": name, "version": version or None, "archived": archived}
     tables.done(
-        session.form, found, f"Environment `{which}` is {'archived' if archived else 'back'}."
+        session.form, result, f"Environment `{which}` is {'archived' if archived else 'restored'}."
     )
 
 

@@ -21,9 +21,9 @@ _COLUMNS: list[tables.Column] = [
 @archivable
 @common
 def list_experiments(session: Session, max_results: int | None, archived: str) -> None:
-    """List experiments: the names under which jobs are kept together.
+    """List experiments, which group jobs.
 
     Example: yard experiment list
     """
-    found = session.client().experiments.list()
-    tables.rows(session.form, at_most(found.raw, archived, max_results), _COLUMNS)
+    experiments = session.client().experiments.list()
+    tables.rows(session.form, at_most(experiments.raw, archived, max_results), _COLUMNS)

@@ -1,8 +1,8 @@
-"""`yard gc`: room on the server's disk.
+"""`yard gc`: free disk space on the server.
 
-Owns: the verb, its sizes and times, its page.
-Leaves: what goes and what stays to the server.
-Always: it says what it removed, and with `--explain` why the rest stays.
+Owns: the verb, its sizes and durations, its report.
+Leaves: what is removed and what is kept to the server.
+Always: it reports what it removed, and with `--explain` why the rest is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torchyard.cli.parsing.options import Session, common
 from torchyard.cli.terminal import tables
 
 _TIMES_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-# A budget that is asked to be none, as `--budget none`: other than one that is not given.
+# `--budget none`, as opposed to no `--budget` at all.
 _NONE = -1
 _OPTIONS = {
     "older_than_s": "--older-than",
@@ -32,7 +32,7 @@ _COLUMNS: list[tables.Column] = [
     ("KIND", lambda row: row["kind"]),
     ("NAME", lambda row: row["name"]),
     ("SIZE", lambda row: _megabytes(row["size_bytes"])),
-    ("WHY", lambda row: row["why"]),
+    ("REASON", lambda row: row["why"]),
 ]
 
 
@@ -52,48 +52,48 @@ class _Time(click.ParamType):  # type: ignore[type-arg]
     name = "time"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", str(value))
-        if found is None:
-            self.fail(f"`{value}` is no time: write `14d`, `12h` or `30m`", param, ctx)
-        return float(found[1]) * _TIMES_S[found[2]]
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", str(value))
+        if match is None:
+            self.fail(f"`{value}` is not a duration: write `14d`, `12h` or `30m`", param, ctx)
+        return float(match[1]) * _TIMES_S[match[2]]
 
 
 @click.command("gc", cls=Verb)
-@click.option("--dry-run", is_flag=True, help="Remove nothing; say what would go.")
-@click.option("--explain", is_flag=True, help="Say of everything why it goes or stays.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@click.option("--explain", is_flag=True, help="Show the reason for everything removed or kept.")
 @click.option(
     "--older-than",
     type=_Time(),
     default=None,
     metavar="TIME",
-    help="Environments, inputs and caches unused for so long go.  [default: 14d]",
+    help="Remove environments, inputs and caches unused for so long.  [default: 14d]",
 )
 @click.option(
     "--budget",
     type=_Size(),
     default=None,
     metavar="SIZE",
-    help="Environments and inputs beyond it go too, the longest unused first.",
+    help="Keep environments and inputs below SIZE, removing the longest unused first.",
 )
 @click.option(
     "--logs",
     type=_Size(),
     default=None,
     metavar="SIZE",
-    help="Logs of ended jobs beyond it go, the oldest first; without it none do.",
+    help="Keep logs of ended jobs below SIZE, removing the oldest first.",
 )
 @click.option(
     "--caches",
     type=_Size(),
     default=None,
     metavar="SIZE",
-    help="What uv has downloaded goes when it is larger.",
+    help="Clear uv's download cache if it is larger than SIZE.",
 )
 @click.option(
     "--save",
     is_flag=True,
-    help="Remove nothing; keep these options for every later `yard gc`, and show what is kept. "
-    "`none` takes a budget back.",
+    help="Remove nothing; save these options for later runs and show them. `none` removes a "
+    "budget.",
 )
 @common
 def gc(
@@ -106,31 +106,31 @@ def gc(
     caches: int | None,
     save: bool,
 ) -> None:
-    """Make room on the server's disk: remove what no job, model or data needs.
+    """Free disk space on the server: remove what no job, model or data asset needs.
 
     Example: yard gc --explain --dry-run
     """
-    given = {
+    limits = {
         "older_than_s": older_than,
         "budget_bytes": budget,
         "logs_bytes": logs,
         "caches_bytes": caches,
     }
-    wishes = {
+    options = {
         name: None if value == _NONE else value
-        for name, value in given.items()
+        for name, value in limits.items()
         if value is not None
     }
     transport = session.client().transport
     if save:
         if dry_run or explain:
-            raise click.UsageError("'--save' removes nothing: leave '--dry-run' and '--explain'.")
-        kept: dict[str, Any] = transport.call("PATCH", "/v1/gc/settings", wishes)
+            raise click.UsageError("'--save' removes nothing: omit '--dry-run' and '--explain'.")
+        kept: dict[str, Any] = transport.call("PATCH", "/v1/gc/settings", options)
         tables.one(session.form, kept, lambda: _kept(kept))
         return
-    done: dict[str, Any] = transport.post("/v1/gc", {"dry_run": dry_run, **wishes})
-    things = [row for row in done["things"] if explain or row["action"] != "kept"]
-    tables.one(session.form, {**done, "things": things}, lambda: _page(done, things))
+    done: dict[str, Any] = transport.post("/v1/gc", {"dry_run": dry_run, **options})
+    items = [row for row in done["things"] if explain or row["action"] != "kept"]
+    tables.one(session.form, {**done, "things": items}, lambda: _page(done, items))
 
 
 def _kept(settings: dict[str, Any]) -> str:
@@ -145,10 +145,10 @@ def _kept(settings: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _page(done: dict[str, Any], things: list[dict[str, Any]]) -> str:
+def _page(done: dict[str, Any], items: list[dict[str, Any]]) -> str:
     freed = _megabytes(done["freed_bytes"])
-    said = f"{freed} would be freed." if done["dry_run"] else f"{freed} freed."
-    return f"{tables.table_text(things, _COLUMNS)}\n\n{said}" if things else said
+    summary = f"{freed} would be freed." if done["dry_run"] else f"{freed} freed."
+    return f"{tables.table_text(items, _COLUMNS)}\n\n{summary}" if items else summary
 
 
 def _megabytes(size_bytes: int) -> str:

@@ -1,9 +1,9 @@
-"""`yard jupyterlab`: azureml-widgets shown by the JupyterLab of today.
+"""`yard jupyterlab`: install azureml-widgets into current versions of JupyterLab.
 
-Owns: the verb, finding the widget's front end among a Python's packages, the folder from which
+Owns: the verb, finding the widget's front end in a Python environment, the folder from which
 JupyterLab loads it.
-Leaves: how it is loaded to azure_widgets.js.
-Always: the front end is what the package ships, byte for byte; nothing is fetched, no package is
+Leaves: loading it to azure_widgets.js.
+Always: the front end is byte for byte what the package ships; nothing is downloaded, no package is
 changed.
 """
 
@@ -23,12 +23,13 @@ import click
 
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.cli.parsing.group import Verb
+from torchyard.cli.parsing.options import accepts
 
 NAME = "azureml_widgets"
 _PLUGIN = "package/dist/plugin.js"
-_ASKS_S = 60
-# The parent package is looked at, not the widget: importing that takes seconds and IPython 8.
-_ASKED = """\
+_TIMEOUT_S = 60
+# Finding the package is enough: importing it takes seconds and needs IPython 8.
+_PROBE = """\
 import importlib.util, json, sysconfig
 try:
     found = importlib.util.find_spec("azureml.widgets")
@@ -41,7 +42,7 @@ print(json.dumps({"data": sysconfig.get_path("data"), "widgets": places}))
 
 @dataclass(frozen=True)
 class Place:
-    """Where a Python keeps what belongs to Jupyter, and where azureml-widgets is, None without."""
+    """A Python's data folder for Jupyter, and the folder of azureml-widgets or None."""
 
     data: Path
     widgets: Path | None
@@ -52,18 +53,18 @@ class Place:
     "--python",
     default="",
     metavar="FILE",
-    help="The Python that has azureml-widgets. Default: the one that `python` is here.",
+    help="Python with azureml-widgets. Default: `python` on PATH.",
 )
 @click.option(
-    "--user", is_flag=True, help="For every JupyterLab that you start, not only that Python's."
+    "--user", is_flag=True, help="Install for all your JupyterLabs, not only that Python's."
 )
-@click.option("--remove", is_flag=True, help="Take it away again.")
-@click.option("--debug", is_flag=True, expose_value=False, hidden=True)
+@click.option("--remove", is_flag=True, help="Uninstall it.")
+@accepts("--debug")
 def jupyterlab(python: str, user: bool, remove: bool) -> int:
-    """Have JupyterLab show Azure ML's `RunDetails(run).show()`.
+    """Install Azure ML's notebook widget, `RunDetails(run).show()`, into JupyterLab.
 
-    The package azureml-widgets brings a front end for JupyterLab 1 and 2, which later ones don't
-    load. This puts it where they do, unchanged. Reload JupyterLab's page afterwards.
+    The package azureml-widgets ships a front end for JupyterLab 1 and 2, which later versions don't
+    load. This command installs it, unchanged, where they do. Reload JupyterLab's page afterwards.
 
     \b
     Example: yard jupyterlab
@@ -73,39 +74,43 @@ def jupyterlab(python: str, user: bool, remove: bool) -> int:
     folder = _folder(place.data, user, os.environ)
     if remove:
         gone = uninstall(folder)
-        click.echo(f"{folder} is gone" if gone else f"{folder} was not there")
+        click.echo(f"Removed {folder}" if gone else f"{folder} does not exist")
         return 0
     version = install(front_end(place), folder)
-    click.echo(f"JupyterLab shows azureml-widgets now (its front end {version}): {folder}")
-    click.echo("Reload its page. The notebook's Python needs ipywidgets 7 and ipython before 9.")
+    click.echo(f"Installed the front end of azureml-widgets {version}: {folder}")
+    click.echo(
+        "Reload JupyterLab's page. The notebook's Python needs ipywidgets 7 and ipython before 9."
+    )
     return 0
 
 
 def front_end(place: Place) -> Path:
-    """The archive in which the package ships its front end for JupyterLab.
+    """The archive with the package's front end for JupyterLab.
 
     Raises:
-        NotFound: the package is not there, or ships none.
+        NotFound: the package is not installed, or ships no front end.
     """
-    hint = "name its Python: `yard jupyterlab --python FILE`; `pip install azureml-widgets` if none"
+    hint = "`pip install azureml-widgets`, or name the Python that has it with `--python FILE`"
     if place.widgets is None:
         raise NotFound(f"the Python of `{place.data}` has no azureml-widgets", hint)
-    found = sorted((place.widgets / "static" / "packages" / "labextension").glob(f"{NAME}-*.tgz"))
-    if not found:
+    archives = sorted(
+        (place.widgets / "static" / "packages" / "labextension").glob(f"{NAME}-*.tgz")
+    )
+    if not archives:
         raise NotFound(f"`{place.widgets}` has no front end for JupyterLab", hint)
-    return found[-1]
+    return archives[-1]
 
 
 def install(archive: Path, folder: Path) -> str:
-    """Make the extension's folder anew; returns the front end's version.
+    """Create the extension's folder anew and return the front end's version.
 
     Raises:
-        InvalidInput: the archive holds something else, or the folder can't be written.
+        InvalidInput: the archive has no front end, or the folder can't be written.
     """
     version = archive.stem.removeprefix(f"{NAME}-")
     plugin = _plugin(archive)
     entry = Path(__file__).with_name("azure_widgets.js").read_bytes()
-    # Browsers keep what they loaded under a name.
+    # A new name for new content: browsers cache by name.
     mark = hashlib.sha256(entry + plugin).hexdigest()[:16]
     loaded = {"load": f"static/entry.{mark}.js", "extension": "./extension"}
     described = {
@@ -119,18 +124,18 @@ def install(archive: Path, folder: Path) -> str:
         (folder / "static").mkdir(parents=True)
         (folder / "static" / "plugin.js").write_bytes(plugin)
         (folder / "static" / f"entry.{mark}.js").write_bytes(entry)
-        # Last: without it JupyterLab sees nothing.
+        # Last: JupyterLab ignores the folder without it.
         (folder / "package.json").write_text(json.dumps(described, indent=2) + "\n")
     except OSError as error:
         raise InvalidInput(
             f"`{folder}` can't be written ({error.strerror})",
-            "`yard jupyterlab --user` puts it into a folder of your own",
+            "`yard jupyterlab --user` installs it into your home folder",
         ) from error
     return version
 
 
 def uninstall(folder: Path) -> bool:
-    """Whether there was something to take away."""
+    """Remove the extension's folder; returns whether it existed."""
     if not folder.exists():
         return False
     shutil.rmtree(folder)
@@ -145,43 +150,43 @@ def _plugin(archive: Path) -> bytes:
             return member.read()
     except (OSError, KeyError, AssertionError, tarfile.TarError) as error:
         raise InvalidInput(
-            f"`{archive}` holds no `{_PLUGIN}`",
-            "this is written for azureml-widgets 1.62: `pip install azureml-widgets==1.62.0`",
+            f"`{archive}` contains no `{_PLUGIN}`",
+            "azureml-widgets 1.62 is supported: `pip install azureml-widgets==1.62.0`",
         ) from error
 
 
-def _python(given: str, environ: Mapping[str, str]) -> str:
-    wanted = given or "python"
-    found = shutil.which(os.path.expanduser(wanted), path=environ.get("PATH"))
-    if found is None and not given:
-        found = shutil.which("python3", path=environ.get("PATH"))
-    if found is None:
-        raise InvalidInput(f"there is no Python `{wanted}`", "see its spelling, and PATH")
-    return found
+def _python(name: str, environ: Mapping[str, str]) -> str:
+    wanted = name or "python"
+    program = shutil.which(os.path.expanduser(wanted), path=environ.get("PATH"))
+    if program is None and not name:
+        program = shutil.which("python3", path=environ.get("PATH"))
+    if program is None:
+        raise InvalidInput(f"the Python `{wanted}` was not found", "check its spelling and PATH")
+    return program
 
 
 def _place(python: str) -> Place:
     """
     Raises:
-        InvalidInput: it is no Python that answers.
+        InvalidInput: the program does not answer as a Python does.
     """
     try:
-        asked = subprocess.run(
-            [python, "-c", _ASKED], capture_output=True, text=True, timeout=_ASKS_S, check=True
+        completed = subprocess.run(
+            [python, "-c", _PROBE], capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
         )
-        told = json.loads(asked.stdout)
-        widgets = [Path(one) for one in told["widgets"]]
-        return Place(Path(told["data"]), widgets[0] if widgets else None)
+        paths = json.loads(completed.stdout)
+        widgets = [Path(path) for path in paths["widgets"]]
+        return Place(Path(paths["data"]), widgets[0] if widgets else None)
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
         raise InvalidInput(
-            f"`{python}` can't be asked where its packages are",
-            "give the Python that has azureml-widgets: `--python FILE`",
+            f"`{python}` does not report where its packages are",
+            "name the Python that has azureml-widgets with `--python FILE`",
         ) from error
 
 
 def _folder(data: Path, user: bool, environ: Mapping[str, str]) -> Path:
     if not user:
         return data / "share" / "jupyter" / "labextensions" / NAME
-    own = environ.get("JUPYTER_DATA_DIR")
-    top = Path(own) if own else Path.home() / ".local" / "share" / "jupyter"
+    data_dir = environ.get("JUPYTER_DATA_DIR")
+    top = Path(data_dir) if data_dir else Path.home() / ".local" / "share" / "jupyter"
     return top / "labextensions" / NAME

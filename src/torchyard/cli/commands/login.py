@@ -1,9 +1,9 @@
-"""`yard login`, `logout`, `whoami`: which server commands go to, and as whom.
+"""`yard login`, `logout`, `whoami`: which server commands use, and as which user.
 
-Owns: asking for a token, trying it, the verbs' words.
-Leaves: keeping it to base/logins.py, what counts before it to base/settings.py.
-Always: a token is asked for without showing it, never taken from the command line, and kept only
-once the server has taken it.
+Owns: prompting for a token, trying it, the verbs' messages.
+Leaves: saving it to base/logins.py, settings that override it to base/settings.py.
+Always: a token is prompted for without echo, never passed as an argument, and saved only after the
+server has accepted it.
 """
 
 from __future__ import annotations
@@ -28,75 +28,78 @@ _LOOPBACK = ("http://127.0.0.1:", "http://localhost:", "http://[::1]:")
 @click.command("login", cls=Verb)
 @click.argument("url", required=False)
 @click.option(
-    "--token-file", default="", metavar="FILE", help="Read the token from it; - is standard input."
+    "--token-file",
+    default="",
+    metavar="FILE",
+    help="Read the token from FILE; - is standard input.",
 )
 @click.option(
     "--ca-cert",
     default="",
     metavar="FILE",
-    help="Trust this certificate (PEM), as of a private CA.",
+    help="Trust this CA certificate (PEM).",
 )
 @common
 def login(session: Session, url: str | None, token_file: str, ca_cert: str) -> None:
-    """Have commands go to the server at URL; asks for the token, which its owner gave you.
+    """Log in to the shared server at URL with a token that one of its owners gave you.
 
-    Without URL, lists the servers that are known. A server that is known is gone back to without
-    a token. TORCHYARD_URL and TORCHYARD_TOKEN count before it.
+    Without URL, list the saved logins. Switching to a saved login needs no token. TORCHYARD_URL and
+    TORCHYARD_TOKEN override the login.
 
     \b
     Example: yard login https://gpu-box:8766 --ca-cert team-ca.pem
              yard login https://gpu-box:8766 --token-file - < token.txt
     """
     home = session.settings.home
-    known = logins.read(home)
+    saved = logins.read(home)
     if not url:
-        _list(session, known)
+        _list(session, saved)
         return
     address = logins.url_of(url)
-    before = known.servers.get(address, logins.Login(address))
+    before = saved.servers.get(address, logins.Login(address))
     trusted = str(Path(ca_cert).absolute()) if ca_cert else before.ca_cert
-    token = before.token if before.token and not token_file else _asked(address, token_file)
-    made = logins.Login(address, token, trusted)
+    token = before.token if before.token and not token_file else _read_token(address, token_file)
+    attempt = logins.Login(address, token, trusted)
     try:
-        found = _tried(session, made)
+        identity = _try(session, attempt)
     except NotAuthenticated:
         if token != before.token or token_file:
             raise
-        made = dataclasses.replace(made, token=_asked(address, ""))
-        found = _tried(session, made)
-    logins.write(home, known.with_login(dataclasses.replace(made, user=found["user"])))
+        attempt = dataclasses.replace(attempt, token=_read_token(address, ""))
+        identity = _try(session, attempt)
+    logins.write(home, saved.with_login(dataclasses.replace(attempt, user=identity["user"])))
     if not address.startswith(("https://", *_LOOPBACK)):
-        warn(f"`{address}` has no TLS: the token goes over the network in the clear")
+        warn(f"`{address}` does not use TLS: the token is sent unencrypted")
     for name in ("TORCHYARD_URL", "TORCHYARD_TOKEN"):
         if _is_set(name):
-            warn(f"{name} is set and counts before this login; unset it")
-    body = {**found, "server": address}
-    role = found["role"] or "nobody yet"
-    text = f"Logged in to {address} as {found['user']}: {role} in `{found['workspace']}`."
+            warn(f"{name} is set and overrides this login; unset it")
+    body = {**identity, "server": address}
+    role = identity["role"] or "no role yet"
+    text = f"Logged in to {address} as {identity['user']}: {role} in `{identity['workspace']}`."
     tables.one(session.form, body, lambda: text)
 
 
 @click.command("logout", cls=Verb)
 @click.argument("url", required=False)
-@click.option("--revoke", is_flag=True, help="Have the server forget the token, too.")
+@click.option("--revoke", is_flag=True, help="Also revoke the token on the server.")
 @common
 def logout(session: Session, url: str | None, revoke: bool) -> None:
-    """Forget the token of the server at URL, or of the one commands go to.
+    """Log out of the server at URL, by default the current one, and delete its token here.
 
     Example: yard logout --revoke
     """
     home = session.settings.home
-    known = logins.read(home)
-    address = logins.url_of(url) if url else known.current
-    login = known.servers.get(address)
+    saved = logins.read(home)
+    address = logins.url_of(url) if url else saved.current
+    login = saved.servers.get(address)
     if login is None:
         raise InvalidInput(
-            f"there is no login to `{address}`" if address else "you are logged in to no server",
-            "see the servers that are known with `yard login`",
+            f"there is no login to `{address}`" if address else "you are not logged in",
+            "list the saved logins with `yard login`",
         )
     if revoke:
         _revoke(login)
-    logins.write(home, known.without(address))
+    logins.write(home, saved.without(address))
     body = {"server": address, "revoked": revoke}
     tables.done(session.form, body, f"Logged out of {address}.")
 
@@ -104,46 +107,46 @@ def logout(session: Session, url: str | None, revoke: bool) -> None:
 @click.command("whoami", cls=Verb)
 @common
 def whoami(session: Session) -> None:
-    """Say who you are: name, server, workspace, role, and until when the token is good.
+    """Show your user name, server, workspace and role, and when your token expires.
 
     Example: yard whoami
     """
     client = session.client()
-    found = {**client.users.me().raw, "server": client.transport.url}
-    ends = tables.moment(found["expires_at"]) or "never"
+    identity = {**client.users.me().raw, "server": client.transport.url}
+    ends = tables.moment(identity["expires_at"]) or "never"
     rows = [
-        ("Name", found["user"]),
-        ("Server", found["server"]),
-        ("Workspace", found["workspace"]),
-        ("Role", found["role"] or "none: ask an owner, see `yard user list`"),
-        ("Job", found["job"]),
-        ("Token", found["token"]),
-        ("Token ends", ends),
+        ("Name", identity["user"]),
+        ("Server", identity["server"]),
+        ("Workspace", identity["workspace"]),
+        ("Role", identity["role"] or "none: ask an owner, see `yard user list`"),
+        ("Job", identity["job"]),
+        ("Token", identity["token"]),
+        ("Token expires", ends),
     ]
-    tables.one(session.form, found, lambda: tables.fields(rows))
+    tables.one(session.form, identity, lambda: tables.fields(rows))
 
 
-def _list(session: Session, known: logins.Logins) -> None:
+def _list(session: Session, saved: logins.Logins) -> None:
     rows = [
-        {"server": url, "user": one.user, "current": url == known.current}
-        for url, one in known.servers.items()
+        {"server": url, "user": login.user, "current": url == saved.current}
+        for url, login in saved.servers.items()
     ]
     columns: list[tables.Column] = [
         ("SERVER", lambda row: row["server"]),
         ("USER", lambda row: row["user"]),
-        ("MEANT", lambda row: "yes" if row["current"] else ""),
+        ("CURRENT", lambda row: "yes" if row["current"] else ""),
     ]
     tables.rows(session.form, rows, columns)
 
 
-def _asked(address: str, token_file: str) -> str:
+def _read_token(address: str, token_file: str) -> str:
     if token_file == "-":
         token = sys.stdin.read().strip()
     elif token_file:
         try:
             token = Path(token_file).read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
+            reason = getattr(error, "strerror", None) or "it is not a text file"
             raise InvalidInput(
                 f"`{token_file}` can't be read ({reason})", "check the path and its permissions"
             ) from error
@@ -151,26 +154,24 @@ def _asked(address: str, token_file: str) -> str:
         token = str(click.prompt(f"Token for {address}", hide_input=True, err=True)).strip()
     else:
         raise InvalidInput(
-            "nobody is here to be asked for a token", "give `--token-file FILE`, or - for stdin"
+            "there is no terminal to ask for a token at", "use `--token-file FILE`, or - for stdin"
         )
     if not token or any(c.isspace() or not c.isprintable() for c in token):
-        raise InvalidInput("that is no token", "it is one word that begins with `yard_p_`")
+        raise InvalidInput("that is not a token", "a token is one word that begins with `yard_p_`")
     return token
 
 
-def _tried(session: Session, made: logins.Login) -> dict[str, Any]:
-    """What the server says of who one is."""
+def _try(session: Session, login: logins.Login) -> dict[str, Any]:
+    """The server's answer to who this token belongs to."""
     from torchyard.client.connection import default_workspace
 
-    transport = Transport(made.url, made.token, ca_cert=made.ca_cert)
+    transport = Transport(login.url, login.token, ca_cert=login.ca_cert)
     try:
-        meant = session.workspace or default_workspace(session.settings, Path.cwd())
-        found: dict[str, Any] = transport.get("/v1/whoami", {"workspace": meant})
-        if not isinstance(found, dict) or "user" not in found:
-            raise Unreachable(
-                f"what answers at `{made.url}` is no torchyard server", "check the address"
-            )
-        return found
+        workspace = session.workspace or default_workspace(session.settings, Path.cwd())
+        identity: dict[str, Any] = transport.get("/v1/whoami", {"workspace": workspace})
+        if not isinstance(identity, dict) or "user" not in identity:
+            raise Unreachable(f"`{login.url}` is not a torchyard server", "check the address")
+        return identity
     finally:
         transport.close()
 
@@ -181,7 +182,7 @@ def _revoke(login: logins.Login) -> None:
         me = transport.get("/v1/whoami")
         transport.delete(f"/v1/users/{me['user']}/tokens/{me['token']}")
     except NotAuthenticated:
-        pass  # it was good no more
+        pass  # it was no longer valid
     finally:
         transport.close()
 

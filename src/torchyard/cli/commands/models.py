@@ -52,9 +52,9 @@ asset_verbs.add(
     "assignments",
     multiple=True,
     metavar="A.B=VALUE",
-    help="description, tags.<tag>, properties.<key>.",
+    help="Set description, tags.<tag> or properties.<key>.",
 )
-@click.option("--description", default=None, help="In your words.")
+@click.option("--description", default=None, help="Description.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to add or change.")
 @common
 def update(
@@ -64,14 +64,14 @@ def update(
     label: str,
     assignments: tuple[str, ...],
     tags: tuple[str, ...],
-    **given: Any,
+    **options: Any,
 ) -> None:
-    """Change how a version of a model is described.
+    """Change a model version's description, tags or properties.
 
     Example: yard model update -n digits -v 1 --set tags.stage=production
     """
     name, version = version_of(name, version, label)
-    known = ("description", "tags", "properties")
-    changes = changes_from(assignments, {"tags": tagged(tags), **given}, known)
-    found = session.client().models.update(name, version or "latest", **changes)
-    asset_verbs.show_one(session, found)
+    changeable = ("description", "tags", "properties")
+    changes = changes_from(assignments, {"tags": tagged(tags), **options}, changeable)
+    model = session.client().models.update(name, version or "latest", **changes)
+    asset_verbs.show_one(session, model)

@@ -1,4 +1,4 @@
-"""`yard quota …`: how much of a workspace people may use, and asking for more."""
+"""`yard quota …`: limits on how much of a workspace its users may use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchyard.client.times import duration
 
 group = noun("quota")
 
-# Under which name people write each, and how its value is read and shown.
+# The quota and the parser of its value, by the names that users may write.
 _READ = {
     "nodes": ("nodes", amounts.number),
     "gpus": ("gpus", amounts.number),
@@ -30,19 +30,19 @@ _SHOWN = "nodes, gpus, cores, jobs, run_time, storage"
 
 
 _COLUMNS: list[tables.Column] = [
-    ("WHO", lambda row: _who(row["user"])),
+    ("USER", lambda row: _who(row["user"])),
     ("QUOTA", lambda row: row["name"]),
     ("USED", lambda row: _amount(row["name"], row["used"])),
-    ("MOST", lambda row: _amount(row["name"], row["most"])),
+    ("LIMIT", lambda row: _amount(row["name"], row["most"])),
     ("SET BY", lambda row: row["set_by"]),
 ]
 _REQUEST_COLUMNS: list[tables.Column] = [
     ("ID", lambda row: row["id"]),
-    ("WHO", lambda row: row["user"]),
+    ("USER", lambda row: row["user"]),
     ("QUOTA", lambda row: row["name"]),
-    ("WANTED", lambda row: _amount(row["name"], row["most"])),
+    ("REQUESTED", lambda row: _amount(row["name"], row["most"])),
     ("STATE", lambda row: row["state"]),
-    ("ASKED", lambda row: tables.moment(row["asked_at"])),
+    ("CREATED", lambda row: tables.moment(row["asked_at"])),
     ("REASON", lambda row: row["reason"]),
     ("ANSWER", lambda row: row["answer"]),
 ]
@@ -51,9 +51,9 @@ _REQUEST_COLUMNS: list[tables.Column] = [
 @group.command("list")
 @common
 def list_limits(session: Session) -> None:
-    """List limits, with what is in use; there are none until somebody sets them.
+    """List quotas and their usage; there are none until an owner sets them.
 
-    Contributors and owners see all, others those that bind them.
+    Contributors and owners see all quotas, other users those that apply to them.
 
     Example: yard quota list
     """
@@ -62,13 +62,13 @@ def list_limits(session: Session) -> None:
 
 @group.command("set")
 @click.argument("limits", nargs=-1, required=True, metavar="NAME=NUMBER...")
-@click.option("--user", default="", metavar="NAME", help="Of this person.")
-@click.option("--each-user", is_flag=True, help="Of each person who has none of their own.")
+@click.option("--user", default="", metavar="NAME", help="Set this user's quota.")
+@click.option("--each-user", is_flag=True, help="Set the quota of each user without their own.")
 @common
 def set_limits(session: Session, limits: tuple[str, ...], user: str, each_user: bool) -> None:
-    """Limit nodes, gpus, cores, jobs (at once), run_time (of a job) and storage.
+    """Limit nodes, gpus, cores, concurrent jobs, run_time of a job, or storage.
 
-    Without `--user` or `--each-user` of the whole workspace together. `NAME=none` ends a limit.
+    Without `--user` or `--each-user`, limit the workspace as a whole. `NAME=none` removes a quota.
 
     \b
     Example: yard quota set nodes=8 gpus=4
@@ -76,39 +76,39 @@ def set_limits(session: Session, limits: tuple[str, ...], user: str, each_user: 
              yard quota set nodes=none --user anna
     """
     if user and each_user:
-        raise click.UsageError("'--user' and '--each-user' exclude each other.")
+        raise click.UsageError("'--user' and '--each-user' can't be combined.")
     wanted = dict(_limit(text) for text in limits)
     client = session.client()
-    found = client.quotas.set(wanted, "*" if each_user else user)
+    remaining = client.quotas.set(wanted, "*" if each_user else user)
     columns = [column for column in _COLUMNS if column[0] != "USED"]
-    if not found and session.form.kind == "table":
-        click.echo("No limit is left there.", err=True)
+    if not remaining and session.form.kind == "table":
+        click.echo("There are no quotas left.", err=True)
         return
-    tables.rows(session.form, found.raw, columns)
+    tables.rows(session.form, remaining.raw, columns)
 
 
 @group.command("request")
 @click.argument("limit", metavar="NAME=NUMBER")
-@click.option("--reason", default="", help="Why; the owners read it.")
+@click.option("--reason", default="", help="Reason, for the owners.")
 @common
 def request(session: Session, limit: str, reason: str) -> None:
-    """Ask the workspace's owners for more.
+    """Request a higher quota from the workspace's owners.
 
     Example: yard quota request nodes=4 --reason "the large model needs four"
     """
     name, most = _limit(limit)
     if most is None:
-        raise InvalidInput(f"`{limit}` asks for nothing", "write a number")
+        raise InvalidInput(f"`{limit}` requests no amount", "write a number")
     made = session.client().quotas.request(name, most, reason)
     owners = ", ".join(f"`{owner}`" for owner in made.owners)
-    text = f"Asked, as request {made.id}; {owners} can answer: `yard quota requests`"
+    text = f"Sent request {made.id}; {owners} can answer it: `yard quota requests`"
     tables.one(session.form, made.raw, lambda: text)
 
 
 @group.command("requests")
 @common
 def requests(session: Session) -> None:
-    """List what was asked for, newest first.
+    """List quota requests, newest first.
 
     Example: yard quota requests
     """
@@ -117,10 +117,10 @@ def requests(session: Session) -> None:
 
 @group.command("approve")
 @click.argument("request_id", metavar="ID")
-@click.option("--answer", default="", help="In your words.")
+@click.option("--answer", default="", help="Message to the user.")
 @common
 def approve(session: Session, request_id: str, answer: str) -> None:
-    """Give the person what they asked for.
+    """Approve a quota request.
 
     Example: yard quota approve 1f3a9c20
     """
@@ -129,10 +129,10 @@ def approve(session: Session, request_id: str, answer: str) -> None:
 
 @group.command("deny")
 @click.argument("request_id", metavar="ID")
-@click.option("--answer", default="", help="In your words.")
+@click.option("--answer", default="", help="Message to the user.")
 @common
 def deny(session: Session, request_id: str, answer: str) -> None:
-    """Refuse it.
+    """Deny a quota request.
 
     Example: yard quota deny 1f3a9c20 --answer "next week"
     """
@@ -140,16 +140,16 @@ def deny(session: Session, request_id: str, answer: str) -> None:
 
 
 def _answer(session: Session, request_id: str, approve: bool, words: str) -> None:
-    found = session.client().quotas.answer(request_id, approve, words)
-    amount = _amount(found.name, found.most)
-    text = f"{found.state.capitalize()}: `{found.name}` {amount} for `{found.user}`."
-    tables.done(session.form, found.raw, text)
+    answered = session.client().quotas.answer(request_id, approve, words)
+    amount = _amount(answered.name, answered.most)
+    text = f"{answered.state.capitalize()}: `{answered.name}` {amount} for `{answered.user}`."
+    tables.done(session.form, answered.raw, text)
 
 
 def _limit(text: str) -> tuple[str, int | None]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise InvalidInput(f"`{text}` is no limit", "write `nodes=4`, or `nodes=none`")
+        raise InvalidInput(f"`{text}` is not a limit", "write `nodes=4`, or `nodes=none`")
     key = name.strip().lower().replace("-", "_")
     if key not in _READ:
         near = nearest(key, list(_READ))
@@ -157,8 +157,8 @@ def _limit(text: str) -> tuple[str, int | None]:
             f"there is no quota `{name}`",
             f"did you mean `{near}`?" if near else f"one of: {_SHOWN}",
         )
-    known, read = _READ[key]
-    return known, None if value.lower() == "none" else read(value)
+    quota, read = _READ[key]
+    return quota, None if value.lower() == "none" else read(value)
 
 
 def _who(user: str) -> str:

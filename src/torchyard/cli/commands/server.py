@@ -1,4 +1,4 @@
-"""`yard server …`: the server of this machine, or those that share its home."""
+"""`yard server …`: this machine's server, or the servers that share its home."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torchyard.cli.terminal import tables
 
 group = noun("server")
 
-_LOOK_S = 0.2
+_POLL_S = 0.2
 
 
 @group.command("start")
@@ -26,11 +26,11 @@ _LOOK_S = 0.2
     type=click.IntRange(1, 65535),
     default=None,
     metavar="PORT",
-    help="Which port; kept after.",
+    help="Port, also for later starts.",
 )
 @common
 def start(session: Session, port: int | None) -> None:
-    """Start the server of this machine, if it does not run.
+    """Start this machine's server if it isn't running.
 
     Example: yard server start --port 8765
     """
@@ -42,9 +42,9 @@ def start(session: Session, port: int | None) -> None:
     running = embedded.ensure(session.settings, port=port)
     if before == running and port is not None and not running.url.endswith(f":{port}"):
         click.echo(
-            f"warning: the server runs already, `--port {port}` is ignored; stop it first", err=True
+            f"warning: `--port {port}` is ignored: the server is running; stop it first", err=True
         )
-    word = "runs already" if before == running else "runs"
+    word = "is already running" if before == running else "is running"
     body = {"status": "running", "url": running.url, "pid": running.pid}
     tables.one(session.form, body, lambda: f"The server {word} at {running.url}")
 
@@ -52,7 +52,7 @@ def start(session: Session, port: int | None) -> None:
 @group.command("stop")
 @common
 def stop(session: Session) -> None:
-    """Stop the server of this machine, or all that share its home. Jobs go on without them.
+    """Stop this machine's server, or all servers that share its home; jobs keep running.
 
     Example: yard server stop
     """
@@ -61,20 +61,25 @@ def stop(session: Session) -> None:
     _warn_of_url(session)
     ended = embedded.stop_all(session.settings)
     left = list(embedded.living(session.settings))
-    lines = [f"The server (pid {one.pid}) is stopped." for one in ended]
-    lines += [f"The server at {one.url} runs on, on {host_of(one.machine)}." for one in left]
+    lines = [f"Stopped the server (pid {server.pid})." for server in ended]
+    lines += [
+        f"The server at {server.url} keeps running on {host_of(server.machine)}." for server in left
+    ]
     body: dict[str, Any] = {"status": "stopped", "pid": ended[0].pid if ended else None}
     if len(ended) + len(left) > 1:
-        body["servers"] = [{"pid": one.pid, "url": one.url} for one in ended]
-        body["elsewhere"] = [{"url": one.url, "host": host_of(one.machine)} for one in left]
-    tables.one(session.form, body, lambda: "\n".join(lines or ["No server runs."]))
+        body["servers"] = [{"pid": server.pid, "url": server.url} for server in ended]
+        body["elsewhere"] = [
+            {"url": server.url, "host": host_of(server.machine)} for server in left
+        ]
+    tables.one(session.form, body, lambda: "\n".join(lines or ["No server is running."]))
 
 
 @group.command("status")
 @common
 def status(session: Session) -> int:
-    """Say whether the server runs; exit code 1 when it does not. Several that share the home
-    are all shown, and each has to run.
+    """Show whether the server is running; the exit code is 1 if it isn't.
+
+    Servers that share the home are all shown, and each of them must be running.
 
     Example: yard server status -o json
     """
@@ -91,35 +96,36 @@ def status(session: Session) -> int:
     }
     shown = [
         {**body, **_health(url, settings.ca_cert)}
-        for url in [settings.url, *(one.url for one in running)]
+        for url in [settings.url, *(server.url for server in running)]
         if url
     ]
     body |= shown[0] if shown else {}
     if len(shown) > 1:
-        hosts = [host_of(one.machine) for one in running]
+        hosts = [host_of(server.machine) for server in running]
         body["status"] = next(
-            (one["status"] for one in shown if one["status"] != "running"), "running"
+            (server["status"] for server in shown if server["status"] != "running"), "running"
         )
         body["servers"] = [
-            {"host": host, **{key: one[key] for key in ("url", "pid", "status")}}
-            for host, one in zip(hosts, shown, strict=True)
+            {"host": host, **{key: server[key] for key in ("url", "pid", "status")}}
+            for host, server in zip(hosts, shown, strict=True)
         ]
     tables.one(session.form, body, lambda: _status_text(body))
     return 0 if body["status"] == "running" else 1
 
 
 def _status_text(body: dict[str, Any]) -> str:
-    """The fields of one server, and a line for each when there are several."""
+    """One server's fields, and a line per server if there are several."""
     servers = body.get("servers", ())
     text = tables.fields(tables.titled({k: v for k, v in body.items() if k != "servers"}))
     lines = [
-        f"  {one['url']} on {one['host']} (pid {one['pid']}): {one['status']}" for one in servers
+        f"  {server['url']} on {server['host']} (pid {server['pid']}): {server['status']}"
+        for server in servers
     ]
     return "\n".join([text, "Servers:", *lines]) if lines else text
 
 
 def _health(url: str, ca_cert: str) -> dict[str, Any]:
-    """What a server says of itself, or that it says nothing."""
+    """A server's health, or that it doesn't answer."""
     from torchyard.base.errors import Unreachable
     from torchyard.base.http import Transport
 
@@ -131,22 +137,22 @@ def _health(url: str, ca_cert: str) -> dict[str, Any]:
     finally:
         transport.close()
     if not isinstance(health, dict) or not {"pid", "version"} <= set(health):
-        return {"url": url, "status": "no torchyard server"}
-    found = {"url": url, "status": "running", "pid": health["pid"], "version": health["version"]}
+        return {"url": url, "status": "not a torchyard server"}
+    result = {"url": url, "status": "running", "pid": health["pid"], "version": health["version"]}
     if health.get("trouble"):
-        found |= {"status": "in trouble", "trouble": health["trouble"]}
-    return found
+        result |= {"status": "in trouble", "trouble": health["trouble"]}
+    return result
 
 
 @group.command("logs")
-@click.option("-f", "--follow", is_flag=True, help="Go on as the log grows.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing as the log grows.")
 @click.option(
     "--lines",
     type=click.IntRange(min=1),
     default=100,
     metavar="COUNT",
     show_default=True,
-    help="The last so many.",
+    help="Number of lines to print, from the end.",
 )
 @common
 def logs(session: Session, follow: bool, lines: int) -> None:
@@ -158,47 +164,53 @@ def logs(session: Session, follow: bool, lines: int) -> None:
 
     file = session.settings.server_log
     if not file.exists():
-        raise NotFound(f"there is no log `{file}`", "no server has run here; `yard server start`")
+        raise NotFound(
+            f"there is no log `{file}`",
+            "no server has run here yet; start one with `yard server start`",
+        )
     text = embedded.log_tail(session.settings, lines)
     offset = file.stat().st_size
     if text:
         click.echo(text)
     while follow:
         with open(file, "rb") as log:
-            # Somebody who cut it short made room, and what follows begins anew.
+            # If somebody truncated the log, read it from the start.
             log.seek(offset if log.seek(0, 2) >= offset else 0)
             content = log.read()
             offset = log.tell()
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 @group.command("backup")
 @click.argument("target", type=click.Path(path_type=Path))
 @common
 def backup(session: Session, target: Path) -> None:
-    """Write records and files of this machine's server into a FILE.tar or a folder.
+    """Back up the records and files of this machine's server to TARGET.
 
-    The server may run meanwhile. FILE may also end with `.tar.gz`.
+    TARGET is a folder, or a file that ends with `.tar` or `.tar.gz`. The server may keep running.
 
     Example: yard server backup /mnt/backups/monday.tar
     """
     _warn_of_url(session)
     done = _run_backups(session, "backup", str(target))
-    text = f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, are in {done['path']}"
+    text = f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, saved to {done['path']}"
     tables.one(session.form, done, lambda: text)
 
 
 @group.command("restore")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option(
-    "--database", metavar="URL", default="", help="Where the records go; default: into the home."
+    "--database",
+    metavar="URL",
+    default="",
+    help="Database for the records. Default: one in the home.",
 )
 @common
 def restore(session: Session, source: Path, database: str) -> None:
-    """Make the home folder TORCHYARD_HOME, which must be empty, from a backup.
+    """Restore a backup into the home folder TORCHYARD_HOME, which must be empty.
 
     Example: yard server restore /mnt/backups/monday.tar
     """
@@ -206,14 +218,14 @@ def restore(session: Session, source: Path, database: str) -> None:
     options = ["--database", database] if database else []
     done = _run_backups(session, "restore", str(source), *options)
     text = (
-        f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, are in {done['path']}; "
+        f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, restored to {done['path']}; "
         "start with `yard server start`"
     )
     tables.one(session.form, done, lambda: text)
 
 
 def _run_backups(session: Session, *arguments: str) -> dict[str, Any]:
-    """What the program says when it is done; its errors are the command's."""
+    """Run the backup program and return its result; its errors become the command's."""
     import json
     import subprocess
 
@@ -223,7 +235,7 @@ def _run_backups(session: Session, *arguments: str) -> dict[str, Any]:
     if ended.returncode < 0:
         raise Internal(
             f"the {arguments[0]} was killed by signal {-ended.returncode}",
-            "nothing of it is there; try again, and see whether memory ran out (`dmesg`)",
+            "nothing was written; check whether memory ran out (`dmesg`) and try again",
         )
     if ended.returncode != 0:
         raise SystemExit(ended.returncode)
@@ -237,7 +249,7 @@ def _warn_of_url(session: Session) -> None:
         return
     where = "TORCHYARD_URL" if settings.url_from == "TORCHYARD_URL" else f"({settings.url_from})"
     click.echo(
-        f"warning: commands go to {where}, {settings.url}, not to this machine's server",
+        f"warning: other commands use {where}, {settings.url}, not this machine's server",
         err=True,
     )
 
@@ -245,12 +257,12 @@ def _warn_of_url(session: Session) -> None:
 def _refuse_beside_shared(session: Session) -> None:
     """
     Raises:
-        Conflict: the machine's administrator named a shared server, and nobody asked for another.
+        Conflict: the machine's administrator configured a shared server, and the user no other.
     """
     settings = session.settings
     if settings.url and settings.url_from not in ("TORCHYARD_URL", "yard login"):
         raise Conflict(
             f"this machine has a shared server at `{settings.url}` ({settings.url_from})",
-            f"use that one: `yard login {settings.url}`; for one of your own set TORCHYARD_HOME "
+            f"use that one: `yard login {settings.url}`; for your own server, set TORCHYARD_HOME "
             "to a folder",
         )

@@ -1,4 +1,4 @@
-"""`yard user …`: people of a server, their roles and tokens."""
+"""`yard user …`: the users of a server, their roles and tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torchyard.cli.terminal import tables
 group = noun("user")
 token_group = Noun(
     "token",
-    help="Tokens, with which people log in.\n\nExample: yard user token create anna",
+    help="Create, list and revoke login tokens.\n\nExample: yard user token create anna",
     no_args_is_help=False,
 )
 group.add_command(token_group)
@@ -30,19 +30,23 @@ _COLUMNS: list[tables.Column] = [
 ]
 _TOKEN_COLUMNS: list[tables.Column] = [
     ("NAME", lambda token: token["name"]),
-    ("MADE", lambda token: tables.moment(token["created_at"])),
-    ("ENDS", lambda token: tables.moment(token["expires_at"]) or "never"),
+    ("CREATED", lambda token: tables.moment(token["created_at"])),
+    ("EXPIRES", lambda token: tables.moment(token["expires_at"]) or "never"),
     ("LAST USED", lambda token: tables.moment(token["last_used_at"])),
 ]
 
 
 @group.command("create")
-@named("person")
-@click.option("--role", default="data-scientist", help=f"{_ROLES}, or none.", show_default=True)
-@click.option("--all-workspaces", is_flag=True, help="The role is for every workspace.")
-@click.option("--token-name", default="first", show_default=True, help="What the token is called.")
-@click.option("--expires", default=_LIFE, show_default=True, help="`90d`, a date, or never.")
-@click.option("--no-token", is_flag=True, help="Make none; see `yard user token create`.")
+@named("user")
+@click.option(
+    "--role", default="data-scientist", help=f"Role: {_ROLES}, or none.", show_default=True
+)
+@click.option("--all-workspaces", is_flag=True, help="Grant the role in every workspace.")
+@click.option("--token-name", default="first", show_default=True, help="Token name.")
+@click.option(
+    "--expires", default=_LIFE, show_default=True, help="Lifetime such as `90d`, a date, or never."
+)
+@click.option("--no-token", is_flag=True, help="Don't create a token.")
 @common
 def create(
     session: Session,
@@ -53,7 +57,7 @@ def create(
     expires: str,
     no_token: bool,
 ) -> None:
-    """Let somebody in, with a role in this workspace; prints their first token.
+    """Create a user with a role in this workspace and print their first token.
 
     Example: yard user create anna --role data-scientist -w vision
     """
@@ -67,18 +71,20 @@ def create(
     try:
         token = client.users.create_token(name, token_name, expires_at)
     except TorchyardError:
-        # Who is let in without a token can't come, and is in the way of the next try.
+        # A user without a token can't log in, and would block the next attempt.
         with suppress(TorchyardError):
             client.users.remove(name)
         raise
-    found = {**made.raw, "token": token.token, "expires_at": token.raw["expires_at"]}
-    tables.one(session.form, found, lambda: f"{_page(made.raw)}\n\n{_told(client, token.raw)}")
+    result = {**made.raw, "token": token.token, "expires_at": token.raw["expires_at"]}
+    tables.one(
+        session.form, result, lambda: f"{_page(made.raw)}\n\n{_token_page(client, token.raw)}"
+    )
 
 
 @group.command("list")
 @common
-def list_people(session: Session) -> None:
-    """List people; owners see all, others those whom they share a workspace with.
+def list_users(session: Session) -> None:
+    """List users; owners see all, others those they share a workspace with.
 
     Example: yard user list
     """
@@ -86,65 +92,69 @@ def list_people(session: Session) -> None:
 
 
 @group.command("show")
-@named("person")
+@named("user")
 @common
 def show(session: Session, name: str) -> None:
-    """Show one person.
+    """Show a user.
 
     Example: yard user show anna
     """
-    found = session.client().users.get(name)
-    tables.one(session.form, found.raw, lambda: _page(found.raw))
+    person = session.client().users.get(name)
+    tables.one(session.form, person.raw, lambda: _page(person.raw))
 
 
 @group.command("role")
 @click.argument("name")
 @click.argument("role")
-@click.option("--all-workspaces", is_flag=True, help="For every workspace.")
+@click.option("--all-workspaces", is_flag=True, help="Set the role in every workspace.")
 @common
 def set_role(session: Session, name: str, role: str, all_workspaces: bool) -> None:
-    """Make NAME a reader, data-scientist, contributor or owner here; `none` ends it.
+    """Set a user's role in this workspace, or remove it with `none`.
 
     \b
     reader          sees everything in the workspace
-    data-scientist  besides submits jobs, registers data and models
-    contributor     besides creates compute, and changes what is another's
-    owner           besides gives roles and quotas
+    data-scientist  also submits jobs, registers data and models
+    contributor     also creates compute, and changes other users' jobs and assets
+    owner           also sets roles and quotas
 
     Example: yard user role anna contributor -w vision
     """
     client = session.client()
     place = "" if all_workspaces else client.workspace
-    found = client.users.set_role(name, _role(role), place)
-    tables.one(session.form, found.raw, lambda: _page(found.raw))
+    person = client.users.set_role(name, _role(role), place)
+    tables.one(session.form, person.raw, lambda: _page(person.raw))
 
 
 @group.command("remove")
-@named("person")
-@click.option("--cancel-jobs", is_flag=True, help="Cancel their jobs; else they run on.")
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@named("user")
+@click.option(
+    "--cancel-jobs", is_flag=True, help="Cancel their jobs, which otherwise keep running."
+)
+@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @common
 def remove(session: Session, name: str, cancel_jobs: bool, yes: bool) -> None:
-    """Take every role and token of a person away; what they made stays.
+    """Remove a user's roles and tokens; their jobs and assets stay.
 
     Example: yard user remove anna --cancel-jobs --yes
     """
     client = session.client()
     client.users.get(name)
     confirm(f"Remove `{name}`?", yes)
-    found = client.users.remove(name, cancel_jobs)
-    jobs = len(found.canceled)
+    result = client.users.remove(name, cancel_jobs)
+    jobs = len(result.canceled)
     text = f"`{name}` is removed" + (f", and {jobs} of their jobs canceled." if jobs else ".")
-    tables.done(session.form, found.raw, text)
+    tables.done(session.form, result.raw, text)
 
 
 @token_group.command("create")
-@named("person")
-@click.option("--token-name", default="", help="What it is called; by default the date.")
-@click.option("--expires", default=_LIFE, show_default=True, help="`90d`, a date, or never.")
+@named("user")
+@click.option("--token-name", default="", help="Token name. Default: the date.")
+@click.option(
+    "--expires", default=_LIFE, show_default=True, help="Lifetime such as `90d`, a date, or never."
+)
 @common
 def create_token(session: Session, name: str, token_name: str, expires: str) -> None:
-    """Make a token; its text is printed now and never again.
+    """Create a token; its text is printed only this once.
 
     Example: yard user token create anna --token-name laptop --expires 90d
     """
@@ -154,14 +164,14 @@ def create_token(session: Session, name: str, token_name: str, expires: str) -> 
     client = session.client()
     token_name = token_name or f"{datetime.now():%Y-%m-%d}"
     made = client.users.create_token(name, token_name, expires_at)
-    tables.one(session.form, made.raw, lambda: _told(client, made.raw))
+    tables.one(session.form, made.raw, lambda: _token_page(client, made.raw))
 
 
 @token_group.command("list")
-@named("person")
+@named("user")
 @common
 def list_tokens(session: Session, name: str) -> None:
-    """List a person's tokens, and when each was used last.
+    """List a user's tokens, and when each was last used.
 
     Example: yard user token list anna
     """
@@ -173,13 +183,13 @@ def list_tokens(session: Session, name: str) -> None:
 @click.argument("token")
 @common
 def revoke(session: Session, name: str, token: str) -> None:
-    """End a token at once.
+    """Revoke a token immediately.
 
     Example: yard user token revoke anna laptop
     """
     session.client().users.revoke_token(name, token)
-    found = {"user": name, "token": token, "revoked": True}
-    tables.done(session.form, found, f"The token `{token}` of `{name}` is good no more.")
+    result = {"user": name, "token": token, "revoked": True}
+    tables.done(session.form, result, f"Token `{token}` of `{name}` is revoked.")
 
 
 def _role(text: str) -> str | None:
@@ -200,10 +210,10 @@ def _page(person: dict[str, Any]) -> str:
     return tables.fields(rows)
 
 
-def _told(client: Any, token: dict[str, Any]) -> str:
+def _token_page(client: Any, token: dict[str, Any]) -> str:
     ends = tables.moment(token["expires_at"]) or "never"
     return (
-        f"Token `{token['name']}`, good until {ends}; it is told this once:\n\n"
+        f"Token `{token['name']}`, valid until {ends}; it is shown only this once:\n\n"
         f"{token['token']}\n\n"
         f"They log in with: yard login {client.transport.url}"
     )

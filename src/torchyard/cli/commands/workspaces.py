@@ -10,7 +10,16 @@ import click
 
 from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.cli.parsing.group import noun
-from torchyard.cli.parsing.options import Session, changes_from, common, confirm, filed, tagged
+from torchyard.cli.parsing.options import (
+    Session,
+    accepts,
+    changes_from,
+    common,
+    confirm,
+    filed,
+    tagged,
+    with_session,
+)
 from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
@@ -26,51 +35,62 @@ _COLUMNS: list[tables.Column] = [
     ("SUBSCRIPTION", lambda workspace: workspace.get("subscription_id")),
 ]
 _MAP_COLUMNS: list[tables.Column] = [
-    ("PREFIX", lambda found: found["prefix"]),
-    ("TARGET", lambda found: found["target"]),
+    ("PREFIX", lambda mapping: mapping["prefix"]),
+    ("TARGET", lambda mapping: mapping["target"]),
 ]
 
 
 @group.command("create")
-@click.option("-n", "--name", default=None, help="The workspace's name.")
-@click.option("-l", "--location", default=None, help="Where it is, in your words.")
-@click.option("--display-name", default=None, help="How it is called in lists.")
-@click.option("--description", default=None, help="In your words.")
-@click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags.")
-@click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
-@common
+@click.option("-n", "--name", default=None, help="Workspace name.")
+@click.option("-l", "--location", default=None, help="Location, any text.")
+@click.option("--display-name", default=None, help="Display name.")
+@click.option("--description", default=None, help="Description.")
+@click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to set.")
+@click.option(
+    "-g", "--resource-group", default=None, metavar="NAME", help="Azure resource group to report."
+)
+@click.option("--subscription", default=None, metavar="ID", help="Azure subscription ID to report.")
+@accepts("--no-wait")
+@with_session
 @filed("workspace")
-def create(session: Session, document: Document, tags: tuple[str, ...], **given: Any) -> None:
-    """Create a workspace; its jobs, data and models are seen in no other.
+def create(
+    session: Session,
+    document: Document,
+    tags: tuple[str, ...],
+    resource_group: str | None,
+    subscription: str | None,
+    **options: Any,
+) -> None:
+    """Create a workspace, which keeps its jobs, data and models apart from all others.
 
     Example: yard workspace create -n vision
     """
     azure = {
-        "resource_group": session.resource_group or None,
-        "subscription_id": session.subscription or None,
-        "name": session.workspace or None if given["name"] is None else None,
+        "resource_group": resource_group or None,
+        "subscription_id": subscription or None,
+        "name": session.workspace or None if options["name"] is None else None,
     }
     document.fill(azure)
-    document.fill({"tags": tagged(tags), **given})
+    document.fill({"tags": tagged(tags), **options})
     if not document.value.get("name"):
         raise InvalidInput("a workspace needs a name", "give one with `--name`")
     try:
-        found = session.client().workspaces.create(document.value)
+        workspace = session.client().workspaces.create(document.value)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
-    _print(session, found)
+    _print(session, workspace)
 
 
 @group.command("show")
-@click.argument("given", metavar="[NAME]", required=False)
-@click.option("-n", "--name", default="", help="The workspace; the one meant here when absent.")
+@click.argument("argument", metavar="[NAME]", required=False)
+@click.option("-n", "--name", default="", help="Workspace name. Default: the current one.")
 @common
-def show(session: Session, given: str | None, name: str) -> None:
-    """Show the workspace.
+def show(session: Session, argument: str | None, name: str) -> None:
+    """Show a workspace, by default the current one.
 
     Example: yard workspace show
     """
-    wanted = _one_name(name, given)
+    wanted = _one_name(name, argument)
     client = session.client()
     _print(session, client.workspaces.get(wanted or client.workspace))
 
@@ -86,61 +106,61 @@ def list_workspaces(session: Session) -> None:
 
 
 @group.command("update")
-@click.argument("given", metavar="[NAME]", required=False)
-@click.option("-n", "--name", default="", help="The workspace; the one meant here when absent.")
+@click.argument("argument", metavar="[NAME]", required=False)
+@click.option("-n", "--name", default="", help="Workspace name. Default: the current one.")
 @click.option(
     "--set",
     "assignments",
     multiple=True,
     metavar="A.B=VALUE",
-    help="description, retention_days, rehearse_on_cpu, allow_substitutes.",
+    help="Set description, retention_days, rehearse_on_cpu or allow_substitutes.",
 )
-@click.option("--description", default=None, help="In your words.")
+@click.option("--description", default=None, help="Description.")
 @click.option(
     "--retention-days",
     type=click.IntRange(min=0),
     default=None,
     metavar="DAYS",
-    help="Delete jobs that ended longer ago; 0 keeps them for ever.",
+    help="Delete jobs so many days after their end; 0 keeps them forever.",
 )
 @click.option(
     "--rehearse-on-cpu/--no-rehearse-on-cpu",
     default=None,
-    help="Rehearse jobs on the CPU unless they say otherwise.",
+    help="Rehearse jobs on the CPU by default.",
 )
 @click.option(
     "--allow-substitutes",
     type=click.Choice(("true", "false"), case_sensitive=False),
     default=None,
     callback=lambda context, parameter, value: None if value is None else value == "true",
-    help="Whether torchyard's own may take the place of Azure ML's published environments and "
-    "images. Default: unless the server is shared.",
+    help="Replace Azure ML's published environments and images by torchyard's own. Default: true "
+    "unless the server is shared.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
+@accepts("--no-wait")
 @common
 def update(
     session: Session,
-    given: str | None,
+    argument: str | None,
     name: str,
     assignments: tuple[str, ...],
     yes: bool,
     **options: Any,
 ) -> None:
-    """Change a workspace's description, how long it keeps jobs, whether it rehearses them, or
-    whether torchyard's environments may take the place of published ones (owners only).
+    """Change a workspace's settings; for owners.
 
-    Jobs that models or data were registered from stay; so do those that run.
+    Retention never deletes running jobs, nor jobs that models or data were registered from.
 
     Example: yard workspace update --retention-days 90
     """
     keys = ("description", "retention_days", "rehearse_on_cpu", "allow_substitutes")
     changes = changes_from(assignments, options, keys)
-    wanted = _one_name(name, given)
+    wanted = _one_name(name, argument)
     client = session.client()
     workspace = wanted or client.workspace
     days = changes.get("retention_days")
     if isinstance(days, int) and days:
-        confirm(f"Delete jobs of workspace `{workspace}` {days} days after their end?", yes)
+        confirm(f"Delete the jobs of workspace `{workspace}` {days} days after they end?", yes)
     _print(session, client.workspaces.update(workspace, changes))
 
 
@@ -151,7 +171,7 @@ def update(
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("."),
     metavar="DIR",
-    help="Where `.azureml/config.json` is written. Default: here.",
+    help="Write `.azureml/config.json` in DIR. Default: the current folder.",
 )
 @common
 def config(session: Session, path: Path) -> None:
@@ -160,11 +180,11 @@ def config(session: Session, path: Path) -> None:
     Example: yard workspace config -w vision
     """
     client = session.client()
-    found = client.workspaces.get(client.workspace)
+    workspace = client.workspaces.get(client.workspace)
     body = {
-        "subscription_id": found.subscription_id,
-        "resource_group": found.resource_group,
-        "workspace_name": found.name,
+        "subscription_id": workspace.subscription_id,
+        "resource_group": workspace.resource_group,
+        "workspace_name": workspace.name,
     }
     file = path / ".azureml" / "config.json"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +197,7 @@ def config(session: Session, path: Path) -> None:
 @click.argument("target", required=False)
 @common
 def map_url(session: Session, prefix: str | None, target: str | None) -> None:
-    """Read URLs that begin with PREFIX from TARGET instead; without both, list what is mapped.
+    """Read URLs that begin with PREFIX from TARGET instead; without arguments, list mappings.
 
     Example: yard workspace map-url https://data.example.org/mnist
     azureml://datastores/nas/paths/mnist
@@ -188,12 +208,12 @@ def map_url(session: Session, prefix: str | None, target: str | None) -> None:
         return
     if target is None:
         raise click.UsageError(
-            "The target is missing: write 'PREFIX TARGET', the target as "
+            "The target is missing: use 'PREFIX TARGET', the target as "
             "'azureml://datastores/<datastore>/paths/<path>'."
         )
-    found = client.workspaces.map_url(client.workspace, prefix, target)
+    mapping = client.workspaces.map_url(client.workspace, prefix, target)
     tables.done(
-        session.form, found.raw, f"URLs that begin with `{prefix}` are read from `{target}`."
+        session.form, mapping.raw, f"URLs that begin with `{prefix}` are read from `{target}`."
     )
 
 
@@ -201,19 +221,19 @@ def map_url(session: Session, prefix: str | None, target: str | None) -> None:
 @click.argument("prefix")
 @common
 def unmap_url(session: Session, prefix: str) -> None:
-    """Read URLs that begin with PREFIX from where they say again.
+    """Remove a mapping, so that URLs that begin with PREFIX are read as they are.
 
     Example: yard workspace unmap-url https://data.example.org/mnist
     """
     client = session.client()
     client.workspaces.unmap_url(client.workspace, prefix)
-    tables.done(session.form, {"prefix": prefix}, f"`{prefix}` is mapped no more.")
+    tables.done(session.form, {"prefix": prefix}, f"`{prefix}` is no longer mapped.")
 
 
-def _one_name(name: str, given: str | None) -> str:
-    if name and given and name != given:
-        raise click.UsageError(f"Two names are given, '{name}' and '{given}'.")
-    return name or given or ""
+def _one_name(name: str, argument: str | None) -> str:
+    if name and argument and name != argument:
+        raise click.UsageError(f"Two names were given, '{name}' and '{argument}'.")
+    return name or argument or ""
 
 
 def _print(session: Session, workspace: Workspace) -> None:

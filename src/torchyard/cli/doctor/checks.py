@@ -1,9 +1,9 @@
-"""All the checks of `yard doctor`, in their order.
+"""All checks of `yard doctor`, in order.
 
-Owns: which there are; a check that breaks.
+Owns: the list of checks; what happens if a check crashes.
 Leaves: each check to programs_check.py, machine_check.py, server_check.py and certificate_check.py,
 printing to command.py.
-Always: a check that breaks is a note, and spoils no other.
+Always: a check that crashes becomes a note and doesn't affect the others.
 """
 
 from __future__ import annotations
@@ -44,5 +44,5 @@ def _guarded(name: str, check: Callable[[], Finding]) -> Finding:
     try:
         return check()
     except Exception as error:
-        what = f"could not be looked at ({type(error).__name__}: {error})"
-        return Finding(name, "note", what, "look yourself; this check is ours to mend")
+        what = f"the check crashed ({type(error).__name__}: {error})"
+        return Finding(name, "note", what, "please report it: this is a bug in torchyard")

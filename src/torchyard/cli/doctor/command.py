@@ -1,8 +1,8 @@
-"""`yard doctor`: what is wrong with this machine, and what to do.
+"""`yard doctor`: diagnose this machine.
 
-Owns: the verb, its page, its exit code.
+Owns: the verb, its report, its exit code.
 Leaves: each check to checks.py.
-Always: nothing is started, changed or left behind; one check that breaks spoils no other.
+Always: nothing is started, changed or left behind.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ _COLOURS = {"ok": "green", "note": "yellow", "wrong": "red"}
 @click.command("doctor", cls=Verb)
 @common
 def doctor(session: Session) -> int:
-    """Say what is wrong with this machine, and what to do; exit code 1 when something is.
+    """Diagnose this machine; the exit code is 1 if a check is `wrong`.
 
-    `ok` is well, `note` works in a lesser way, `wrong` keeps jobs from running.
+    `ok` needs nothing, `note` limits something, `wrong` keeps jobs from running.
 
     Example: yard doctor
     """
-    found = checks.all_of(session.settings, os.environ)
+    findings = checks.all_of(session.settings, os.environ)
     form = session.form
     if form.kind == "table":
-        for finding in found:
+        for finding in findings:
             _print(finding)
-        wrong = sum(finding.verdict == "wrong" for finding in found)
+        wrong = sum(finding.status == "wrong" for finding in findings)
         click.echo(f"\n{wrong} wrong." if wrong else "\nNothing is wrong.")
     else:
         tables.rows(
             form,
-            [dict(vars(finding)) for finding in found],
+            [dict(vars(finding)) for finding in findings],
             [
-                ("VERDICT", lambda row: row["verdict"]),
+                ("STATUS", lambda row: row["status"]),
                 ("CHECK", lambda row: row["check"]),
-                ("FOUND", lambda row: row["found"]),
+                ("RESULT", lambda row: row["result"]),
                 ("REMEDY", lambda row: row["remedy"]),
             ],
         )
-    return 1 if any(finding.verdict == "wrong" for finding in found) else 0
+    return 1 if any(finding.status == "wrong" for finding in findings) else 0
 
 
 def _print(finding: Finding) -> None:
-    verdict = click.style(f"{finding.verdict:<6}", fg=_COLOURS[finding.verdict])
-    click.echo(f"{verdict} {finding.check:<12} {finding.found}")
+    status = click.style(f"{finding.status:<6}", fg=_COLOURS[finding.status])
+    click.echo(f"{status} {finding.check:<12} {finding.result}")
     if finding.remedy:
         click.echo(" " * 20 + click.style("do:", bold=True) + f" {finding.remedy}")

@@ -1,8 +1,8 @@
-"""What a check of `yard doctor` finds, and how it asks other programs.
+"""The result of a check of `yard doctor`, and how a check runs other programs.
 
-Owns: the finding, one run of a program with its last words.
+Owns: the finding, one run of a program and its last line.
 Leaves: the checks to programs_check.py, machine_check.py and server_check.py.
-Always: a program gets no input, and is ended after `PATIENCE_S`.
+Always: a program gets no input and is killed after `TIMEOUT_S`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`verdict`: ok; note, something works in a lesser way; wrong, jobs can't run."""
+    """`status`: ok; note, something is limited; wrong, jobs can't run."""
 
     check: str
-    verdict: str
-    found: str
+    status: str
+    result: str
     remedy: str = ""
 
 
@@ -31,7 +31,7 @@ def ok(check: str, what: str) -> Finding:
 
 
 def uv_program() -> str | None:
-    """The one installed beside this Python, or any."""
+    """The uv installed beside this Python, else one on PATH."""
     beside = Path(sys.executable).with_name("uv")
     return str(beside) if beside.exists() else shutil.which("uv")
 
@@ -44,12 +44,12 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 124, "", f"no end after {PATIENCE_S:.0f} s")
+        return subprocess.CompletedProcess(command, 124, "", f"timed out after {TIMEOUT_S:.0f} s")
 
 
 def last_line(text: str) -> str:
     lines = [line for line in text.strip().splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it says nothing"
+    return lines[-1].strip() if lines else "no output"

@@ -1,6 +1,6 @@
-"""Look at this machine as a place for jobs: folders, memory, ports, GPUs, namespaces.
+"""Check whether this machine can run jobs: folders, memory, ports, GPUs, namespaces.
 
-Owns: one function a check, each with what it found and what to do.
+Owns: one function per check, which returns its result and a remedy.
 Leaves: programs to programs_check.py, the server to server_check.py, printing to command.py.
 Always: standard library only; nothing outlives a check.
 """
@@ -21,7 +21,7 @@ _MEMORY_WRONG_GB, _MEMORY_NOTE_GB = 1, 4
 _RENDEZVOUS_PORT = 6105
 _NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "lustre", "beegfs"}
 
-# In a process of its own: what a user namespace changes can't be taken back.
+# In a separate process: entering a user namespace can't be undone.
 _NAMESPACES = """
 import ctypes, os, sys
 user, group = os.getuid(), os.getgid()
@@ -49,17 +49,17 @@ def home(folder: Path) -> Finding:
     kind = _file_system(there)
     what = f"{folder} ({kind})"
     if not os.access(there, os.W_OK):
-        remedy = "set TORCHYARD_HOME to a folder of your own"
+        remedy = "set TORCHYARD_HOME to a folder you can write to"
         return Finding("home", "wrong", f"{folder} can't be written", remedy)
     if kind in _NETWORK_FILE_SYSTEMS:
         return Finding(
             "home",
             "wrong",
-            f"{what} lies on a network file system, where SQLite's locks are not safe",
+            f"{what} is on a network file system, where SQLite's locks are not safe",
             "set TORCHYARD_HOME to a folder on a disk of this machine",
         )
     if kind == "tmpfs":
-        return Finding("home", "note", f"{what} is gone after a restart", "set TORCHYARD_HOME")
+        return Finding("home", "note", f"{what} is lost on restart", "set TORCHYARD_HOME")
     return Finding("home", "ok", what)
 
 
@@ -67,7 +67,7 @@ def disk(folder: Path) -> Finding:
     usage = shutil.disk_usage(_nearest(folder))
     free_gb = usage.free / 1e9
     what = f"{free_gb:.1f} GB free of {usage.total / 1e9:.1f} GB"
-    remedy = f"free some, or set TORCHYARD_HOME; an environment with torch takes {_DISK_WRONG_GB}"
+    remedy = f"free some, or move TORCHYARD_HOME; an environment with torch takes {_DISK_WRONG_GB}"
     remedy += " to 8 GB"
     if free_gb < _DISK_WRONG_GB:
         return Finding("disk", "wrong", what, remedy)
@@ -75,16 +75,16 @@ def disk(folder: Path) -> Finding:
 
 
 def links(folder: Path) -> Finding:
-    """Environments are hard links into uv's cache: quick and small, on one file system."""
-    found = uv_program()
-    if found is None:
-        return Finding("links", "note", "not looked at: no uv")
-    cache = Path(run(found, "cache", "dir").stdout.strip() or ".")
+    """Environments are hard links into uv's cache, which needs a common file system."""
+    uv = uv_program()
+    if uv is None:
+        return Finding("links", "note", "not checked: no uv")
+    cache = Path(run(uv, "cache", "dir").stdout.strip() or ".")
     here, there = _nearest(folder), _nearest(cache)
     try:
         return _linked(here, there, cache, folder)
     except OSError as error:
-        return Finding("links", "note", f"not looked at: `{error.filename}`: {error.strerror}")
+        return Finding("links", "note", f"not checked: `{error.filename}`: {error.strerror}")
 
 
 def _linked(here: Path, there: Path, cache: Path, folder: Path) -> Finding:
@@ -116,17 +116,17 @@ def memory() -> Finding:
     shared = shutil.disk_usage("/dev/shm").total / 1e9 if os.path.isdir("/dev/shm") else 0.0
     what = f"{free:.1f} GB free of {total:.1f} GB, shared memory {shared:.1f} GB"
     if free < _MEMORY_WRONG_GB:
-        return Finding("memory", "wrong", what, "end other programs: torch alone takes 0.5 GB")
+        return Finding("memory", "wrong", what, "close other programs: torch alone takes 0.5 GB")
     if free < _MEMORY_NOTE_GB:
         return Finding("memory", "note", what, "run fewer ranks at once than there are CPUs")
     if shared < 0.25:
-        remedy = "give /dev/shm more, or use `num_workers=0` in data loaders"
+        remedy = "enlarge /dev/shm, or use `num_workers=0` in data loaders"
         return Finding("memory", "note", what, remedy)
     return ok("memory", what)
 
 
 def ports() -> Finding:
-    """A server and each job need free ports on loopback; a full or forbidden range has none."""
+    """The server and each job need free ports on loopback."""
     try:
         held = [socket.create_server(("127.0.0.1", 0)) for _ in range(8)]
     except OSError as error:
@@ -134,34 +134,37 @@ def ports() -> Finding:
             "ports",
             "wrong",
             f"no free port on 127.0.0.1 ({error.strerror})",
-            "see who holds them with `ss -tanp`; is the loopback interface up?",
+            "list who uses them with `ss -tanp`, and check that the loopback interface is up",
         )
     for listener in held:
         listener.close()
     try:
         socket.create_server(("127.0.0.1", _RENDEZVOUS_PORT)).close()
     except OSError:
-        what = f"free ones are there; {_RENDEZVOUS_PORT} is taken, so jobs meet at another"
+        what = f"available; {_RENDEZVOUS_PORT} is in use, so jobs use another for their rendezvous"
         return ok("ports", what)
-    return ok("ports", "free ones are there")
+    return ok("ports", "available")
 
 
 def gpu() -> Finding:
     tools = ("nvidia-smi", "rocm-smi", "xpu-smi")
-    found = [tool for tool in tools if shutil.which(tool)]
-    if not found:
+    available = [tool for tool in tools if shutil.which(tool)]
+    if not available:
         if os.path.exists("/proc/driver/nvidia/version"):
-            remedy = "install nvidia-smi (the driver's tools), so that GPUs are counted"
+            remedy = "install nvidia-smi (the driver's tools) so that GPUs are detected"
             return Finding("gpu", "wrong", "a driver without its tools", remedy)
         return ok("gpu", "none: jobs run on the CPU")
-    tool = found[0]
+    tool = available[0]
     arguments = ("--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
     ran = run(tool, *(arguments if tool == "nvidia-smi" else ()))
     lines = ran.stdout.strip().splitlines()
     if ran.returncode or not lines:
-        said = last_line(ran.stderr or ran.stdout)
+        message = last_line(ran.stderr or ran.stdout)
         return Finding(
-            "gpu", "wrong", f"`{tool}` fails: {said}", "mend the driver: reboot after an update"
+            "gpu",
+            "wrong",
+            f"`{tool}` fails: {message}",
+            "repair the driver; after an update, reboot",
         )
     if tool != "nvidia-smi":
         return ok("gpu", f"{tool} answers")
@@ -170,7 +173,7 @@ def gpu() -> Finding:
 
 
 def namespaces() -> Finding:
-    """`ro_mount` is a read-only bind mount in a namespace of the job's own."""
+    """`ro_mount` is a read-only bind mount in the job's own namespace."""
     with tempfile.TemporaryDirectory(prefix="yard-doctor-") as folder:
         ran = run(sys.executable, "-I", "-S", "-c", _NAMESPACES, folder)
     if ran.returncode == 0:
@@ -178,14 +181,14 @@ def namespaces() -> Finding:
     return Finding(
         "namespaces",
         "note",
-        f"not allowed ({last_line(ran.stderr)}): ro_mount gives copies without write permission",
+        f"not allowed ({last_line(ran.stderr)}): ro_mount makes copies without write permission",
         "allow user namespaces: `sysctl kernel.unprivileged_userns_clone=1`, and "
-        "`kernel.apparmor_restrict_unprivileged_userns=0` on Ubuntu; or leave it so",
+        "`kernel.apparmor_restrict_unprivileged_userns=0` on Ubuntu; or accept the copies",
     )
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder itself, or the first above it that is there."""
+    """The folder itself, or its nearest ancestor that exists."""
     return next(parent for parent in (folder, *folder.parents) if parent.is_dir())
 
 
@@ -203,7 +206,7 @@ def _file_system(folder: Path) -> str:
 
 
 def _cgroup_limit_gb() -> float | None:
-    """What a container may use of the memory, when it is less than all."""
+    """The container's memory limit, if there is one."""
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             return int(Path(file).read_text()) / 1e9

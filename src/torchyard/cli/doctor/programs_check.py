@@ -1,6 +1,6 @@
-"""Look at the programs that jobs are prepared with: Python, uv, an index of packages, podman, git.
+"""Check the programs that prepare jobs: Python, uv, the package index, podman, git.
 
-Owns: one function a check, each with what it found and what to do.
+Owns: one function per check, which returns its result and a remedy.
 Leaves: the machine itself to machine_check.py, printing to command.py.
 Always: standard library only; no program outlives its check.
 """
@@ -26,25 +26,25 @@ def python() -> Finding:
 
 
 def uv() -> Finding:
-    """uv comes with torchyard; without it no environment is built."""
-    found = uv_program()
-    if found is None:
+    """uv comes with torchyard; without it, no environment can be built."""
+    program = uv_program()
+    if program is None:
         return Finding(
             "uv", "wrong", "not found", "install torchyard again with `pip install torchyard`"
         )
-    ran = run(found, "--version")
+    ran = run(program, "--version")
     if ran.returncode:
         return Finding(
-            "uv", "wrong", f"`{found}` fails: {last_line(ran.stderr)}", "install uv again"
+            "uv", "wrong", f"`{program}` fails: {last_line(ran.stderr)}", "install uv again"
         )
-    return Finding("uv", "ok", f"{ran.stdout.strip()} at {found}")
+    return Finding("uv", "ok", f"{ran.stdout.strip()} at {program}")
 
 
 def packages() -> Finding:
-    """Where packages come from, and whether that answers."""
-    found = uv_program()
-    if found is None:
-        return Finding("packages", "note", "not looked at: no uv")
+    """Where packages come from, and whether that index answers."""
+    program = uv_program()
+    if program is None:
+        return Finding("packages", "note", "not checked: no uv")
     pip = run(sys.executable, "-m", "pip", "config", "list")
     names = [line.split("=", 1)[0] for line in pip.stdout.splitlines()]
     configured = " ".join(name for name in names if "index" in name or "find" in name)
@@ -53,7 +53,7 @@ def packages() -> Finding:
         wanted = Path(folder) / "wanted.txt"
         wanted.write_text("pip\n")
         if pip.returncode:
-            ran = run(found, "pip", "compile", "--quiet", "--no-deps", str(wanted))
+            ran = run(program, "pip", "compile", "--quiet", "--no-deps", str(wanted))
         else:
             ran = run(
                 sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input",
@@ -64,32 +64,32 @@ def packages() -> Finding:
         return Finding(
             "packages",
             "wrong",
-            f"{where}; no package could be had: {last_line(ran.stderr)[:200]}",
+            f"{where}; no package could be downloaded: {last_line(ran.stderr)[:200]}",
             "set an index that answers, with `pip config set global.index-url URL` or "
-            "UV_DEFAULT_INDEX; environments that are built already go on working",
+            "UV_DEFAULT_INDEX; environments that are already built keep working",
         )
     return ok("packages", f"{where}; it answers")
 
 
 def containers() -> Finding:
-    """Only images and Dockerfiles need an engine; a client without one counts for nothing."""
-    told = []
+    """Only images and Dockerfiles need an engine; a client without an engine doesn't count."""
+    problems = []
     for name, words in (
         ("podman", ("info", "--format", "{{.Version.Version}}")),
         ("docker", ("version", "--format", "{{.Server.Version}}")),
     ):
-        found = shutil.which(name)
-        if found is None:
+        program = shutil.which(name)
+        if program is None:
             continue
-        ran = run(found, *words)
+        ran = run(program, *words)
         if ran.returncode == 0:
-            return ok("containers", f"{name} {ran.stdout.strip()} at {found}")
-        told.append(f"{found} does not work ({last_line(ran.stderr)[:200]})")
+            return ok("containers", f"{name} {ran.stdout.strip()} at {program}")
+        problems.append(f"{program} does not work ({last_line(ran.stderr)[:200]})")
     return Finding(
         "containers",
         "note",
-        "; ".join(told) or "neither podman nor docker",
-        "`apt-get install podman`, if environments are to be images or Dockerfiles",
+        "; ".join(problems) or "neither podman nor docker",
+        "`apt-get install podman` if environments use images or Dockerfiles",
     )
 
 

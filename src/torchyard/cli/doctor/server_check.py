@@ -1,8 +1,8 @@
-"""Look at the server that commands would go to, and at the clocks of both sides.
+"""Check the server that commands use, and the clocks of both sides.
 
 Owns: the two checks.
 Leaves: this machine to machine_check.py, its programs to programs_check.py.
-Always: no server is started by looking.
+Always: the checks start no server.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from torchyard.base.errors import TorchyardError
 from torchyard.base.http import Transport
 from torchyard.base.settings import Settings
-from torchyard.cli.doctor.findings import PATIENCE_S, Finding, ok
+from torchyard.cli.doctor.findings import TIMEOUT_S, Finding, ok
 from torchyard.client import embedded
 
 _CLOCK_S = 5.0
@@ -23,13 +23,13 @@ def server(settings: Settings) -> Finding:
     running = None if settings.url else embedded.find(settings)
     url = settings.url or (running.url if running else "")
     if not url:
-        return ok("server", "none runs; the first command that needs one starts it")
+        return ok("server", "not running; the first command that needs it starts it")
     try:
         health = _health(url)
     except TorchyardError as error:
         remedy = "see `yard server logs`, then `yard server stop` and try again"
         if settings.url:
-            remedy = "check TORCHYARD_URL, and that the server runs"
+            remedy = "check TORCHYARD_URL, and that the server is running"
         return Finding("server", "wrong", error.message, remedy)
     from torchyard import __version__
 
@@ -39,7 +39,7 @@ def server(settings: Settings) -> Finding:
             "server",
             "note",
             f"{what}; this command is {__version__}",
-            "`yard server stop`: the next command starts one of its own version"
+            "`yard server stop`: the next command starts a server of its own version"
             if not settings.url
             else "install the server's version here",
         )
@@ -47,32 +47,32 @@ def server(settings: Settings) -> Finding:
 
 
 def clock(settings: Settings) -> Finding:
-    """A clock that is far off makes certificates and times of metrics wrong."""
+    """A wrong clock makes certificates invalid and the times of metrics wrong."""
     now = time.time()
     if not 1_735_689_600 < now < 4_102_444_800:
         stamp = time.strftime("%Y-%m-%d", time.gmtime(now))
-        return Finding("clock", "wrong", f"it says {stamp}", "set it, best by NTP")
+        return Finding("clock", "wrong", f"it shows {stamp}", "set it, preferably with NTP")
     if settings.url:
-        transport = Transport(settings.url, "", timeout_s=PATIENCE_S, ca_cert=settings.ca_cert)
+        transport = Transport(settings.url, "", timeout_s=TIMEOUT_S, ca_cert=settings.ca_cert)
         try:
             with transport.stream("/health") as answer:
-                said = answer.headers.get("Date")
+                date = answer.headers.get("Date")
         except TorchyardError:
-            said = None
+            date = None
         finally:
             transport.close()
-        if said:
-            off_s = time.time() - parsedate_to_datetime(said).timestamp()
+        if date:
+            off_s = time.time() - parsedate_to_datetime(date).timestamp()
             if abs(off_s) > _CLOCK_S:
-                what = f"{abs(off_s):.0f} s {'before' if off_s > 0 else 'behind'} the server's"
-                return Finding("clock", "note", what, "set both by NTP")
+                what = f"{abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} the server's"
+                return Finding("clock", "note", what, "set both with NTP")
     return ok("clock", time.strftime("%Y-%m-%d %H:%M:%S %Z"))
 
 
 def _health(url: str) -> dict[str, str]:
-    transport = Transport(url, "", timeout_s=PATIENCE_S)
+    transport = Transport(url, "", timeout_s=TIMEOUT_S)
     try:
-        found: dict[str, str] = transport.get("/health")
-        return found
+        health: dict[str, str] = transport.get("/health")
+        return health
     finally:
         transport.close()

@@ -1,4 +1,4 @@
-"""What a failed job leaves to look at: the stack in the user's code, the culprit's last lines."""
+"""The context of a job's error: the stack in the user's code, the failed rank's last lines."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import click
 _MARK = "Traceback (most recent call last)"
 
 
-def evidence(error: Mapping[str, Any]) -> str:
-    """Lines below an error; empty when it tells of no rank."""
+def context(error: Mapping[str, Any]) -> str:
+    """The lines to print below an error; empty if it concerns no rank."""
     details = error.get("details") or {}
     lines = [str(line) for line in details.get("log_lines") or []]
     parts = []
-    # Most tracebacks end the log, and are shown there as they were printed.
+    # Most tracebacks are at the end of the log and shown with it.
     if not any(_MARK in line for line in lines):
         parts += [_frames(details.get("frames") or [], str(details.get("exception") or ""))]
     if lines:
@@ -27,7 +27,7 @@ def evidence(error: Mapping[str, Any]) -> str:
 def _frames(frames: list[dict[str, Any]], exception: str) -> str:
     if not frames:
         return ""
-    lines = [click.style("Where it was, the innermost last", bold=True)]
+    lines = [click.style("Stack (innermost last)", bold=True)]
     for frame in frames:
         inner = f" in {frame['function']}" if frame.get("function") else ""
         lines.append(f"  {frame['file']} line {frame['line']}{inner}")

@@ -1,9 +1,9 @@
-"""`yard job …`: the verbs that look at jobs and change them.
+"""`yard job …`: the verbs that show and change jobs.
 
 Owns: the verbs, their options.
 Leaves: creating to creation.py, one job's page to page.py, streams to streaming.py, metrics
 to metrics.py, comparing to comparison.py, deleting to deletion.py, requests to client/.
-Always: a verb is one question to the client.
+Always: a verb makes one request through the client.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torchyard.cli.jobs import comparison, deletion, metrics
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
+    accepts,
     archivable,
     changes_from,
     common,
@@ -36,20 +37,20 @@ _COLUMNS: list[tables.Column] = [
     ("NAME", lambda job: job["name"]),
     ("STATUS", lambda job: job["status"]),
     ("EXPERIMENT", lambda job: job["experiment_name"]),
-    ("DISPLAY NAME", lambda job: _of_its_own(job)),
+    ("DISPLAY NAME", lambda job: _display_name(job)),
     ("CREATED", lambda job: tables.moment(job.get("created_at"))),
     ("TOOK", lambda job: tables.since(job.get("started_at"), job.get("ended_at"))),
 ]
 _NAMES = (
-    'a name with dots goes in quotes: `inputs."a.b"=1`. All behind `properties.` and `tags.` is '
-    "one name."
+    'quote a name that contains dots: `inputs."a.b"=1`. Names below `properties.` and `tags.` '
+    "need no quotes."
 )
 _CHANGEABLE = ("display_name", "description", "tags")
 
 
 @group.command("create")
-@click.argument("given", metavar="[FILE]", required=False)
-@click.option("-f", "--file", default="", metavar="FILE", help="The job file (YAML).")
+@click.argument("argument", metavar="[FILE]", required=False)
+@click.option("-f", "--file", default="", metavar="FILE", help="YAML file of the job.")
 @click.option(
     "--set",
     "assignments",
@@ -57,27 +58,24 @@ _CHANGEABLE = ("display_name", "description", "tags")
     metavar="A.B=VALUE",
     help=f"Set a key of the file; {_NAMES}",
 )
-@click.option("-n", "--name", default="", help="The job's name; made up when absent.")
-@click.option("-s", "--stream", "streamed", is_flag=True, help="Follow the job to its end.")
-@click.option("-a", "--save-as", default="", metavar="FILE", help="Keep the job's JSON there.")
-@click.option("-e", "--web", is_flag=True, help="Taken as `az ml` does; there is no page yet.")
-@click.option("--skip-validation", is_flag=True, help="Taken as `az ml` does; nothing is skipped.")
+@click.option("-n", "--name", default="", help="Job name. Default: a generated one.")
+@click.option("-s", "--stream", "streamed", is_flag=True, help="Follow the job until it ends.")
+@click.option("-a", "--save-as", default="", metavar="FILE", help="Write the job's JSON to FILE.")
+@accepts("--web", "--skip-validation")
 @click.option(
     "--rehearse-on-cpu",
     is_flag=True,
-    help="Try a script that is written for GPUs on the CPU; recorded on the job.",
+    help="Run a script written for GPUs on the CPU, to try it out; recorded on the job.",
 )
 @common
 def create(
     session: Session,
-    given: str | None,
+    argument: str | None,
     file: str,
     assignments: tuple[str, ...],
     name: str,
     streamed: bool,
     save_as: str,
-    web: bool,
-    skip_validation: bool,
     rehearse_on_cpu: bool,
 ) -> int:
     """Submit a job.
@@ -86,14 +84,14 @@ def create(
     """
     from torchyard.cli.jobs import creation
 
-    if given and file:
-        raise click.UsageError(f"Two job files are given, '{file}' and '{given}'.")
-    if not (given or file):
-        raise click.UsageError("The job file is missing: write '-f FILE'.")
+    if argument and file:
+        raise click.UsageError(f"Two job files were given, '{file}' and '{argument}'.")
+    if not (argument or file):
+        raise click.UsageError("The job file is missing: use '-f FILE'.")
     if save_as and (not Path(save_as).absolute().parent.is_dir() or Path(save_as).is_dir()):
-        # Before there is a job, not after.
-        raise InvalidInput(f"nothing can be written to `{save_as}`", "name a file in a folder")
-    job = creation.create(session, file or given or "", assignments, name, rehearse_on_cpu)
+        # Checked before the job is submitted.
+        raise InvalidInput(f"`{save_as}` can't be written", "name a file in an existing folder")
+    job = creation.create(session, file or argument or "", assignments, name, rehearse_on_cpu)
     if save_as:
         import json
 
@@ -101,10 +99,7 @@ def create(
         try:
             Path(save_as).write_text(text, encoding="utf-8")
         except OSError as error:
-            warn(f"the job is submitted, but `{save_as}` can't be written ({error.strerror})")
-    _warn_of_web(web, job.name, streamed)
-    if skip_validation:
-        warn("`--skip-validation` is ignored: the server checks every job before it takes it")
+            warn(f"the job was submitted, but `{save_as}` can't be written ({error.strerror})")
     if not streamed:
         _print(session, job)
         return 0
@@ -113,7 +108,9 @@ def create(
 
 @group.command("validate")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option("-f", "--file", "named_files", multiple=True, metavar="FILE", help="A job file.")
+@click.option(
+    "-f", "--file", "named_files", multiple=True, metavar="FILE", help="YAML file of a job."
+)
 @click.option(
     "--set",
     "assignments",
@@ -128,22 +125,24 @@ def validate(
     named_files: tuple[str, ...],
     assignments: tuple[str, ...],
 ) -> int:
-    """Say what is wrong with job files; nothing is uploaded.
+    """Validate job files without uploading anything.
 
     Example: yard job validate -f job.yml
     """
     from torchyard.cli.jobs import creation as job_creation
 
     if not (named_files or files):
-        raise click.UsageError("The job file is missing: write '-f FILE'.")
+        raise click.UsageError("The job file is missing: use '-f FILE'.")
     return job_creation.validate(session, [*named_files, *files], assignments)
 
 
 @group.command("list")
-@click.option("--experiment-name", default="", metavar="NAME", help="Only this experiment's.")
-@click.option("--status", default="", metavar="STATUS", help="Only those with this status.")
 @click.option(
-    "-p", "--parent-job-name", default="", metavar="NAME", help="Only the children of this job."
+    "--experiment-name", default="", metavar="NAME", help="List only this experiment's jobs."
+)
+@click.option("--status", default="", metavar="STATUS", help="List only jobs with this status.")
+@click.option(
+    "-p", "--parent-job-name", default="", metavar="NAME", help="List only this job's children."
 )
 @click.option(
     "-r",
@@ -152,9 +151,11 @@ def validate(
     metavar="COUNT",
     default=50,
     show_default=True,
-    help="At most so many, the newest.",
+    help="Maximum number of jobs, newest first.",
 )
-@click.option("--all-results", metavar="true|false", type=bool, default=False, help="All of them.")
+@click.option(
+    "--all-results", metavar="true|false", type=bool, default=False, help="List all jobs."
+)
 @archivable
 @common
 def list_jobs(
@@ -170,7 +171,7 @@ def list_jobs(
 
     Example: yard job list --experiment-name digits -o json
     """
-    found = session.client().jobs.list(
+    jobs = session.client().jobs.list(
         experiment_name=experiment_name,
         status=status,
         parent_job_name=parent_job_name,
@@ -178,20 +179,19 @@ def list_jobs(
         archived=archived == "too",
         only_archived=archived == "only",
     )
-    tables.rows(session.form, found.raw, _COLUMNS)
+    tables.rows(session.form, jobs.raw, _COLUMNS)
 
 
 @group.command("show")
 @named("job", "jobs")
-@click.option("--code", "show_code", is_flag=True, help="The files of its code instead.")
-@click.option("-e", "--web", is_flag=True, help="Taken as `az ml` does; there is no page yet.")
+@click.option("--code", "show_code", is_flag=True, help="Show the files of its code instead.")
+@accepts("--web")
 @common
-def show(session: Session, name: str, show_code: bool, web: bool) -> None:
-    """Show one job: where it stands, why it waits, what went wrong, its metrics.
+def show(session: Session, name: str, show_code: bool) -> None:
+    """Show a job: its status, what it waits for, its error and metrics.
 
     Example: yard job show -n brave-otter --query status -o tsv
     """
-    _warn_of_web(web, name, streamed=True)
     client = session.client()
     if not show_code:
         _print(session, client.jobs.get(name))
@@ -215,12 +215,12 @@ def show(session: Session, name: str, show_code: bool, web: bool) -> None:
     type=click.Path(path_type=Path, file_okay=False),
     default=None,
     metavar="DIR",
-    help="Where to. Default: a folder with the job's name, here.",
+    help="Target folder. Default: one with the job's name.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace files that are there.")
+@click.option("--overwrite", is_flag=True, help="Replace existing files.")
 @common
 def code(session: Session, name: str, download_path: Path | None, overwrite: bool) -> None:
-    """Put the code that a job ran into a folder, as it was then.
+    """Download a job's code snapshot.
 
     Example: yard job code -n brave-otter -p as-it-was
     """
@@ -236,13 +236,13 @@ def code(session: Session, name: str, download_path: Path | None, overwrite: boo
     type=click.IntRange(min=0),
     default=None,
     metavar="RANK",
-    help="Only this rank's output, as it is.",
+    help="Print only this rank's output, unchanged.",
 )
 @common
 def stream(session: Session, name: str, rank: int | None) -> int:
-    """Print a job's output from its first byte on, and follow it to its end.
+    """Print a job's output from the start and follow it until the job ends.
 
-    The job's bytes go to stdout, everything about it to stderr; the exit code is the job's.
+    The output goes to stdout, messages about the job to stderr; the exit code is the job's.
 
     Example: yard job stream -n brave-otter --rank 0 > rank-0.txt
     """
@@ -251,10 +251,10 @@ def stream(session: Session, name: str, rank: int | None) -> int:
 
 @group.command("cancel")
 @named("job", "jobs")
-@click.option("--no-wait", is_flag=True, expose_value=False, help="Taken as `az ml` does.")
+@accepts("--no-wait")
 @common
 def cancel(session: Session, name: str) -> None:
-    """Ask for a job's end.
+    """Cancel a job.
 
     Example: yard job cancel -n brave-otter
     """
@@ -266,10 +266,10 @@ def cancel(session: Session, name: str) -> None:
 @named("job", "jobs")
 @common
 def preempt(session: Session, name: str) -> None:
-    """Take a running job's nodes away, to try how it goes on.
+    """Preempt a running job, to test how it resumes.
 
-    Its ranks get SIGTERM and a grace, as when another job needs the nodes; then it is queued
-    again, in the same run.
+    Its ranks receive SIGTERM and a grace period, as when another job needs the nodes; then the job
+    is queued again, in the same run.
 
     Example: yard job preempt -n brave-otter
     """
@@ -285,24 +285,26 @@ def preempt(session: Session, name: str) -> None:
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("."),
     metavar="DIR",
-    help="Where to; artifacts/ and named-outputs/ are made in it. Default: here.",
+    help="Folder for artifacts/ and named-outputs/. Default: the current one.",
 )
-@click.option("--output-name", default="", metavar="OUTPUT", help="Only this named output.")
-@click.option("--all", "everything", is_flag=True, help="Artifacts and all named outputs.")
+@click.option(
+    "--output-name", default="", metavar="OUTPUT", help="Download only this named output."
+)
+@click.option("--all", "everything", is_flag=True, help="Download artifacts and all named outputs.")
 @common
 def download(
     session: Session, name: str, download_path: Path, output_name: str, everything: bool
 ) -> None:
-    """Download what a job made.
+    """Download a job's artifacts and outputs.
 
     Example: yard job download -n brave-otter --all -p results
     """
     from torchyard.cli.terminal import progress
 
     if output_name and everything:
-        raise click.UsageError("'--output-name' and '--all' exclude each other.")
+        raise click.UsageError("'--output-name' and '--all' can't be combined.")
     client = session.client()
-    with progress.shown("Downloading") as count:
+    with progress.bar("Downloading") as count:
         written = client.jobs.download(
             name, download_path, output_name=output_name, everything=everything, count=count
         )
@@ -327,12 +329,12 @@ def archive(session: Session, name: str) -> None:
 @named("job", "jobs")
 @common
 def restore(session: Session, name: str) -> None:
-    """Take back `archive`.
+    """Show an archived job in lists again.
 
     Example: yard job restore -n brave-otter
     """
     session.client().jobs.restore(name)
-    tables.done(session.form, {"name": name, "archived": False}, f"Job `{name}` is back.")
+    tables.done(session.form, {"name": name, "archived": False}, f"Job `{name}` is restored.")
 
 
 @group.command("update")
@@ -342,39 +344,45 @@ def restore(session: Session, name: str) -> None:
     "assignments",
     multiple=True,
     metavar="A.B=VALUE",
-    help="display_name, description, tags.<tag>.",
+    help="Set display_name, description or tags.<tag>.",
 )
-@click.option("--display-name", default=None, help="How it is called in lists.")
-@click.option("--description", default=None, help="In your words.")
+@click.option("--display-name", default=None, help="Display name.")
+@click.option("--description", default=None, help="Description.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to add or change.")
+@accepts("--web")
 @common
 def update(
-    session: Session, name: str, assignments: tuple[str, ...], tags: tuple[str, ...], **given: Any
+    session: Session, name: str, assignments: tuple[str, ...], tags: tuple[str, ...], **options: Any
 ) -> None:
-    """Change how a job is called and described.
+    """Change a job's display name, description or tags.
 
     Example: yard job update -n brave-otter --set tags.kept=yes display_name="best so far"
     """
-    changes = changes_from(assignments, {"tags": tagged(tags), **given}, _CHANGEABLE)
+    changes = changes_from(assignments, {"tags": tagged(tags), **options}, _CHANGEABLE)
     _print(session, session.client().jobs.update(name, **changes))
 
 
 @group.command("clone")
 @named("job", "jobs")
-@click.option("--new-name", default=None, metavar="NAME", help="Made up when absent.")
+@click.option(
+    "--new-name",
+    default=None,
+    metavar="NAME",
+    help="Name of the new job. Default: a generated one.",
+)
 @click.option(
     "--set",
     "assignments",
     multiple=True,
     metavar="A.B=VALUE",
-    help=f"What is to be different; {_NAMES}",
+    help=f"Change a key; {_NAMES}",
 )
-@click.option("-s", "--stream", "streamed", is_flag=True, help="Follow the new job to its end.")
+@click.option("-s", "--stream", "streamed", is_flag=True, help="Follow the new job until it ends.")
 @common
 def clone(
     session: Session, name: str, new_name: str | None, assignments: tuple[str, ...], streamed: bool
 ) -> int:
-    """Submit a job once more, with the code and the versions it had.
+    """Submit a job again with the same code and versions.
 
     Example: yard job clone -n brave-otter --set inputs.lr=0.01 --stream
     """
@@ -413,13 +421,7 @@ def _print(session: Session, job: Job) -> None:
     tables.one(session.form, job.raw, lambda: job_page.page(job.raw))
 
 
-def _of_its_own(job: Any) -> str | None:
-    """The display name, where somebody gave one."""
+def _display_name(job: Any) -> str | None:
+    """The display name, unless it is just the name."""
     shown: str | None = job.get("display_name")
     return None if shown == job["name"] else shown
-
-
-def _warn_of_web(web: bool, name: str, streamed: bool) -> None:
-    if web:
-        instead = f"`yard job show -n {name}`" if streamed else f"`yard job stream -n {name}`"
-        warn(f"`--web` opens nothing: torchyard has no web page yet; see {instead}")

@@ -2,7 +2,7 @@
 
 Owns: the verb, its table.
 Leaves: what is compared to client/job_history.py.
-Always: a value that a job has not is told from one that is empty.
+Always: a missing value is shown differently from an empty one.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, many_names
 from torchyard.cli.terminal import tables
 
-# A command can be a page long, and a table is for the eye; programs get it whole.
+# A command can be a page long: tables cut it, other formats don't.
 _LONGEST = 60
 
 
 @click.command("compare", cls=Verb)
 @many_names("job", "jobs")
-@click.option("--diff", is_flag=True, help="Only what is different.")
+@click.option("--diff", is_flag=True, help="Show only differences.")
 @common
 def compare(session: Session, names: tuple[str, ...], diff: bool) -> None:
-    """Put jobs side by side: parameters, last metrics, inputs, environment, code, how long.
+    """Compare jobs side by side: parameters, metrics, inputs, environment, code, duration.
 
     Example: yard job compare brave-otter calm-lynx --diff
     """
     if len(names) < 2:
-        raise click.UsageError("Two jobs are compared at least: write 'A B'.")
+        raise click.UsageError("Name at least two jobs.")
     compared = session.client().jobs.compare(names)
     kept = [(what, values) for what, values in compared if not diff or _differ(values)]
     if session.form.kind not in ("table", "tsv") or session.form.query:
         tables.rows(session.form, [_for_programs(what, names, values) for what, values in kept], [])
         return
     if not kept and session.form.kind == "table":
-        click.echo("There is no difference.", err=True)
+        click.echo("There are no differences.", err=True)
         return
     cell = _short if session.form.kind == "table" else _whole
     columns: list[tables.Column] = [("", lambda row: row["what"])]
@@ -50,13 +50,13 @@ def compare(session: Session, names: tuple[str, ...], diff: bool) -> None:
 
 
 def _for_programs(what: str, names: Sequence[str], values: list[Any]) -> dict[str, Any]:
-    """A key for each job; a job that is called `what` is not told from the row's own key."""
-    own = {"what": what, "different": _differ(values)}
-    return own | dict(zip(names, tables.for_json(values), strict=True)) | own
+    """A key for each job; a job called `what` is hidden by the row's own key."""
+    row = {"what": what, "different": _differ(values)}
+    return row | dict(zip(names, tables.for_json(values), strict=True)) | row
 
 
 def _differ(values: list[Any]) -> bool:
-    # A NaN is not itself, and two of them are no difference.
+    # By their text: a NaN is not equal to itself, but two NaNs don't differ.
     return len({repr(value) for value in values}) > 1
 
 

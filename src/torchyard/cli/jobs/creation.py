@@ -1,9 +1,9 @@
 """Jobs from files: `create`, `validate`, `clone`.
 
-Owns: what stands between a document and the client: `--set`, the place of an error, the bar.
+Owns: the steps between a document and the client: `--set`, the position of errors, the bar.
 Leaves: options to commands.py, reading to parsing/documents.py.
-Always: `create` uploads nothing before the document is read, its paths exist and the server has
-found it valid.
+Always: `create` uploads nothing until the document is parsed, its paths exist and the server has
+validated it.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ def create(
 
 def _rehearse(document: Document) -> None:
     properties = document.value.get("properties") or {}
-    if isinstance(properties, dict):  # The server says what is wrong with another thing.
+    if isinstance(properties, dict):  # otherwise the server reports the error
         document.value["properties"] = {**properties, "torchyard.rehearse_on_cpu": "true"}
 
 
 def validate(session: Session, files: list[str], assignments: tuple[str, ...]) -> int:
-    """Say `error:` and `hint:` for each file that is no job; 2 when there is one."""
+    """Print `error:` and `hint:` for each invalid job file; returns 2 if there is one."""
     from torchyard.cli.parsing.group import say
 
     client = session.client()
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for file in files:
         row: dict[str, Any] = {"file": file, "valid": True, "notices": [], "error": None}
         try:
@@ -66,16 +66,16 @@ def validate(session: Session, files: list[str], assignments: tuple[str, ...]) -
         except TorchyardError as error:
             row |= {"valid": False, "error": error.to_json()["error"]}
             say(error.message, error.hint)
-        found.append(row)
+        rows.append(row)
         if row["valid"]:
             for notice in row["notices"]:
                 click.echo(f"Notice: {file}: {notice}", err=True)
     tables.rows(
         session.form,
-        found,
+        rows,
         [("FILE", lambda row: row["file"]), ("VALID", lambda row: row["valid"])],
     )
-    return 0 if all(row["valid"] for row in found) else 2
+    return 0 if all(row["valid"] for row in rows) else 2
 
 
 def clone(session: Session, name: str, new_name: str | None, assignments: tuple[str, ...]) -> Job:

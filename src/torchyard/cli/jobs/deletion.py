@@ -1,8 +1,8 @@
-"""`yard job delete`: jobs with all that they left, for good.
+"""`yard job delete`: delete jobs and everything they left, permanently.
 
-Owns: the verb, what it says before it is done.
-Leaves: which jobs must stay to the server.
-Always: what would go is told before it goes; without `--yes` it is asked.
+Owns: the verb, its preview and question.
+Leaves: which jobs must be kept to the server.
+Always: without `--yes`, it shows what will be deleted and asks for confirmation.
 """
 
 from __future__ import annotations
@@ -35,12 +35,17 @@ _COLUMNS: list[tables.Column] = [
     *("--experiment-name", "--experiment", "experiment_name"),
     default="",
     metavar="NAME",
-    help="Of this one.",
+    help="Delete jobs of this experiment.",
 )
-@click.option("--status", default="", metavar="STATUS", help="With this status.")
-@click.option("--older-than", default="", metavar="AGE", help="Ended longer ago: 30d, 12h, 2w.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option("--status", default="", metavar="STATUS", help="Delete jobs with this status.")
+@click.option(
+    "--older-than",
+    default="",
+    metavar="AGE",
+    help="Delete jobs that ended longer ago: 30d, 12h, 2w.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @common
 def delete(
     session: Session,
@@ -51,10 +56,10 @@ def delete(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Delete jobs, their children, files, logs and metrics; there is no way back.
+    """Delete jobs, their children, files, logs and metrics permanently.
 
-    Registered models have files of their own and stay. A job that runs, or whose files are
-    registered as data, is not deleted.
+    Registered models are copies and stay. A job that is running, or whose files are registered as
+    data, is not deleted.
 
     \b
     Example: yard job delete brave-otter
@@ -68,7 +73,7 @@ def delete(
     choice = {key: value for key, value in choice.items() if value not in ("", None)}
     if bool(names) == bool(choice):
         raise click.UsageError(
-            "Name jobs, or choose them with '--experiment-name', '--status', '--older-than'."
+            "Name jobs, or select them with '--experiment-name', '--status' and '--older-than'."
         )
     if names:
         choice = {"names": list(names)}
@@ -79,18 +84,18 @@ def delete(
     plan = jobs.delete_where(**choice, dry_run=True).raw
     if names and plan["kept"]:
         raise Conflict(plan["kept"][0]["reason"], plan["kept"][0]["hint"])
-    _tell_kept(plan)
+    _warn_of_kept(plan)
     if dry_run:
         tables.rows(session.form, plan["jobs"], _COLUMNS)
         return
     if not plan["jobs"]:
-        _done(session, {"deleted": [], "pending": [], "kept": plan["kept"]}, tell_kept=False)
+        _done(session, {"deleted": [], "pending": [], "kept": plan["kept"]}, report_kept=False)
         return
     _show(plan["jobs"])
     confirm(_question(plan["jobs"]), yes)
-    # By name: nothing goes that was not shown.
+    # By name: nothing is deleted that was not shown.
     named = [job["name"] for job in plan["jobs"]]
-    _done(session, jobs.delete_where(names=named).raw, tell_kept=False)
+    _done(session, jobs.delete_where(names=named).raw, report_kept=False)
 
 
 def size(count: int) -> str:
@@ -106,7 +111,9 @@ def size(count: int) -> str:
 def _seconds(age: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mhdw])", age.strip().lower())
     if match is None:
-        raise InvalidInput(f"`--older-than {age}` is no age", "write `30d`, `12h`, `2w` or `90m`")
+        raise InvalidInput(
+            f"`--older-than {age}` is not an age", "write `30d`, `12h`, `2w` or `90m`"
+        )
     return float(match[1]) * _SECONDS[match[2]]
 
 
@@ -120,12 +127,12 @@ def _question(jobs: list[dict[str, Any]]) -> str:
     which = f"job `{jobs[0]['name']}`" if len(jobs) == 1 else f"{len(jobs)} jobs"
     total = size(sum(job["size_bytes"] for job in jobs))
     points = sum(job["points"] for job in jobs)
-    return f"Delete {which} with {total} of files and {points} points of metrics, for good?"
+    return f"Delete {which} with {total} of files and {points} metric points permanently?"
 
 
-def _done(session: Session, answer: dict[str, Any], tell_kept: bool = True) -> None:
-    if tell_kept:
-        _tell_kept(answer)
+def _done(session: Session, answer: dict[str, Any], report_kept: bool = True) -> None:
+    if report_kept:
+        _warn_of_kept(answer)
     names = answer["deleted"]
     if not names:
         tables.done(session.form, answer, "There is nothing to delete.")
@@ -137,8 +144,8 @@ def _done(session: Session, answer: dict[str, Any], tell_kept: bool = True) -> N
     tables.done(session.form, answer, text)
 
 
-def _tell_kept(answer: dict[str, Any]) -> None:
+def _warn_of_kept(answer: dict[str, Any]) -> None:
     for kept in answer["kept"][:_SHOWN]:
         warn(f"{kept['reason']}")
     if len(answer["kept"]) > _SHOWN:
-        warn(f"{len(answer['kept']) - _SHOWN} more stay")
+        warn(f"{len(answer['kept']) - _SHOWN} more are kept")

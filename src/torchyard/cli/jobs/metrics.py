@@ -1,8 +1,8 @@
-"""`yard job metrics`: what jobs logged, as a table, a chart or a file.
+"""`yard job metrics`: the metrics that jobs logged, as a table, a chart or a file.
 
-Owns: the verb, which lines stand in which chart, watching a job that runs.
-Leaves: drawing to terminal/plots.py, reduction to the server.
-Always: what is printed to something that is no terminal has no colours and is printed once.
+Owns: the verb, which lines share a chart, watching a running job.
+Leaves: drawing to terminal/plots.py, downsampling to the server.
+Always: output that doesn't go to a terminal has no colours and is printed once.
 """
 
 from __future__ import annotations
@@ -30,32 +30,36 @@ _ENDED = ("Completed", "Failed", "Canceled")
 _EVERY_S = 2.0
 _PLAIN_WIDTH = 80
 _HEIGHT, _SMALL_HEIGHT = 18, 10
-# Without keys, each has its own chart; more than these are not looked at.
+# Without `--key`, each metric has its own chart, up to this many.
 _MOST_CHARTS = 12
 _MOST_LINES = 16
 _STEP = click.IntRange(-(2**63), 2**63 - 1)
 
 
 class _WithPlot(Verb):
-    """`--plot loss acc` is `--plot --key loss --key acc`."""
+    """Parse `--plot loss acc` as `--plot --key loss --key acc`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        found: list[str] = []
+        spread: list[str] = []
         plotting = False
         for place, argument in enumerate(args):
             if argument == "--":
-                return super().parse_args(ctx, found + args[place:])
+                return super().parse_args(ctx, spread + args[place:])
             plotting = argument == "--plot" or (plotting and not argument.startswith("-"))
-            found += ["--key", argument] if plotting and argument != "--plot" else [argument]
-        return super().parse_args(ctx, found)
+            spread += ["--key", argument] if plotting and argument != "--plot" else [argument]
+        return super().parse_args(ctx, spread)
 
 
 @click.command("metrics", cls=_WithPlot)
 @many_names("job", "jobs")
-@click.option("--plot", is_flag=True, help="A chart; `--plot KEY…` draws these keys into one.")
-@click.option("--key", "keys", multiple=True, metavar="KEY", help="Only this metric; repeatable.")
 @click.option(
-    "--x", type=click.Choice(["step", "time"]), default="step", help="What a chart runs along."
+    "--plot", is_flag=True, help="Draw a chart; `--plot KEY…` draws these metrics into one."
+)
+@click.option(
+    "--key", "keys", multiple=True, metavar="KEY", help="Show only this metric; repeatable."
+)
+@click.option(
+    "--x", type=click.Choice(["step", "time"]), default="step", help="The chart's horizontal axis."
 )
 @click.option(
     "--from",
@@ -63,11 +67,13 @@ class _WithPlot(Verb):
     type=_STEP,
     default=None,
     metavar="STEP",
-    help="The first step of a chart or file (with `--x time`, ms since 1970).",
+    help="First step of a chart or file (with `--x time`, ms since 1970).",
 )
-@click.option("--to", "end", type=_STEP, default=None, metavar="STEP", help="The last one.")
-@click.option("--export", default="", metavar="FILE", help="Write every point: .csv or .parquet.")
-@click.option("--follow", is_flag=True, help="Draw again until the jobs have ended.")
+@click.option("--to", "end", type=_STEP, default=None, metavar="STEP", help="Last step.")
+@click.option(
+    "--export", default="", metavar="FILE", help="Write every point to a .csv or .parquet file."
+)
+@click.option("--follow", is_flag=True, help="Update until the jobs have ended.")
 @common
 def metrics(
     session: Session,
@@ -80,7 +86,7 @@ def metrics(
     export: str,
     follow: bool,
 ) -> int:
-    """Show what jobs logged: the last value of every metric, or a chart of all values.
+    """Show the metrics that jobs logged: their last values, or a chart of all values.
 
     \b
     Example: yard job metrics brave-otter
@@ -88,34 +94,31 @@ def metrics(
              yard job metrics brave-otter --export points.csv
     """
     if not names:
-        raise click.UsageError("The job's name is missing: write it before '--plot'.")
+        raise click.UsageError("The job name is missing: write it before '--plot'.")
     if export and (plot or follow):
-        raise click.UsageError("'--export' writes a file; leave out '--plot' and '--follow'.")
+        raise click.UsageError("'--export' writes a file; omit '--plot' and '--follow'.")
     for_programs = session.form.kind != "table" or session.form.query
     if follow and for_programs:
-        raise click.UsageError("'--follow' draws for people; leave out '-o' and '--query'.")
+        raise click.UsageError("'--follow' needs table output; omit '-o' and '--query'.")
     if start is not None and end is not None and start > end:
-        raise click.UsageError(f"'--from {start}' lies behind '--to {end}'.")
+        raise click.UsageError(f"'--from {start}' is after '--to {end}'.")
     if not (plot or export) and (start is not None or end is not None or x != "step"):
-        raise click.UsageError(
-            "'--from', '--to' and '--x' are about a chart or a file: write '--plot' or '--export', "
-            "too."
-        )
+        raise click.UsageError("'--from', '--to' and '--x' need '--plot' or '--export'.")
     client = session.client()
     if export:
         return _export(session, client, names, keys, export, x, start, end)
-    asked = _Asked(names, keys, x, start, end)
+    selection = _Selection(names, keys, x, start, end)
     if for_programs:
-        _answer(session, client, asked, plot)
+        _answer(session, client, selection, plot)
         return 0
     if not follow:
-        click.echo(_page(client, asked, plot), color=_colour())
+        click.echo(_page(client, selection, plot), color=_colour())
         return 0
-    return _follow(client, asked, plot)
+    return _follow(client, selection, plot)
 
 
-class _Asked:
-    """What is to be shown, and how far the axis goes."""
+class _Selection:
+    """The jobs and metrics to show, and the range of the axis."""
 
     def __init__(
         self,
@@ -147,19 +150,19 @@ def _export(
     return 0
 
 
-def _answer(session: Session, client: Client, asked: _Asked, plot: bool) -> None:
-    """For programs: the rows of the table, or what a chart is drawn from."""
-    rows = _rows(client, asked)
+def _answer(session: Session, client: Client, selection: _Selection, plot: bool) -> None:
+    """Print the table's rows, or a chart's data, for programs."""
+    rows = _rows(client, selection)
     if plot:
-        keys = asked.keys or sorted({row["key"] for row in rows})
-        lines = client.jobs.chart(asked.names, keys, **asked.axis).raw if keys else []
+        keys = selection.keys or sorted({row["key"] for row in rows})
+        lines = client.jobs.chart(selection.names, keys, **selection.axis).raw if keys else []
         tables.rows(session.form, tables.for_json(lines), [("JOB", lambda line: line["job"])])
     else:
-        # A program gets every digit, `-o tsv` too.
-        tables.rows(session.form, tables.for_json(rows), _columns(asked, lambda value: value))
+        # Programs get every digit, also with `-o tsv`.
+        tables.rows(session.form, tables.for_json(rows), _columns(selection, lambda value: value))
 
 
-def _columns(asked: _Asked, number: Callable[[Any], Any]) -> list[tables.Column]:
+def _columns(selection: _Selection, number: Callable[[Any], Any]) -> list[tables.Column]:
     columns: list[tables.Column] = [
         ("KEY", lambda row: row["key"]),
         ("LAST", lambda row: number(row["value"])),
@@ -168,49 +171,51 @@ def _columns(asked: _Asked, number: Callable[[Any], Any]) -> list[tables.Column]
         ("MAX", lambda row: number(row["max"])),
         ("COUNT", lambda row: row["count"]),
     ]
-    return columns if len(asked.names) == 1 else [("JOB", lambda row: row["job"]), *columns]
+    return columns if len(selection.names) == 1 else [("JOB", lambda row: row["job"]), *columns]
 
 
-def _rows(client: Client, asked: _Asked) -> list[dict[str, Any]]:
-    """The summaries of the keys asked for, by job.
+def _rows(client: Client, selection: _Selection) -> list[dict[str, Any]]:
+    """The summaries of the selected keys, by job.
 
     Raises:
         NotFound: no job has such a key.
     """
-    found = [
-        {"job": name, **row} for name in asked.names for row in client.jobs.metric_keys(name).raw
+    summaries = [
+        {"job": name, **row}
+        for name in selection.names
+        for row in client.jobs.metric_keys(name).raw
     ]
-    known = sorted({row["key"] for row in found})
-    for key in asked.keys:
-        if key not in known:
-            near = nearest(key, known)
-            shown = ", ".join(f"`{one}`" for one in known[:20])
+    logged_keys = sorted({row["key"] for row in summaries})
+    for key in selection.keys:
+        if key not in logged_keys:
+            near = nearest(key, logged_keys)
+            shown = ", ".join(f"`{logged_key}`" for logged_key in logged_keys[:20])
             raise NotFound(
-                f"no metric `{key}` was logged by {' or '.join(f'`{n}`' for n in asked.names)}",
-                f"did you mean `{near}`?" if near else f"there are: {shown or 'none yet'}",
+                f"no metric `{key}` was logged by {' or '.join(f'`{n}`' for n in selection.names)}",
+                f"did you mean `{near}`?" if near else f"metrics: {shown or 'none yet'}",
             )
-    rows = [row for row in found if not asked.keys or row["key"] in asked.keys]
-    if len(asked.names) == 1:
+    rows = [row for row in summaries if not selection.keys or row["key"] in selection.keys]
+    if len(selection.names) == 1:
         for row in rows:
             del row["job"]
     return rows
 
 
-def _page(client: Client, asked: _Asked, plot: bool, most_lines: int = 0) -> str:
-    """For people."""
-    rows = _rows(client, asked)
+def _page(client: Client, selection: _Selection, plot: bool, most_lines: int = 0) -> str:
+    """The table or charts, for people."""
+    rows = _rows(client, selection)
     if not rows:
         return "There are no metrics yet."
     if not plot:
-        return tables.table_text(rows, _columns(asked, tables.number))
-    if asked.keys:
-        return _chart(client, asked, list(asked.keys), _height(most_lines, 1))
+        return tables.table_text(rows, _columns(selection, tables.number))
+    if selection.keys:
+        return _chart(client, selection, list(selection.keys), _height(most_lines, 1))
     keys = list(dict.fromkeys(row["key"] for row in rows))
     shown = keys[:_MOST_CHARTS]
     height = _height(most_lines, len(shown)) if len(shown) == 1 else _SMALL_HEIGHT
-    charts = [_chart(client, asked, [key], height) for key in shown]
+    charts = [_chart(client, selection, [key], height) for key in shown]
     if len(keys) > len(shown):
-        charts.append(f"{len(keys) - len(shown)} more: name them, as `--plot {keys[-1]}`")
+        charts.append(f"{len(keys) - len(shown)} more: name them, for example `--plot {keys[-1]}`")
     return "\n\n".join(charts)
 
 
@@ -218,37 +223,37 @@ def _height(most_lines: int, charts: int) -> int:
     return max(min(_HEIGHT, most_lines or _HEIGHT), 8)
 
 
-def _chart(client: Client, asked: _Asked, keys: list[str], height: int) -> str:
+def _chart(client: Client, selection: _Selection, keys: list[str], height: int) -> str:
     from torchyard.cli.terminal import plots
 
-    if len(keys) * len(asked.names) > _MOST_LINES:
+    if len(keys) * len(selection.names) > _MOST_LINES:
         raise InvalidInput(
-            f"{len(keys) * len(asked.names)} lines are too many for one chart",
-            f"name fewer jobs or keys: up to {_MOST_LINES} lines",
+            f"{len(keys) * len(selection.names)} lines are too many for one chart",
+            f"name fewer jobs or metrics: at most {_MOST_LINES} lines",
         )
     width = shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns
     width = min(width, 200) if sys.stdout.isatty() else _PLAIN_WIDTH
-    found = client.jobs.chart(list(asked.names), keys, width=2 * width, **asked.axis)
+    chart_lines = client.jobs.chart(list(selection.names), keys, width=2 * width, **selection.axis)
     lines = [
         plots.Line(
-            _label(line.job, line.key, asked, keys),
-            [(one[0], one[1], one[-1]) for one in line.columns or line.points],
+            _label(line.job, line.key, selection, keys),
+            [(point[0], point[1], point[-1]) for point in line.columns or line.points],
         )
-        for line in found
+        for line in chart_lines
     ]
     unit = ""
-    if asked.by_time:
+    if selection.by_time:
         span = max(
             (line.columns[-1][0] - line.columns[0][0] for line in lines if line.columns), default=0
         )
         unit, size = plots.time_unit(span / 1000)
         lines = [_since_start(line, 1000 * size) for line in lines]
-    look = plots.Look(width, height, colour=_colour(), braille=_speaks_braille())
-    return plots.draw(lines, look, keys[0] if len(keys) == 1 else "", unit)
+    style = plots.Style(width, height, colour=_colour(), braille=_speaks_braille())
+    return plots.draw(lines, style, keys[0] if len(keys) == 1 else "", unit)
 
 
 def _since_start(line: Line, unit_ms: float) -> Line:
-    """Each run from its own beginning, so that they can be compared."""
+    """The line with times relative to its start, so that runs can be compared."""
     from torchyard.cli.terminal import plots
 
     first = line.columns[0][0] if line.columns else 0
@@ -257,29 +262,29 @@ def _since_start(line: Line, unit_ms: float) -> Line:
     )
 
 
-def _label(job: str, key: str, asked: _Asked, keys: list[str]) -> str:
-    if len(asked.names) == 1:
+def _label(job: str, key: str, selection: _Selection, keys: list[str]) -> str:
+    if len(selection.names) == 1:
         return key
     return job if len(keys) == 1 else f"{job} {key}"
 
 
-def _follow(client: Client, asked: _Asked, plot: bool) -> int:
-    """Draw again every other second, over what was drawn before."""
+def _follow(client: Client, selection: _Selection, plot: bool) -> int:
+    """Redraw in place every two seconds until the jobs have ended."""
     live = sys.stdout.isatty()
     drawn = 0
     try:
         while True:
             try:
-                states = {name: client.jobs.get(name).status for name in asked.names}
+                states = {name: client.jobs.get(name).status for name in selection.names}
                 rows = shutil.get_terminal_size((_PLAIN_WIDTH, 24)).lines
-                page = _watched(client, asked, plot, rows - 3)
+                page = _watched(client, selection, plot, rows - 3)
             except Unreachable:
-                time.sleep(_EVERY_S)  # the jobs go on without it
+                time.sleep(_EVERY_S)  # the jobs keep running without the server
                 continue
             over = all(status in _ENDED for status in states.values())
             if live or over:
-                said = "  ".join(f"{name} {tables.status(s)}" for name, s in states.items())
-                text = f"{page}\n{said}"
+                statuses = "  ".join(f"{name} {tables.status(s)}" for name, s in states.items())
+                text = f"{page}\n{statuses}"
                 if live and drawn:
                     click.echo(f"\x1b[{drawn}F\x1b[J", nl=False)
                 click.echo(text, color=_colour())
@@ -292,11 +297,11 @@ def _follow(client: Client, asked: _Asked, plot: bool) -> int:
         return 130
 
 
-def _watched(client: Client, asked: _Asked, plot: bool, most_lines: int) -> str:
+def _watched(client: Client, selection: _Selection, plot: bool, most_lines: int) -> str:
     try:
-        text = _page(client, asked, plot, most_lines)
+        text = _page(client, selection, plot, most_lines)
     except NotFound:
-        # A key that is asked for may be logged later; a job that is not there will not come.
+        # The metric may be logged later.
         text = "There are no such metrics yet."
     lines = text.split("\n")
     return "\n".join(lines[: max(most_lines, 5)]) if sys.stdout.isatty() else text

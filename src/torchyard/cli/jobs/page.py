@@ -1,4 +1,4 @@
-"""One job on one screen."""
+"""The page of one job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchyard.cli.terminal import tables
 
 
 def page(job: Mapping[str, Any]) -> str:
-    """One job on one screen."""
+    """The page of one job."""
     nodes, processes = job.get("node_count") or 1, job.get("processes_per_node") or 1
     ranks = f"{nodes} node{'s' * (nodes > 1)} of {processes} process{'es' * (processes > 1)}"
     took = tables.since(job.get("started_at"), job.get("ended_at"))
@@ -20,20 +20,20 @@ def page(job: Mapping[str, Any]) -> str:
                 ("Name", job["name"]),
                 ("Display name", tables.plain(job.get("display_name"))),
                 ("Status", tables.status(job["status"])),
-                ("Waits for", job.get("waiting")),
+                ("Waiting for", job.get("waiting")),
                 ("Experiment", job.get("experiment_name")),
                 ("Compute", f"{job.get('compute') or 'local'}, {ranks}"),
                 ("Priority", _priority(job)),
                 ("Created", f"{tables.moment(job.get('created_at'))} by {job.get('owner')}"),
                 ("Took", took),
                 ("Exit code", str(exit_code) if exit_code is not None else ""),
-                ("Rehearsal", "on CPU, in place of GPUs" if job.get("rehearsal") else ""),
+                ("Rehearsal", "on the CPU instead of GPUs" if job.get("rehearsal") else ""),
             ]
         )
     ]
     sections: list[tuple[str, str]] = [
         ("Stages", _stages(job)),
-        ("Notices", "\n".join(f"  {tables.plain(one)}" for one in job.get("notices") or [])),
+        ("Notices", "\n".join(f"  {tables.plain(notice)}" for notice in job.get("notices") or [])),
         ("Tags", _pairs(job.get("tags"), str)),
         ("Parameters", _pairs(job.get("params"), str)),
         ("Metrics", _pairs(job.get("metrics"), tables.number)),

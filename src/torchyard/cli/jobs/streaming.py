@@ -1,7 +1,7 @@
 """Print a job's stream.
 
-Owns: the first and last lines as Azure ML prints them, how to come back.
-Leaves: what comes between to client/printing.py.
+Owns: the first and last lines, as Azure ML prints them, and how to come back.
+Leaves: the lines between to client/printing.py.
 Always: the ranks' bytes go to stdout, everything about the job to stderr.
 """
 
@@ -21,10 +21,10 @@ from torchyard.client.times import duration, seconds_between
 
 
 def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]:
-    """Follow job `name` to its end; returns its JSON as it ended.
+    """Follow job `name` to its end and return its final JSON.
 
     Raises:
-        KeyboardInterrupt: the user left; the job goes on.
+        KeyboardInterrupt: the user left; the job keeps running.
     """
     lost = False
 
@@ -34,23 +34,23 @@ def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]
     def on_lost(_: float) -> None:
         nonlocal lost
         if not lost:
-            printer.line("The server is away; the job goes on. Waiting for it…")
+            printer.line("The server is unreachable; the job keeps running. Reconnecting…")
         lost = True
 
     sys.stdout.flush()
-    printer = Printer(sys.stdout.buffer, say, rank, _end_line if _meet() else None)
+    printer = Printer(sys.stdout.buffer, say, rank, _end_line if _share_terminal() else None)
     say(f"RunId: {name}\n")
     frames = client.jobs.follow(name, on_lost=on_lost)
     job = print_frames(frames, printer)
     if rank is not None and rank not in printer.seen_ranks:
-        known = ", ".join(str(seen) for seen in sorted(printer.seen_ranks)) or "none"
-        printer.line(f"Rank {rank} wrote nothing; ranks that did: {known}")
+        seen = ", ".join(str(number) for number in sorted(printer.seen_ranks)) or "none"
+        printer.line(f"Rank {rank} wrote nothing; ranks that did: {seen}")
     say(f"\n{summary(job)}")
     return job
 
 
-def _meet() -> bool:
-    """Whether both streams end at a terminal."""
+def _share_terminal() -> bool:
+    """Whether stdout and stderr both go to a terminal."""
     return sys.stdout.isatty() and sys.stderr.isatty()
 
 
@@ -59,16 +59,16 @@ def _end_line() -> None:
 
 
 def leave(name: str) -> None:
-    """Say how to come back to a job that goes on."""
+    """Print how to come back to a job that keeps running."""
     click.echo(
         f"\nJob `{name}` keeps running.\n"
-        f"hint: come back with `yard job stream {name}`, end it with `yard job cancel {name}`",
+        f"hint: resume with `yard job stream {name}`, or cancel with `yard job cancel {name}`",
         err=True,
     )
 
 
 def summary(job: Mapping[str, Any]) -> str:
-    """Azure ML's `Execution Summary`, with metrics, where the outputs are, and what went wrong."""
+    """Azure ML's `Execution Summary`, with metrics, outputs and the error."""
     name = job["name"]
     started = job.get("started_at") or job["created_at"]
     pairs: list[tuple[str, Any]] = [
@@ -88,21 +88,21 @@ def summary(job: Mapping[str, Any]) -> str:
 
 
 def error_text(job: Mapping[str, Any]) -> str:
-    """What went wrong, in the shape of every error; empty when nothing did."""
+    """The job's error with its hint and context; empty if there is none."""
     error = job.get("error")
     if not error:
         return ""
     text = click.style("error:", fg="red", bold=True) + f" {error['message']}"
     if error.get("hint"):
         text += "\n" + click.style("hint:", fg="yellow", bold=True) + f" {error['hint']}"
-    found = causes.evidence(error)
-    return f"{text}\n\n{found}" if found else text
+    log_text = causes.context(error)
+    return f"{text}\n\n{log_text}" if log_text else text
 
 
 def exit_code(job: Mapping[str, Any]) -> int:
-    """The job's own exit code; 1 for a job that did not complete and has none."""
+    """The job's exit code; 1 for a job that did not complete and has none."""
     if job["status"] == "Completed":
         return 0
     code = job.get("exit_code") or 1
-    # A negative one is the number of a signal, which shells show as 128 + number.
+    # A negative code is a signal's number, which shells report as 128 + number.
     return code if 0 < code < 256 else 128 - code if -128 < code < 0 else 1

@@ -1,8 +1,8 @@
-"""Lengths of time, moments and sizes as people write them.
+"""Parse durations, times and sizes as people write them.
 
-Owns: reading `30d`, `2h`, `2027-01-31`, `50GB`.
+Owns: parsing `30d`, `2h`, `2027-01-31`, `50GB`.
 Leaves: what they mean to the commands.
-Always: what is not understood is refused with an example.
+Always: invalid input is refused with an example.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 def seconds(text: str) -> int:
     """`90`, `30m`, `2h`, `7d`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text.strip())
-    if found is None:
-        raise InvalidInput(f"`{text}` is no length of time", "write `30m`, `2h` or `7d`")
-    return _whole(float(found[1]) * _TIMES_S[found[2] or "s"], text)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text.strip())
+    if match is None:
+        raise InvalidInput(f"`{text}` is not a duration", "write `30m`, `2h` or `7d`")
+    return _whole(float(match[1]) * _TIMES_S[match[2] or "s"], text)
 
 
 def size_bytes(text: str) -> int:
     """`500MB`, `20GiB`, `1000`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
-    if found is None:
-        raise InvalidInput(f"`{text}` is no size", "write `500MB`, `20GB` or `1TB`")
-    unit = found[2].upper()
-    scale = 1024 ** " KMGT".index(unit or " ") if found[3] else _SIZES[unit]
-    return _whole(float(found[1]) * scale, text)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise InvalidInput(f"`{text}` is not a size", "write `500MB`, `20GB` or `1TB`")
+    unit = match[2].upper()
+    scale = 1024 ** " KMGT".index(unit or " ") if match[3] else _SIZES[unit]
+    return _whole(float(match[1]) * scale, text)
 
 
 def number(text: str) -> int:
     if not text.strip().isdecimal():
-        raise InvalidInput(f"`{text}` is no whole number", "write `4`, or `none`")
+        raise InvalidInput(f"`{text}` is not a whole number", "write `4`, or `none`")
     return int(text)
 
 
 def _whole(value: float, text: str) -> int:
-    """What a database and JSON of 64 bits hold."""
+    """As an integer that fits 64 bits, as in databases and JSON."""
     if value >= 2**63:
-        raise InvalidInput(f"`{text[:40]}` is too much", "write a smaller one")
+        raise InvalidInput(f"`{text[:40]}` is too large", "write a smaller value")
     return int(value)
 
 
 def later(text: str, now: datetime | None = None) -> str | None:
-    """A moment to come, as the server takes it: `90d` from now, a date, or `never` for None."""
+    """A future time in the server's format: `90d` from now, a date, or None for `never`."""
     if text.lower() in ("never", "none"):
         return None
     now = now or datetime.now(timezone.utc)
@@ -57,28 +57,28 @@ def later(text: str, now: datetime | None = None) -> str | None:
         return to_text(_moment(text) or now + timedelta(seconds=seconds(text)))
     except (InvalidInput, OverflowError):
         raise InvalidInput(
-            f"`{text}` is no time to come", "write `90d`, `2027-01-31` or `never`"
+            f"`{text}` is not a time in the future", "write `90d`, `2027-01-31` or `never`"
         ) from None
 
 
 def earlier(text: str, now: datetime | None = None) -> str:
-    """A moment that was: `2h` ago, or a date."""
+    """A past time in the server's format: `2h` ago, or a date."""
     now = now or datetime.now(timezone.utc)
     try:
         return to_text(_moment(text) or now - timedelta(seconds=seconds(text)))
     except (InvalidInput, OverflowError):
         raise InvalidInput(
-            f"`{text}` is no time that was", "write `2h`, `7d` or `2026-12-31`"
+            f"`{text}` is not a time in the past", "write `2h`, `7d` or `2026-12-31`"
         ) from None
 
 
 def _moment(text: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         try:
             return from_text(text)
         except ValueError:
             return None
-    # A date without a zone is one of this machine's.
-    return found.astimezone(timezone.utc)
+    # A date without a zone is in this machine's.
+    return moment.astimezone(timezone.utc)

@@ -1,9 +1,9 @@
-"""`yard completion`: a shell that knows nouns, verbs, options and names.
+"""`yard completion`: shell completion of nouns, verbs, options and names.
 
-Owns: the scripts, and the names of what exists.
-Leaves: parsing half a command line to click.
-Always: a name that can't be had quickly is not offered: no server is started, none is waited for
-longer than `_PATIENCE_S`, and nothing is printed.
+Owns: the scripts, and the names to offer.
+Leaves: parsing partial command lines to click.
+Always: names that aren't available quickly are not offered: no server is started or waited for
+longer than `_TIMEOUT_S`, and nothing is printed.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import click
 from torchyard.base import settings as base_settings
 
 SHELLS = ("bash", "zsh", "fish")
-_PATIENCE_S = 0.7
+_TIMEOUT_S = 0.7
 _OFFERED = 100
 
 
 @click.command("completion")
 @click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print the lines that make a shell complete `yard`'s words and names.
+    """Print the script that makes a shell complete `yard`'s commands, options and names.
 
     \b
     Example: yard completion bash >> ~/.bashrc
@@ -32,7 +32,7 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(click.Command("yard"), {}, "yard", "_YARD_COMPLETE")
-    # BashComplete.source() runs bash to ask its version; what follows is printed either way.
+    # BashComplete.source() would run bash to check its version; the script is the same.
     click.echo(ShellComplete.source(script))
 
 
@@ -41,7 +41,7 @@ def names(noun: str, workspace: str, incomplete: str) -> list[str]:
     try:
         return [name for name in _names(noun, workspace) if name.startswith(incomplete)]
     except Exception:
-        # Whatever it is, the shell's line is no place to say it.
+        # An error message would garble the line being completed.
         return []
 
 
@@ -57,7 +57,7 @@ def _names(noun: str, workspace: str) -> list[str]:
         if running is None:
             return []
         url, token = running.url, embedded.token(settings)
-    transport = Transport(url, token, timeout_s=_PATIENCE_S, ca_cert=settings.ca_cert)
+    transport = Transport(url, token, timeout_s=_TIMEOUT_S, ca_cert=settings.ca_cert)
     try:
         client = Client(workspace=workspace, settings=settings, transport=transport)
         if noun == "jobs":

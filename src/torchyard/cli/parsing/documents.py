@@ -1,8 +1,8 @@
-"""Read YAML documents and remember where everything stands.
+"""Read YAML documents and remember the position of every value.
 
-Owns: YAML to plain values with the line and column of each key, `--set`, errors with their place.
+Owns: YAML as plain values with the line and column of each key, `--set`, errors with their place.
 Leaves: what the values mean to the server.
-Always: what is read is a finite tree of mappings with text keys, lists, texts, numbers, booleans
+Always: the result is a finite tree of mappings with string keys, lists, strings, numbers, booleans
 and nulls; anything else is an error that names file, line and column.
 """
 
@@ -24,10 +24,10 @@ from torchyard.base.errors import InvalidInput, InvalidSpec, TorchyardError
 LIMIT_BYTES = 1 << 20
 _LIMIT_VALUES = 100_000
 _LIMIT_DEPTH = 100
-_FLATTER = f"write it with less than {_LIMIT_DEPTH} levels"
+_FLATTER = f"use fewer than {_LIMIT_DEPTH} levels"
 _MERGE = "tag:yaml.org,2002:merge"
 _TAG = "tag:yaml.org,2002:"
-# Mappings from names to texts: no name below them leads any further.
+# Mappings from names to strings: nothing is nested below them.
 _FLAT = ("properties", "tags")
 _STEP = re.compile(
     r"""(?:"(?P<quoted>[^"]+)"|(?P<plain>[^."\[\]]+))(?P<positions>(?:\[\d+\])*)(?P<dot>\.?)"""
@@ -42,9 +42,9 @@ At = tuple[str | int, ...]
 
 @dataclass
 class Document:
-    """A YAML file as read. `places` says where each key and list item stands, `job.yml:7:3`.
+    """A parsed YAML file. `places` has the position of each key and list item: `job.yml:7:3`.
 
-    `name` is empty where no file is named and options fill the document.
+    `name` is empty if there is no file and options alone fill the document.
     """
 
     name: str
@@ -53,15 +53,15 @@ class Document:
     places: dict[At, str] = field(default_factory=dict)
 
     def place(self, at: Iterable[str | int]) -> str:
-        """Where `at` stands, or the nearest thing around it that is there."""
+        """The position of `at`, or of the nearest value around it that exists."""
         steps = tuple(at)
         while steps not in self.places and steps:
             steps = steps[:-1]
         return self.places.get(steps, self.name)
 
     def locate(self, error: TorchyardError) -> TorchyardError:
-        """The same error with its place in front, when it has one in this document."""
-        # What the server refuses comes back by its code, not by its class.
+        """The same error, prefixed with its position if it has one in this document."""
+        # Errors from the server are recognized by code, not by class.
         if not error.at and error.code != InvalidSpec.code:
             return error
         place = self.place(error.at)
@@ -71,19 +71,21 @@ class Document:
         return located
 
     def set(self, assignment: str) -> None:
-        """Apply one `--set a.b[0]=value`; the value is read as YAML, text when it is none.
+        """Apply one `--set a.b[0]=value`; the value is parsed as YAML, else kept as a string.
 
-        A name that holds dots or `=` stands in double quotes: `a."b.c"=value`. Below `properties`
-        and `tags`, whose values are never mappings, the rest is one name without them.
+        A name that contains dots or `=` needs double quotes: `a."b.c"=value`. Below `properties`
+        and `tags`, whose values are never mappings, the rest is one name and needs no quotes.
 
         Raises:
-            InvalidInput: it has no `=`, or a step on the way is neither mapping nor list.
+            InvalidInput: it has no `=`, or a step of the path is neither mapping nor list.
         """
-        found = _ASSIGNMENT.match(assignment)
-        path, equals, text = found.groups() if found else (assignment, "", "")
+        match = _ASSIGNMENT.match(assignment)
+        path, equals, text = match.groups() if match else (assignment, "", "")
         steps = _steps(path)
         if not equals or not steps:
-            raise InvalidInput(f"`--set {assignment}` is no assignment", "write `--set a.b=value`")
+            raise InvalidInput(
+                f"`--set {assignment}` is not an assignment", "write `--set a.b=value`"
+            )
         parent: Any = self.value
         for position, step in enumerate(steps[:-1]):
             parent = _descend(parent, step, steps[position + 1], path)
@@ -96,12 +98,12 @@ class Document:
         else:
             raise _no_step(last, path)
         at = tuple(steps)
-        for below in [known for known in self.places if known[: len(at)] == at]:
+        for below in [place for place in self.places if place[: len(at)] == at]:
             del self.places[below]
         self.places[at] = f"--set {path}"
 
     def fill(self, options: Mapping[str, Any]) -> None:
-        """Set the keys whose option was given, that is, is not None."""
+        """Set the keys whose option is not None."""
         for key, value in options.items():
             if value is not None:
                 self.value[key] = value
@@ -109,16 +111,16 @@ class Document:
 
 
 def empty(folder: Path) -> Document:
-    """A document that only options fill; paths in it are relative to `folder`."""
+    """A document that only options fill; its paths are relative to `folder`."""
     return Document("", folder, {})
 
 
 def read(file: str | Path) -> Document:
-    """Read a YAML file whose top is a mapping.
+    """Read a YAML file whose top level is a mapping.
 
     Raises:
-        InvalidInput: it can't be read.
-        InvalidSpec: it is not such a file; the message begins with the place.
+        InvalidInput: the file can't be read.
+        InvalidSpec: the file is not valid; the message begins with the position.
     """
     path = Path(file)
     name = str(file)
@@ -160,7 +162,7 @@ def _text(path: Path, name: str) -> str:
     if len(content) > LIMIT_BYTES:
         raise InvalidSpec(
             f"{name}:1:1: the file is larger than {LIMIT_BYTES >> 20} MB",
-            "name the YAML file that describes the thing, not the thing itself",
+            "name the YAML file, not the files it describes",
         )
     try:
         text = content.decode("utf-8-sig")
@@ -172,11 +174,11 @@ def _text(path: Path, name: str) -> str:
             f"{name}:{line}:{column}: the file is not text in UTF-8",
             "name a YAML file, and save it as UTF-8",
         ) from error
-    for found in re.finditer("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", text):
-        line = text.count("\n", 0, found.start()) + 1
-        column = found.start() - (text.rfind("\n", 0, found.start()) + 1) + 1
+    for match in re.finditer("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", text):
+        line = text.count("\n", 0, match.start()) + 1
+        column = match.start() - (text.rfind("\n", 0, match.start()) + 1) + 1
         raise InvalidSpec(
-            f"{name}:{line}:{column}: the file holds the control character U+{ord(found[0]):04X}",
+            f"{name}:{line}:{column}: the file holds the control character U+{ord(match[0]):04X}",
             "name a YAML file, not a binary one",
         )
     return text
@@ -187,7 +189,7 @@ def _syntax_error(name: str, text: str, error: yaml.YAMLError) -> InvalidSpec:
     problem = str(getattr(error, "problem", None) or error).strip()
     if mark is None:
         return InvalidSpec(f"{name}:1:1: {problem}", "correct the YAML at this place")
-    # Half a sentence of libyaml's, whose first half is about the place before.
+    # libyaml's second half of a sentence; the first half is about an earlier position.
     problem = problem.removeprefix("but ")
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
@@ -205,12 +207,12 @@ def _syntax_error(name: str, text: str, error: yaml.YAMLError) -> InvalidSpec:
     elif "cannot start any token" in problem:
         hint = "put a text that begins with this character in quotes"
     elif "another document" in problem:
-        hint = "keep one document in the file: nothing behind a line `---`"
+        hint = "keep one document per file: nothing after a `---` line"
     return InvalidSpec(f"{name}:{mark.line + 1}:{mark.column + 1}: {problem}", hint)
 
 
 class _Reading:
-    """Turns nodes into values, and counts: an alias may stand for a great many of them."""
+    """Turn nodes into values, and count them: aliases can expand to a great many."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -223,11 +225,11 @@ class _Reading:
         self._count += 1
         if self._count > _LIMIT_VALUES:
             raise self._wrong(
-                node, "the document's aliases stand for too many values", "write it without them"
+                node, "the document's aliases expand to too many values", "write it without aliases"
             )
         if any(outer is node for outer in self._open):
             raise self._wrong(
-                node, "an alias stands for something it is inside of", "write it without the alias"
+                node, "an alias refers to a value that contains it", "write it without the alias"
             )
         if len(self._open) > _LIMIT_DEPTH:
             raise self._wrong(node, "the document is nested too deeply", _FLATTER)
@@ -245,7 +247,7 @@ class _Reading:
         raise self._wrong(node, f"the tag `{node.tag}` is not supported", "remove the tag")
 
     def _mapping(self, node: MappingNode, at: At) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         first: dict[str, Node] = {}
         merged: list[Node] = []
         for key_node, value_node in node.value:
@@ -254,29 +256,28 @@ class _Reading:
                 merged += value_node.value if many else [value_node]
                 continue
             if not isinstance(key_node, ScalarNode):
-                raise self._wrong(key_node, "a key is not a text", "write `key: value`")
+                raise self._wrong(key_node, "a key is not a string", "write `key: value`")
             key = key_node.value
             if key in first:
                 raise self._wrong(
                     key_node,
-                    f"the key `{key}` is there twice, first at line "
-                    f"{first[key].start_mark.line + 1}",
+                    f"duplicate key `{key}`, first used on line {first[key].start_mark.line + 1}",
                     "keep one of the two",
                 )
             first[key] = key_node
             self.places[(*at, key)] = _mark(self._name, key_node)
-            found[key] = self.value(value_node, (*at, key))
+            mapping[key] = self.value(value_node, (*at, key))
         for source in merged:
             if not isinstance(source, MappingNode):
                 raise self._wrong(source, "`<<` takes a mapping", "write `<<: *name`")
             for key, value in self.value(source, at).items():
-                found.setdefault(key, value)
-        return found
+                mapping.setdefault(key, value)
+        return mapping
 
     def _scalar(self, node: ScalarNode) -> Any:
         text = node.value
         kind = node.tag.removeprefix(_TAG)
-        # Times stay as written, and so does 22:30, which old YAML takes for a number to base 60.
+        # Times stay as written, as does 22:30, which YAML 1.1 reads as a base-60 number.
         if kind in ("str", "timestamp", "value") or _BASE_60.match(text):
             return text
         if kind not in ("null", "bool", "int", "float"):
@@ -288,7 +289,7 @@ class _Reading:
                 node, f"`{text}` is not a valid {kind}", "put it in quotes"
             ) from error
         if isinstance(value, float) and not math.isfinite(value):
-            raise self._wrong(node, f"`{text}` is no finite number", "put it in quotes")
+            raise self._wrong(node, f"`{text}` is not a finite number", "put it in quotes")
         if isinstance(value, int) and abs(value) >> 63:
             raise self._wrong(node, f"the number `{text[:30]}` is too large", "put it in quotes")
         return value
@@ -302,16 +303,16 @@ def _mark(name: str, node: Node) -> str:
 
 
 def _steps(path: str) -> list[str | int]:
-    """The way to what is set; empty when it is none."""
+    """The path's steps; empty if it is malformed."""
     steps: list[str | int] = []
     rest = path.strip()
     while True:
-        found = _STEP.match(rest)
-        if found is None or not (found["quoted"] or found["plain"]):
+        match = _STEP.match(rest)
+        if match is None or not (match["quoted"] or match["plain"]):
             return []
-        name = found["quoted"] or found["plain"]
-        steps += [name, *(int(position) for position in re.findall(r"\d+", found["positions"]))]
-        rest, more = rest[found.end() :], found["dot"]
+        name = match["quoted"] or match["plain"]
+        steps += [name, *(int(position) for position in re.findall(r"\d+", match["positions"]))]
+        rest, more = rest[match.end() :], match["dot"]
         if not more:
             return [] if rest else steps
         if name in _FLAT and not rest.startswith('"'):
@@ -332,7 +333,7 @@ def _descend(parent: Any, step: str | int, following: str | int, path: str) -> A
 def _no_step(step: str | int, path: str) -> InvalidInput:
     return InvalidInput(
         f"`--set {path}`: nothing can be set at `{step}`",
-        "what stands before it is neither a mapping nor a list that long",
+        "the value before it must be a mapping, or a list that is long enough",
     )
 
 

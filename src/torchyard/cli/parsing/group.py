@@ -1,9 +1,9 @@
-"""Parse a command line, run its command, print what went wrong.
+"""Parse a command line, run its command, print its error.
 
-Owns: the root group that loads a noun when it is named, `error:` and `hint:`, exit codes.
+Owns: the root group that loads a noun's module on demand, `error:` and `hint:`, exit codes.
 Leaves: what commands do to their modules.
-Always: every error has the two-line shape on stderr; 2 is what was asked wrongly, 130 an
-interrupt, 141 a reader that went away.
+Always: every error prints `error:` and `hint:` lines on stderr; the exit code is 2 for wrong usage,
+130 for an interrupt, 141 if the reader of stdout closed the pipe.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MODULES = {
 }
 # az's options that take several values behind one name: `--set a=1 b=2`.
 _GREEDY = ("--set", "--tags")
-_COMMON = ("output", "query", "workspace_name", "resource_group", "subscription")
+_COMMON = ("output", "query", "workspace_name")
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -60,12 +60,12 @@ class Verb(click.Command):
         try:
             return super().parse_args(ctx, _spread(args))
         except click.UsageError as error:
-            # click's parser names no command for an option without its value.
+            # click's parser doesn't set the command for an option without a value.
             error.ctx = error.ctx or ctx
             raise
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The file first, then what is the verb's own, last what every verb takes."""
+        """The file first, then the verb's own options, the common ones last."""
         ranks = {"file": -1} | dict.fromkeys(_COMMON, 1)
 
         def rank(parameter: click.Parameter) -> int:
@@ -75,12 +75,12 @@ class Verb(click.Command):
 
 
 class Noun(click.Group):
-    """A group whose unknown verbs get a hint."""
+    """A group that answers unknown verbs with a hint."""
 
     command_class = Verb
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Whole sentences: click cuts them at the width of the terminal."""
+        """List commands with whole sentences: click cuts them at the terminal's width."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [
             (name, command.get_short_help_str(limit=200))
@@ -96,22 +96,22 @@ class Noun(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
-            raise _unknown(f"`{ctx.command_path} {name}` is no command", name, ctx, self)
+            raise _unknown(f"`{ctx.command_path} {name}` is not a command", name, ctx, self)
         return super().resolve_command(ctx, args)
 
 
 class _ReaderLeft(Exception):
-    """Whoever read stdout has seen enough."""
+    """The reader of stdout closed the pipe."""
 
 
 class Root(Noun):
-    """Loads the module of a noun when the noun is named."""
+    """Load a noun's module when the noun is named."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            # click would end the process with 1.
+            # click would exit with 1.
             raise _ReaderLeft from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -121,10 +121,10 @@ class Root(Noun):
         if cmd_name not in _MODULES:
             return None
         module = importlib.import_module(_MODULES[cmd_name])
-        found: click.Command = getattr(
+        command: click.Command = getattr(
             module, "group" if cmd_name in NOUNS else cmd_name.replace("-", "_")
         )
-        return found
+        return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
@@ -147,13 +147,13 @@ def yard(debug: bool) -> None:
 
 
 def noun(name: str) -> click.Group:
-    """The group of one noun; its commands are added by its module."""
+    """The group of one noun; the noun's module adds its commands."""
     return Noun(name, help=NOUNS[name], context_settings=_SETTINGS, no_args_is_help=False)
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command line; returns the exit code."""
-    _print_what_can_be()
+    """Run a command line and return its exit code."""
+    _escape_unencodable()
     colour = False if settings.without_colour() else None
     try:
         code = yard.main(
@@ -176,7 +176,7 @@ def run(arguments: list[str]) -> int:
         say("interrupted", "")
         return 130
     except (BrokenPipeError, _ReaderLeft):
-        # What is still buffered must not raise once more at the end.
+        # Flushing what is still buffered at exit must not raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
     except OSError as error:
@@ -188,20 +188,20 @@ def run(arguments: list[str]) -> int:
         if "--debug" in arguments:
             traceback.print_exc()
         text = str(error.object)[:80].encode("utf-8", "backslashreplace").decode()
-        say(f"`{text}` holds bytes that are no text in UTF-8", "write it in UTF-8")
+        say(f"`{text}` contains bytes that are not valid UTF-8", "encode it as UTF-8")
         return 2
     except Exception as error:
         if "--debug" in arguments:
             traceback.print_exc()
         say(
-            f"yard itself failed: {type(error).__name__}: {error}",
-            "this is a fault of torchyard; `yard --debug …` shows where it is",
+            f"unexpected error: {type(error).__name__}: {error}",
+            "this is a bug in torchyard; `yard --debug …` prints the traceback",
         )
         return 1
 
 
-def _print_what_can_be() -> None:
-    """A terminal or file of another encoding than UTF-8 gets `\\u65e5` for what it can't hold."""
+def _escape_unencodable() -> None:
+    """Write `\\u65e5` for characters that the encoding of a terminal or file lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
@@ -210,16 +210,16 @@ def _print_what_can_be() -> None:
 def _system_error(error: OSError) -> tuple[str, str]:
     if error.filename:
         what = f"`{error.filename}`: {error.strerror or error}"
-        return what, "check the path, its permissions and the disk"
+        return what, "check the path, its permissions and the disk's free space"
     try:
         os.getcwd()
     except FileNotFoundError:
-        return "the folder that this shell is in is gone", "`cd` into one that is there"
-    return str(error.strerror or error), "check the path, its permissions and the disk"
+        return "the current folder no longer exists", "`cd` into an existing one"
+    return str(error.strerror or error), "check the path, its permissions and the disk's free space"
 
 
 def say(message: str, hint: str) -> None:
-    """Print an error; colour only at a terminal, and not against NO_COLOR."""
+    """Print an error, in colour at a terminal unless NO_COLOR is set."""
     colour = False if settings.without_colour() else None
     click.secho("error:", fg="red", bold=True, err=True, nl=False, color=colour)
     click.echo(f" {_printable(message)}", err=True, color=colour)
@@ -229,42 +229,42 @@ def say(message: str, hint: str) -> None:
 
 
 def _printable(text: str) -> str:
-    """What a file or a server wrote must not speak to the terminal."""
+    """Escape control characters, which a file or a server could send to the terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
 def _spread(arguments: list[str]) -> list[str]:
-    """`--set a=1 b=2` as `--set a=1 --set b=2`."""
-    found: list[str] = []
+    """Turn `--set a=1 b=2` into `--set a=1 --set b=2`."""
+    spread: list[str] = []
     greedy, first = "", False
     for position, argument in enumerate(arguments):
         if argument == "--":
-            return found + arguments[position:]
+            return spread + arguments[position:]
         if greedy and (first or "=" in argument) and not argument.startswith("-"):
-            found += [argument] if first else [greedy, argument]
+            spread += [argument] if first else [greedy, argument]
             first = False
             continue
         greedy = argument if argument in _GREEDY else ""
         first = bool(greedy)
-        found.append(argument)
-    return found
+        spread.append(argument)
+    return spread
 
 
 def _usage(error: click.UsageError) -> tuple[str, str]:
     path = error.ctx.command_path if error.ctx is not None else "yard"
     help_hint = f"see `{path} --help`"
     if isinstance(error, click.NoSuchOption):
-        known = [
+        options = [
             option
             for parameter in (error.ctx.command.params if error.ctx is not None else [])
             for option in parameter.opts
         ]
-        like = nearest(error.option_name, known)
+        like = nearest(error.option_name, options)
         hint = f"did you mean `{like}`? {help_hint}" if like else help_hint
         return f"`{path}` has no option `{error.option_name}`", hint
     message = error.format_message().strip().rstrip(".")
     if isinstance(error, click.MissingParameter):
-        # click lists the choices on lines of their own.
+        # click lists the choices on separate lines.
         message = " ".join(message.split()).replace(". Choose from:", ": one of")
     message = re.sub(r"(?<!\w)'([^']*)'", r"`\1`", message)
     message = re.sub(r"a valid integer( range)?", "a whole number", message)
@@ -274,12 +274,12 @@ def _usage(error: click.UsageError) -> tuple[str, str]:
 
 
 def _unknown(message: str, name: str, ctx: click.Context, group: click.Group) -> click.UsageError:
-    known = group.list_commands(ctx)
-    said = words.HINTS.get(name) if isinstance(group, Root) else None
-    like = nearest(name, known) or next(
-        (verb for verb in words.VERBS.get(name.lower(), ()) if verb in known), ""
+    commands = group.list_commands(ctx)
+    hint = words.HINTS.get(name) if isinstance(group, Root) else None
+    like = nearest(name, commands) or next(
+        (verb for verb in words.VERBS.get(name.lower(), ()) if verb in commands), ""
     )
     error = click.UsageError(message, ctx)
     start = f"did you mean `{ctx.command_path} {like}`? " if like else ""
-    error.hint = said or f"{start}it has: {', '.join(known)}"  # type: ignore[attr-defined]
+    error.hint = hint or f"{start}commands: {', '.join(commands)}"  # type: ignore[attr-defined]
     return error

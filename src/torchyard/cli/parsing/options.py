@@ -1,9 +1,10 @@
-"""What every command takes: `-o`, `--query`, `-w`, and a name given as `-n` or by its place.
+"""The options that commands share: `-o`, `--query`, `-w`, and names given with or without `-n`.
 
-Owns: the options common to the commands, the session they make, documents from files and options.
+Owns: the shared options, the session built from them, documents from files and options, the list of
+`az` options that do nothing here.
 Leaves: connecting and finding the workspace to client/.
-Always: an option of `az ml` that can't mean anything here is taken, and said so when it asks for
-something.
+Always: an option that `az` knows and that does nothing here is accepted and hidden from help; if
+ignoring it could surprise, a warning says so.
 """
 
 from __future__ import annotations
@@ -36,8 +37,6 @@ class Session:
     settings: Settings
     workspace: str
     form: tables.Form
-    resource_group: str = ""
-    subscription: str = ""
 
     def client(self) -> Client:
         client = Client(workspace=self.workspace, settings=self.settings, on_start=_say_starting)
@@ -45,79 +44,130 @@ class Session:
         return client
 
 
+@dataclass(frozen=True)
+class _Ignored:
+    """An option that `az` knows and that does nothing here."""
+
+    declarations: tuple[str, ...]
+    is_flag: bool = True
+    warning: str = ""
+
+    def warn_when_given(
+        self, context: click.Context, parameter: click.Parameter, value: object
+    ) -> object:
+        if value and self.warning:
+            warn(self.warning)
+        return value
+
+
+IGNORED_HELP = "Accepted for az compatibility; ignored."
+IGNORED = {
+    ignored.declarations[0]: ignored
+    for ignored in (
+        _Ignored(("--resource-group", "-g"), is_flag=False),
+        _Ignored(("--subscription",), is_flag=False),
+        _Ignored(("--debug",)),  # group.run() reads it: it prints the traceback of an error
+        _Ignored(("--verbose",)),
+        _Ignored(("--only-show-errors",)),
+        _Ignored(("--no-wait",)),
+        _Ignored(("--location", "-l"), is_flag=False),
+        _Ignored(
+            ("--datastore",),
+            is_flag=False,
+            warning="`--datastore` is ignored: uploads go to the workspace's own datastore",
+        ),
+        _Ignored(
+            ("--skip-validation",),
+            warning="`--skip-validation` is ignored: the server validates whatever it accepts",
+        ),
+        _Ignored(
+            ("--web", "-e"),
+            warning="`--web` is ignored: torchyard has no web page yet; use `yard job show` or "
+            "`yard job stream`",
+        ),
+    )
+}
+"""By its long name; `accepts` adds them to commands."""
+_EVERYWHERE = ("--debug", "--verbose", "--only-show-errors")
+_AZURE_PLACE = ("--resource-group", "--subscription")
+
+
+def accepts(*names: str) -> Callable[[Command], Command]:
+    """Accept options of `IGNORED`, hidden from help; the command doesn't receive them."""
+
+    def decorate(command: Command) -> Command:
+        for name in names:
+            ignored = IGNORED[name]
+            command = click.option(
+                *ignored.declarations,
+                is_flag=ignored.is_flag,
+                expose_value=False,
+                hidden=True,
+                callback=ignored.warn_when_given,
+                help=IGNORED_HELP,
+            )(command)
+        return command
+
+    return decorate
+
+
 def common(command: Command) -> Command:
     """Give the command its `Session` as first argument."""
+    return accepts(*_AZURE_PLACE)(with_session(command))
+
+
+def with_session(command: Command) -> Command:
+    """Like `common`, for a command with its own `--resource-group` and `--subscription`."""
 
     @click.option(
         "-o",
         "--output",
         type=click.Choice(tables.OUTPUTS, case_sensitive=False),
         default=None,
-        help="How to print: table (for people), json, yaml, tsv or none.",
+        help="Output format.",
     )
     @click.option(
-        "--query", default="", metavar="JMESPATH", help="Print this of the answer, as JSON."
+        "--query", default="", metavar="JMESPATH", help="Filter the output with a JMESPath query."
     )
-    @click.option("-w", "--workspace-name", metavar="NAME", default="", help="The workspace.")
-    @click.option(
-        "-g",
-        "--resource-group",
-        default="",
-        metavar="NAME",
-        help="Taken as `az ml` does; says nothing here.",
-    )
-    @click.option(
-        "--subscription",
-        default="",
-        metavar="ID",
-        help="Taken as `az ml` does; says nothing here.",
-    )
-    @click.option("--debug", is_flag=True, expose_value=False, hidden=True)
-    @click.option("--verbose", is_flag=True, expose_value=False, hidden=True)
-    @click.option("--only-show-errors", is_flag=True, expose_value=False, hidden=True)
+    @click.option("-w", "--workspace-name", metavar="NAME", default="", help="Workspace name.")
+    @accepts(*_EVERYWHERE)
     @functools.wraps(command)
-    def with_session(
+    def call(
         *arguments: Any,
         output: str | None,
         query: str,
         workspace_name: str,
-        resource_group: str,
-        subscription: str,
         **options: Any,
     ) -> Any:
-        session = Session(
-            base_settings.read(),
-            workspace_name,
-            tables.Form(output, query),
-            resource_group,
-            subscription,
-        )
+        session = Session(base_settings.read(), workspace_name, tables.Form(output, query))
         return command(session, *arguments, **options)
 
-    return with_session  # type: ignore[return-value]
+    return call  # type: ignore[return-value]
 
 
 def named(noun: str, complete: str = "") -> Callable[[Command], Command]:
-    """Take `-n NAME` or a bare NAME; the command gets `name`.
+    """Take `-n NAME` or a bare NAME; the command receives `name`.
 
     Args:
-        complete: what names a shell offers: an attribute of `Client`, as `jobs`.
+        complete: where a shell gets names to offer: an attribute of `Client`, such as `jobs`.
     """
 
     def decorate(command: Command) -> Command:
         offer = names_of(complete) if complete else None
 
-        @click.argument("given", metavar="[NAME]", required=False, shell_complete=offer)
+        @click.argument("argument", metavar="[NAME]", required=False, shell_complete=offer)
         @click.option(
-            "-n", "--name", default=None, help=f"The {noun}'s name.", shell_complete=offer
+            "-n", "--name", default=None, help=f"{noun.capitalize()} name.", shell_complete=offer
         )
         @functools.wraps(command)
-        def with_name(*arguments: Any, given: str | None, name: str | None, **options: Any) -> Any:
-            if given and name and given != name:
-                raise click.UsageError(f"Two names are given, '{name}' and '{given}'.")
-            if not (given or name):
-                raise click.UsageError(f"The {noun}'s name is missing: write '-n NAME'.")
-            return command(*arguments, name=name or given, **options)
+        def with_name(
+            *arguments: Any, argument: str | None, name: str | None, **options: Any
+        ) -> Any:
+            if argument and name and argument != name:
+                raise click.UsageError(f"Two names were given, '{name}' and '{argument}'.")
+            if not (argument or name):
+                raise click.UsageError(f"The {noun} name is missing: use '-n NAME'.")
+            return command(*arguments, name=name or argument, **options)
 
         return with_name  # type: ignore[return-value]
 
@@ -125,22 +175,24 @@ def named(noun: str, complete: str = "") -> Callable[[Command], Command]:
 
 
 def many_names(noun: str, complete: str = "") -> Callable[[Command], Command]:
-    """Take bare names and `-n NAME`, several of both; the command gets `names`, each once.
+    """Take any number of bare names and `-n NAME`; the command receives `names`, each once.
 
     Args:
-        complete: what names a shell offers: an attribute of `Client`, as `jobs`.
+        complete: where a shell gets names to offer: an attribute of `Client`, such as `jobs`.
     """
 
     def decorate(command: Command) -> Command:
         offer = names_of(complete) if complete else None
 
-        @click.argument("given", metavar="[NAME]...", nargs=-1, shell_complete=offer)
-        @click.option("-n", "--name", multiple=True, help=f"A {noun}'s name.", shell_complete=offer)
+        @click.argument("argument", metavar="[NAME]...", nargs=-1, shell_complete=offer)
+        @click.option(
+            "-n", "--name", multiple=True, help=f"{noun.capitalize()} name.", shell_complete=offer
+        )
         @functools.wraps(command)
         def with_names(
-            *arguments: Any, given: tuple[str, ...], name: tuple[str, ...], **options: Any
+            *arguments: Any, argument: tuple[str, ...], name: tuple[str, ...], **options: Any
         ) -> Any:
-            names = tuple(dict.fromkeys((*name, *given)))
+            names = tuple(dict.fromkeys((*name, *argument)))
             return command(*arguments, names=names, **options)
 
         return with_names  # type: ignore[return-value]
@@ -150,32 +202,34 @@ def many_names(noun: str, complete: str = "") -> Callable[[Command], Command]:
 
 def versioned(command: Command) -> Command:
     """Take `-v VERSION` or `-l LABEL`."""
-    version = click.option(
-        "-v", "--version", default="", help="The version; the latest when absent."
-    )
+    version = click.option("-v", "--version", default="", help="Version. Default: the latest.")
     label = click.option(
-        "-l", "--label", default="", metavar="LABEL", help="Instead: latest or an alias."
+        "-l",
+        "--label",
+        default="",
+        metavar="LABEL",
+        help="Label such as latest, instead of a version.",
     )
     return version(label(command))
 
 
 def version_of(name: str, version: str, label: str) -> tuple[str, str]:
-    """`-n digits -v 1`, `digits:1`, `azureml:digits@latest` all name a version.
+    """Name and version from `-n digits -v 1`, `digits:1` or `azureml:digits@latest`.
 
-    The version is empty when none is named.
+    The version is empty if none is named.
     """
     from torchyard.base import refs
 
-    # MLflow's clients may name a model with what no reference can hold, as spaces.
+    # MLflow's clients may use model names that no reference can hold, such as ones with spaces.
     ref = refs.parse(name) if set(":@/") & set(name) else refs.Ref(name)
-    given = {text for text in (version, label, ref.version, ref.label) if text}
-    if len(given) > 1:
-        raise click.UsageError("Two versions are given; name one.")
-    return ref.name, next(iter(given), "")
+    versions = {text for text in (version, label, ref.version, ref.label) if text}
+    if len(versions) > 1:
+        raise click.UsageError("Two versions were given; name one.")
+    return ref.name, next(iter(versions), "")
 
 
 def reference_of(name: str, version: str, label: str) -> str:
-    """As `version_of`, in one text: `digits`, `digits:1` or `digits@latest`."""
+    """Like `version_of`, as one string: `digits`, `digits:1` or `digits@latest`."""
     name, which = version_of(name, version, label)
     if not which:
         return name
@@ -183,10 +237,10 @@ def reference_of(name: str, version: str, label: str) -> str:
 
 
 def filed(noun: str) -> Callable[[Command], Command]:
-    """Take `-f FILE` and `--set`; the command gets `document`, filled from them."""
+    """Take `-f FILE` and `--set`; the command receives `document`, filled from them."""
 
     def decorate(command: Command) -> Command:
-        @click.option("-f", "--file", default="", metavar="FILE", help=f"The {noun}'s file (YAML).")
+        @click.option("-f", "--file", default="", metavar="FILE", help=f"YAML file of the {noun}.")
         @click.option("--set", "assignments", multiple=True, metavar="A.B=VALUE", help="Set a key.")
         @functools.wraps(command)
         def with_document(
@@ -201,16 +255,16 @@ def filed(noun: str) -> Callable[[Command], Command]:
 
 
 def archivable(command: Command) -> Command:
-    """Take `--include-archived` or `--archived-only`; `archived` becomes no, too or only."""
+    """Take `--include-archived` or `--archived-only`; `archived` is no, too or only."""
 
-    @click.option("--include-archived", is_flag=True, help="Archived ones too.")
-    @click.option("--archived-only", is_flag=True, help="Only archived ones.")
+    @click.option("--include-archived", is_flag=True, help="Include archived items.")
+    @click.option("--archived-only", is_flag=True, help="List only archived items.")
     @functools.wraps(command)
     def with_archived(
         *arguments: Any, include_archived: bool, archived_only: bool, **options: Any
     ) -> Any:
         if include_archived and archived_only:
-            raise click.UsageError("'--include-archived' and '--archived-only' exclude each other.")
+            raise click.UsageError("'--include-archived' and '--archived-only' can't be combined.")
         archived = "only" if archived_only else "too" if include_archived else "no"
         return command(*arguments, archived=archived, **options)
 
@@ -218,7 +272,7 @@ def archivable(command: Command) -> Command:
 
 
 def at_most(rows: Any, archived: str, max_results: int | None) -> Any:
-    """The first `max_results` of a list, only archived ones of it when `archived` is `only`."""
+    """The first `max_results` rows; if `archived` is `only`, of the archived ones."""
     kept = [row for row in rows if archived != "only" or row.get("archived")]
     return kept if max_results is None else kept[:max_results]
 
@@ -231,23 +285,23 @@ def many(command: Command) -> Command:
         type=click.IntRange(min=1),
         default=None,
         metavar="COUNT",
-        help="At most so many.",
+        help="Maximum number of results.",
     )(command)
 
 
 def tagged(tags: tuple[str, ...]) -> dict[str, str] | None:
-    """`--tags a=b c=d` as a mapping; None when there are none."""
-    found = {}
+    """`--tags a=b c=d` as a mapping; None if there are none."""
+    parsed = {}
     for tag in tags:
         key, equals, value = tag.partition("=")
         if not equals or not key:
-            raise InvalidInput(f"`--tags {tag}` is no tag", "write `--tags key=value`")
-        found[key] = value
-    return found or None
+            raise InvalidInput(f"`--tags {tag}` is not a tag", "use `--tags key=value`")
+        parsed[key] = value
+    return parsed or None
 
 
 def document_from(file: str, assignments: tuple[str, ...]) -> Document:
-    """The file, or an empty document of this folder, with every `--set` applied."""
+    """The file, or an empty document in this folder, with every `--set` applied."""
     from torchyard.cli.parsing import documents
 
     document = documents.read(file) if file else documents.empty(Path.cwd())
@@ -257,20 +311,20 @@ def document_from(file: str, assignments: tuple[str, ...]) -> Document:
 
 
 def changes_from(
-    assignments: tuple[str, ...], given: dict[str, Any], known: tuple[str, ...]
+    assignments: tuple[str, ...], options: dict[str, Any], changeable: tuple[str, ...]
 ) -> dict[str, Any]:
-    """What `update` sends; only `known` keys, and at least one."""
+    """The changes that `update` sends: at least one, and only `changeable` keys."""
     document = document_from("", assignments)
-    document.fill(given)
-    wrong = [key for key in document.value if key not in known]
+    document.fill(options)
+    wrong = [key for key in document.value if key not in changeable]
     if wrong:
-        like = nearest(wrong[0], known)
+        like = nearest(wrong[0], changeable)
         raise InvalidInput(
             f"`{wrong[0]}` can't be changed",
-            (f"did you mean `{like}`? " if like else "") + f"what can be: {', '.join(known)}",
+            (f"did you mean `{like}`? " if like else "") + f"one of: {', '.join(changeable)}",
         )
     if not document.value:
-        raise InvalidInput("nothing is to be changed", "write `--set key=value`")
+        raise InvalidInput("no changes were given", "use `--set key=value`")
     tags = document.value.get("tags")
     if isinstance(tags, dict):
         document.value["tags"] = {key: _tag(value) for key, value in tags.items()}
@@ -284,7 +338,7 @@ def _tag(value: Any) -> Any:
 
 
 def names_of(noun: str) -> Complete:
-    """Complete names of the workspace; silent, and quick, whatever goes wrong."""
+    """Complete names from the workspace; any error yields none, silently and quickly."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         from torchyard.cli.parsing.completion import names
@@ -295,26 +349,26 @@ def names_of(noun: str) -> Complete:
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask at a terminal; elsewhere `--yes` is needed.
+    """Ask for confirmation at a terminal; elsewhere require `--yes`.
 
     Raises:
-        InvalidInput: the answer is no, or there is nobody to ask.
+        InvalidInput: the answer is no, or there is no terminal to ask at.
     """
     import sys
 
     if yes:
         return
     if not sys.stdin.isatty():
-        raise InvalidInput(f"{question} nobody is here to answer", "say `--yes`")
+        raise InvalidInput(f"{question} There is no terminal to ask at", "confirm with `--yes`")
     if not click.confirm(question, err=True):
-        raise InvalidInput("not confirmed, nothing was done")
+        raise InvalidInput("not confirmed; nothing was done")
 
 
 def warn(text: str) -> None:
-    """Say that something asked for is not done."""
+    """Print a warning: something requested was not done."""
     click.secho("warning:", fg="yellow", bold=True, err=True, nl=False)
     click.echo(f" {text}", err=True)
 
 
 def _say_starting() -> None:
-    click.echo("Starting the torchyard server of this machine…", err=True)
+    click.echo("Starting this machine's torchyard server…", err=True)

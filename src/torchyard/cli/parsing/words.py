@@ -1,8 +1,8 @@
-"""What other commands call our verbs, so that a hint can name them.
+"""Other tools' names for our verbs, for hints.
 
-Owns: words of az, kubectl, docker and shells, and the verb or advice for each.
-Leaves: saying it to group.py.
-Always: a word here is no command of ours.
+Owns: the words of az, kubectl, docker and shells, with the verb or advice for each.
+Leaves: printing the hint to group.py.
+Always: no word here is a command of ours.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "diff": ("compare",),
     "prune": ("delete",),
 }
-"""The verbs that a noun may have instead, the likeliest first."""
+"""The verbs that a noun may have instead, likeliest first."""
 
 HINTS = {
     "az": "leave out `az ml`: write `yard job list`",
@@ -53,15 +53,15 @@ HINTS = {
     "TORCHYARD_WORKSPACE",
     "config": "name the workspace once with `yard workspace config -w NAME`, or set "
     "TORCHYARD_WORKSPACE",
-    "account": "who you are says `yard whoami`; another server is reached by `yard login URL`",
+    "account": "`yard whoami` shows who you are; `yard login URL` switches servers",
     "run": "write `yard job create -f job.yml --stream`",
     "submit": "write `yard job create -f job.yml --stream`",
     "logs": "write `yard job stream NAME`, or `yard server logs`",
     "status": "write `yard job list`, or `yard server status`",
     "diagnose": "write `yard doctor`",
-    "online-endpoint": "endpoints are not there yet",
-    "batch-endpoint": "endpoints are not there yet",
-    "registry": "there are no registries; `azureml://registries/…` names in job files are read",
-    "schedule": "schedules are not there yet; use cron with `yard job create`",
+    "online-endpoint": "endpoints are not supported yet",
+    "batch-endpoint": "endpoints are not supported yet",
+    "registry": "registries are not supported, except as `azureml://registries/…` in job files",
+    "schedule": "schedules are not supported yet; use cron with `yard job create`",
 }
-"""Said for a word that stands where a noun should."""
+"""Hints for words used in place of a noun."""

@@ -1,9 +1,9 @@
-"""Line charts of characters.
+"""Line charts in the terminal.
 
-Owns: dots of braille, axes with round numbers, the legend.
-Leaves: what to draw to jobs/metrics.py, reduction of many points to the server.
-Always: without colours several lines are told apart by letters; a value that is not finite breaks
-its line and is told below the chart.
+Owns: braille dots, axes with round numbers, the legend.
+Leaves: what to draw to jobs/metrics.py, downsampling to the server.
+Always: without colours, letters distinguish several lines; a value that is not finite breaks its
+line and is reported below the chart.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 # The dot of column x and row y of a cell, in the order of Unicode's braille patterns.
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 _BRAILLE = 0x2800
-_LABEL_ROOM = 10
+_LABEL_WIDTH = 10
 _NARROWEST, _LOWEST = 20, 4
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line: `columns` are (x, smallest, largest value from there to the next), by x.
+    """One line: `columns` are (x, minimum, maximum until the next x), sorted by x.
 
-    A single point is a column of one value twice.
+    A single point has the same minimum and maximum.
     """
 
     label: str
@@ -35,10 +35,10 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Look:
-    """How to draw: size in characters, all axes and the legend in it but for the title's line.
+class Style:
+    """How to draw: size in characters, including axes and legend but not the title's line.
 
-    `braille` False draws with letters alone, for a terminal that knows no more.
+    Without `braille`, lines are drawn with letters, for terminals that lack the characters.
     """
 
     width: int = 80
@@ -47,40 +47,40 @@ class Look:
     braille: bool = True
 
 
-def draw(lines: Sequence[Line], look: Look, title: str = "", unit: str = "") -> str:
-    """The chart as text; a legend when there are several lines.
+def draw(lines: Sequence[Line], style: Style, title: str = "", unit: str = "") -> str:
+    """The chart as text, with a legend if there are several lines.
 
     Args:
-        unit: what the horizontal axis counts, written behind its numbers.
+        unit: the unit of the horizontal axis, printed after its numbers.
     """
     kept = [(number, line) for number, line in enumerate(lines) if _finite(line)]
     text = [click.style(_plain(title), bold=True)] if title else []
     if not kept:
-        return "\n".join([*text, "  there is nothing to draw yet"])
+        return "\n".join([*text, "  nothing to draw yet"])
     xs = [x for _, line in kept for x, _, _ in _finite(line)]
     ys = [y for _, line in kept for _, low, high in _finite(line) for y in (low, high)]
     x_axis, y_axis = _Axis(min(xs), max(xs)), _Axis(*_padded(min(ys), max(ys)))
-    height = max(look.height - 2 - (len(lines) > 1), _LOWEST)
+    height = max(style.height - 2 - (len(lines) > 1), _LOWEST)
     rows = _labels(y_axis, height)
-    services = max(len(label) for label in rows.values())
-    width = max(look.width - services - 2, _NARROWEST)
-    letters = not look.braille or (len(lines) > 1 and not look.colour)
+    label_width = max(len(label) for label in rows.values())
+    width = max(style.width - label_width - 2, _NARROWEST)
+    letters = not style.braille or (len(lines) > 1 and not style.colour)
     canvas = _Canvas(width, height, letters)
     for number, line in kept:
         canvas.add(number, line, x_axis, y_axis)
-    for row, cells in enumerate(canvas.rows(look.colour)):
+    for row, cells in enumerate(canvas.rows(style.colour)):
         label = rows.get(row, "")
-        text.append(f"{label:>{services}} {'┤' if label else '│'}{cells}".rstrip())
-    text += _x_axis(x_axis, width, services, unit)
+        text.append(f"{label:>{label_width}} {'┤' if label else '│'}{cells}".rstrip())
+    text += _x_axis(x_axis, width, label_width, unit)
     if len(lines) > 1:
-        text += _legend(lines, look, letters, services)
+        text += _legend(lines, style, letters, label_width)
     if any(not math.isfinite(y) for line in lines for column in line.columns for y in column[1:]):
-        text.append(" " * (services + 2) + "some values are NaN or infinite and are not drawn")
+        text.append(" " * (label_width + 2) + "some values are NaN or infinite and are not drawn")
     return "\n".join(text)
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
-    """What such a length of time is best counted in, and how many seconds that is."""
+    """The best unit for such a duration, and its length in seconds."""
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * size:
             return unit, size
@@ -88,13 +88,13 @@ def time_unit(seconds: float) -> tuple[str, float]:
 
 
 class _Axis:
-    """From a value to a place between 0 and 1."""
+    """Map values to positions between 0 and 1."""
 
     def __init__(self, start: float, end: float) -> None:
         self.start, self.end = start, end
 
     def place(self, value: float) -> float:
-        # Halves first: the difference of the largest floats is none.
+        # Halve first: the difference of the largest floats would overflow.
         span = self.end / 2 - self.start / 2
         return (value / 2 - self.start / 2) / span if span else 0.5
 
@@ -120,7 +120,7 @@ class _Canvas:
         self._owners = [[-1] * width for _ in range(height)]
 
     def add(self, number: int, line: Line, x_axis: _Axis, y_axis: _Axis) -> None:
-        """Each column a bar, each joined to the one before."""
+        """Draw each column as a bar, joined to the previous one."""
         right, bottom = 2 * self._width - 1, 4 * self._height - 1
         before: tuple[int, int, int] | None = None
         for x, low, high in line.columns:
@@ -137,7 +137,7 @@ class _Canvas:
             before = (at, top, base)
 
     def _join(self, number: int, left: tuple[int, int, int], right: tuple[int, int, int]) -> None:
-        """Between the nearest ends of two bars."""
+        """Draw a line between the nearest ends of two bars."""
         if left[2] < right[1]:
             start, end = left[2], right[1]
         elif right[2] < left[1]:
@@ -174,28 +174,28 @@ def _colour(owner: int) -> str:
     return COLOURS[owner % len(COLOURS)]
 
 
-def _legend(lines: Sequence[Line], look: Look, letters: bool, services: int) -> list[str]:
-    margin = " " * (services + 2)
-    found, width = [margin], services + 2
+def _legend(lines: Sequence[Line], style: Style, letters: bool, label_width: int) -> list[str]:
+    margin = " " * (label_width + 2)
+    rows, width = [margin], label_width + 2
     for number, line in enumerate(lines):
         mark = _LETTERS[number % len(_LETTERS)] if letters else "━━"
         shown = _plain(line.label) + ("" if _finite(line) else " (nothing)")
         size = len(mark) + len(shown) + 4
-        if width + size > look.width and found[-1].strip():
-            found.append(margin)
-            width = services + 2
-        found[-1] += click.style(mark, fg=_colour(number)) + f" {shown}   "
+        if width + size > style.width and rows[-1].strip():
+            rows.append(margin)
+            width = label_width + 2
+        rows[-1] += click.style(mark, fg=_colour(number)) + f" {shown}   "
         width += size
-    return [line.rstrip() for line in found]
+    return [line.rstrip() for line in rows]
 
 
 def _plain(name: str) -> str:
-    """A name that a script gave, in one line that says nothing to the terminal."""
+    """A name from a script, without control characters."""
     return "".join(c if c.isprintable() else "�" for c in name)
 
 
 def _labels(axis: _Axis, height: int) -> dict[int, str]:
-    """By row: the round numbers of the vertical axis."""
+    """The round numbers of the vertical axis, by row."""
     ticks = axis.ticks(max(height // 3, 2))
     decimals = _decimals(ticks)
     rows = {}
@@ -206,10 +206,10 @@ def _labels(axis: _Axis, height: int) -> dict[int, str]:
     return rows or {height - 1: _number(axis.start), 0: _number(axis.end)}
 
 
-def _x_axis(axis: _Axis, width: int, services: int, unit: str) -> list[str]:
+def _x_axis(axis: _Axis, width: int, label_width: int, unit: str) -> list[str]:
     rule, text = ["─"] * width, [" "] * width
     free = 0
-    for tick in axis.ticks(max(width // (_LABEL_ROOM + 4), 1)):
+    for tick in axis.ticks(max(width // (_LABEL_WIDTH + 4), 1)):
         at = round(axis.place(tick) * (width - 1))
         label = f"{_number(tick)} {unit}".rstrip()
         start = min(max(at - len(label) // 2, 0), width - len(label))
@@ -218,20 +218,22 @@ def _x_axis(axis: _Axis, width: int, services: int, unit: str) -> list[str]:
         rule[at] = "┬"
         text[start : start + len(label)] = label
         free = start + len(label) + 2
-    margin = " " * (services + 1)
+    margin = " " * (label_width + 1)
     return [f"{margin}└{''.join(rule)}", f"{margin} {''.join(text)}".rstrip()]
 
 
 def _finite(line: Line) -> list[tuple[float, float, float]]:
-    return [one for one in line.columns if math.isfinite(one[1]) and math.isfinite(one[2])]
+    return [
+        column for column in line.columns if math.isfinite(column[1]) and math.isfinite(column[2])
+    ]
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:
-    """A flat line runs through the middle."""
+    """The range of the vertical axis; a flat line runs through its middle."""
     if low < high:
         return low, high
-    services = abs(low) / 10 or 1.0
-    return low - services, high + services
+    padding = abs(low) / 10 or 1.0
+    return low - padding, high + padding
 
 
 def _number(value: float, decimals: int | None = None) -> str:
@@ -243,7 +245,7 @@ def _number(value: float, decimals: int | None = None) -> str:
 
 
 def _decimals(ticks: Sequence[float]) -> int:
-    """As many as tell the ticks apart."""
+    """As many decimals as distinguish the ticks."""
     if len(ticks) < 2:
         return 3
     step = abs(ticks[1] - ticks[0])

@@ -1,9 +1,9 @@
-"""Bars for uploads and downloads, at a terminal only.
+"""Progress bars for uploads and downloads, at a terminal only.
 
-Owns: the bar, its rate and the time that is left.
-Leaves: counting to who moves the bytes.
-Always: nothing is printed, and rich is not imported, when stderr is no terminal; a bar that has
-come to its end is taken away, so that answers stand alone.
+Owns: the bar, its rate and the remaining time.
+Leaves: counting bytes to the code that moves them.
+Always: if stderr is not a terminal, nothing is printed and rich is not imported; a finished bar is
+removed, so that only results remain.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-_QUIET_S = 0.3
+_DELAY_S = 0.3
 
 
 class Progress:
-    """A bar that appears when it is worth it: after a moment, and with bytes to move."""
+    """A bar that appears only once the transfer has taken a moment."""
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -41,7 +41,7 @@ class Progress:
             self._show(self._sent + size_bytes, self._total)
 
     def sent(self, size_bytes: int, total: int) -> None:
-        """So much of `total` is done; a new total begins anew."""
+        """Set how much of `total` is done; a new total starts the bar over."""
         with self._lock:
             self._show(size_bytes, total)
 
@@ -52,7 +52,7 @@ class Progress:
     def _show(self, sent: int, total: int) -> None:
         self._sent, self._total = sent, total
         if self._bar is None:
-            if time.monotonic() - self._started < _QUIET_S:
+            if time.monotonic() - self._started < _DELAY_S:
                 return
             self._open()
         assert self._bar is not None and self._task is not None
@@ -85,8 +85,8 @@ class Progress:
 
 
 @contextmanager
-def shown(title: str) -> Iterator[Progress | None]:
-    """A bar until the end of the block; None when there is nobody to see it."""
+def bar(title: str) -> Iterator[Progress | None]:
+    """Show a bar until the end of the block; yields None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -99,6 +99,6 @@ def shown(title: str) -> Iterator[Progress | None]:
 
 @contextmanager
 def uploading() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar for an upload."""
-    with shown("Uploading") as progress:
+    """Show a bar for an upload; yields the callback that moves it."""
+    with bar("Uploading") as progress:
         yield None if progress is None else progress.sent

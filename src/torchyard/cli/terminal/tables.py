@@ -1,9 +1,9 @@
-"""Print answers: tables and pages for people, JSON, YAML and TSV for programs.
+"""Print results: tables and pages for people, JSON, YAML and TSV for programs.
 
 Owns: `-o` and `--query`, columns that fit the terminal, times and sizes for people.
 Leaves: what to print to the commands.
-Always: what a program reads is the whole answer, not what fits; nothing here imports rich, and
-jmespath only when there is a query.
+Always: programs get the whole result, never cut to fit; nothing here imports rich, and jmespath is
+imported only for a query.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from torchyard.client.times import duration, seconds_between
 OUTPUTS = ("table", "json", "jsonc", "yaml", "yamlc", "tsv", "none")
 
 Column = tuple[str, Callable[[Any], Any]]
-"""A heading, and what stands below it for one row."""
+"""A heading, and the function that gets the cell from a row."""
 
 _NARROWEST = 8
-# Of a list of texts within one field.
+# Of a list of strings within one field.
 _MOST_SHOWN = 20
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _COLOURS = {"Completed": "green", "Failed": "red", "Canceled": "yellow", "Running": "cyan"}
@@ -41,9 +41,9 @@ _COLOURS = {"Completed": "green", "Failed": "red", "Canceled": "yellow", "Runnin
 
 @dataclass(frozen=True)
 class Form:
-    """How to print: one of `OUTPUTS`, and a JMESPath query over the answer or none.
+    """How to print: one of `OUTPUTS`, and a JMESPath query over the result or none.
 
-    As with `az`, a query without `-o` is answered in JSON.
+    As with `az`, a query without `-o` prints JSON.
     """
 
     output: str | None = None
@@ -54,47 +54,47 @@ class Form:
         return self.output or ("json" if self.query else "table")
 
 
-def rows(form: Form, found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+def rows(form: Form, items: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
     """Print a list."""
     if form.query:
-        _queried(form, found)
+        _queried(form, items)
     elif form.kind == "table":
-        _table(found, columns)
+        _table(items, columns)
     elif form.kind == "tsv":
-        for row in found:
+        for row in items:
             click.echo("\t".join(_flat(value(row)) for _, value in columns))
     else:
-        _whole(form.kind, found)
+        _whole(form.kind, items)
 
 
-def one(form: Form, found: Mapping[str, Any], page: Callable[[], str]) -> None:
-    """Print one thing; `page` makes the text for people."""
+def one(form: Form, item: Mapping[str, Any], page: Callable[[], str]) -> None:
+    """Print one item; `page` makes the text for people."""
     if form.query:
-        _queried(form, found)
+        _queried(form, item)
     elif form.kind == "table":
         click.echo(page())
     elif form.kind == "tsv":
-        click.echo("\t".join(_flat(value) for value in found.values()))
+        click.echo("\t".join(_flat(value) for value in item.values()))
     else:
-        _whole(form.kind, found)
+        _whole(form.kind, item)
 
 
 def files(form: Form, written: Sequence[Path]) -> None:
     """Print the files that a download has written."""
-    found = [{"path": str(path), "size_bytes": path.stat().st_size} for path in written]
+    items = [{"path": str(path), "size_bytes": path.stat().st_size} for path in written]
     rows(
         form,
-        found,
+        items,
         [("FILE", lambda row: row["path"]), ("BYTES", lambda row: row["size_bytes"])],
     )
 
 
-def done(form: Form, found: Mapping[str, Any], text: str) -> None:
-    """Say that something is done: to people on stderr, to programs as an answer."""
+def done(form: Form, item: Mapping[str, Any], text: str) -> None:
+    """Report that something is done: to people on stderr, to programs as a result."""
     if form.kind == "table":
         click.echo(text, err=True)
     else:
-        one(form, found, lambda: text)
+        one(form, item, lambda: text)
 
 
 def fields(pairs: Iterable[tuple[str, Any]]) -> str:
@@ -104,10 +104,10 @@ def fields(pairs: Iterable[tuple[str, Any]]) -> str:
     return "\n".join(f"{name}{' ' * (width - _width(name))}  {value}" for name, value in kept)
 
 
-def titled(found: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Every field of `found` under its name in words, the name first, times in this zone."""
-    keys = sorted(found, key=lambda key: key != "name")
-    return [(key.replace("_", " ").capitalize(), _worded(key, found[key])) for key in keys]
+def titled(item: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The fields of `item` with their names in words, the name first, times in this zone."""
+    keys = sorted(item, key=lambda key: key != "name")
+    return [(key.replace("_", " ").capitalize(), _worded(key, item[key])) for key in keys]
 
 
 def _worded(key: str, value: Any) -> Any:
@@ -123,12 +123,12 @@ def _worded(key: str, value: Any) -> Any:
 
 
 def status(text: str) -> str:
-    """A status in its colour; click takes the colour away where there is no terminal."""
+    """A status in its colour, which click removes if there is no terminal."""
     return click.style(text, fg=_COLOURS.get(text))
 
 
 def moment(text: str | None) -> str:
-    """A time of the server in this machine's zone."""
+    """A time from the server in this machine's zone."""
     if not text:
         return ""
     try:
@@ -152,52 +152,52 @@ def number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def for_json(found: Any) -> Any:
-    """JSON has no NaN and no infinity: as the server says them, in text."""
-    if isinstance(found, dict):
-        return {key: for_json(value) for key, value in found.items()}
-    if isinstance(found, (list, tuple)):
-        return [for_json(value) for value in found]
-    if isinstance(found, float) and not math.isfinite(found):
-        return "NaN" if found != found else "Infinity" if found > 0 else "-Infinity"
-    return found
+def for_json(value: Any) -> Any:
+    """Replace NaN and infinities, which JSON lacks, by strings, as the server does."""
+    if isinstance(value, dict):
+        return {key: for_json(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [for_json(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
-def _whole(kind: str, found: Any) -> None:
+def _whole(kind: str, value: Any) -> None:
     if kind in ("json", "jsonc"):
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
     elif kind in ("yaml", "yamlc"):
         import yaml
 
-        text = yaml.safe_dump(_plain(found), sort_keys=False, allow_unicode=True)
+        text = yaml.safe_dump(_plain(value), sort_keys=False, allow_unicode=True)
         click.echo(text.removesuffix("...\n"), nl=False)
 
 
-def _queried(form: Form, found: Any) -> None:
-    """As `az` prints the answers to queries: in TSV a line a thing, in a table a row a thing."""
-    answer = _search(form.query, _plain(found))
-    things = answer if isinstance(answer, list) else [answer]
+def _queried(form: Form, value: Any) -> None:
+    """Print the query's result as `az` does: one line or row per item."""
+    answer = _search(form.query, _plain(value))
+    matches = answer if isinstance(answer, list) else [answer]
     if form.kind == "tsv":
-        for thing in things:
-            cells = thing.values() if isinstance(thing, dict) else thing
-            many = isinstance(thing, (dict, list))
-            click.echo("\t".join(_flat(cell) for cell in cells) if many else _flat(thing))
+        for match in matches:
+            cells = match.values() if isinstance(match, dict) else match
+            many = isinstance(match, (dict, list))
+            click.echo("\t".join(_flat(cell) for cell in cells) if many else _flat(match))
     elif form.kind != "table":
         _whole(form.kind, answer)
     elif answer is not None:
-        _table([_row(thing) for thing in things], _columns_of([_row(thing) for thing in things]))
+        _table([_row(match) for match in matches], _columns_of([_row(match) for match in matches]))
 
 
-def _row(thing: Any) -> dict[str, Any]:
-    if isinstance(thing, dict):
-        return thing
-    if isinstance(thing, list):
-        return {f"column {n}": cell for n, cell in enumerate(thing, 1)}
-    return {"result": thing}
+def _row(match: Any) -> dict[str, Any]:
+    if isinstance(match, dict):
+        return match
+    if isinstance(match, list):
+        return {f"column {n}": cell for n, cell in enumerate(match, 1)}
+    return {"result": match}
 
 
-def _columns_of(found: Sequence[Mapping[str, Any]]) -> list[Column]:
-    keys = dict.fromkeys(key for row in found for key in row)
+def _columns_of(items: Sequence[Mapping[str, Any]]) -> list[Column]:
+    keys = dict.fromkeys(key for row in items for key in row)
     return [(key.upper().replace("_", " "), partial(_cell, key)) for key in keys]
 
 
@@ -205,30 +205,30 @@ def _cell(key: str, row: Mapping[str, Any]) -> Any:
     return row.get(key)
 
 
-def _search(query: str, found: Any) -> Any:
+def _search(query: str, value: Any) -> Any:
     import jmespath
     from jmespath.exceptions import JMESPathError
 
     try:
-        return jmespath.search(query, found)
+        return jmespath.search(query, value)
     except (JMESPathError, ValueError) as error:
         reason = str(error).splitlines()[0].rstrip(":")
         raise InvalidInput(
-            f"`--query {query}` is no JMESPath query ({reason})",
-            "write for example `--query status`, `--query '[].name'`; see https://jmespath.org",
+            f"`--query {query}` is not a JMESPath query ({reason})",
+            "examples: `--query status`, `--query '[].name'`; see https://jmespath.org",
         ) from error
 
 
-def _plain(found: Any) -> Any:
-    """Dicts and lists that are nothing but that, which YAML and JMESPath want."""
-    if isinstance(found, dict):
-        return {key: _plain(value) for key, value in found.items()}
-    return [_plain(value) for value in found] if isinstance(found, list) else found
+def _plain(value: Any) -> Any:
+    """Copy into plain dicts and lists, which YAML and JMESPath need."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
-def table_text(found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
-    """At least one row, below its headings; no wider than the terminal."""
-    cells = [[_flat(value(row)) for _, value in columns] for row in found]
+def table_text(items: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
+    """Rows, at least one, below their headings; no wider than the terminal."""
+    cells = [[_flat(value(row)) for _, value in columns] for row in items]
     widths = [
         max(_width(heading), *(_width(row[n]) for row in cells))
         for n, (heading, _) in enumerate(columns)
@@ -243,17 +243,17 @@ def table_text(found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) ->
     return "\n".join([click.style(texts[0], bold=True), *texts[1:]])
 
 
-def _table(found: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
-    if found:
-        click.echo(table_text(found, columns))
+def _table(items: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+    if items:
+        click.echo(table_text(items, columns))
     elif sys.stderr.isatty():
-        click.echo("There is nothing to list.", err=True)
+        click.echo("Nothing to list.", err=True)
 
 
 def _fit(widths: list[int], columns: int) -> None:
-    """Take width from the widest until all fit, or nothing is left to take.
+    """Shrink the widest columns until all fit or none can shrink further.
 
-    The first column is what other commands are given: it is cut last.
+    The first column has the names that other commands take: it is cut last.
     """
     for first in (1, 0):
         while sum(widths) + 2 * (len(widths) - 1) > columns:
@@ -278,7 +278,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal it takes."""
+    """How many columns `text` takes in a terminal."""
     if text.isascii():
         return len(text)
     return sum(
@@ -288,12 +288,12 @@ def _width(text: str) -> int:
 
 
 def _flat(value: Any) -> str:
-    """One line, in which nothing speaks to the terminal."""
+    """The value on one line, without control characters."""
     return plain(" ".join(_shown(value).split()))
 
 
 def plain(text: str | None) -> str:
-    """What somebody else wrote, and which must not speak to the terminal."""
+    """Foreign text without control characters, which could control the terminal."""
     if not text or text.isprintable():
         return text or ""
     return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)

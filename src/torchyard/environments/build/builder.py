@@ -1,8 +1,8 @@
 """Make the folder of one environment.
 
-Owns: the steps of a build: venv, lock, install, hooks, rename; which Python; leftovers.
-Leaves: that only one builds to environments/actions.py, the resolver to packages/lock.py.
-Always: the caller holds the environment's lock; the final folder appears whole, by one rename.
+Owns: the steps of a build: venv, lock, install, hooks, rename; which Python; stale folders.
+Leaves: that only one builds to builds.py, resolving to packages/lock.py.
+Always: the caller holds the environment's lock; the final folder appears complete, by one rename.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torchyard.environments.types import EnvironmentSpec, platform_python
 
 
 @dataclass(frozen=True)
-class Places:
+class EnvironmentPaths:
     """Where an environment's files are, below `<home>/environments`."""
 
     root: Path
@@ -36,12 +36,12 @@ class Places:
 
     @property
     def lock(self) -> Path:
-        """The resolver's answer at the first build; every later build installs just that."""
+        """What the first build resolved to; every later build installs exactly that."""
         return self.root / f"{self.hash}.lock.txt"
 
     @property
     def mark(self) -> Path:
-        """What `sealed.mark` said of the folder when it was built."""
+        """The `sealed.mark` of the folder when it was built."""
         return self.root / f"{self.hash}.mark"
 
     @property
@@ -50,15 +50,15 @@ class Places:
 
     @property
     def mutex(self) -> Path:
-        """Locked by whoever builds."""
+        """The file that a builder locks."""
         return self.root / f"{self.hash}.lock"
 
     def is_whole(self) -> bool:
-        # The link is followed: a Python that went away makes the environment one to be built.
+        # The link is followed: an environment whose Python was removed has to be built again.
         return any(os.path.exists(self.folder / name) for name in ("bin/python", "image.json"))
 
 
-def run(spec: EnvironmentSpec, places: Places, known_lock: str, uv: Uv) -> str:
+def run(spec: EnvironmentSpec, paths: EnvironmentPaths, known_lock: str, uv: Uv) -> str:
     """Build into a folder of another name, rename it, return the lock.
 
     Args:
@@ -66,21 +66,21 @@ def run(spec: EnvironmentSpec, places: Places, known_lock: str, uv: Uv) -> str:
 
     Raises:
         BuildFailed: names the package at fault.
-        BuildCanceled: nobody wants it any more.
+        BuildCanceled: the build was canceled.
     """
-    _remove_leftovers(places)
-    working = places.root / f".building-{spec.hash}-{os.getpid()}"
+    _remove_stale_folders(paths)
+    working = paths.root / f".building-{spec.hash}-{os.getpid()}"
     working.mkdir()
     try:
-        conda = conda_packages.resolve(spec, known_lock, uv, working, places.folder)
+        conda = conda_packages.resolve(spec, known_lock, uv, working, paths.folder)
         python = "" if conda.has_python else _make_venv(spec, uv, working)
         if conda.records:
-            conda_packages.install(spec, conda, uv, working, places.folder)
+            conda_packages.install(spec, conda, uv, working, paths.folder)
             python = python or _python_version(working / "venv")
         text = _install_packages(spec, known_lock, python, uv, working)
-        conda_packages.settle(working, places.folder, conda)
+        conda_packages.set_final_path(working, paths.folder, conda)
         text = conda.lock + text
-        _publish(working, places, text)
+        _publish(working, paths, text)
     finally:
         image_folder.remove(working)
     return text
@@ -89,7 +89,7 @@ def run(spec: EnvironmentSpec, places: Places, known_lock: str, uv: Uv) -> str:
 def _install_packages(
     spec: EnvironmentSpec, known_lock: str, python: str, uv: Uv, working: Path
 ) -> str:
-    """Pip's packages, hooks and layers into `working`/venv; the answer is their lock."""
+    """Install pip's packages, hooks and layers into `working`/venv; their lock."""
     packages = site_packages(working / "venv")
     pip = _pip_wheel(working / "venv")
     wants_pip = "pip" not in {package_name(line) for line in spec.packages} and not any(
@@ -102,7 +102,7 @@ def _install_packages(
     if not text:
         extra = ("pip",) if wants_pip and pip is None else ()
         if spec.packages or extra:
-            there = _there(packages) if spec.conda else ()
+            there = _conda_provided(packages) if spec.conda else ()
             text = lock.resolve(spec, extra, python, uv, working, there)
     if lock.pins(text):
         _install_lock(text, python, uv, working)
@@ -125,21 +125,23 @@ def _install_packages(
 
 
 def _put_variables(variables: Iterable[tuple[str, str]], packages: Path) -> None:
-    """What a job or a person sets wins. In a file, they go wherever the environment is copied."""
+    """In a file of the environment, so that copies keep them; a job's or a user's values win."""
     lines = (
         f"import os; os.environ.setdefault({name!r}, {value!r})\n" for name, value in variables
     )
     (packages / "torchyard_variables.pth").write_text("".join(lines), encoding="utf-8")
 
 
-def _there(packages: Path) -> tuple[str, ...]:
-    """What conda brought, in pip's words."""
-    found = distributions(path=[str(packages)])
-    return tuple(sorted(f"{one.metadata['Name']}=={one.version}" for one in found))
+def _conda_provided(packages: Path) -> tuple[str, ...]:
+    """The packages that conda installed, as requirement lines."""
+    packages_found = distributions(path=[str(packages)])
+    return tuple(
+        sorted(f"{package.metadata['Name']}=={package.version}" for package in packages_found)
+    )
 
 
 def site_packages(venv: Path) -> Path:
-    """Where the packages of a venv are."""
+    """The folder of a venv's packages."""
     return next((venv / "lib").glob("python3*/site-packages"))
 
 
@@ -155,8 +157,8 @@ def _make_venv(spec: EnvironmentSpec, uv: Uv, working: Path) -> str:
         reach = ", which can't be reached from here" if is_unreachable(outcome.words) else ""
         raise BuildFailed(
             f"Python {spec.python} is not on this machine, and uv could not get it{reach}",
-            f"ask for Python {platform_python()}, which is here, or for none; "
-            "uv's words are in the build log",
+            f"use Python {platform_python()}, which is here, or name no version; "
+            "the build log has uv's output",
         )
     return _python_version(working / "venv")
 
@@ -166,7 +168,7 @@ def _python_version(venv: Path) -> str:
 
 
 def _pip_wheel(venv: Path) -> Path | None:
-    """The pip wheel that the venv's Python brings along, for `ensurepip`."""
+    """The pip wheel that the venv's Python bundles for `ensurepip`."""
     return next(_pip_wheels(Path(_configuration(venv)["home"])), None)
 
 
@@ -174,7 +176,7 @@ def _pip_wheels(home: Path) -> Iterator[Path]:
     for folder in home.parent.glob("lib/python3*/ensurepip/_bundled"):
         yield from folder.glob("pip-*.whl")
     if home == Path("/usr/bin"):
-        # Debian keeps the wheels of its own Python apart.
+        # Debian keeps the wheels of its own Python elsewhere.
         yield from Path("/usr/share/python-wheels").glob("pip-*.whl")
 
 
@@ -184,12 +186,12 @@ def _configuration(venv: Path) -> dict[str, str]:
 
 
 def _compiling(python: str) -> tuple[str, ...]:
-    """uv's word for byte-compiling, which it can't do with the oldest Pythons."""
+    """uv's option for byte-compiling, which it can't do for the oldest Pythons."""
     return () if python == "3.6" else ("--compile-bytecode",)
 
 
 def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> None:
-    # A Python of conda's may be marked as one that pip shall not write to; this one is ours.
+    # A Python from conda may be marked as externally managed; this copy is torchyard's own.
     words = ["pip", "install", "--python", "venv/bin/python", "--break-system-packages"]
     outcome = uv.run([*words, "--no-deps", *arguments], working, shown)
     if outcome.code != 0:
@@ -205,23 +207,23 @@ def _install_lock(text: str, python: str, uv: Uv, working: Path) -> None:
     _install(arguments, uv, working, " ".join(words))
 
 
-def _publish(working: Path, places: Places, text: str) -> None:
+def _publish(working: Path, paths: EnvironmentPaths, text: str) -> None:
     if text:
         new = working / "kept-lock.txt"
         new.write_text(text, encoding="utf-8")
-        new.rename(places.lock)
+        new.rename(paths.lock)
     venv = working / "venv"
     mark = working / "mark"
     mark.write_text(sealed.close(venv), encoding="utf-8")
-    mark.rename(places.mark)
-    if places.folder.exists():
-        # Here, but not whole or not what it was. Who still runs in it finds the same packages.
-        sealed.exchange(venv, places.folder)
+    mark.rename(paths.mark)
+    if paths.folder.exists():
+        # Incomplete or changed. Jobs that still run in it find the same packages.
+        sealed.exchange(venv, paths.folder)
     else:
-        venv.rename(places.folder)
-    places.folder.chmod(0o555)
+        venv.rename(paths.folder)
+    paths.folder.chmod(0o555)
 
 
-def _remove_leftovers(places: Places) -> None:
-    for folder in places.root.glob(f".building-{places.hash}-*"):
+def _remove_stale_folders(paths: EnvironmentPaths) -> None:
+    for folder in paths.root.glob(f".building-{paths.hash}-*"):
         image_folder.remove(folder)

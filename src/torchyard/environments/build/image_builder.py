@@ -1,9 +1,9 @@
 """Make the folder of an environment that is an image.
 
 Owns: the steps: base images, an environment put into one, the Dockerfile, unpacking, rename.
-Leaves: images to an Engine, the environments that go into them to environments/actions.py.
-Always: the caller holds the environment's lock; the folder appears whole, by one rename; package
-sources and certificates of this machine are lent to a build and left in none of its files.
+Leaves: images to an Engine, the environments that go into them to builds.py.
+Always: the caller holds the environment's lock; the folder appears complete, by one rename; package
+sources and certificates of this machine are mounted during a build and kept in none of its files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from torchyard.base.blobs import Blobs
 from torchyard.base.errors import BuildFailed
-from torchyard.environments.build.builder import Places
+from torchyard.environments.build.builder import EnvironmentPaths
 from torchyard.environments.images import containers, dockerfile, image_folder
 from torchyard.environments.images.engine import (
     FROM_NAME,
@@ -32,7 +32,7 @@ from torchyard.environments.packages.uv import Uv
 from torchyard.environments.types import EnvironmentSpec, ImageSpec
 
 PREFIX = "localhost/torchyard"
-# Where an environment lies in an image; conda's can't be moved and keep their own place.
+# The path of an environment in an image; conda environments can't be moved and keep theirs.
 ENVIRONMENT = "/opt/torchyard/env"
 _OVER = """\
 FROM {base}
@@ -42,45 +42,50 @@ RUN ldconfig && {target}/bin/python -c "import ctypes, hashlib, ssl, zlib"
 """
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# Builds an environment unless it is there; the answer is its folder.
+# Builds an environment unless it exists; returns its folder.
 Inner = Callable[[EnvironmentSpec], Path]
 
 
 def run(
-    spec: EnvironmentSpec, places: Places, engine: Engine, inner: Inner, blobs: Blobs, log: Uv
+    spec: EnvironmentSpec,
+    paths: EnvironmentPaths,
+    engine: Engine,
+    inner: Inner,
+    blobs: Blobs,
+    log: Uv,
 ) -> str:
-    """Build, unpack, rename; the answer is what the build was made of, as a lock.
+    """Build, unpack, rename; returns what the image consists of, as a lock.
 
     Raises:
         BuildFailed: names the image, the step or the package at fault.
-        BuildCanceled: nobody wants it any more.
+        BuildCanceled: the build was canceled.
     """
     assert spec.image is not None
-    for folder in places.root.glob(f".building-{spec.hash}-*"):
+    for folder in paths.root.glob(f".building-{spec.hash}-*"):
         image_folder.remove(folder)
-    working = places.root / f".building-{spec.hash}-{os.getpid()}"
+    working = paths.root / f".building-{spec.hash}-{os.getpid()}"
     working.mkdir()
-    mark = hashlib.sha256(f"{places.root} {spec.hash}".encode()).hexdigest()[:24]
-    lent = containers.machine_files(log.config, working)
-    made = _Making(engine, inner, log, working, lent, mark)
+    mark = hashlib.sha256(f"{paths.root} {spec.hash}".encode()).hexdigest()[:24]
+    machine = containers.machine_files(log.config, working)
+    build = _ImageBuild(engine, inner, log, working, machine, mark)
     engine.sweep(mark)
     try:
         if spec.image.name:
-            tag = made.of_image(spec, spec.image)
+            tag = build.of_image(spec, spec.image)
         else:
-            tag = made.of_dockerfile(spec, spec.image, blobs)
+            tag = build.of_dockerfile(spec, spec.image, blobs)
         facts = engine.facts(tag)
         if facts is None:
-            raise BuildFailed(f"image `{tag}` is gone again", "submit the job again")
-        _unpack(tag, facts, made, places)
+            raise BuildFailed(f"image `{tag}` was removed meanwhile", "submit the job again")
+        _unpack(tag, facts, build, paths)
     finally:
         engine.sweep(mark)
         image_folder.remove(working)
-    return "".join(made.lock) + image_folder.packages_as_lock(places.folder)
+    return "".join(build.lock) + image_folder.packages_as_lock(paths.folder)
 
 
-class _Making:
-    """One build under way; `lock` has a line on each image that it starts from."""
+class _ImageBuild:
+    """One build in progress; `lock` has a line for each image that it starts from."""
 
     def __init__(
         self,
@@ -109,11 +114,11 @@ class _Making:
 
     def of_dockerfile(self, spec: EnvironmentSpec, image: ImageSpec, blobs: Blobs) -> str:
         context = self.working / "context"
-        for one in blobs.snapshot(image.context).files:
-            target = context / one.path
+        for context_file in blobs.snapshot(image.context).files:
+            target = context / context_file.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(blobs.path(one.sha256), target)
-            target.chmod(int(one.mode, 8))
+            shutil.copyfile(blobs.path(context_file.sha256), target)
+            target.chmod(int(context_file.mode, 8))
         text = (context / image.dockerfile).read_text(encoding="utf-8-sig")
         others = {}
         for name, based in image.bases:
@@ -134,9 +139,9 @@ class _Making:
         return self._over(tag, built, replace(spec, image=None, ref=""))
 
     def _there(self, image: str) -> tuple[str, ImageFacts]:
-        """The image by the name that the engine has it under, pulled if need be."""
+        """The image by the engine's name for it, pulled unless it is there."""
         if not is_name(image):
-            raise BuildFailed(f"`{image}` is no name of an image", "write `FROM <name>:<tag>`")
+            raise BuildFailed(f"`{image}` is not a valid image name", "write `FROM <name>:<tag>`")
         facts = self.engine.facts(image)
         if facts is None:
             image = _with_registry(image)
@@ -146,7 +151,7 @@ class _Making:
             self.tags.append(image)
             facts = self.engine.facts(image)
         if facts is None:
-            raise BuildFailed(f"image `{image}` was pulled and is not there", "submit again")
+            raise BuildFailed(f"image `{image}` was pulled but is missing", "submit again")
         line = f"# image {image} {facts.digest or facts.id}\n"
         if line not in self.lock:
             self.log.say(f"starts from {image}, {facts.digest or facts.id}")
@@ -154,7 +159,7 @@ class _Making:
         return image, facts
 
     def _named_from(self, image: str) -> str:
-        """A name for FROM lines of this build alone."""
+        """Give the image a name for FROM lines of this build alone."""
         self._named += 1
         name = FROM_NAME.format(self.mark, self._named)
         self.engine.tag(image, name)
@@ -188,8 +193,8 @@ class _Making:
                 raise
             raise BuildFailed(
                 f"the Python of {what} does not run on `{base}`: its C library may be older than "
-                "this machine's, or another one",
-                "take a newer image; for FROM lines that name an environment, set `os_image` in "
+                "this machine's, or a different one",
+                "use a newer image; for FROM lines that name an environment, set `os_image` in "
                 f"`{containers.FILE}` in the server's home folder",
             ) from error
         finally:
@@ -197,23 +202,23 @@ class _Making:
         return tag
 
 
-def _unpack(tag: str, facts: ImageFacts, made: _Making, places: Places) -> None:
-    ready = made.working / "ready"
+def _unpack(tag: str, facts: ImageFacts, build: _ImageBuild, paths: EnvironmentPaths) -> None:
+    ready = build.working / "ready"
     rootfs = ready / image_folder.ROOT
     rootfs.mkdir(parents=True)
-    made.engine.unpack(tag, rootfs, made.mark, made.log)
-    _tidy(rootfs, made.machine.by_target)
-    image_folder.write(ready, facts, made.tags, made.engine.name)
+    build.engine.unpack(tag, rootfs, build.mark, build.log)
+    _remove_mount_points(rootfs, build.machine.by_target)
+    image_folder.write(ready, facts, build.tags, build.engine.name)
     if facts.user not in ("", "root", "0"):
-        made.log.say(f"the image's USER {facts.user} is not kept: jobs run as its root")
-    if places.folder.exists():
-        places.folder.rename(made.working / "old")
-    ready.rename(places.folder)
+        build.log.say(f"the image's USER {facts.user} is ignored: jobs run as its root")
+    if paths.folder.exists():
+        paths.folder.rename(build.working / "old")
+    ready.rename(paths.folder)
 
 
-def _tidy(rootfs: Path, lent: Mapping[str, Path]) -> None:
-    """Take away the empty places at which a build was lent something."""
-    for name in lent:
+def _remove_mount_points(rootfs: Path, targets: Mapping[str, Path]) -> None:
+    """Remove the empty files and folders at which machine files were mounted."""
+    for name in targets:
         place = rootfs / name.lstrip("/")
         if place.is_symlink():
             continue
@@ -224,7 +229,7 @@ def _tidy(rootfs: Path, lent: Mapping[str, Path]) -> None:
 
 
 def _with_registry(image: str) -> str:
-    """As docker reads a short name."""
+    """The full name of a short one, as docker reads it."""
     if registry_of(image) != "docker.io" or image.startswith("docker.io/"):
         return image
     return f"docker.io/{image}" if "/" in image else f"docker.io/library/{image}"

@@ -1,8 +1,8 @@
-"""An environment's folder, once it is whole: nobody writes to it any more.
+"""An environment's folder, once it is complete, is read-only.
 
-Owns: taking its write bits away, the mark of what it held then, one folder in another's place.
-Leaves: when that is compared to environments/actions.py, holding back root to the ranks' mounts.
-Always: compiled modules are no part of the mark: root's Python writes them where it likes.
+Owns: removing its write bits, the mark of its content, exchanging two folders.
+Leaves: comparing marks to folders.py and builds.py, protection from root to the ranks' mounts.
+Always: compiled modules don't count in the mark: root's Python writes them to read-only folders.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ _RENAME_EXCHANGE = 2
 
 
 def close(folder: Path) -> str:
-    """Take every write bit away but that of `folder` itself, which may still be moved.
+    """Remove all write bits but that of `folder` itself, which may still be moved.
 
     Returns the mark to compare with later.
     """
     for entry in _entries(folder, compiled=True):
         if not entry.is_symlink():
             mode = entry.stat(follow_symlinks=False).st_mode & 0o7777
-            # A file linked from somebody else's cache is not ours to change.
+            # A file linked from another user's cache can't be changed.
             with suppress(PermissionError):
                 os.chmod(entry.path, mode & ~0o222)
     return mark(folder)
 
 
 def mark(folder: Path) -> str:
-    """Changes when a file comes, goes, or is written; costs a look at each, in no order."""
+    """A text that changes when a file is added, removed or written; costs a `stat` of each."""
     start = len(str(folder))
     lines = []
     for entry in _entries(folder, compiled=False):
         if not entry.is_dir(follow_symlinks=False):
-            found = entry.stat(follow_symlinks=False)
-            lines.append(f"{entry.path[start:]}\0{found.st_size}\0{found.st_mtime_ns}")
+            stat = entry.stat(follow_symlinks=False)
+            lines.append(f"{entry.path[start:]}\0{stat.st_size}\0{stat.st_mtime_ns}")
     return hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogateescape")).hexdigest()
 
 
 def exchange(new: Path, old: Path) -> None:
-    """Each takes the other's place, at once where the file system can."""
+    """Exchange two folders, atomically where the file system can."""
     for folder in (new, old):
-        # To be moved to another folder, a folder must let its parent be written down in it.
+        # Moving a folder to another parent writes `..` in it.
         os.chmod(folder, 0o755)
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "renameat2"):

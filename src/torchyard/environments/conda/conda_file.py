@@ -1,8 +1,8 @@
 """Conda files, read without conda.
 
-Owns: the conda file's grammar, the table of conda names that PyPI has alike.
-Leaves: getting true conda packages to conda_packages.py, pip's lines to packages/requirements.py.
-Always: what can't be kept is an error that names it; what was changed is a notice.
+Owns: the conda file's grammar, the table of conda packages that PyPI has, too.
+Leaves: resolving conda packages to conda_packages.py, pip's lines to packages/requirements.py.
+Always: what can't be honoured is an error that names it; what was changed is a notice.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _SAME_NAME = """
     sqlalchemy statsmodels sympy tabulate tensorboard tokenizers torchaudio torchmetrics
     torchvision tqdm transformers wheel xgboost
 """
-# Conda names whose package on PyPI holds the same, with PyPI's name.
+# Conda names of packages that PyPI has, too, with PyPI's names.
 ALIKE: Mapping[str, str] = {
     **{name: name for name in _SAME_NAME.split()},
     "pytorch": "torch",
     "pytorch-cpu": "torch",
 }
 
-# What conda needs to choose a build, and a build of torch from an index carries or leaves out.
+# Packages by which conda chooses a build of torch, and that builds from an index don't need.
 DROPPED = ("cpuonly", "pytorch-cuda", "pytorch-mutex")
 
 _KEYS = ("name", "channels", "dependencies", "prefix", "variables")
@@ -46,11 +46,11 @@ _LINE = re.compile(
 )
 _CHANNEL = re.compile(r"[\w-][\w.-]*(?:/[\w.-]+)*|(?:https?|file|s3|gcs|oci)://\S+", re.ASCII)
 _CLAUSE = re.compile(r"(?P<how>===?|~=|!=|<=|>=|=|<|>|)\s*(?P<version>[\w.+!-]+?)(?P<any>\.?\*)?")
-# Conda's pip depends on it. A file that pins pip is of a time when people's packages took
-# `pkg_resources` for granted, which later ones lack.
+# Conda's pip depends on it. A file that pins pip is from a time when packages relied on
+# `pkg_resources`, which later versions of setuptools lack.
 _WITH_PIP = "setuptools<81"
 _SETUPTOOLS = re.compile(r"setuptools\b(?!-)", re.IGNORECASE)
-# They import pkg_resources, and leave it to conda's pip to bring it.
+# They import pkg_resources and rely on conda's pip to install it.
 _SDK_V1 = re.compile(
     r"azureml[-_](core|defaults|sdk|train|pipeline|widgets|automl|interpret)", re.IGNORECASE
 )
@@ -60,7 +60,7 @@ _SDK_V1 = re.compile(
 class Contents:
     """`python` is a version or a range, empty when the file names none.
 
-    `packages` are conda's words for what PyPI has not; `channels` where they come from, as the
+    `packages` are conda's specs of packages that PyPI lacks; `channels` are their channels as the
     file names them, empty where there are no such packages.
     """
 
@@ -89,28 +89,28 @@ def read(document: Any, at: At) -> Contents:
             "set them in the job's `environment_variables`",
             at=(*at, "variables"),
         )
-    listed = document.get("dependencies") or []
-    if not isinstance(listed, list):
+    entries = document.get("dependencies") or []
+    if not isinstance(entries, list):
         raise InvalidSpec(
             "`dependencies` is not a list", "write `- python=3.11`", at=(*at, "dependencies")
         )
-    found = _Sorted(_channels(document.get("channels") or [], (*at, "channels")))
-    for position, entry in enumerate(listed):
-        found.take(entry, (*at, "dependencies", position))
-    found.complete()
-    _check_extra(found.packages)
+    dependencies = _Dependencies(_channels(document.get("channels") or [], (*at, "channels")))
+    for position, entry in enumerate(entries):
+        dependencies.take(entry, (*at, "dependencies", position))
+    dependencies.complete()
+    _check_extra(dependencies.packages)
     return Contents(
-        found.python,
-        tuple(found.lines),
-        tuple(found.notices),
-        tuple(sorted(found.packages)),
-        tuple(found.channels) if found.packages else (),
+        dependencies.python,
+        tuple(dependencies.lines),
+        tuple(dependencies.notices),
+        tuple(sorted(dependencies.packages)),
+        tuple(dependencies.channels) if dependencies.packages else (),
     )
 
 
 @dataclass
-class _Sorted:
-    """The entries of `dependencies`, by where each is had from."""
+class _Dependencies:
+    """The entries of `dependencies`, sorted by their source."""
 
     channels: list[str]
     python: str = ""
@@ -128,14 +128,14 @@ class _Sorted:
             self.python = python_version(version, at)
         elif name in DROPPED:
             self.notices.append(
-                f"conda package `{name}` is left out: the node decides the build of torch"
+                f"conda package `{name}` is skipped: the platform decides the build of torch"
             )
         elif name in ALIKE:
             line = ALIKE[name] + _pip_version(version, at)
             self.lines.append(line)
             self.notices.append(f"conda package `{name}` comes from PyPI as `{line}`")
         elif name != "pip":
-            self.packages[_words(channel, name, version)] = at
+            self.packages[_spec_text(channel, name, version)] = at
             if channel and channel not in self.channels:
                 self.channels.append(channel)
         elif version:
@@ -143,20 +143,20 @@ class _Sorted:
             self.has_pip = True
 
     def complete(self) -> None:
-        """Add what conda's pip brings."""
+        """Add what conda's pip depends on."""
         wanted = self.has_pip or any(_SDK_V1.match(line) for line in self.lines)
         if wanted and not any(_SETUPTOOLS.match(line) for line in self.lines):
             self.lines.append(_WITH_PIP)
-            self.notices.append(f"`{_WITH_PIP}` comes with conda's `pip`, so it comes here, too")
+            self.notices.append(f"`{_WITH_PIP}` is added, as conda's `pip` depends on setuptools")
 
 
 def _check_extra(packages: Mapping[str, At]) -> None:
     if packages and importlib.util.find_spec("rattler") is None:
         names = ", ".join(f"`{words.rpartition('::')[2]}`" for words in packages)
         raise InvalidSpec(
-            f"conda packages come by py-rattler, which is not installed here: {names}",
-            "`pip install 'torchyard[conda]'` on the server; or list what PyPI has too under "
-            "`pip:`, by its name there",
+            f"conda packages need py-rattler, which is not installed here: {names}",
+            "`pip install 'torchyard[conda]'` on the server; or list packages that PyPI has, too, "
+            "under `pip:`, by their names there",
             at=next(iter(packages.values())),
         )
 
@@ -176,8 +176,8 @@ def _channels(listed: Any, at: At) -> list[str]:
     return list(dict.fromkeys(channels))
 
 
-def _words(channel: str, name: str, version: str) -> str:
-    """`channel::name version` as conda reads it, the same for the same meaning."""
+def _spec_text(channel: str, name: str, version: str) -> str:
+    """`channel::name version` as conda reads it, in one form for equal meanings."""
     version = ",".join(part.strip() for part in version.split(","))
     if version and version[0] not in "=<>!~":
         version = f" {version}"
@@ -185,12 +185,12 @@ def _words(channel: str, name: str, version: str) -> str:
 
 
 def _split(entry: Any, at: At) -> tuple[str, str, str]:
-    found = _LINE.fullmatch(entry.strip()) if isinstance(entry, str) else None
-    if found is None:
+    match = _LINE.fullmatch(entry.strip()) if isinstance(entry, str) else None
+    if match is None:
         raise InvalidSpec(
             f"conda dependency `{entry}` can't be read", "write it as `name=version`", at=at
         )
-    return found["channel"] or "", found["name"].lower(), found["version"].strip()
+    return match["channel"] or "", match["name"].lower(), match["version"].strip()
 
 
 def python_version(version: str, at: At) -> str:
@@ -206,7 +206,7 @@ def python_version(version: str, at: At) -> str:
 def _pip_version(version: str, at: At) -> str:
     parts = []
     for how, number, fuzzy in (_clause(part, at) for part in version.split(",") if part):
-        # Conda's single `=`, and its bare version, mean every version that begins so.
+        # Conda's single `=`, and its bare version, mean every version with that prefix.
         if how in ("=", "") or (fuzzy and how == "=="):
             parts.append(f"=={number}.*")
         else:
@@ -216,13 +216,13 @@ def _pip_version(version: str, at: At) -> str:
 
 def _clause(text: str, at: At) -> tuple[str, str, bool]:
     words = text.strip()
-    # `=1.21.2=py38_0`: the last part names one build of conda's, which PyPI has not.
+    # `=1.21.2=py38_0`: the last part names one of conda's builds, which PyPI does not have.
     words = re.sub(r"^(=?=?[\w.+!-]+?(?:\.?\*)?)[= ]+\w+$", r"\1", words)
-    found = _CLAUSE.fullmatch(words)
-    if found is None:
+    match = _CLAUSE.fullmatch(words)
+    if match is None:
         raise InvalidSpec(
             f"version `{text.strip()}` can't be read",
             "write it as `=1.2`, `==1.2.3` or `>=1.2,<2`",
             at=at,
         )
-    return found["how"], found["version"], bool(found["any"])
+    return match["how"], match["version"], bool(match["any"])

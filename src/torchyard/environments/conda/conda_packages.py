@@ -1,9 +1,9 @@
-"""Conda packages in a build: resolved once, then what the lock says.
+"""Conda packages in a build: resolved once, then installed from the lock.
 
-Owns: orders to resolver.py, conda's lines in a lock, a conda Python as an environment's own.
-Leaves: what a conda file means to conda_file.py, where channels lie to packages/conda_channels.py.
+Owns: requests to resolver.py, conda's lines in a lock, an environment whose Python is conda's.
+Leaves: what a conda file means to conda_file.py, URLs of channels to packages/conda_channels.py.
 Always: a lock's line holds a package's name, version and hash, and its channel as the file names
-it; a channel of the machine's own by its number.
+it; a channel from the machine's configuration by its number.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import BuildFailed
-from torchyard.environments.packages.uv import Uv, is_full, is_unreachable, no_room
+from torchyard.environments.packages.uv import Uv, is_full, is_unreachable, no_space
 from torchyard.environments.types import EnvironmentSpec
 
 _MARK = "# conda "
 _MACHINES = "machine:"
 _FALLBACK = "conda-forge"
-_CULPRIT = re.compile(
+_BLAMED = re.compile(
     r"No candidates were found for (?P<name>[\w.-]+)|conda package `(?P<other>[\w.-]+)`"
 )
 _LONGEST = 400
-# What uv writes, too: finds Python beside the place where the script lies.
+# As uv writes it: finds Python beside the script.
 _SHEBANG = """#!/bin/sh
 '''exec' "$(dirname -- "$(realpath -- "$0")")"/'python' "$0" "$@"
 ' '''
@@ -35,8 +35,8 @@ _SHEBANG = """#!/bin/sh
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The packages of an environment, as the lock has them."""
+class CondaPackages:
+    """The conda packages of an environment, as in its lock."""
 
     records: tuple[Mapping[str, Any], ...]
 
@@ -50,10 +50,10 @@ class Chosen:
         return "".join(f"{_MARK}{json.dumps(record)}\n" for record in self.records)
 
 
-def chosen(lock: str) -> Chosen:
-    """Those of a lock."""
+def in_lock(lock: str) -> CondaPackages:
+    """The conda packages of a lock."""
     lines = (line for line in lock.splitlines() if line.startswith(_MARK))
-    return Chosen(tuple(json.loads(line.removeprefix(_MARK)) for line in lines))
+    return CondaPackages(tuple(json.loads(line.removeprefix(_MARK)) for line in lines))
 
 
 def without(lock: str) -> str:
@@ -63,51 +63,55 @@ def without(lock: str) -> str:
 
 def versions(lock: str) -> dict[str, str]:
     """Names and versions of a lock's conda packages."""
-    return {record["name"]: record["version"] for record in chosen(lock).records}
+    return {record["name"]: record["version"] for record in in_lock(lock).records}
 
 
-def resolve(spec: EnvironmentSpec, known_lock: str, uv: Uv, working: Path, final: Path) -> Chosen:
-    """What the lock says, else what the channels have now.
+def resolve(
+    spec: EnvironmentSpec, known_lock: str, uv: Uv, working: Path, final: Path
+) -> CondaPackages:
+    """The packages of the lock, else what the channels have now.
 
     Raises:
         BuildFailed: no set of packages fits; names the package or channel at fault.
     """
     if not spec.conda:
-        return Chosen(())
-    known = chosen(known_lock)
-    if known.records:
-        return known
-    order = {**_order(spec, uv, working, final), "specs": spec.conda, "python": _python(spec)}
-    _run("resolve", order, uv, working, f"conda packages: {', '.join(spec.conda)}")
-    answer = json.loads((working / "conda-answer.json").read_text(encoding="utf-8"))
-    return Chosen(tuple(answer["records"]))
+        return CondaPackages(())
+    locked = in_lock(known_lock)
+    if locked.records:
+        return locked
+    request = {**_request(spec, uv, working, final), "specs": spec.conda, "python": _python(spec)}
+    _run("resolve", request, uv, working, f"conda packages: {', '.join(spec.conda)}")
+    response = json.loads((working / "conda-response.json").read_text(encoding="utf-8"))
+    return CondaPackages(tuple(response["records"]))
 
 
-def install(spec: EnvironmentSpec, known: Chosen, uv: Uv, working: Path, final: Path) -> None:
-    """Into `working`/venv, with the paths of `final` in their files.
+def install(
+    spec: EnvironmentSpec, packages: CondaPackages, uv: Uv, working: Path, final: Path
+) -> None:
+    """Install into `working`/venv, with the paths of `final` in the files.
 
     Raises:
         BuildFailed: names the package or channel at fault.
     """
-    order = {**_order(spec, uv, working, final), "records": known.records}
-    _run("install", order, uv, working, f"install {len(known.records)} conda packages")
+    request = {**_request(spec, uv, working, final), "records": packages.records}
+    _run("install", request, uv, working, f"install {len(packages.records)} conda packages")
     prefix = working / "venv"
     _free_scripts(prefix, final)
-    # Says "no backup of this", and could be taken for ours.
+    # It excludes the folder from backups, and could be mistaken for torchyard's own.
     (prefix / "CACHEDIR.TAG").unlink(missing_ok=True)
-    if known.has_python:
-        _configure(prefix, prefix, known)
+    if packages.has_python:
+        _configure(prefix, prefix, packages)
 
 
-def settle(working: Path, final: Path, known: Chosen) -> None:
-    """Tell an environment with a Python of its own where it will lie."""
-    if known.has_python:
-        _configure(working / "venv", final, known)
+def set_final_path(working: Path, final: Path, packages: CondaPackages) -> None:
+    """Write the final path into an environment whose Python is conda's."""
+    if packages.has_python:
+        _configure(working / "venv", final, packages)
 
 
-def _configure(prefix: Path, home: Path, known: Chosen) -> None:
-    """The file by which attempts' thin environments find Python; uv takes it as relocatable."""
-    version = next(record["version"] for record in known.records if record["name"] == "python")
+def _configure(prefix: Path, home: Path, packages: CondaPackages) -> None:
+    """Write the file by which thin environments find Python, relocatable as uv understands it."""
+    version = next(record["version"] for record in packages.records if record["name"] == "python")
     (prefix / "pyvenv.cfg").write_text(
         f"home = {home / 'bin'}\nimplementation = CPython\nversion_info = {version}\n"
         "include-system-site-packages = false\nrelocatable = true\n",
@@ -115,16 +119,16 @@ def _configure(prefix: Path, home: Path, known: Chosen) -> None:
     )
 
 
-def _order(spec: EnvironmentSpec, uv: Uv, working: Path, final: Path) -> dict[str, Any]:
+def _request(spec: EnvironmentSpec, uv: Uv, working: Path, final: Path) -> dict[str, Any]:
     config = uv.config.conda
-    named = [{"label": name, "places": config.places(name)} for name in spec.channels]
-    for number, name in enumerate(config.channels if not named else ()):
-        named.append({"label": f"{_MACHINES}{number}", "places": config.places(name)})
-    if not named:
-        uv.say(f"no conda channel is named: {_FALLBACK} is asked")
-        named.append({"label": _FALLBACK, "places": config.places(_FALLBACK)})
+    channels = [{"label": name, "places": config.places(name)} for name in spec.channels]
+    for number, name in enumerate(config.channels if not channels else ()):
+        channels.append({"label": f"{_MACHINES}{number}", "places": config.places(name)})
+    if not channels:
+        uv.say(f"no conda channel is named: using {_FALLBACK}")
+        channels.append({"label": _FALLBACK, "places": config.places(_FALLBACK)})
     return {
-        "channels": named,
+        "channels": channels,
         "cache": str(uv.conda_cache),
         "prefix": str(working / "venv"),
         "final": str(final),
@@ -133,15 +137,15 @@ def _order(spec: EnvironmentSpec, uv: Uv, working: Path, final: Path) -> dict[st
 
 
 def _python(spec: EnvironmentSpec) -> str:
-    """`3.11` as `python 3.11.*`; a range stays one."""
+    """`3.11` as `python 3.11.*`; a range stays a range."""
     is_version = re.fullmatch(r"[\d.]+", spec.python)
     return f"python {spec.python}{'.*' if is_version else ''}"
 
 
-def _run(verb: str, order: Mapping[str, Any], uv: Uv, working: Path, shown: str) -> None:
-    (working / "conda-order.json").write_text(json.dumps(order), encoding="utf-8")
+def _run(verb: str, request: Mapping[str, Any], uv: Uv, working: Path, shown: str) -> None:
+    (working / "conda-request.json").write_text(json.dumps(request), encoding="utf-8")
     program = [sys.executable, "-m", "torchyard.environments.conda.resolver"]
-    arguments = [verb, "conda-order.json", "conda-answer.json"][: 3 if verb == "resolve" else 2]
+    arguments = [verb, "conda-request.json", "conda-response.json"][: 3 if verb == "resolve" else 2]
     outcome = uv.run_program([*program, *arguments], working, shown, uv.config.conda.variables)
     if outcome.code != 0:
         raise _failure(outcome.words)
@@ -149,18 +153,18 @@ def _run(verb: str, order: Mapping[str, Any], uv: Uv, working: Path, shown: str)
 
 def _failure(words: str) -> BuildFailed:
     if is_full(words):
-        return no_room()
-    flat = " ".join(words.partition("error: ")[2].split()) or "py-rattler ended without a word"
+        return no_space()
+    flat = " ".join(words.partition("error: ")[2].split()) or "py-rattler failed without a message"
     flat = flat.removeprefix("Cannot solve the request because of: ")
     reason = flat if len(flat) <= _LONGEST else flat[:_LONGEST].rstrip() + "…"
-    found = _CULPRIT.search(flat)
-    name = (found["name"] or found["other"]) if found else ""
+    match = _BLAMED.search(flat)
+    name = (match["name"] or match["other"]) if match else ""
     hint = (
         "check this machine's network and conda configuration"
         if "channel" in flat or is_unreachable(flat)
         else f"check the name and version of `{name}` and its channel"
         if name
-        else "the resolver's words are in the build log"
+        else "the build log has the resolver's output"
     )
     if not name or flat.startswith("conda package"):
         return BuildFailed(reason, hint)
@@ -168,23 +172,23 @@ def _failure(words: str) -> BuildFailed:
 
 
 def _free_scripts(prefix: Path, final: Path) -> None:
-    """Let scripts find Python beside themselves, so that copies of them run a copy's Python."""
+    """Let scripts find Python beside them, so that scripts of a copy run the copy's Python."""
     python = re.escape(str(final / "bin" / "python")).encode() + rb"[\d.]*"
-    # A line of its own, or, where that would be too long for a kernel, the shell's detour.
+    # A shebang line, or the shell's workaround where that would be too long for a kernel.
     start = re.compile(
         rb"#!" + python + rb"\n|#!/bin/sh\n'\'\'exec' \"?" + python + rb"\"? \"\$0\" \"\$@\""
         rb"(?: #'\'\'\n|\n' '\'\'\n)"
     )
     for script in _files(prefix / "bin"):
         content = script.read_bytes()
-        found = start.match(content)
-        if found:
+        match = start.match(content)
+        if match:
             mode = script.stat().st_mode
             script.unlink()
-            script.write_bytes(_SHEBANG.encode() + content[found.end() :])
+            script.write_bytes(_SHEBANG.encode() + content[match.end() :])
             script.chmod(mode)
 
 
 def _files(folder: Path) -> Sequence[Path]:
-    found = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [file for file in found if file.is_file() and not file.is_symlink()]
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [file for file in entries if file.is_file() and not file.is_symlink()]

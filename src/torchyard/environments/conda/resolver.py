@@ -1,9 +1,9 @@
 """The program that resolves and installs conda packages, by py-rattler.
 
-Owns: one order (a file), its answer (a file), errors as one line on standard error.
-Leaves: what is asked, and where, to conda_packages.py, which starts it as a process of its own.
-Always: the server never loads py-rattler; what is installed is what the order's records say, by
-their hashes; a channel is known by its label, which is all that an answer or an error names.
+Owns: one request (a file), its response (a file), errors as one line on standard error.
+Leaves: what to request to conda_packages.py, which starts it as a separate process.
+Always: the server never loads py-rattler; installed packages match the hashes of the request's
+records; responses and errors name a channel by its label, never by its URL.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from urllib.parse import unquote, urlsplit
 
 import rattler
 
-# Of the machine that installs: they belong in no lock.
+# They belong to the machine that installs, and are not written into locks.
 _OF_THE_PLACE = ("url", "channel", "fn")
 
 
 class Refused(Exception):
-    """What can't be done, in words for the build's log."""
+    """A request that can't be fulfilled; its message goes to the build's log."""
 
 
 @dataclass(frozen=True)
 class Channel:
-    """One part of a channel as the order names it, at the URL that answered."""
+    """One part of a channel as the request names it, at the URL that answered."""
 
     label: str
     part: int
@@ -39,51 +39,51 @@ class Channel:
 
 
 def main() -> None:
-    """`resolve <order> <answer>` or `install <order>`, files of the current folder."""
+    """`resolve <request> <response>` or `install <request>`, files in the current folder."""
     code = 1
     try:
         _do(*sys.argv[1:])
         code = 0
     except Exception as error:
-        # Those of py-rattler are of many kinds; what they say is for the log.
+        # py-rattler raises errors of many types; the log gets their messages.
         print(f"error: {error}", file=sys.stderr)
     sys.stderr.flush()
-    # Threads of py-rattler may still be there, and Python dies of them when it ends in order.
+    # Threads of py-rattler may still run, and a regular end of Python would crash.
     os._exit(code)
 
 
-def _do(verb: str, file: str, answer: str = "") -> None:
-    order = json.loads(Path(file).read_text(encoding="utf-8"))
-    asyncio.run(_resolve(order, Path(answer)) if verb == "resolve" else _install(order))
+def _do(verb: str, file: str, response: str = "") -> None:
+    request = json.loads(Path(file).read_text(encoding="utf-8"))
+    asyncio.run(_resolve(request, Path(response)) if verb == "resolve" else _install(request))
 
 
-async def _resolve(order: Mapping[str, Any], answer: Path) -> None:
-    """Python is one of the packages where a channel has it."""
-    gateway, channels = _gateway(order), await _channels(order)
+async def _resolve(request: Mapping[str, Any], response: Path) -> None:
+    """Resolve the specs, with Python as one of the packages where a channel has it."""
+    gateway, channels = _gateway(request), await _channels(request)
     urls = [channel.url for channel in channels]
     here = [rattler.Subdir.current(), rattler.Subdir("noarch")]
-    found = await gateway.query(urls, here, ["python"], recursive=False)
-    specs = [_spec(words, channels) for words in order["specs"]]
-    if any(found):
-        specs.append(rattler.MatchSpec(order["python"]))
+    pythons = await gateway.query(urls, here, ["python"], recursive=False)
+    specs = [_spec(words, channels) for words in request["specs"]]
+    if any(pythons):
+        specs.append(rattler.MatchSpec(request["python"]))
     records = await rattler.solve(
         urls, specs, gateway=gateway, virtual_packages=rattler.VirtualPackage.detect()
     )
     written = [_written(record, channels) for record in records]
-    answer.write_text(json.dumps({"records": written}), encoding="utf-8")
+    response.write_text(json.dumps({"records": written}), encoding="utf-8")
     for record in sorted(records, key=lambda record: str(record.name.normalized)):
         print(f" + {record.name.normalized}={record.version}={record.build}", file=sys.stderr)
 
 
-async def _install(order: Mapping[str, Any]) -> None:
-    channels = await _channels(order)
-    prefix = Path(order["prefix"])
-    links = "" if order["may_link"] else "allow-hard-links = false\nallow-ref-links = true\n"
+async def _install(request: Mapping[str, Any]) -> None:
+    channels = await _channels(request)
+    prefix = Path(request["prefix"])
+    links = "" if request["may_link"] else "allow-hard-links = false\nallow-ref-links = true\n"
     await rattler.install(
-        [_read(record, channels) for record in order["records"]],
+        [_read(record, channels) for record in request["records"]],
         target_prefix=prefix,
-        alternative_target_prefix=order["final"],
-        cache_dir=Path(order["cache"]) / "pkgs",
+        alternative_target_prefix=request["final"],
+        cache_dir=Path(request["cache"]) / "pkgs",
         client=_client(),
         show_progress=False,
         config=rattler.Config.from_toml(links),
@@ -98,39 +98,39 @@ def _client() -> rattler.Client:
     return rattler.Client.default_client()
 
 
-def _gateway(order: Mapping[str, Any]) -> rattler.Gateway:
-    return rattler.Gateway(cache_dir=Path(order["cache"]) / "repodata", client=_client())
+def _gateway(request: Mapping[str, Any]) -> rattler.Gateway:
+    return rattler.Gateway(cache_dir=Path(request["cache"]) / "repodata", client=_client())
 
 
-async def _channels(order: Mapping[str, Any]) -> list[Channel]:
-    """Each at the first of its mirrors that answers.
+async def _channels(request: Mapping[str, Any]) -> list[Channel]:
+    """Each channel at the first of its mirrors that answers.
 
     Raises:
-        Refused: none of them does.
+        Refused: none of them answers.
     """
-    gateway, found = _gateway(order), []
-    for said in order["channels"]:
-        for part, mirrors in enumerate(said["places"]):
-            url = await _first(gateway, said["label"], mirrors)
-            found.append(Channel(said["label"], part, url))
-    return found
+    gateway, channels = _gateway(request), []
+    for channel in request["channels"]:
+        for part, mirrors in enumerate(channel["places"]):
+            url = await _first(gateway, channel["label"], mirrors)
+            channels.append(Channel(channel["label"], part, url))
+    return channels
 
 
 async def _first(gateway: rattler.Gateway, label: str, mirrors: Sequence[str]) -> str:
     here = [rattler.Subdir.current(), rattler.Subdir("noarch")]
-    why = "it has no place"
+    reason = "it has no URL"
     for url in mirrors:
         try:
             await gateway.names([url], here)
         except Exception as error:
-            why = str(error)
+            reason = str(error)
         else:
             return url.rstrip("/")
-    raise Refused(f"conda channel `{label}` can't be read: {why}")
+    raise Refused(f"conda channel `{label}` can't be read: {reason}")
 
 
 def _spec(words: str, channels: Sequence[Channel]) -> rattler.MatchSpec:
-    """`channel::name`, with the channel where it lies on this machine."""
+    """A spec with the URL of its channel in place of the label."""
     label, colons, rest = words.rpartition("::")
     for channel in channels:
         if colons and channel.label == label:
@@ -139,42 +139,42 @@ def _spec(words: str, channels: Sequence[Channel]) -> rattler.MatchSpec:
 
 
 def _written(record: rattler.RepoDataRecord, channels: Sequence[Channel]) -> dict[str, Any]:
-    """A record for the lock: of its place only the channel's label and the file's name."""
-    said = json.loads(record.to_json())
-    where = record.url.rsplit("/", 2)[0]
-    channel = next(one for one in channels if one.url == where)
-    kept = {key: value for key, value in said.items() if key not in _OF_THE_PLACE}
+    """A record for the lock, with the channel's label in place of its URL."""
+    fields = json.loads(record.to_json())
+    channel_url = record.url.rsplit("/", 2)[0]
+    channel = next(candidate for candidate in channels if candidate.url == channel_url)
+    kept = {key: value for key, value in fields.items() if key not in _OF_THE_PLACE}
     return {"label": channel.label, "part": channel.part, "file": record.file_name, **kept}
 
 
-def _read(said: Mapping[str, Any], channels: Sequence[Channel]) -> rattler.RepoDataRecord:
+def _read(fields: Mapping[str, Any], channels: Sequence[Channel]) -> rattler.RepoDataRecord:
     for channel in channels:
-        if (channel.label, channel.part) == (said["label"], said["part"]):
+        if (channel.label, channel.part) == (fields["label"], fields["part"]):
             break
     else:
         raise Refused(
-            f"conda package `{said['name']}` came from a channel that this machine has no more"
+            f"conda package `{fields['name']}` came from a channel that this machine no longer has"
         )
-    # Only files are read by py-rattler in this form.
+    # py-rattler reads this form from files only.
     file = Path("conda-record.json")
-    file.write_text(json.dumps(said), encoding="utf-8")
+    file.write_text(json.dumps(fields), encoding="utf-8")
     record = rattler.PackageRecord.from_index_json(
-        file, size=said.get("size"), sha256=said.get("sha256"), md5=said.get("md5")
+        file, size=fields.get("size"), sha256=fields.get("sha256"), md5=fields.get("md5")
     )
-    url = f"{channel.url}/{said['subdir']}/{said['file']}"
-    if url.startswith("file:") and said.get("sha256"):
-        _check(url, said)
-    return rattler.RepoDataRecord(record, said["file"], url, channel.url)
+    url = f"{channel.url}/{fields['subdir']}/{fields['file']}"
+    if url.startswith("file:") and fields.get("sha256"):
+        _check(url, fields)
+    return rattler.RepoDataRecord(record, fields["file"], url, channel.url)
 
 
-def _check(url: str, said: Mapping[str, Any]) -> None:
-    """What lies in a folder is not compared by py-rattler, as what it downloads is."""
+def _check(url: str, fields: Mapping[str, Any]) -> None:
+    """Check a file's hash: py-rattler checks those of downloads, but not of local files."""
     with open(unquote(urlsplit(url).path), "rb") as file:
-        found = hashlib.sha256(file.read())
-    if found.hexdigest() != said["sha256"]:
+        digest = hashlib.sha256(file.read())
+    if digest.hexdigest() != fields["sha256"]:
         raise Refused(
-            f"conda package `{said['name']}` is not what the lock says: "
-            f"channel `{said['label']}` has another {said['file']} now"
+            f"conda package `{fields['name']}` differs from the lock: "
+            f"channel `{fields['label']}` now has another {fields['file']}"
         )
 
 

@@ -1,9 +1,9 @@
-"""The container engine of this machine, and what it starts from.
+"""The container engine of this machine, and its settings.
 
-Owns: the file `containers.yml` in the home folder; finding an engine that works, telling why none
-does; the machine's package configuration as programs in a build see it.
-Leaves: an engine's verbs to engine.py.
-Always: a program that is only a client is none; nothing is started to find out.
+Owns: the file `containers.yml` in the home folder; finding an engine that works, saying why none
+does; the machine's package configuration for programs in a build.
+Leaves: an engine's commands to engine.py.
+Always: a client without an engine does not count; searching starts nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFAULT_OS_IMAGE = "docker.io/library/debian:12-slim"
 _PODMAN, _DOCKER = "podman", "docker"
 _KEYS = ("engine", "os_image")
 _ASK_S = 30.0
-# Where programs in a build find them: where pip looks, and a name that no image has.
+# Their paths in a build: pip's configuration file, and a name that no image has.
 _PIP_FILE, _CERTIFICATES = "/etc/pip.conf", "/etc/torchyard-ca.crt"
 
 
@@ -33,7 +33,7 @@ _PIP_FILE, _CERTIFICATES = "/etc/pip.conf", "/etc/torchyard-ca.crt"
 class ContainerSettings:
     """`engine` is podman, docker, the path of either, or empty for the first that works.
 
-    `os_image` is what an environment stands on where a Dockerfile's FROM line names it.
+    `os_image` is the base of environments that a Dockerfile's FROM line names.
     """
 
     engine: str = ""
@@ -41,63 +41,63 @@ class ContainerSettings:
 
 
 @dataclass(frozen=True)
-class Found:
-    """`engine` is None where none works; `told` has a line on each that was looked at."""
+class EngineSearch:
+    """`engine` is None where none works; `messages` has a line for each that was tried."""
 
     engine: Engine | None
-    told: tuple[str, ...]
+    messages: tuple[str, ...]
 
 
 def read(home: Path) -> ContainerSettings:
-    """What the server's owner has set; defaults without the file.
+    """The settings of the server's owner; defaults without the file.
 
     Raises:
-        InvalidInput: the file can't be understood.
+        InvalidInput: the file is not valid.
     """
     file = home / FILE
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         return ContainerSettings()
-    import yaml  # Most homes have no such file.
+    import yaml  # Only here, for most homes have no such file.
 
     try:
         document = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
-        raise InvalidInput(f"`{file}` is no YAML: {error}", "write `engine: podman`") from error
+        raise InvalidInput(f"`{file}` is not YAML: {error}", "write `engine: podman`") from error
     if not isinstance(document, dict):
-        raise InvalidInput(f"`{file}` is no mapping", "write `engine: podman`")
+        raise InvalidInput(f"`{file}` is not a mapping", "write `engine: podman`")
     for key, value in document.items():
         _check(file, key, value)
     return ContainerSettings(**document)
 
 
-def find(settings: ContainerSettings, variables: Mapping[str, str]) -> Found:
-    """Look for an engine that works, podman first."""
-    wanted = [settings.engine] if settings.engine else [_PODMAN, _DOCKER]
-    told = []
-    for name in wanted:
+def find(settings: ContainerSettings, variables: Mapping[str, str]) -> EngineSearch:
+    """Find an engine that works, podman first."""
+    names = [settings.engine] if settings.engine else [_PODMAN, _DOCKER]
+    messages = []
+    for name in names:
         program = shutil.which(name, path=variables.get("PATH"))
         if program is None:
-            told.append(f"{name} is not installed")
+            messages.append(f"{name} is not installed")
             continue
         is_podman = _PODMAN in Path(name).name
         why_not, version = _answer(program, is_podman, variables)
         if not why_not:
-            told.append(f"{'podman' if is_podman else 'docker'} {version} at {program}")
-            return Found(Command(program, is_podman, variables), tuple(told))
-        told.append(f"{program} does not work: {why_not}")
-    return Found(None, tuple(told))
+            messages.append(f"{'podman' if is_podman else 'docker'} {version} at {program}")
+            return EngineSearch(Command(program, is_podman, variables), tuple(messages))
+        messages.append(f"{program} does not work: {why_not}")
+    return EngineSearch(None, tuple(messages))
 
 
-def missing(what: str, found: Found) -> BuildFailed:
+def missing(what: str, search: EngineSearch) -> BuildFailed:
     """
     Args:
-        what: needs an engine, in words.
+        what: the subject of the message, which needs an engine.
     """
     return BuildFailed(
-        f"{what} needs podman or docker, and none works on the server's machine: "
-        f"{'; '.join(found.told)}",
+        f"{what} needs podman or docker, and neither works on the server's machine: "
+        f"{'; '.join(search.messages)}",
         "install podman there (`apt-get install podman`), or write the environment as "
         "`conda_file` or `pip_requirements`, which need no engine",
         code="no_container_engine",
@@ -133,11 +133,11 @@ def machine_files(config: MachineConfig, folder: Path) -> MachineFiles:
 
 
 def package_folders(config: MachineConfig) -> list[Path]:
-    """Folders of this machine that packages are taken from."""
-    found = [_folder(place) for place in config.find_links]
-    # An index's pages lead to files beside its own folder.
-    found += [folder and folder.parent for folder in map(_folder, config.indexes)]
-    kept = [folder for folder in found if folder and folder.exists() and folder != Path("/")]
+    """Folders of this machine that hold packages."""
+    folders = [_folder(place) for place in config.find_links]
+    # An index's pages link to files beside its own folder.
+    folders += [folder and folder.parent for folder in map(_folder, config.indexes)]
+    kept = [folder for folder in folders if folder and folder.exists() and folder != Path("/")]
     return list(dict.fromkeys(kept))
 
 
@@ -150,13 +150,13 @@ def _folder(place: str) -> Path | None:
 
 
 def _answer(program: str, is_podman: bool, variables: Mapping[str, str]) -> tuple[str, str]:
-    """(why it does not work, its version)."""
+    """(the reason why it does not work, its version)."""
     words = ["info", "--format", "{{.Version.Version}}"]
     if not is_podman:
-        # A client without an engine has a version, too: that of the server is asked.
+        # A client without an engine has a version, too: this asks the server's.
         words = ["version", "--format", "{{.Server.Version}}"]
     try:
-        said = subprocess.run(
+        outcome = subprocess.run(
             [program, *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -167,10 +167,10 @@ def _answer(program: str, is_podman: bool, variables: Mapping[str, str]) -> tupl
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error), ""
-    lines = [line.strip() for line in said.stderr.splitlines() if line.strip()]
-    if said.returncode:
-        return (lines[-1][:300] if lines else f"it ends with code {said.returncode}"), ""
-    return "", said.stdout.strip()
+    lines = [line.strip() for line in outcome.stderr.splitlines() if line.strip()]
+    if outcome.returncode:
+        return (lines[-1][:300] if lines else f"it exits with code {outcome.returncode}"), ""
+    return "", outcome.stdout.strip()
 
 
 def _check(file: Path, key: Any, value: Any) -> None:

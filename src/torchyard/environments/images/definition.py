@@ -1,8 +1,8 @@
 """Images and Dockerfiles of a job file or an asset, turned into a spec.
 
-Owns: the keys of `build`, what FROM lines mean, an image with packages put into it.
+Owns: the keys of `build`, what FROM lines mean, an image with packages added.
 Leaves: names of environments to the caller, Dockerfiles' grammar to dockerfile.py.
-Always: a build context is a snapshot, named by its content; no engine is asked.
+Always: a build context is a snapshot, named by its content; no engine is used.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _HINT = "write `build: {path: <folder>}`, with a `Dockerfile` in the folder"
 
 @dataclass(frozen=True)
 class Sources:
-    """What a Dockerfile is read from, and what environments stand on in its FROM lines.
+    """How a Dockerfile is read, and the base of environments in its FROM lines.
 
-    `text` gives a file of a snapshot; both are only asked when a Dockerfile is read.
+    `text` returns a file of a snapshot; both are called only when a Dockerfile is read.
     """
 
     text: Callable[[str, str], str]
@@ -45,14 +45,14 @@ NOTHING = Sources(_no_snapshot)
 
 
 def put_into(image: str, spec: EnvironmentSpec, at: At) -> EnvironmentSpec:
-    """The image with the environment `spec` in it, or alone when that is empty.
+    """The image with the environment `spec` in it, or the image alone when that is empty.
 
     Raises:
-        InvalidSpec: that can't be the name of an image.
+        InvalidSpec: `image` is not a valid image name.
     """
     if not is_name(image):
         raise InvalidSpec(
-            f"`{image}` is no name of an image", "write it as `ubuntu:22.04`", at=(*at, "image")
+            f"`{image}` is not a valid image name", "write it as `ubuntu:22.04`", at=(*at, "image")
         )
     return replace(spec, image=ImageSpec(name=image))
 
@@ -64,15 +64,15 @@ def of_build(
     sources: Sources,
     at: At,
 ) -> EnvironmentSpec:
-    """What a Dockerfile makes.
+    """The spec of the image that a Dockerfile builds.
 
     Args:
-        empty: nothing, on the platform that is meant.
-        named: the spec of an environment that a FROM line names, which is at the given place.
+        empty: an empty spec on the platform to build for.
+        named: the spec of the environment that a FROM line names, from its name and place.
 
     Raises:
-        InvalidSpec: `build` can't be read, or its Dockerfile is not there.
-        NotFound: the snapshot is gone, or a FROM line names what nothing can take the place of.
+        InvalidSpec: `build` is not valid, or its Dockerfile is missing.
+        NotFound: the snapshot was deleted, or a FROM line names an environment without substitute.
     """
     at = (*at, "build")
     if not isinstance(build, Mapping):
@@ -83,7 +83,7 @@ def of_build(
     path = build.get("path")
     if not isinstance(path, str) or not path.startswith((_SNAPSHOT, _LOCAL)):
         raise InvalidSpec(
-            f"`{path}` is no build context that can be had here" if path else "`build` has no path",
+            f"`{path}` is not a build context" if path else "`build` has no path",
             _HINT,
             at=(*at, "path"),
         )
@@ -91,7 +91,7 @@ def of_build(
     if not isinstance(file, str):
         raise InvalidSpec("`dockerfile_path` is not a text", _HINT, at=(*at, "dockerfile_path"))
     if path.startswith(_LOCAL):
-        # The document is only looked at: the context has yet to be uploaded.
+        # The document is only checked: its context is not uploaded yet.
         return replace(empty, image=ImageSpec(context=path, dockerfile=file))
     return _read(path.removeprefix(_SNAPSHOT), file, empty, named, sources, at)
 
@@ -123,7 +123,7 @@ def _read(
             if based.image is not None:
                 raise InvalidSpec(
                     f"`FROM {line.name}` names an environment that is an image itself",
-                    "name the image that it is made of, or put both into one Dockerfile",
+                    "name the image that it is built from, or put both into one Dockerfile",
                     at=here,
                 )
             os_image = os_image or sources.os_image()

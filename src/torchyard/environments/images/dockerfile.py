@@ -1,6 +1,6 @@
-"""Dockerfiles, read as far as a builder's caller must.
+"""Dockerfiles, read as far as needed around a build.
 
-Owns: the images of FROM lines, putting other images in their place, which step of a build failed.
+Owns: the images of FROM lines, replacing them, which step of a build failed.
 Leaves: everything else in a Dockerfile to the container engine.
 Always: what is not a FROM line stays as it was written, byte by byte.
 
@@ -39,40 +39,40 @@ class From:
 
 
 def images(text: str) -> list[From]:
-    """The images that a Dockerfile starts from, in order; earlier stages and `scratch` are none."""
-    found: list[From] = []
+    """The images that a Dockerfile starts from, in order, without stages and `scratch`."""
+    from_lines: list[From] = []
     stages: set[str] = set()
     defaults: dict[str, str] = {}
     for start, end, instruction in _instructions(text.splitlines()):
         argument = _ARG.match(instruction)
-        if argument and not stages and not found:
+        if argument and not stages and not from_lines:
             for name, _, value in (word.partition("=") for word in argument["rest"].split()):
-                defaults[name] = _filled(value.strip("\"'"), defaults)
+                defaults[name] = _substituted(value.strip("\"'"), defaults)
         line = _FROM.match(instruction)
         if line is None:
             continue
-        name = _filled(line["image"].strip("\"'"), defaults)
+        name = _substituted(line["image"].strip("\"'"), defaults)
         if name.lower() not in stages and name.lower() != "scratch":
-            found.append(From(start, end, line["flags"], name, line["stage"] or ""))
-        # A file of one stage without a name ends the ARGs before FROM, too.
+            from_lines.append(From(start, end, line["flags"], name, line["stage"] or ""))
+        # A stage without a name also ends the ARGs before FROM.
         stages.add((line["stage"] or "").lower())
-    return found
+    return from_lines
 
 
 def with_images(text: str, others: Mapping[str, str]) -> str:
-    """The Dockerfile with other images for those named; keys are names as `images` gives them."""
+    """The Dockerfile with images replaced; the keys of `others` are names as in `images`."""
     lines = text.splitlines(keepends=True)
-    for one in reversed(images(text)):
-        if one.name in others:
-            stage = f" AS {one.stage}" if one.stage else ""
-            lines[one.start : one.end] = [f"FROM {one.flags}{others[one.name]}{stage}\n"]
+    for line in reversed(images(text)):
+        if line.name in others:
+            stage = f" AS {line.stage}" if line.stage else ""
+            lines[line.start : line.end] = [f"FROM {line.flags}{others[line.name]}{stage}\n"]
     return "".join(lines)
 
 
 _STEPS = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
-        # podman and buildah, as the error and as they go; docker's two builders.
+        # podman and buildah, in the error and in progress lines; docker's two builders.
         r"building at STEP \"(?P<step>(?:[^\"\\]|\\.)+)\"",
         r"^\s*> \[[^\]]*\d+/\d+\] (?P<step>.+?):?\s*$",
         r"^(?:\[\d+/\d+\] )?STEP \d+/\d+: (?P<step>.+?)\s*$",
@@ -92,25 +92,25 @@ _PACKAGES = tuple(
 
 
 def failed_step(words: str) -> str:
-    """The instruction at which a build broke off, by the builder's own words; may be empty."""
+    """The instruction that failed, from the builder's output; may be empty."""
     for pattern in _STEPS:
-        found = pattern.findall(words)
-        if found:
-            return " ".join(str(found[-1]).replace('\\"', '"').split())
+        steps = pattern.findall(words)
+        if steps:
+            return " ".join(str(steps[-1]).replace('\\"', '"').split())
     return ""
 
 
 def missing_package(words: str) -> str:
-    """The package that pip, uv or apt could not get in a build; empty if it was not that."""
+    """The package that pip, uv or apt could not install in a build; empty for other failures."""
     for pattern in _PACKAGES:
-        found = pattern.search(words)
-        if found:
-            return found["name"]
+        match = pattern.search(words)
+        if match:
+            return match["name"]
     return ""
 
 
 def _instructions(lines: list[str]) -> Iterator[tuple[int, int, str]]:
-    """(first line, line behind the last, the instruction on one line) of each."""
+    """(first line, line after the last, the instruction on one line) of each instruction."""
     sign, at = "\\", 0
     while at < len(lines) and lines[at].lstrip().startswith("#"):
         directive = _DIRECTIVE.match(lines[at].strip())
@@ -123,7 +123,7 @@ def _instructions(lines: list[str]) -> Iterator[tuple[int, int, str]]:
             line = lines[at].strip()
             at += 1
             if line.startswith("#") or (not line and parts):
-                continue  # comments and blanks may stand within a continued line
+                continue  # comments and blank lines may interrupt a continued line
             parts.append(line.rstrip(sign).rstrip() if line.endswith(sign) else line)
             if not line.endswith(sign):
                 break
@@ -138,7 +138,7 @@ def _instructions(lines: list[str]) -> Iterator[tuple[int, int, str]]:
                 at += 1
 
 
-def _filled(text: str, values: Mapping[str, str]) -> str:
+def _substituted(text: str, values: Mapping[str, str]) -> str:
     def value(match: re.Match[str]) -> str:
         name = match["braced"] or match["plain"]
         return values.get(name) or match["default"] or ""

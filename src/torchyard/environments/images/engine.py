@@ -1,9 +1,9 @@
 """Container engines, as builders of images.
 
-Owns: the protocol, podman and docker behind it, reading their refusals.
+Owns: the protocol, podman and docker behind it, reading their errors.
 Leaves: choosing one to containers.py, what is built to build/image_builder.py, running jobs to the
 worker.
-Always: an engine builds, hands out files and removes; no job is ever run by one.
+Always: an engine builds, unpacks and removes images; it never runs jobs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any, Protocol
 
 from torchyard.base.errors import BuildFailed
 from torchyard.environments.images import dockerfile
-from torchyard.environments.packages.uv import Outcome, Uv, is_full, no_room
+from torchyard.environments.packages.uv import Outcome, Uv, is_full, no_space
 
 _ASK_S = 60.0
 # Gigabytes of small files on a busy disk.
 _REMOVE_S = 600.0
-# By these names, what a build left is found again.
+# By these names, images and containers of a killed build are found again.
 FROM_NAME = "localhost/torchyard-from:{}-{}"
 _CONTAINER = "torchyard-{}"
 _NAME = re.compile(
@@ -36,7 +36,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What an engine knows of an image. `variables` are those that it sets."""
+    """What an engine knows about an image. `variables` are those that it sets."""
 
     id: str
     digest: str = ""
@@ -48,28 +48,28 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class MachineFiles:
-    """Files and folders of this machine that a build's programs see and no image keeps.
+    """Files and folders of this machine that are mounted in a build and kept in no image.
 
-    By the place where they are seen, where they lie.
+    `by_target` maps paths in the build to paths on this machine.
     """
 
     by_target: Mapping[str, Path]
 
 
 class Engine(Protocol):
-    """Builds images and gives their files. `log` is the log of the build under way."""
+    """Builds and unpacks images. `log` is the log of the build in progress."""
 
     @property
     def name(self) -> str: ...
 
     def facts(self, image: str) -> ImageFacts | None:
-        """None when it is not on this machine."""
+        """None when the image is not on this machine."""
         ...
 
     def pull(self, image: str, log: Uv) -> None:
         """
         Raises:
-            BuildFailed: names the image, and where it was to come from.
+            BuildFailed: names the image and its registry.
         """
         ...
 
@@ -78,33 +78,33 @@ class Engine(Protocol):
     ) -> None:
         """
         Raises:
-            BuildFailed: names the step, and the package if that is what is missing.
+            BuildFailed: names the step, and the package if one is missing.
         """
         ...
 
     def unpack(self, image: str, folder: Path, mark: str, log: Uv) -> None:
-        """Put the image's files into `folder`, which is there and empty."""
+        """Unpack the image's files into `folder`, which exists and is empty."""
         ...
 
     def tag(self, image: str, name: str) -> None:
-        """Give the image one more name."""
+        """Give the image another name."""
         ...
 
     def sweep(self, mark: str) -> None:
-        """Remove what builds of this mark left when they were killed, and `FROM_NAME`s of it."""
+        """Remove containers of killed builds with this mark, and its `FROM_NAME`s."""
         ...
 
     def remove(self, images: Sequence[str]) -> None:
-        """Those that are there and that nothing else needs."""
+        """Remove those images that exist and that nothing else needs."""
         ...
 
 
 class Command:
-    """podman, or docker by the same words.
+    """podman, or docker with the same arguments.
 
     Args:
         program: its absolute path.
-        is_podman: it takes mounts in builds, and builds without a runtime.
+        is_podman: it supports mounts in builds, and builds without a runtime.
         variables: the process environment.
     """
 
@@ -118,8 +118,8 @@ class Command:
         return "podman" if self._is_podman else "docker"
 
     def facts(self, image: str) -> ImageFacts | None:
-        said = self._ask("image", "inspect", image)
-        return None if said.returncode else _facts(json.loads(said.stdout)[0])
+        outcome = self._ask("image", "inspect", image)
+        return None if outcome.returncode else _facts(json.loads(outcome.stdout)[0])
 
     def pull(self, image: str, log: Uv) -> None:
         outcome = self._run(["pull", image], Path("/"), log, f"{self.name} pull {image}")
@@ -131,12 +131,12 @@ class Command:
     ) -> None:
         words = ["build", "--network", "host", "--tag", tag, "--file", str(file)]
         if self._is_podman:
-            # Needs no runtime and no cgroup; what it starts ends with it.
+            # Needs no runtime and no cgroup; the build's processes end with it.
             words += ["--isolation", "chroot"]
             for target, source in machine.by_target.items():
                 words += ["--volume", f"{source}:{target}:ro"]
         else:
-            # Docker passes these on by itself, and keeps them out of the image's history.
+            # Docker sets these variables itself, and keeps them out of the image's history.
             for variable in ("http_proxy", "https_proxy", "no_proxy"):
                 for name in (variable, variable.upper()):
                     words += ["--build-arg", name] if name in self._variables else []
@@ -151,7 +151,7 @@ class Command:
         self._ask("rm", "--force", _CONTAINER.format(mark))
         names = FROM_NAME.format(mark, "")
         if self._is_podman:
-            # A build that is killed leaves the container of the step it was in.
+            # A killed build leaves the container of its last step.
             left = self._ask("ps", "--all", "--external", "--format", "{{.ID}} {{.Image}}").stdout
             rows = (line.split() for line in left.splitlines())
             ids = [row[0] for row in rows if len(row) > 1 and row[1].startswith(names)]
@@ -167,40 +167,40 @@ class Command:
         if made.returncode:
             raise BuildFailed(
                 f"{self.name} can't open image `{image}`: {_last(made.stderr)}",
-                f"look at it with `{self.name} image inspect {image}`",
+                f"inspect it with `{self.name} image inspect {image}`",
             )
         try:
             owner = "--same-owner" if os.geteuid() == 0 else "--no-same-owner"
             script = f'"$0" export "$1" | tar --extract --numeric-owner {owner} --exclude "dev/*"'
-            words = [*self._alone(), "/bin/sh", "-c", script, self._program, container]
+            words = [*self._isolated(), "/bin/sh", "-c", script, self._program, container]
             outcome = log.run_program(words, folder, f"{self.name} export {image}")
         finally:
             self._ask("rm", "--force", container)
         if is_full(outcome.words):
-            raise no_room()
+            raise no_space()
         if outcome.code or not any(folder.iterdir()):
             raise BuildFailed(
                 f"the files of image `{image}` can't be unpacked: {_last(outcome.words)}",
-                "the build log says more",
+                "see the build log",
             )
 
     def remove(self, images: Sequence[str]) -> None:
         for image in images:
-            self._ask("image", "rm", image, patience_s=_REMOVE_S)
+            self._ask("image", "rm", image, timeout_s=_REMOVE_S)
 
     def _run(self, words: Sequence[str], folder: Path, log: Uv, shown: str) -> Outcome:
-        # All that it says belongs into the log; by exec, so that it is ended as a whole.
+        # All its output belongs in the log; `exec` lets a signal reach it.
         script = ["/bin/sh", "-c", 'exec "$0" "$@" 1>&2', self._program]
-        return log.run_program([*self._alone(), *script, *words], folder, shown)
+        return log.run_program([*self._isolated(), *script, *words], folder, shown)
 
-    def _alone(self) -> list[str]:
-        """In namespaces that take its steps and mounts with them when it is killed."""
+    def _isolated(self) -> list[str]:
+        """A command that runs it in namespaces, so that its steps and mounts end with it."""
         unshare = shutil.which("unshare", path=self._variables.get("PATH"))
         if not self._is_podman or os.geteuid() != 0 or unshare is None:
             return []
         return [unshare, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
-    def _ask(self, *words: str, patience_s: float = _ASK_S) -> subprocess.CompletedProcess[str]:
+    def _ask(self, *words: str, timeout_s: float = _ASK_S) -> subprocess.CompletedProcess[str]:
         try:
             return subprocess.run(
                 [self._program, *words],
@@ -209,20 +209,20 @@ class Command:
                 text=True,
                 errors="replace",
                 env=self._variables,
-                timeout=patience_s,
+                timeout=timeout_s,
             )
         except subprocess.TimeoutExpired:
-            said = f"no answer after {patience_s:.0f} s"
-            return subprocess.CompletedProcess(words, 124, "", said)
+            message = f"no answer after {timeout_s:.0f} s"
+            return subprocess.CompletedProcess(words, 124, "", message)
 
 
 def is_name(image: str) -> bool:
-    """Whether it can be the name of an image at all, with registry, tag and digest."""
+    """Whether it is a valid image name, with registry, tag and digest."""
     return bool(_NAME.fullmatch(image))
 
 
 def not_pulled(engine: str, image: str, words: str) -> BuildFailed:
-    """The error of an engine that could not get an image, with its words."""
+    """The error for an image that an engine could not pull, with the engine's reason."""
     registry = registry_of(image)
     return BuildFailed(
         f"image `{image}` could not be pulled from {registry}: {_reason(words)}",
@@ -249,7 +249,7 @@ _PULLED_FROM = re.compile(
 )
 
 
-# What is the engine's own in the output of a build.
+# Lines of the engine itself in the output of a build.
 _ENGINES = re.compile(
     r"Error: (building|committing|while)|subprocess exited|STEP |Step |-->|WARNING|time=\"|\[notice"
 )
@@ -258,7 +258,7 @@ _ENGINES = re.compile(
 def _build_failure(engine: str, outcome: Outcome) -> BuildFailed:
     words = outcome.words
     if is_full(words):
-        return no_room()
+        return no_space()
     if _NOT_PULLED.search(words):
         named = _PULLED_FROM.findall(words)
         if named:
@@ -272,17 +272,17 @@ def _build_failure(engine: str, outcome: Outcome) -> BuildFailed:
             f"check the name and version of `{package}`; the build log has the whole output",
         )
     return BuildFailed(
-        f"{where} failed: {_told(words)}", "what it printed is at the end of the build log"
+        f"{where} failed: {_error_line(words)}", "its output is at the end of the build log"
     )
 
 
 def _facts(body: dict[str, Any]) -> ImageFacts:
     config = body.get("Config") or {}
     pairs = (line.partition("=") for line in config.get("Env") or [])
-    known = body.get("RepoDigests") or []
+    digests = body.get("RepoDigests") or []
     return ImageFacts(
         id=str(body.get("Id", "")).removeprefix("sha256:"),
-        digest=known[0].partition("@")[2] if known else str(body.get("Digest") or ""),
+        digest=digests[0].partition("@")[2] if digests else str(body.get("Digest") or ""),
         variables={name: value for name, _, value in pairs},
         folder=str(config.get("WorkingDir") or ""),
         user=str(config.get("User") or ""),
@@ -291,7 +291,7 @@ def _facts(body: dict[str, Any]) -> ImageFacts:
 
 
 def _reason(words: str) -> str:
-    """The innermost of an engine's nested words."""
+    """The innermost of an engine's nested messages."""
     last = _last(words).removeprefix("Error: ")
     for sign in ("no such host", "connection refused", "i/o timeout", "manifest unknown",
                  "unauthorized", "denied", "certificate"):  # fmt: skip
@@ -300,14 +300,14 @@ def _reason(words: str) -> str:
     return last[-200:]
 
 
-def _told(words: str) -> str:
-    """What the program that failed said of it, rather than the engine."""
+def _error_line(words: str) -> str:
+    """The error line of the failed program, rather than that of the engine."""
     lines = [line.strip() for line in words.splitlines() if line.strip()]
-    own = [line for line in lines if not _ENGINES.match(line)]
-    errors = [line for line in own if re.match(r"(?i)(fatal )?error\b|e: ", line)]
-    return ([*own, *errors][-1] if own else _last(words))[:400]
+    program_lines = [line for line in lines if not _ENGINES.match(line)]
+    errors = [line for line in program_lines if re.match(r"(?i)(fatal )?error\b|e: ", line)]
+    return ([*program_lines, *errors][-1] if program_lines else _last(words))[:400]
 
 
 def _last(words: str) -> str:
     lines = [line.strip() for line in words.splitlines() if line.strip()]
-    return lines[-1][:400] if lines else "it says nothing"
+    return lines[-1][:400] if lines else "it printed nothing"

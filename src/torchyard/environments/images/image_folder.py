@@ -1,8 +1,8 @@
-"""The folder of an environment that is an image: its files, and what it sets.
+"""The folder of an environment that is an image: its files and variables.
 
-Owns: `rootfs/` and `image.json` in it; which Python packages are there; removing it.
+Owns: `rootfs/` and `image.json` in it; which Python packages it holds; removing it.
 Leaves: making it to build/image_builder.py, running in it to the worker.
-Always: it is read without an engine.
+Always: reading it needs no engine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def write(folder: Path, facts: ImageFacts, tags: Iterable[str], engine: str) -> 
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """What `write` wrote; None for an environment that is no image."""
+    """What `write` wrote; None for an environment that is not an image."""
     try:
         body: dict[str, Any] = json.loads((folder / _FILE).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -47,32 +47,32 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 
 def plan(folder: Path, visible: Iterable[Path]) -> ImagePlan | None:
-    """For the nodes; None for an environment that is no image."""
-    known = read(folder)
-    if known is None:
+    """The plan for nodes; None for an environment that is not an image."""
+    facts = read(folder)
+    if facts is None:
         return None
     return ImagePlan(
         rootfs=str(folder / ROOT),
-        variables=known["variables"],
+        variables=facts["variables"],
         visible=[str(place) for place in visible],
     )
 
 
 def packages_as_lock(folder: Path) -> str:
-    """`name==version` a line, of the Python that is first on the image's PATH."""
-    known = read(folder)
-    assert known is not None
-    places = _site_packages(folder / ROOT, known["variables"])
-    found = {
-        normal(one.metadata["Name"]): one.version
-        for one in distributions(path=[str(place) for place in places])
-        if one.metadata["Name"]
+    """`name==version` lines, of the Python that is first on the image's PATH."""
+    facts = read(folder)
+    assert facts is not None
+    paths = _site_packages(folder / ROOT, facts["variables"])
+    versions = {
+        normal(distribution.metadata["Name"]): distribution.version
+        for distribution in distributions(path=[str(place) for place in paths])
+        if distribution.metadata["Name"]
     }
-    return "".join(f"{name}=={version}\n" for name, version in sorted(found.items()))
+    return "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
 
 
 def remove(folder: Path) -> None:
-    """All of it, folders without write bits too."""
+    """Remove the folder, even where it has no write bits."""
 
     def make_writable(act: Callable[..., Any], path: str, _: Any) -> None:
         try:
@@ -81,7 +81,7 @@ def remove(folder: Path) -> None:
                 os.chmod(path, 0o700)
             act(path)
         except OSError:
-            pass  # what is left is removed with the next build's leftovers
+            pass  # the next build removes the rest
 
     if folder.exists():
         shutil.rmtree(folder, onerror=make_writable)
@@ -90,7 +90,7 @@ def remove(folder: Path) -> None:
 def _site_packages(root: Path, variables: Mapping[str, str]) -> list[Path]:
     for name in variables.get("PATH", "").split(":"):
         programs = root / name.lstrip("/")
-        if name and any(os.path.lexists(programs / one) for one in ("python3", "python")):
+        if name and any(os.path.lexists(programs / program) for program in ("python3", "python")):
             library = programs.parent / "lib"
             return [
                 *library.glob("python3*/site-packages"),

@@ -1,12 +1,11 @@
 """Environments that exist by name.
 
-Owns: finding one by its reference: a workspace's own, a curated one, or what takes the place of a
+Owns: finding one by its reference: a workspace's own, a curated one, or the substitute for a
 published one.
 Leaves: the forms of references to base/refs, a workspace's own to environments/assets.py, inline
 definitions to environments/definition.py.
 Always: a curated name is found in any case, with or without `azureml:` and `AzureML-`, by its
-registry's address or by an id of Azure's resources; what takes the place of a published environment
-says so in a notice.
+registry's address or by a resource id of Azure's; a notice names each substitute.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torchyard.assets import versions
 from torchyard.base import refs
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.base.refs import Ref
-from torchyard.data import versions
 from torchyard.environments.names import curated_environments, published, substitutes
 from torchyard.environments.names.curated_environments import Curated
-from torchyard.environments.names.substitutes import Judge, Substitute
+from torchyard.environments.names.substitutes import Substitute, SubstitutePolicy
 from torchyard.environments.types import EnvironmentAsset, Platform
 
 At = tuple[str | int, ...]
@@ -33,7 +32,7 @@ Owned = Callable[[str], Sequence[EnvironmentAsset]]
 PLAIN = "python"
 _PREFIX = "azureml-"
 _REGISTRY = "azureml"
-# An id of Azure's resources, and what its newer SDK makes of one, whose workspace is a number.
+# A resource id of Azure's, and the form of its newer SDK, whose workspace is a number.
 _ID = re.compile(
     r"(?:azureml:)?/{0,3}(?:subscriptions/[^/\s]+/resourcegroups/[^/\s]+/providers/"
     r"microsoft\.machinelearningservices/workspaces/(?P<workspace>[^/\s]+)"
@@ -51,7 +50,7 @@ _HINT = (
 class Found:
     """What a reference names: a curated environment, or the definition of a workspace's own.
 
-    `ref` is the reference with its version; `notice` is empty when it is just what was named.
+    `ref` is the reference with its version; `notice` is empty when it is exactly what was named.
     """
 
     ref: str
@@ -60,8 +59,8 @@ class Found:
     notice: str = ""
 
 
-def nobody(name: str) -> Sequence[EnvironmentAsset]:
-    """No workspace, no environments of its own."""
+def no_assets(name: str) -> Sequence[EnvironmentAsset]:
+    """No environments of a workspace's own."""
     return ()
 
 
@@ -71,49 +70,55 @@ def bare(name: str) -> str:
 
 
 def find(
-    reference: str, platform: Platform, owned: Owned, at: At, judge: Judge = substitutes.taken
+    reference: str,
+    platform: Platform,
+    owned: Owned,
+    at: At,
+    policy: SubstitutePolicy = substitutes.allow,
 ) -> Found:
     """The environment that `reference` names; `at` is its place in the document.
 
     Raises:
-        InvalidSpec: it is no reference at all, or `judge` refuses what takes its place.
+        InvalidSpec: it is not a reference, or `policy` refuses the substitute.
         NotFound: no environment has that name or version.
     """
     ref, workspace = _parsed(reference.strip(), at)
-    if not ref.registry and (own := owned(ref.name)):
-        if workspace and workspace.lower() != own[0].workspace.lower():
+    if not ref.registry and (assets := owned(ref.name)):
+        if workspace and workspace.lower() != assets[0].workspace.lower():
             raise NotFound(
-                f"environment `{reference}` lies in workspace `{workspace}`, and this is "
-                f"`{own[0].workspace}`",
+                f"environment `{reference}` is in workspace `{workspace}`, and this is "
+                f"workspace `{assets[0].workspace}`",
                 f"write `azureml:{ref}` for the one here, or name the workspace with `-w`",
                 at=at,
             )
-        return _own(ref, own, at)
+        return _find_own(ref, assets, at)
     if ref.registry.lower() not in ("", _REGISTRY):
         raise NotFound(
             f"environment `{reference}` does not exist: the registry `{ref.registry}` is not "
-            "reached from here",
+            "supported",
             _near(bare(ref.name), owned),
             at=at,
         )
-    known = curated_environments.named(bare(ref.name))
-    if known is not None:
-        return _curated(known, ref, reference, at, judge)
+    curated = curated_environments.named(bare(ref.name))
+    if curated is not None:
+        return _find_curated(curated, ref, reference, at, policy)
     is_azures = ref.registry != "" or ref.name != bare(ref.name)
-    found = published.substitute(bare(ref.name), platform, is_azures=is_azures)
-    if found is None:
+    successor = published.substitute(bare(ref.name), platform, is_azures=is_azures)
+    if successor is None:
         raise NotFound(
             f"environment `{reference}` does not exist", _near(bare(ref.name), owned), at=at
         )
-    if found.ours is None:
-        raise NotFound(f"environment `{reference}` can't be had here: {found.why}", _HINT, at=at)
-    asked = f"environment `{reference}`"
-    judge(in_place_of(asked, found.ours), at)
-    return stands_for(asked, found.ours)
+    if successor.curated is None:
+        raise NotFound(
+            f"environment `{reference}` is not available: {successor.reason}", _HINT, at=at
+        )
+    subject = f"environment `{reference}`"
+    policy(substitute_for(subject, successor.curated), at)
+    return found_substitute(subject, successor.curated)
 
 
 def _parsed(reference: str, at: At) -> tuple[Ref, str]:
-    """The reference, and the workspace that an id of Azure's resources names."""
+    """The reference, and the workspace that a resource id of Azure's names."""
     by_id = _ID.fullmatch(reference)
     if by_id:
         which = {by_id["how"].lower(): by_id["which"]} if by_id["how"] else {}
@@ -126,25 +131,25 @@ def _parsed(reference: str, at: At) -> tuple[Ref, str]:
         raise InvalidSpec(error.message, error.hint, at=at) from error
 
 
-def in_place_of(what: str, ours: Curated) -> Substitute:
-    """Ours in the place of what was asked for, for a judge."""
-    exact = f"{ours.name}:{ours.version}"
-    return Substitute(what, f"`{exact}`", f"environment: azureml:{exact}")
+def substitute_for(subject: str, curated: Curated) -> Substitute:
+    """A curated environment in place of what was requested, for a policy."""
+    exact = f"{curated.name}:{curated.version}"
+    return Substitute(subject, f"`{exact}`", f"environment: azureml:{exact}")
 
 
-def stands_for(what: str, ours: Curated) -> Found:
-    """Ours in the place of what was asked for, with the words that say so."""
-    python = f"Python {ours.python}" if ours.python else "the platform's own Python"
-    told = ", ".join([python, *ours.requirements[:2]])
-    more = f" and {len(ours.requirements) - 2} more" if len(ours.requirements) > 2 else ""
+def found_substitute(subject: str, curated: Curated) -> Found:
+    """A curated environment in place of what was requested, with a notice that says so."""
+    python = f"Python {curated.python}" if curated.python else "the platform's own Python"
+    contents = ", ".join([python, *curated.requirements[:2]])
+    more = f" and {len(curated.requirements) - 2} more" if len(curated.requirements) > 2 else ""
     return Found(
-        f"{ours.name}:{ours.version}",
-        curated=ours,
-        notice=f"{what} is not run here; `{ours.name}` takes its place: {told}{more}",
+        f"{curated.name}:{curated.version}",
+        curated=curated,
+        notice=f"{subject} is not run here; `{curated.name}` takes its place: {contents}{more}",
     )
 
 
-def _own(ref: Ref, own: Sequence[EnvironmentAsset], at: At) -> Found:
+def _find_own(ref: Ref, assets: Sequence[EnvironmentAsset], at: At) -> Found:
     if ref.label.lower() not in ("", versions.LATEST):
         raise NotFound(
             f"environment `{ref.name}` has no label `{ref.label}`",
@@ -152,43 +157,47 @@ def _own(ref: Ref, own: Sequence[EnvironmentAsset], at: At) -> Found:
             at=at,
         )
     try:
-        asset = versions.pick("environment", ref.name, ref.version or versions.LATEST, own)
+        asset = versions.pick("environment", ref.name, ref.version or versions.LATEST, assets)
     except NotFound as error:
         error.at = at
         raise
     return Found(f"{asset.name}:{asset.version}", definition=asset.definition)
 
 
-def _curated(known: Curated, ref: Ref, reference: str, at: At, judge: Judge) -> Found:
-    exact = f"{known.name}:{known.version}"
-    azures = known.name != PLAIN and (ref.registry != "" or ref.name != bare(ref.name))
+def _find_curated(
+    curated: Curated, ref: Ref, reference: str, at: At, policy: SubstitutePolicy
+) -> Found:
+    exact = f"{curated.name}:{curated.version}"
+    is_azures = curated.name != PLAIN and (ref.registry != "" or ref.name != bare(ref.name))
     by_label = ref.label.lower() in ("", versions.LATEST)
-    if by_label and ref.version in ("", known.version) and not azures:
-        return Found(exact, curated=known)
-    if by_label and (not ref.version or (azures and ref.version.isdecimal())):
-        if ref.version not in ("", known.version):
-            # Azure's third version is not our first.
-            judge(in_place_of(f"environment `{reference}`", known), at)
-        return Found(exact, curated=known, notice=_told(reference, known, exact))
-    if by_label and ref.version == known.version:
-        return Found(exact, curated=known)
+    if by_label and ref.version in ("", curated.version) and not is_azures:
+        return Found(exact, curated=curated)
+    if by_label and (not ref.version or (is_azures and ref.version.isdecimal())):
+        if ref.version not in ("", curated.version):
+            # Azure's versions are not those of the curated environment.
+            policy(substitute_for(f"environment `{reference}`", curated), at)
+        return Found(exact, curated=curated, notice=_notice(reference, curated, exact))
+    if by_label and ref.version == curated.version:
+        return Found(exact, curated=curated)
     raise NotFound(
-        f"environment `{reference}` does not exist: `{known.name}` has version "
-        f"{known.version} and label `latest`",
-        f"write `{known.name}@latest`",
+        f"environment `{reference}` does not exist: `{curated.name}` has version "
+        f"{curated.version} and label `latest`",
+        f"write `{curated.name}@latest`",
         at=at,
     )
 
 
-def _told(reference: str, known: Curated, exact: str) -> str:
-    few = ", ".join(known.requirements[:2])
+def _notice(reference: str, curated: Curated, exact: str) -> str:
+    few = ", ".join(curated.requirements[:2])
     return (
         f"environment `{reference}` is Azure's; torchyard's own of that name is used, `{exact}`: "
-        f"{few} and {max(0, len(known.requirements) - 2)} more"
+        f"{few} and {max(0, len(curated.requirements) - 2)} more"
     )
 
 
 def _near(name: str, owned: Owned) -> str:
-    known = [one.name for one in curated_environments.every()] + [one.name for one in owned("")]
-    guess = nearest(name, known)
+    names = [named.name for named in curated_environments.every()] + [
+        named.name for named in owned("")
+    ]
+    guess = nearest(name, names)
     return f"did you mean `{guess}`? Otherwise {_HINT}" if guess else _HINT

@@ -1,11 +1,11 @@
 """The environments that every workspace has: folders of this package.
 
-Owns: reading `curated/<name>/`: `environment.yml` (what is said of it), `requirements.txt` (what
-is asked for), `contents.json` (what a build of it held, written by `make curated`), and where
-nobody could build it yet, `lock.txt` (what those packages resolve to).
+Owns: reading `curated/<name>/`: `environment.yml` (its description), `requirements.txt` (its
+requirements), `contents.json` (what a build of it held, written by `make curated`), and where
+nobody has built it yet, `lock.txt` (what the requirements resolve to).
 Leaves: which name means which to catalogue.py, building to build/builder.py.
-Always: what is shown of a curated environment is what was found in a build of it; one that was
-never built on a machine of its kind says so.
+Always: the packages of a curated environment are those of a build of it; one that was never built
+on a machine of its kind says so.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _CONTENTS = "contents.json"
 class Curated:
     """One environment of the package.
 
-    `python` empty means the platform's own. `accelerator` is what it needs: `cpu`, `cuda`, or
-    empty where any will do. `twin` has the same for the other accelerator. `contents` is empty
-    where nobody built it yet; then `locked` are the versions that a build will ask for.
+    An empty `python` means the platform's own. `accelerator` is what it needs: `cpu`, `cuda`, or
+    empty for any. `twin` is the environment for the other accelerator. `contents` is empty where
+    nobody has built it yet; then `locked` are the versions that a build will request.
     `variables` are those that Azure's image of that name sets.
     """
 
@@ -44,57 +44,59 @@ class Curated:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """`name==version` of everything in it, or what it asks for where that is not known."""
-        found = self.contents.get("packages")
-        if not found:
+        """`name==version` of everything in it, or its requirements where that is unknown."""
+        versions = self.contents.get("packages")
+        if not versions:
             return self.locked or self.requirements
-        return tuple(f"{name}=={version}" for name, version in found.items())
+        return tuple(f"{name}=={version}" for name, version in versions.items())
 
     @property
     def pinned(self) -> tuple[str, ...]:
-        """What a build asks for: every package in the version that its label names.
+        """What a build requests: every package in the version of its contents.
 
-        Which build of torch it is, the platform decides; pip comes with Python.
+        The platform decides the build of torch; pip comes with Python.
         """
-        found = self.contents.get("packages")
-        if not found:
+        versions = self.contents.get("packages")
+        if not versions:
             return self.locked or self.requirements
-        public = {name: version.partition("+")[0] for name, version in found.items()}
+        public = {name: version.partition("+")[0] for name, version in versions.items()}
         return tuple(f"{name}=={version}" for name, version in public.items() if name != "pip")
 
 
 @functools.cache
 def every() -> tuple[Curated, ...]:
-    """In order of name."""
+    """Sorted by name."""
     return tuple(_read(folder) for folder in sorted(FOLDER.iterdir()) if folder.is_dir())
 
 
 def named(name: str) -> Curated | None:
-    """In any case."""
-    return next((one for one in every() if one.name.lower() == name.lower()), None)
+    """The environment of that name, written in any case."""
+    return next(
+        (environment for environment in every() if environment.name.lower() == name.lower()), None
+    )
 
 
 def contents_file(name: str) -> Path:
-    """Where `make curated` writes what it found in a build."""
+    """The file in which `make curated` writes the contents of a build."""
     return FOLDER / name / _CONTENTS
 
 
 def _read(folder: Path) -> Curated:
     import yaml
 
-    said = yaml.safe_load((folder / "environment.yml").read_text(encoding="utf-8"))
+    description = yaml.safe_load((folder / "environment.yml").read_text(encoding="utf-8"))
     contents, locked = folder / _CONTENTS, folder / "lock.txt"
     return Curated(
         name=folder.name,
-        version=str(said["version"]),
-        description=said["description"],
-        python=str(said.get("python", "")),
-        accelerator=said.get("accelerator", ""),
-        twin=said.get("twin", ""),
+        version=str(description["version"]),
+        description=description["description"],
+        python=str(description.get("python", "")),
+        accelerator=description.get("accelerator", ""),
+        twin=description.get("twin", ""),
         requirements=_lines(folder / "requirements.txt"),
         contents=json.loads(contents.read_text(encoding="utf-8")) if contents.exists() else {},
         locked=_lines(locked) if locked.exists() else (),
-        variables=tuple(said.get("variables", {}).items()),
+        variables=tuple(description.get("variables", {}).items()),
     )
 
 

@@ -1,8 +1,8 @@
-"""Image names that mean plain Python or a published environment.
+"""Image names that stand for plain Python or a published environment.
 
 Owns: the table of plain Python images, what an image's name becomes.
 Leaves: published environments to published.py, all other images to images/definition.py.
-Always: a name that is not in a table is an image's own, never guessed at.
+Always: a name that is in no table names an image; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from torchyard.data import versions
+from torchyard.assets import versions
 from torchyard.environments.names import catalogue, curated_environments, published
 from torchyard.environments.names.substitutes import Substitute
 from torchyard.environments.types import Platform, platform_python
@@ -20,7 +20,7 @@ from torchyard.environments.types import Platform, platform_python
 class Row:
     """`pattern` is matched against the whole name without registry, tag and digest.
 
-    `python` says where the version comes from: `tag`, `name` (a `py38` in it) or `platform`.
+    `python` is the source of its version: `tag`, `name` (a `py38` in it) or `platform`.
     """
 
     pattern: str
@@ -44,14 +44,14 @@ TABLE = (
 _REGISTRY = re.compile(r"^(?:(?:index\.)?docker\.io/)?(?:library/)?")
 _DIGEST = re.compile(r"@sha256:[0-9a-f]+\Z")
 _TAG = re.compile(r":([\w.-]+)\Z")
-# The last part of a version is left out: whatever of 3.11 is here takes the place of 3.11.6.
+# The last part of a version is ignored: any Python 3.11 takes the place of 3.11.6.
 _TAG_VERSION = re.compile(r"(?:^|-)(3\.\d+)(?:\.\d+)?(?:$|[-.a-z])")
 _NAME_VERSION = re.compile(r"-py(3)(\d+)(?:-|$)")
 
 
 @dataclass(frozen=True)
 class Image:
-    """What an image becomes: a Python (empty: the platform's), packages, and what to tell."""
+    """What an image becomes: a Python (empty: the platform's), packages, and a notice."""
 
     python: str
     requirements: tuple[str, ...]
@@ -61,11 +61,11 @@ class Image:
 
 
 def read(image: str, platform: Platform, at: tuple[str | int, ...]) -> Image | None:
-    """None for an image that means nothing of the kind: that has to be run as it is.
+    """What takes the place of an image; None for an image that has to be run itself.
 
     Raises:
-        NotFound: it is a published environment that nothing can take the place of; `at` is its
-            place in the document.
+        NotFound: it is a published environment without a substitute; `at` is its place in the
+            document.
     """
     name = _DIGEST.sub("", _REGISTRY.sub("", image.strip()))
     tag = _TAG.search(name)
@@ -80,19 +80,22 @@ def read(image: str, platform: Platform, at: tuple[str | int, ...]) -> Image | N
             return Image(version, (), notice, None if row.python == "tag" else azures)
     carried = published.name_in(bare)
     if carried:
-        found = catalogue.find(carried, platform, catalogue.nobody, at)
-        assert found.curated is not None
+        entry = catalogue.find(carried, platform, catalogue.no_assets, at)
+        assert entry.curated is not None
         what = f"image `{image}`"
-        ours = found.curated
-        notice, place = catalogue.stands_for(what, ours).notice, catalogue.in_place_of(what, ours)
-        return Image(ours.python, ours.pinned, notice, place, ours.variables)
+        curated = entry.curated
+        notice, place = (
+            catalogue.found_substitute(what, curated).notice,
+            catalogue.substitute_for(what, curated),
+        )
+        return Image(curated.python, curated.pinned, notice, place, curated.variables)
     return None
 
 
 def published_in(line: str) -> str:
-    """The environment that a Dockerfile's FROM line names, or nothing.
+    """The environment that a Dockerfile's FROM line names, or an empty text for an image.
 
-    Azure's own images, and names of environments as jobs write them; other images are pulled.
+    Azure's images and names of environments count as environments; other images are pulled.
     """
     name = _DIGEST.sub("", _REGISTRY.sub("", line.strip()))
     tag = _TAG.search(name)
@@ -102,9 +105,9 @@ def published_in(line: str) -> str:
     if "/" in bare:
         is_azures = re.match(r"mcr\.microsoft\.com/|[\w.]+\.azurecr\.io/", bare, re.IGNORECASE)
         return published.name_in(bare) if is_azures else ""
-    known = curated_environments.named(bare)
-    is_known = known is not None and known.name != catalogue.PLAIN
-    if is_known or re.match(r"acpt-", bare, re.IGNORECASE):
+    curated = curated_environments.named(bare)
+    is_curated = curated is not None and curated.name != catalogue.PLAIN
+    if is_curated or re.match(r"acpt-", bare, re.IGNORECASE):
         exact = tag[1] if tag and tag[1] != versions.LATEST else ""
         return f"{bare}:{exact}" if exact else bare
     return ""
@@ -112,9 +115,9 @@ def published_in(line: str) -> str:
 
 def _version(row: Row, name: str, tag: str) -> str:
     if row.python == "tag":
-        found = _TAG_VERSION.search(tag)
-        return found[1] if found else ""
+        match = _TAG_VERSION.search(tag)
+        return match[1] if match else ""
     if row.python == "name":
-        found = _NAME_VERSION.search(name)
-        return f"{found[1]}.{found[2]}" if found else ""
+        match = _NAME_VERSION.search(name)
+        return f"{match[1]}.{match[2]}" if match else ""
     return ""

@@ -1,10 +1,9 @@
 """Names of environments and images that Azure ML publishes, and what each becomes here.
 
-Owns: the two tables, and the words of those that are refused.
+Owns: the two tables, and the reasons for refusals.
 Leaves: reading references to catalogue.py, plain Python images to image_names.py.
-Always: first match wins; what has no row is refused, never guessed at, and so is a name without
-Azure's prefix that anybody could have given; a name in the place of which something else is used
-says so in a notice.
+Always: first match wins; a name without a row is refused, and so is a name without Azure's prefix
+that a user could have given.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ _PREFIX = "AzureML-"
 @dataclass(frozen=True)
 class Row:
     """`pattern` is matched against the whole name, in any case, without `AzureML-`, version and
-    label; `ours` is a curated environment, empty where there is none: then `why` says it.
+    label; `curated` is a curated environment, empty where none fits, for the given `reason`.
     """
 
     pattern: str
-    ours: str
-    why: str = ""
+    curated: str
+    reason: str = ""
 
 
-# What was published since 2019, by the names in Azure's documents, notebooks and release tags.
+# What Azure has published since 2019, by the names in its documents, notebooks and release tags.
 TABLE = (
     Row(r"acpt-.*", _TORCH),
     Row(r"acft-.*", "", "it is an image for fine-tuning with Azure's own components in it"),
@@ -50,11 +49,11 @@ TABLE = (
     Row(r".*-inference(-.*)?|triton.*|minimal-.*inference.*", "",
         "it is an image that serves models"),
     Row(r"(designer|hyperdrive|sidecar|vowpalwabbit|chainer|theano|cntk).*", "",
-        "it has no successor that could take its place"),
+        "nothing could take its place"),
 )  # fmt: skip
 
-# Names that were published, in words of the table's families, a version, and what they run on; any
-# other without the prefix may be a workspace's own that is not there.
+# Published names have words of the table's families, a version, and a platform; any other name
+# without the prefix may be a missing environment of the workspace.
 _UNMISTAKABLE = re.compile(
     r"(acpt|acft)-.+|[a-z]+(-[a-z]+)*-\d+(\.\d+)+(-(ubuntu|py|cuda|rocm|cpu|gpu|inference)[\w.]*)*",
     re.IGNORECASE,
@@ -71,44 +70,44 @@ _TORCH_IMAGE = re.compile(
 
 
 @dataclass(frozen=True)
-class Substitute:
-    """`ours` takes the place of what was asked for; None, and `why`, where nothing can."""
+class Successor:
+    """`curated` takes the place of a published name; None, with a `reason`, where nothing can."""
 
-    ours: Curated | None
-    why: str = ""
+    curated: Curated | None
+    reason: str = ""
 
 
-def substitute(name: str, platform: Platform, *, is_azures: bool = True) -> Substitute | None:
+def substitute(name: str, platform: Platform, *, is_azures: bool = True) -> Successor | None:
     """What a published name becomes on this platform; None when nobody published it.
 
     Args:
         name: without Azure's prefix.
-        is_azures: it was written with the prefix, or with the address of Azure's registry.
+        is_azures: it was written with the prefix or the address of Azure's registry.
     """
     if not is_azures and not _UNMISTAKABLE.fullmatch(name):
         return None
     for row in TABLE:
         if re.fullmatch(row.pattern, name, re.IGNORECASE):
-            if not row.ours:
-                return Substitute(None, row.why)
-            return Substitute(_for(row.ours, platform))
+            if not row.curated:
+                return Successor(None, row.reason)
+            return Successor(_for(row.curated, platform))
     return None
 
 
 def name_in(image: str) -> str:
-    """The published environment that an image's name (without tag) carries, or nothing."""
-    found = _CURATED_IMAGE.fullmatch(image)
-    if found:
-        return f"{_PREFIX}{found[1]}"
+    """The published environment in an image's name (without tag); empty where there is none."""
+    match = _CURATED_IMAGE.fullmatch(image)
+    if match:
+        return f"{_PREFIX}{match[1]}"
     if _TORCH_IMAGE.fullmatch(image):
         return _TORCH
-    return f"{_PREFIX}acpt-{found[1]}" if (found := _ACPT_IMAGE.fullmatch(image)) else ""
+    return f"{_PREFIX}acpt-{match[1]}" if (match := _ACPT_IMAGE.fullmatch(image)) else ""
 
 
 def _for(name: str, platform: Platform) -> Curated | None:
-    """The one of two twins that the platform's accelerator needs."""
-    found = curated_environments.named(name)
-    assert found is not None
-    if found.accelerator in ("", platform.accelerator) or not found.twin:
-        return found
-    return curated_environments.named(found.twin)
+    """The one of two twins that fits the platform's accelerator."""
+    curated = curated_environments.named(name)
+    assert curated is not None
+    if curated.accelerator in ("", platform.accelerator) or not curated.twin:
+        return curated
+    return curated_environments.named(curated.twin)

@@ -1,10 +1,10 @@
-"""What takes the place of a published environment or image, and whether it may.
+"""Substitutes for published environments and images, and whether they are allowed.
 
-Owns: the word for it, and the error of a workspace that takes none.
-Leaves: what becomes what to catalogue.py, published.py and image_names.py; who decides to
+Owns: the policies, and the error of a workspace that allows none.
+Leaves: what becomes what to catalogue.py, published.py and image_names.py; the decision to
 workspaces/.
-Always: an environment of the very name that was asked for is none; whoever is refused learns what
-it would have become, and what to write to get just that.
+Always: an environment of exactly the requested name is not a substitute; the error says what the
+request would have become, and what to write to get exactly that.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ At = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Substitute:
-    """`asked` was asked for, in words; `ours` is what it becomes; `instead` names just that."""
+    """Texts: `requested` becomes `replacement`; `instead` is how to name that one."""
 
-    asked: str
-    ours: str
+    requested: str
+    replacement: str
     instead: str
 
 
-# Raises where the substitute, named at a place of a document, must not be taken.
-Judge = Callable[[Substitute, At], None]
+# Raises an error where the substitute is not allowed; `At` is its place in a document.
+SubstitutePolicy = Callable[[Substitute, At], None]
 
 
-def taken(found: Substitute, at: At) -> None:
-    """The judge of those who take any."""
+def allow(substitute: Substitute, at: At) -> None:
+    """Allow any substitute."""
 
 
-def refused_in(workspace: str) -> Judge:
-    """The judge of a workspace that takes none."""
+def refusing_in(workspace: str) -> SubstitutePolicy:
+    """The policy of a workspace that allows no substitutes."""
 
-    def refuse(found: Substitute, at: At) -> None:
+    def refuse(substitute: Substitute, at: At) -> None:
         raise InvalidSpec(
-            f"{found.asked} is not run here: it would become {found.ours}, and workspace "
-            f"`{workspace}` takes nothing in the place of what is named",
-            f"write `{found.instead}`; or an owner allows it, "
+            f"{substitute.requested} is not run here: it would become "
+            f"{substitute.replacement}, and workspace `{workspace}` allows no substitutes",
+            f"write `{substitute.instead}`; or an owner allows substitutes, "
             f"`yard workspace update -n {workspace} --allow-substitutes true`",
             code="substitute_refused",
             at=at,

@@ -1,4 +1,4 @@
-"""What this machine computes on, and which torch suits it.
+"""What this machine computes on, and which torch fits it.
 
 Owns: finding a GPU by its vendor's tool; the builds of torch that the machine's own package
 sources offer, and what each is for; which packages of a lock are for GPUs.
@@ -24,12 +24,12 @@ from torchyard.environments.packages.machine_config import MachineConfig
 from torchyard.environments.packages.requirements import package_name
 from torchyard.environments.types import Accelerator
 
-# Each lists one device a line.
+# Each prints one line per device.
 _TOOLS: tuple[tuple[Accelerator, tuple[str, ...], str], ...] = (
     ("cuda", ("nvidia-smi", "-L"), r"^GPU \d+:"),
     ("rocm", ("rocm-smi", "--showid"), r"^GPU\[\d+\]"),
 )
-# Pure Python and a few kilobytes: libraries ask it whether there is a GPU.
+# Pure Python and a few kilobytes: libraries use it to find out whether there is a GPU.
 _HARMLESS = ("nvidia-ml-py", "nvidia-ml-py3")
 _WHEEL = re.compile(
     r"torch-(?P<version>[\w.]+\+(?:cpu|cu\d|rocm)[\w.]*)-(?P<python>[\w.]+)-[\w.]+-(?P<platform>[\w.]+)\.whl"
@@ -39,15 +39,15 @@ _LINK = re.compile(r"""(?:href=["'][^"']*?|^)(torch-[^"'#/?\s]+\.whl)""", re.MUL
 
 @functools.cache
 def find() -> Accelerator:
-    """Ask once; a tool that hangs or fails lists no device."""
+    """The accelerator of this machine; a tool that hangs or fails counts as no device."""
     for accelerator, command, device in _TOOLS:
         if shutil.which(command[0]) is None:
             continue
         try:
-            said = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
+            output = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
         except (OSError, subprocess.SubprocessError):
             continue
-        if re.search(device, said, re.MULTILINE):
+        if re.search(device, output, re.MULTILINE):
             return accelerator
     return "cpu"
 
@@ -55,13 +55,13 @@ def find() -> Accelerator:
 def cpu_torches(config: MachineConfig, python: str) -> list[str]:
     """Versions like `2.13.0+cpu` that the machine's own sources have for `python` (`3.11`).
 
-    Newest first. PyPI and PyTorch's index are not asked.
+    Newest first. PyPI and PyTorch's index are not searched.
     """
     return [version for version in local_torches(config, python) if _is_for(version, "cpu")]
 
 
 def foreign_torches(config: MachineConfig, python: str, accelerator: str) -> list[str]:
-    """As `cpu_torches`, but those that are built for anything but `accelerator`."""
+    """As `cpu_torches`, but builds for other accelerators than `accelerator`."""
     return [
         version for version in local_torches(config, python) if not _is_for(version, accelerator)
     ]
@@ -73,19 +73,19 @@ def _is_for(version: str, accelerator: str) -> bool:
 
 
 def local_torches(config: MachineConfig, python: str) -> list[str]:
-    """As `cpu_torches`, whatever they are built for."""
+    """As `cpu_torches`, but builds for any accelerator."""
     names: set[str] = set()
     for place in config.find_links:
         names.update(_listed(place, config.certificates))
     for index in config.indexes:
         names.update(_listed(index.rstrip("/") + "/torch/", config.certificates))
     tag = "cp" + python.replace(".", "")
-    fitting = set()
+    versions = set()
     for name in names:
-        found = _WHEEL.fullmatch(name)
-        if found and found["python"] in (tag, "py3") and _fits(found["platform"]):
-            fitting.add(found["version"])
-    return sorted(fitting, key=_order, reverse=True)
+        match = _WHEEL.fullmatch(name)
+        if match and match["python"] in (tag, "py3") and _fits(match["platform"]):
+            versions.add(match["version"])
+    return sorted(versions, key=_order, reverse=True)
 
 
 def gpu_packages(packages: Iterable[str]) -> list[str]:
@@ -131,7 +131,7 @@ def _page(url: str, certificates: str) -> str:
         request.add_header("Authorization", "Basic " + base64.b64encode(pair.encode()).decode())
     try:
         context = ssl.create_default_context(cafile=certificates or None)
-        with urllib.request.urlopen(request, timeout=10, context=context) as answer:
-            return str(answer.read(32 << 20).decode("utf-8", "replace"))
+        with urllib.request.urlopen(request, timeout=10, context=context) as response:
+            return str(response.read(32 << 20).decode("utf-8", "replace"))
     except (OSError, ValueError):
         return ""

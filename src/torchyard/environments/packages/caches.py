@@ -1,8 +1,9 @@
-"""Where uv keeps what it downloads, when that is a folder of ours.
+"""uv's cache, where it is a folder of the server's home.
 
-Owns: who uses the folder at the moment, when it was used last, removing it.
-Leaves: whether it is needed to `yard gc`, what is in it to uv.
-Always: nobody who uses it loses it; many may use it at once. The lock ends with its holder.
+Owns: locking it while it is used, the time of its last use, removing it.
+Leaves: whether it is needed to `yard gc`, its content to uv.
+Always: it is never removed while it is used; several may use it at once. Locks end with their
+holders.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from pathlib import Path
 
 from torchyard.shared import locks
 
-# Beside the folder: what is removed can't hold the lock of its own removal.
-_LOCK, _GONE = ".uv.lock", ".removing-uv"
+# Beside the folder, since a removed folder can't hold the lock for its removal.
+_LOCK, _REMOVING = ".uv.lock", ".removing-uv"
 
 
 def folder(home: Path) -> Path:
@@ -25,7 +26,7 @@ def folder(home: Path) -> Path:
 
 @contextmanager
 def in_use(home: Path) -> Iterator[None]:
-    """Keep the folder for the length of the block; a removal is waited for, which is short."""
+    """Lock the folder against removal during the block; waits for a removal, which is short."""
     with _open_lock(home) as descriptor:
         locks.lock(descriptor, shared=True)
         folder(home).mkdir(parents=True, exist_ok=True)
@@ -34,8 +35,8 @@ def in_use(home: Path) -> Iterator[None]:
 
 
 def remove(home: Path) -> bool:
-    """Remove it all; False when somebody uses it. What comes later downloads anew."""
-    gone = folder(home).with_name(_GONE)
+    """Remove it; False when it is in use. Later builds download again."""
+    gone = folder(home).with_name(_REMOVING)
     with _open_lock(home) as descriptor:
         if not locks.try_lock(descriptor):
             return False

@@ -1,9 +1,9 @@
-"""The machine's own conda configuration: where a channel's name leads.
+"""The machine's own conda configuration: the URLs of channels.
 
-Owns: condarc files and CONDA_* variables; from a channel as it is written to its URLs.
+Owns: condarc files and CONDA_* variables; from a channel's name to its URLs.
 Leaves: getting packages from there to conda/resolver.py.
-Always: what is read here stays in memory: no spec, lock or log carries it. What a file of a job
-names goes by its name, and the machine says what the name means.
+Always: what is read here stays in memory: no spec, lock or log holds it. Job files name channels,
+and the machine's configuration says what the names mean.
 
 Sources: https://docs.conda.io/projects/conda/en/stable/user-guide/configuration/ (files, their
 order, channel_alias, custom_channels, custom_multichannels, default_channels),
@@ -27,7 +27,7 @@ _MAPS = ("custom_channels", "custom_multichannels", "mirrored_channels", "proxy_
 
 @dataclass(frozen=True)
 class CondaConfig:
-    """What the machine says; `channels` are those for files that name none."""
+    """The machine's configuration; `channels` are for files that name none."""
 
     alias: str = _ALIAS
     channels: tuple[str, ...] = ()
@@ -45,12 +45,12 @@ class CondaConfig:
         return [self._mirrors(part) for part in parts] if parts else [self._mirrors(channel)]
 
     def private(self) -> Iterable[str]:
-        """URLs of the machine's own, which nobody else is to read."""
+        """URLs of the machine's own configuration, which are not shown to users."""
         urls = [self.alias, *self.channels, *self.default_channels, *self.custom.values()]
         for several in (*self.multi.values(), *self.mirrors.values()):
             urls += several
-        known = (_ALIAS, *_DEFAULTS)
-        return (url for url in urls if url.startswith(_SCHEMES) and url.rstrip("/") not in known)
+        defaults = (_ALIAS, *_DEFAULTS)
+        return (url for url in urls if url.startswith(_SCHEMES) and url.rstrip("/") not in defaults)
 
     def _mirrors(self, channel: str) -> list[str]:
         url = self._url(channel)
@@ -66,56 +66,56 @@ class CondaConfig:
         for length in range(len(words), 0, -1):
             name = "/".join(words[:length])
             if name in self.custom:
-                # As conda has it: the URL is that of what stands above the channel.
+                # As in conda, the URL is that of the channel's parent.
                 return "/".join((self.custom[name].rstrip("/"), *words))
         return f"{self.alias.rstrip('/')}/{channel}"
 
 
 def read(environ: Mapping[str, str], home: Path) -> CondaConfig:
-    """What conda would read with these variables; a file that can't be read counts for nothing."""
-    said: dict[str, Any] = {}
+    """The configuration that conda would read; unreadable files are ignored."""
+    settings: dict[str, Any] = {}
     for file in _files(environ, home):
-        _merge(said, _document(file, environ))
+        _merge(settings, _document(file, environ))
     for name in ("channel_alias", "ssl_verify"):
         if environ.get(f"CONDA_{name.upper()}"):
-            said[name] = environ[f"CONDA_{name.upper()}"]
+            settings[name] = environ[f"CONDA_{name.upper()}"]
     for name in _LISTS:
         if environ.get(f"CONDA_{name.upper()}"):
-            said[name] = environ[f"CONDA_{name.upper()}"].split(",")
+            settings[name] = environ[f"CONDA_{name.upper()}"].split(",")
     return CondaConfig(
-        alias=str(said.get("channel_alias") or _ALIAS),
-        channels=_texts(said.get("channels")),
-        default_channels=_texts(said.get("default_channels")) or _DEFAULTS,
-        custom={key: str(value) for key, value in said.get("custom_channels", {}).items()},
-        multi={key: _texts(of) for key, of in said.get("custom_multichannels", {}).items()},
-        mirrors={key: _texts(of) for key, of in said.get("mirrored_channels", {}).items()},
-        variables=_variables(said),
+        alias=str(settings.get("channel_alias") or _ALIAS),
+        channels=_texts(settings.get("channels")),
+        default_channels=_texts(settings.get("default_channels")) or _DEFAULTS,
+        custom={key: str(value) for key, value in settings.get("custom_channels", {}).items()},
+        multi={key: _texts(of) for key, of in settings.get("custom_multichannels", {}).items()},
+        mirrors={key: _texts(of) for key, of in settings.get("mirrored_channels", {}).items()},
+        variables=_variables(settings),
     )
 
 
-def _variables(said: Mapping[str, Any]) -> dict[str, str]:
-    """What the program that downloads is told of proxies and certificates."""
-    found = {}
+def _variables(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Variables of proxies and certificates for the program that downloads."""
+    variables = {}
     for scheme in ("http", "https"):
-        if said.get("proxy_servers", {}).get(scheme):
-            found[f"{scheme.upper()}_PROXY"] = str(said["proxy_servers"][scheme])
-    verify = str(said.get("ssl_verify", ""))
+        if settings.get("proxy_servers", {}).get(scheme):
+            variables[f"{scheme.upper()}_PROXY"] = str(settings["proxy_servers"][scheme])
+    verify = str(settings.get("ssl_verify", ""))
     if verify.startswith("/"):
-        found["SSL_CERT_FILE"] = verify
+        variables["SSL_CERT_FILE"] = verify
     elif verify.lower() in ("false", "0", "no"):
-        found["TORCHYARD_CONDA_NO_VERIFY"] = "1"
-    return found
+        variables["TORCHYARD_CONDA_NO_VERIFY"] = "1"
+    return variables
 
 
-def _merge(said: dict[str, Any], later: Mapping[str, Any]) -> None:
+def _merge(settings: dict[str, Any], later: Mapping[str, Any]) -> None:
     for key, value in later.items():
         if key in _LISTS:
-            said[key] = list(dict.fromkeys((*_texts(value), *_texts(said.get(key)))))
+            settings[key] = list(dict.fromkeys((*_texts(value), *_texts(settings.get(key)))))
         elif key in _MAPS:
             if isinstance(value, Mapping):
-                said[key] = {**said.get(key, {}), **value}
+                settings[key] = {**settings.get(key, {}), **value}
         elif key in ("channel_alias", "ssl_verify"):
-            said[key] = value
+            settings[key] = value
 
 
 def _document(file: Path, environ: Mapping[str, str]) -> Mapping[str, Any]:
@@ -134,15 +134,15 @@ def _document(file: Path, environ: Mapping[str, str]) -> Mapping[str, Any]:
 
 def _texts(value: Any) -> tuple[str, ...]:
     values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    return tuple(str(one).strip() for one in values if one)
+    return tuple(str(item).strip() for item in values if item)
 
 
 def _files(environ: Mapping[str, str], home: Path) -> list[Path]:
-    """Later ones win."""
-    own = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "conda"
+    """The files that conda reads; later ones win."""
+    user_folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "conda"
     files = [
         folder / name
-        for folder in (Path("/etc/conda"), own, home / ".conda")
+        for folder in (Path("/etc/conda"), user_folder, home / ".conda")
         for name in ("condarc", ".condarc")
     ]
     files += [home / ".mambarc", home / ".condarc"]

@@ -1,10 +1,10 @@
-"""The Python of an environment, as files that can be taken elsewhere.
+"""The Python of an environment, as files that can be copied into an image.
 
 Owns: which files outside an environment its Python needs: itself, the standard library, shared
 libraries.
 Leaves: copying the environment to build/image_builder.py.
-Always: the files keep their paths, which are written into environments; the C library is none of
-them: that of the image is used, and has to be as new as this machine's.
+Always: the files keep their paths, which are written into environments; the C library is that of
+the image, which has to be as new as this machine's.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 
 from torchyard.base.errors import BuildFailed
 
-# Below the folder that a copy is made in: libraries that an image may lack, and the linker's word
-# for them. It comes last in the linker's order, so that what the image has itself is used.
+# In the image: libraries that it may lack, and the linker's configuration for them. It comes last
+# in the linker's order, so that the image's own libraries are used first.
 LIBRARIES = "opt/torchyard/lib"
 _LINKER = "etc/ld.so.conf.d/zz-torchyard.conf"
 _NOT_NEEDED = ("site-packages", "dist-packages", "test", "idlelib", "tkinter", "turtledemo",
@@ -38,20 +38,22 @@ print(json.dumps([*map(sysconfig.get_path, names), sysconfig.get_config_var("DES
 
 
 def copy(environment: Path, target: Path) -> None:
-    """Put what the Python of `environment` needs below `target`, at the paths it has here.
+    """Copy what the Python of `environment` needs below `target`, with the paths it has here.
 
     Raises:
-        BuildFailed: its Python can't be asked.
+        BuildFailed: its Python can't be run.
     """
-    # Asked by its own name, so that it does not answer for the environment.
+    # The real program, so that it prints its own folders and not the environment's.
     real = (environment / "bin" / "python").resolve()
-    asked = subprocess.run([real, "-I", "-c", _ASK], capture_output=True, text=True)
-    if asked.returncode:
+    outcome = subprocess.run([real, "-I", "-c", _ASK], capture_output=True, text=True)
+    if outcome.returncode:
         raise BuildFailed(
-            f"the Python of the environment can't be run: {asked.stderr.strip()[-200:]}",
-            "remove the environment with `yard gc`; the next build makes it anew",
+            f"the Python of the environment can't be run: {outcome.stderr.strip()[-200:]}",
+            "remove the environment with `yard gc`; the next build makes it again",
         )
-    folders = list(dict.fromkeys(Path(name).resolve() for name in json.loads(asked.stdout) if name))
+    folders = list(
+        dict.fromkeys(Path(name).resolve() for name in json.loads(outcome.stdout) if name)
+    )
     for file in (*_chain(environment / "bin" / "python"), real):
         if not file.is_relative_to(environment):
             _put(file, target)
@@ -77,12 +79,12 @@ def _chain(link: Path) -> Iterator[Path]:
 
 
 def _libraries(program: Path, folders: list[Path]) -> list[Path]:
-    """Shared libraries of the program and its extension modules, but the C library's."""
+    """Shared libraries of the program and its extension modules, without those of libc."""
     modules = [file for folder in folders for file in folder.rglob("*.so")]
-    wanted = [program, *(file for file in modules if not _is_left_out(file))]
-    said = subprocess.run(["ldd", *map(str, wanted)], capture_output=True, text=True).stdout
-    found = {name: Path(path) for name, path in _LINKED.findall(said)}
-    return [path for name, path in sorted(found.items()) if not _OF_C.match(name)]
+    programs = [program, *(file for file in modules if not _is_left_out(file))]
+    output = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True).stdout
+    libraries = {name: Path(path) for name, path in _LINKED.findall(output)}
+    return [path for name, path in sorted(libraries.items()) if not _OF_C.match(name)]
 
 
 def _is_left_out(file: Path) -> bool:

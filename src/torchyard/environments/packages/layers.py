@@ -1,9 +1,9 @@
-"""Packages with foreign names that torchyard brings, for those that can't be had any more.
+"""torchyard's own packages in place of third-party ones that no longer work.
 
 Owns: which names have a layer, taking them out of a list of packages, putting them into a build.
 Leaves: what the layers do to `compat/`.
-Always: a layer takes the place of a name that was listed plainly, never of one with a URL; it says
-so in a notice, and in the version that `pip list` shows.
+Always: a layer replaces a name that was listed without a URL; a notice says so, and the version
+that `pip list` shows.
 """
 
 from __future__ import annotations
@@ -27,40 +27,40 @@ _CHECKOUT = Path(__file__).parents[4] / "compat"
 
 @dataclass(frozen=True)
 class Layer:
-    """`name` is the distribution's on PyPI and the folder's in `compat/`; `why` the notice."""
+    """`name` is the distribution's on PyPI and the folder's in `compat/`; `reason` the notice."""
 
     name: str
     version: str
-    why: str
+    reason: str
 
 
 LAYERS = (
     Layer(
         "horovod",
         "0.28.1+torchyard",
-        "does not build beside the torch of today (its last release is of 2023): torchyard's "
+        "does not build with today's torch (its last release is from 2023): torchyard's "
         "layer over torch.distributed takes its place",
     ),
     Layer(
         "torch-ort",
         "1.19.2+torchyard",
-        "does not import beside the torch of today (its last release is of 2024): torchyard's "
-        "layer takes its place, and runs modules by torch itself",
+        "does not import with today's torch (its last release is from 2024): torchyard's "
+        "layer takes its place, and runs modules with torch itself",
     ),
 )
 
 
 def split(lines: Sequence[str]) -> tuple[list[str], tuple[str, ...], list[str]]:
-    """Packages without those that have a layer, the names of their layers, and what to tell."""
-    known = {layer.name: layer for layer in LAYERS}
+    """Packages without those that have a layer, the names of the layers, and notices."""
+    by_name = {layer.name: layer for layer in LAYERS}
     kept, names, notices = [], [], []
     for line in lines:
-        layer = None if "@" in line else known.get(package_name(line))
+        layer = None if "@" in line else by_name.get(package_name(line))
         if layer is None:
             kept.append(line)
             continue
         names.append(layer.name)
-        notices.append(f"package `{line}` {layer.why}")
+        notices.append(f"package `{line}` {layer.reason}")
     return kept, tuple(sorted(set(names))), notices
 
 
@@ -69,18 +69,18 @@ def refuse(spec: EnvironmentSpec) -> None:
     Raises:
         BuildFailed: one of its layers does not run on its Python.
     """
-    found = _VERSION.match(spec.python)
-    if spec.layers and found is not None and (int(found[1]), int(found[2])) < _OLDEST:
+    match = _VERSION.match(spec.python)
+    if spec.layers and match is not None and (int(match[1]), int(match[2])) < _OLDEST:
         raise BuildFailed(
-            f"package `{spec.layers[0]}` can't be had for Python {spec.python}: torchyard's layer, "
-            f"which takes its place, runs on {_OLDEST[0]}.{_OLDEST[1]} and later",
-            "ask for a newer Python and torch, or name a curated environment "
-            "(`acpt-pytorch-2.13-cpu`), which holds it",
+            f"package `{spec.layers[0]}` is not available for Python {spec.python}: torchyard's "
+            f"layer, which takes its place, runs on {_OLDEST[0]}.{_OLDEST[1]} and later",
+            "use a newer Python and torch, or a curated environment that holds it "
+            "(`acpt-pytorch-2.13-cpu`)",
         )
 
 
 def fingerprint(names: Sequence[str]) -> str:
-    """Changes with any file of the layers: part of what an environment's content is."""
+    """A hash over the files of the layers, which is part of an environment's content."""
     content = hashlib.sha256()
     for name in names:
         for file in _files(name):
@@ -107,11 +107,11 @@ def put(names: Sequence[str], site_packages: Path) -> None:
 
 
 def _source(name: str) -> Path:
-    """Below the package once it is installed, in the checkout before."""
+    """The layer's folder: in the package where torchyard is installed, else in the checkout."""
     for folder in (_PACKAGE / name, _CHECKOUT / name / "src"):
         if folder.is_dir():
             return folder
-    raise Internal(f"torchyard's layer for `{name}` is not installed", "install torchyard anew")
+    raise Internal(f"torchyard's layer for `{name}` is not installed", "install torchyard again")
 
 
 def _files(name: str) -> list[Path]:

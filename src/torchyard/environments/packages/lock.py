@@ -1,9 +1,9 @@
 """From requirements to a lock: every package with its version and hashes.
 
-Owns: the resolver's call, the choice of torch's build for a machine, GPU packages left out.
+Owns: running the resolver, the choice of torch's build for a machine, excluding GPU packages.
 Leaves: installing to build/builder.py.
-Always: a lock for a machine without a GPU holds no CUDA packages that nobody asked for by name;
-it names versions and hashes, no index of the machine's.
+Always: a lock for a machine without a GPU holds no CUDA packages but those requested by name;
+it holds versions and hashes, and no index of the machine's configuration.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from torchyard.environments.packages.requirements import normal, package_name
 from torchyard.environments.packages.uv import Outcome, Uv, failure, is_unreachable
 from torchyard.environments.types import EnvironmentSpec
 
-# So many CPU builds are tried, newest first, before PyTorch's own index is asked.
+# So many CPU builds are tried, newest first, before PyTorch's own index.
 _TRIED_BUILDS = 6
 _PIN = re.compile(r"^(?P<name>[\w.-]+)(?:==| @ )(?P<version>\S+)", re.MULTILINE | re.ASCII)
 # The package itself, not one whose name holds its name.
 _OF_TORCH = re.compile(r"(?<![\w-])(?:py)?torch(?![\w-])")
 _DOING = "the packages can't be resolved"
 _NO_OFFER = (
-    "let the machine reach PyTorch's own index, or put a CPU build of torch "
-    "where pip's `find-links` points"
+    "let the machine reach PyTorch's own index, or put a CPU build of torch into a folder "
+    "of pip's `find-links`"
 )
 
 
 @dataclass(frozen=True)
 class _Way:
-    """One way to get torch: a build that is pinned, or uv's word for an index.
+    """One way to get torch: a pinned build, or uv's name of an index.
 
     `there` are packages that keep their version, `never` builds of torch for other machines.
     """
@@ -45,7 +45,7 @@ class _Way:
 
 def pins(lock: str) -> dict[str, str]:
     """Package names and versions of a lock; for a package from a URL, the URL."""
-    return {normal(found["name"]): found["version"] for found in _PIN.finditer(lock)}
+    return {normal(match["name"]): match["version"] for match in _PIN.finditer(lock)}
 
 
 def resolve(
@@ -54,21 +54,21 @@ def resolve(
     python: str,
     uv: Uv,
     folder: Path,
-    there: tuple[str, ...] = (),
+    installed: tuple[str, ...] = (),
 ) -> str:
     """Resolve for the environment in `folder`/venv, whose Python is `python` (`3.11`).
 
     Args:
-        extra: requirements of the builder's own.
-        there: what the environment holds already, which stays as long as it fits.
+        extra: additional requirements of the builder.
+        installed: what the environment holds already, kept where it fits.
 
     Raises:
         BuildFailed: no set of packages fits; names the package that uv blames.
     """
     lines = (*spec.requirements, *extra)
     (folder / "requirements.in").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    ways = [replace(way, there=there) for way in _ways(spec, python, uv)]
-    if there:
+    ways = [replace(way, there=installed) for way in _ways(spec, python, uv)]
+    if installed:
         ways += _ways(spec, python, uv)
     for way in ways:
         outcome = _compile(way, (), uv, folder)
@@ -80,15 +80,17 @@ def resolve(
         if not _OF_TORCH.search(outcome.words):
             break
     else:
-        old = _with_torch_of_pypi(spec, there, uv, folder) if ways[-1].backend == "cpu" else ""
+        old = _with_torch_of_pypi(spec, installed, uv, folder) if ways[-1].backend == "cpu" else ""
         if old:
             return old
     raise _no_lock(outcome, ways)
 
 
-def _with_torch_of_pypi(spec: EnvironmentSpec, there: tuple[str, ...], uv: Uv, folder: Path) -> str:
-    """The lock, where PyPI's own torch fits and brings no packages for a GPU, as before 1.13."""
-    if _compile(_Way(there=there), (), uv, folder).code != 0:
+def _with_torch_of_pypi(
+    spec: EnvironmentSpec, installed: tuple[str, ...], uv: Uv, folder: Path
+) -> str:
+    """The lock, where PyPI's own torch fits and needs no GPU packages, as before 1.13."""
+    if _compile(_Way(there=installed), (), uv, folder).code != 0:
         return ""
     lock = (folder / "lock.txt").read_text(encoding="utf-8")
     return "" if accelerators.gpu_packages(pins(lock)) else _with_options(spec, lock)
@@ -99,12 +101,12 @@ def _with_options(spec: EnvironmentSpec, lock: str) -> str:
 
 
 def torch_source(lock: str, python: str, uv: Uv, folder: Path) -> list[str]:
-    """uv's arguments, called in `folder`, to find again the build of torch that a lock names."""
+    """uv's arguments, in `folder`, to install the build of torch that a lock names."""
     version = pins(lock).get("torch", "")
     if version and "+" not in version:
-        # `==2.13.0` means 2.13.0+cpu as well, and that counts as newer.
-        near = accelerators.local_torches(uv.config, python)
-        lines = [f"torch!={one}\n" for one in near if one.partition("+")[0] == version]
+        # `==2.13.0` also means 2.13.0+cpu, which counts as newer.
+        builds = accelerators.local_torches(uv.config, python)
+        lines = [f"torch!={build}\n" for build in builds if build.partition("+")[0] == version]
         if not lines:
             return []
         (folder / "not-these.txt").write_text("".join(lines), encoding="utf-8")
@@ -119,7 +121,7 @@ def torch_source(lock: str, python: str, uv: Uv, folder: Path) -> list[str]:
 def _ways(spec: EnvironmentSpec, python: str, uv: Uv) -> list[_Way]:
     accelerator = spec.platform.rpartition("-")[2]
     if accelerator != "cpu":
-        # A CPU build that lies at hand counts as newer than the one without a word behind it.
+        # A local CPU build, as 2.13.0+cpu, counts as newer than 2.13.0.
         never = tuple(accelerators.foreign_torches(uv.config, python, accelerator))
         return [_Way(backend="auto" if accelerator == "rocm" else "", never=never)]
     offered = accelerators.cpu_torches(uv.config, python)
@@ -155,23 +157,23 @@ def _compile(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) -> Outc
 
 
 def _without_gpu_packages(spec: EnvironmentSpec, way: _Way, uv: Uv, folder: Path) -> str:
-    """The lock just written; resolved again without CUDA packages where the machine has no GPU."""
-    asked = {package_name(line) for line in spec.packages}
+    """The lock; resolved again without CUDA packages where the machine has no GPU."""
+    requested = {package_name(line) for line in spec.packages}
     left_out: tuple[str, ...] = ()
     while True:
         lock = (folder / "lock.txt").read_text(encoding="utf-8")
-        found = pins(lock)
-        gpu = [name for name in accelerators.gpu_packages(found) if name not in asked]
+        versions = pins(lock)
+        gpu = [name for name in accelerators.gpu_packages(versions) if name not in requested]
         if not gpu or not spec.platform.endswith("-cpu"):
             return _with_options(spec, lock)
-        torch = found.get("torch", "")
+        torch = versions.get("torch", "")
         if (torch and "cpu" not in torch) or set(gpu) <= set(left_out):
             raise BuildFailed(
-                f"package `{'torch' if torch else gpu[0]}` would bring CUDA packages "
+                f"package `{'torch' if torch else gpu[0]}` would install CUDA packages "
                 f"({', '.join(gpu[:3])}…), and this machine has no GPU",
-                "ask for a CPU build of torch, as `torch` without a URL or `+cu…` gives it",
+                "request a CPU build of torch: `torch` without a URL or `+cu…`",
             )
-        uv.say(f"left out, since this machine has no GPU: {', '.join(gpu)}")
+        uv.say(f"skipped, since this machine has no GPU: {', '.join(gpu)}")
         left_out = (*left_out, *gpu)
         outcome = _compile(way, left_out, uv, folder)
         if outcome.code != 0:
@@ -179,7 +181,7 @@ def _without_gpu_packages(spec: EnvironmentSpec, way: _Way, uv: Uv, folder: Path
 
 
 def _no_lock(outcome: Outcome, ways: list[_Way]) -> BuildFailed:
-    """The last outcome as an error; a torch that has no CPU build here gets its own words."""
+    """The last outcome as an error, with a message of its own where torch has no CPU build."""
     error = failure(outcome, _DOING)
     if ways[-1].backend != "cpu" or not _OF_TORCH.search(outcome.words):
         return error
@@ -192,5 +194,5 @@ def _no_lock(outcome: Outcome, ways: list[_Way]) -> BuildFailed:
         reason = error.message.partition(": ")[2]
     return BuildFailed(
         f"package `torch` can't be installed: no CPU build of it fits ({reason})",
-        f"ask for torch {offered.partition('+')[0]}" if offered else _NO_OFFER,
+        f"request torch {offered.partition('+')[0]}" if offered else _NO_OFFER,
     )

@@ -1,8 +1,8 @@
 """The machine's own package configuration, as uv understands it.
 
 Owns: pip's configuration files and PIP_* variables, read without running pip; uv's variables.
-Leaves: uv's own configuration (UV_* and uv.toml) as it is: it wins where it says something.
-Always: what is read here stays in memory: no spec, lock or log carries an index, path or host.
+Leaves: uv's own configuration (UV_* and uv.toml) as it is: it wins over pip's.
+Always: what is read here stays in memory: no spec, lock or log holds an index, path or host.
 
 Sources: https://pip.pypa.io/en/stable/topics/configuration/ (files, their order, PIP_* names),
 https://docs.astral.sh/uv/reference/environment/ (the variables of uv).
@@ -36,7 +36,7 @@ _KEYS = (
 _INDEX_SETTING = re.compile(
     r"^\s*(?:\[\[(?:pip\.)?index\]\]|(?:index-url|extra-index-url|find-links|no-index)\s*=)", re.M
 )
-# Variables that would make uv look at another Python than the one it is given.
+# Variables that would make uv use another Python than the one it is given.
 _MISLEADING = (
     "VIRTUAL_ENV",
     "CONDA_PREFIX",
@@ -74,16 +74,16 @@ class MachineConfig:
         return line
 
     def _private(self) -> Iterable[tuple[str, str]]:
-        found = {*self.indexes, *self.find_links, *self.conda.private()}
-        places = sorted(found, key=len, reverse=True)
-        for place in places:
+        places = {*self.indexes, *self.find_links, *self.conda.private()}
+        paths = sorted(places, key=len, reverse=True)
+        for place in paths:
             parts = urlsplit(place)
             bare = place.replace(f"{parts.username}:{parts.password}@", "").rstrip("/")
             yield place.rstrip("/"), "<index>"
             yield bare, "<index>"
             if parts.scheme == "file" and parts.path not in ("", "/"):
                 yield parts.path.rstrip("/"), "<index>"
-        for place in places:
+        for place in paths:
             host = urlsplit(place).hostname
             if host:
                 yield host, "<index>"
@@ -116,32 +116,32 @@ def read(environ: Mapping[str, str], home: Path | None = None) -> MachineConfig:
 
 
 def _index_variables(pip: Mapping[str, str]) -> dict[str, str]:
-    found = {}
+    variables = {}
     if pip.get("index-url"):
-        found["UV_DEFAULT_INDEX"] = pip["index-url"]
+        variables["UV_DEFAULT_INDEX"] = pip["index-url"]
     if pip.get("extra-index-url"):
-        found["UV_EXTRA_INDEX_URL"] = " ".join(pip["extra-index-url"].split())
+        variables["UV_EXTRA_INDEX_URL"] = " ".join(pip["extra-index-url"].split())
         # pip takes the best version of all its indexes; uv alone would stop at the first.
-        found["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+        variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     if pip.get("find-links"):
-        found["UV_FIND_LINKS"] = ",".join(pip["find-links"].split())
+        variables["UV_FIND_LINKS"] = ",".join(pip["find-links"].split())
     if pip.get("no-index", "").lower() in ("1", "true", "yes", "on"):
-        found["UV_NO_INDEX"] = "1"
-    return found
+        variables["UV_NO_INDEX"] = "1"
+    return variables
 
 
 def _other_variables(pip: Mapping[str, str]) -> dict[str, str]:
-    found = {}
+    variables = {}
     if pip.get("cert"):
-        found["SSL_CERT_FILE"] = pip["cert"]
+        variables["SSL_CERT_FILE"] = pip["cert"]
     if pip.get("trusted-host"):
-        found["UV_INSECURE_HOST"] = " ".join(pip["trusted-host"].split())
+        variables["UV_INSECURE_HOST"] = " ".join(pip["trusted-host"].split())
     timeout = pip.get("timeout") or pip.get("default-timeout")
     if timeout:
-        found["UV_HTTP_TIMEOUT"] = str(int(float(timeout)))
+        variables["UV_HTTP_TIMEOUT"] = str(int(float(timeout)))
     if pip.get("proxy"):
-        found["HTTPS_PROXY"] = found["HTTP_PROXY"] = pip["proxy"]
-    return found
+        variables["HTTPS_PROXY"] = variables["HTTP_PROXY"] = pip["proxy"]
+    return variables
 
 
 def _pip_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
@@ -153,15 +153,15 @@ def _pip_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
             parser.read_string(file.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, configparser.Error):
             continue
-        # What a command's own section says wins over [global], as in pip.
+        # A command's own section wins over [global], as in pip.
         for section in ("global", "install"):
             if parser.has_section(section):
                 for key, value in parser.items(section):
                     settings[key.replace("_", "-")] = value.strip()
     for key in _KEYS:
-        said = environ.get("PIP_" + key.upper().replace("-", "_"))
-        if said:
-            settings[key] = said
+        variable = environ.get("PIP_" + key.upper().replace("-", "_"))
+        if variable:
+            settings[key] = variable
     return {key: settings[key] for key in _KEYS if key in settings}
 
 
@@ -181,12 +181,12 @@ def _pip_files(environ: Mapping[str, str], home: Path) -> list[Path]:
 
 
 def _uv_is_configured(environ: Mapping[str, str], home: Path) -> bool:
-    """Whether uv was told by its own means where packages come from."""
+    """Whether uv's own configuration names package sources."""
     names = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS")
     if any(environ.get(name) for name in names):
         return True
-    own = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "uv" / "uv.toml"
-    files = [own, Path("/etc/uv/uv.toml")]
+    user_file = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "uv" / "uv.toml"
+    files = [user_file, Path("/etc/uv/uv.toml")]
     if environ.get("UV_CONFIG_FILE"):
         files.append(Path(environ["UV_CONFIG_FILE"]))
     return any(_INDEX_SETTING.search(_text(file)) for file in files)

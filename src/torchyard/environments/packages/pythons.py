@@ -1,10 +1,10 @@
 """The Pythons that an environment can have on this machine.
 
-Owns: finding one by its version, and what takes the place of a version that can't be had.
+Owns: finding one by its version, and substitutes for unavailable versions.
 Leaves: making an environment of it to build/builder.py, conda's own Python to
 conda/conda_packages.py.
-Always: only the last part of a version is ever another one: 3.6.15 may take the place of 3.6.2,
-3.7 never does; what is here is taken before what uv would download, where the workspace takes
+Always: a substitute differs only in the last part of the version: 3.6.15 may take the place of
+3.6.2, 3.7 never does; installed Pythons come before downloads, where the workspace allows
 substitutes.
 """
 
@@ -20,22 +20,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from torchyard.base.errors import BuildFailed, InvalidSpec
-from torchyard.environments.names.substitutes import Judge, Substitute
+from torchyard.environments.names.substitutes import Substitute, SubstitutePolicy
 from torchyard.environments.packages.uv import find_uv
 from torchyard.environments.types import EnvironmentSpec, platform_python
 
 _VERSION = re.compile(r"(3\.\d+)(?:\.\d+)?")
 _TOO_OLD = "Invalid version request"
 _ASK_S = 30.0
-# For so long uv's answer is good: an owner may install a Python while the server runs.
-_GOOD_S = 300.0
+# The owner may install a Python while the server runs.
+_OFFERS_CACHE_S = 300.0
 
 
 class Pythons:
     """
     Args:
         variables: the process environment, for uv.
-        find: where uv is.
+        find: the path of uv.
     """
 
     def __init__(self, variables: Mapping[str, str], find: Callable[[], str] = find_uv) -> None:
@@ -43,81 +43,83 @@ class Pythons:
         self._find = find
         self._offers: dict[str, tuple[float, dict[str, bool] | None]] = {}
 
-    def settled(self, spec: EnvironmentSpec, judge: Judge) -> EnvironmentSpec:
-        """The spec with a Python that can be had, and a notice where it is another one.
+    def settled(self, spec: EnvironmentSpec, policy: SubstitutePolicy) -> EnvironmentSpec:
+        """The spec with an available Python, and a notice where that is a substitute.
 
         Raises:
-            InvalidSpec: `judge` refuses what takes its place.
+            InvalidSpec: `policy` refuses the substitute.
         """
         wanted = spec.python
-        found = _VERSION.fullmatch(wanted)
-        if found is None or wanted == found[1] or spec.conda or is_here(wanted):
+        match = _VERSION.fullmatch(wanted)
+        if match is None or wanted == match[1] or spec.conda or is_here(wanted):
             return spec
-        here = _versions_here(found[1])
-        offers = self._offered(found[1]) or {}
+        here = _versions_here(match[1])
+        offers = self._offered(match[1]) or {}
         here += [version for version, is_there in offers.items() if is_there]
         if wanted in here or not (here or offers) or (wanted in offers and not here):
             return spec
         best = max(here or offers, key=_numbers)
-        python, instead = f"Python {best}", f"python={found[1]}"
+        python, instead = f"Python {best}", f"python={match[1]}"
         try:
-            judge(Substitute(f"Python {wanted}", python, instead), ("conda_file", "dependencies"))
+            policy(Substitute(f"Python {wanted}", python, instead), ("conda_file", "dependencies"))
         except InvalidSpec:
             if wanted in offers:
                 return spec
             raise
-        told = f"Python {wanted} is not here: {python} takes its place"
-        return replace(spec, python=best, notices=(*spec.notices, told))
+        notice = f"Python {wanted} is not here: {python} takes its place"
+        return replace(spec, python=best, notices=(*spec.notices, notice))
 
     def refuse(self, spec: EnvironmentSpec) -> None:
         """
         Raises:
-            BuildFailed: it needs a Python that is not here, and that uv has no download of.
+            BuildFailed: it needs a Python that is not here and that uv can't download.
         """
-        found = _VERSION.fullmatch(spec.python)
-        if found is None or spec.conda or is_here(spec.python):
+        match = _VERSION.fullmatch(spec.python)
+        if match is None or spec.conda or is_here(spec.python):
             return
-        if not _versions_here(found[1]) and self._offered(found[1]) == {}:
+        if not _versions_here(match[1]) and self._offered(match[1]) == {}:
             raise BuildFailed(
-                f"Python {spec.python} can't be had: it is not on this machine, and uv has no "
-                "download of it",
-                f"ask for Python {platform_python()}, which is here, and for packages that run "
-                "on it; or name a curated environment (`yard environment list`)",
+                f"Python {spec.python} is not available: it is not on this machine, and uv has "
+                "no download of it",
+                f"use Python {platform_python()}, which is here, and packages that run on it; "
+                "or name a curated environment (`yard environment list`)",
             )
 
     def _offered(self, minor: str) -> dict[str, bool] | None:
-        """Versions of `3.9`, and whether they are here already; None where uv does not say."""
-        asked_at, known = self._offers.get(minor, (0.0, None))
-        if known is None or time.monotonic() > asked_at + _GOOD_S:
-            known = self._ask(minor)
-            self._offers[minor] = time.monotonic(), known
-        return known
+        """Versions of `3.9`, and whether they are installed; None where uv does not say."""
+        fetched_at, offers = self._offers.get(minor, (0.0, None))
+        if offers is None or time.monotonic() > fetched_at + _OFFERS_CACHE_S:
+            offers = self._ask(minor)
+            self._offers[minor] = time.monotonic(), offers
+        return offers
 
     def _ask(self, minor: str) -> dict[str, bool] | None:
         words = ["python", "list", minor, "--all-versions", "--output-format", "json"]
         try:
-            said = subprocess.run(
+            outcome = subprocess.run(
                 [self._find(), *words],
                 env=self._variables, stdin=subprocess.DEVNULL, capture_output=True,
                 text=True, timeout=_ASK_S,
             )  # fmt: skip
-            if said.returncode != 0:
-                return {} if _TOO_OLD in said.stderr else None
-            listed = json.loads(said.stdout)
+            if outcome.returncode != 0:
+                return {} if _TOO_OLD in outcome.stderr else None
+            entries = json.loads(outcome.stdout)
         except (BuildFailed, OSError, subprocess.SubprocessError, ValueError):
             return None
-        plain = [one for one in listed if (one["implementation"], one["variant"]) == _PLAIN]
-        found: dict[str, bool] = {}
-        for one in plain:
-            found[one["version"]] = bool(one["path"]) or found.get(one["version"], False)
-        return found
+        plain = [
+            entry for entry in entries if (entry["implementation"], entry["variant"]) == _PLAIN
+        ]
+        offers: dict[str, bool] = {}
+        for entry in plain:
+            offers[entry["version"]] = bool(entry["path"]) or offers.get(entry["version"], False)
+        return offers
 
 
 _PLAIN = ("cpython", "default")
 
 
 def interpreter(wanted: str) -> str:
-    """A Python for uv: by its path where one is at hand, so that uv need not look for it."""
+    """A Python for uv: the path of an installed one where there is one, else the version."""
     if fits(wanted, sys.version_info[:3]):
         return str(Path(getattr(sys, "_base_executable", "") or sys.executable).resolve())
     for version, program in _beside(wanted):
@@ -127,23 +129,23 @@ def interpreter(wanted: str) -> str:
 
 
 def is_here(wanted: str) -> bool:
-    """Whether a Python of that version is at hand without asking uv."""
+    """Whether a Python of that version is installed, without running uv."""
     return interpreter(wanted) != wanted
 
 
 def fits(wanted: str, version: tuple[int, ...]) -> bool:
-    """Whether `version` is what `wanted` (`3.11`, `3.11.4`, `>=3.9,<3.12`) asks for."""
+    """Whether `version` fits `wanted` (`3.11`, `3.11.4`, `>=3.9,<3.12`)."""
     return all(_clause_fits(clause, version) for clause in wanted.split(","))
 
 
 def _versions_here(minor: str) -> list[str]:
-    """Of this machine's Pythons, those that `interpreter` finds."""
-    own = [".".join(map(str, sys.version_info[:3]))] if minor == platform_python() else []
-    return own + [version for version, _ in _beside(minor)]
+    """The versions of this machine's Pythons that `interpreter` finds."""
+    versions = [".".join(map(str, sys.version_info[:3]))] if minor == platform_python() else []
+    return versions + [version for version, _ in _beside(minor)]
 
 
 def _beside(wanted: str) -> Iterator[tuple[str, Path]]:
-    """(version, program) of the Pythons beside ours that have the minor version of `wanted`.
+    """(version, program) of the Pythons beside this one with the minor version of `wanted`.
 
     Tools that keep several Pythons (pyenv, uv, asdf) keep each in a folder named by version.
     """
@@ -162,12 +164,12 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _clause_fits(clause: str, version: tuple[int, ...]) -> bool:
-    found = re.fullmatch(r"\s*(==|!=|>=|<=|~=|>|<|=)?\s*(\d+(?:\.\d+)*)", clause)
-    if found is None:
+    match = re.fullmatch(r"\s*(==|!=|>=|<=|~=|>|<|=)?\s*(\d+(?:\.\d+)*)", clause)
+    if match is None:
         return False
-    number = tuple(int(part) for part in found[2].split("."))
+    number = tuple(int(part) for part in match[2].split("."))
     same = version[: len(number)] == number
-    match found[1]:
+    match match[1]:
         case None | "=" | "==":
             return same
         case "!=":

@@ -34,7 +34,7 @@ def read(lines: Any, at: At) -> list[str]:
     """The lines without comments and blanks; a text is split, a list taken as it is.
 
     Raises:
-        InvalidSpec: a line is no text, or means a file that would have to be there.
+        InvalidSpec: a line is not a text, or names a file.
     """
     if isinstance(lines, str):
         lines = lines.replace("\\\n", " ").splitlines()
@@ -62,7 +62,7 @@ def canonical(lines: list[str]) -> tuple[str, ...]:
 
 
 def over(lines: Sequence[str], others: Sequence[str]) -> list[str]:
-    """Both, but of a package that both name only what `others` say."""
+    """The lines of both, but those of `others` win for packages in both."""
     named = {package_name(line) for line in others if not line.startswith("-")}
     kept = [line for line in lines if line.startswith("-") or package_name(line) not in named]
     return [*kept, *others]
@@ -70,8 +70,8 @@ def over(lines: Sequence[str], others: Sequence[str]) -> list[str]:
 
 def package_name(line: str) -> str:
     """The package of a requirement or lock line, as PyPI writes it (`scikit-learn`)."""
-    found = _NAME.match(line)
-    return normal(found[0]) if found else ""
+    match = _NAME.match(line)
+    return normal(match[0]) if match else ""
 
 
 def normal(name: str) -> str:

@@ -1,9 +1,9 @@
-"""uv as a process: its words into the build log, line by line.
+"""uv as a process: its output goes into the build log, line by line.
 
-Owns: where uv is, its environment, ending it, reading the culprit out of its words.
+Owns: finding uv, its environment, ending it, finding the package at fault in its output.
 Leaves: which command to run to lock.py and build/builder.py.
-Always: what reaches the log names no index, path or host of the machine's configuration, and no
-secret that `masker` knows.
+Always: the log names no index, path or host of the machine's configuration, and no secret that
+`masker` knows.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from torchyard.shared.masking import Masker
 
 _POLL_S = 0.25
 # uv, and what a package's build runs, end with the thread that builds, even when that is killed,
-# and so never write while the next builder does. A small program sees to it: code between fork
-# and exec is unsafe in a server with threads, and only uv itself would hear of its parent's end.
+# so that they never write while the next builder does. A small program does this: code between
+# fork and exec is unsafe in a server with threads, and only uv itself would notice its parent's
+# end.
 _LEASHED = """
 import ctypes, os, signal, sys
 def ends_with_parent(by, parent):
@@ -53,7 +54,7 @@ _KEPT_LINES = 400
 
 
 class Log(Protocol):
-    """What takes a build's words."""
+    """What a build's output is written to."""
 
     def write(self, words: bytes, /) -> Any: ...
     def flush(self) -> Any: ...
@@ -61,23 +62,23 @@ class Log(Protocol):
 
 @dataclass(frozen=True)
 class Both:
-    """Two logs that get the same words."""
+    """Two logs that get the same output."""
 
-    own: Log
-    other: Log
+    first: Log
+    second: Log
 
     def write(self, words: bytes, /) -> None:
-        self.own.write(words)
-        self.other.write(words)
+        self.first.write(words)
+        self.second.write(words)
 
     def flush(self) -> None:
-        self.own.flush()
-        self.other.flush()
+        self.first.flush()
+        self.second.flush()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended; `words` is what it said on standard error."""
+    """How a command ended; `words` is its output on standard error."""
 
     code: int
     words: str
@@ -88,10 +89,10 @@ class Uv:
 
     Args:
         log: the build's log, open for appending bytes.
-        cancelled: asked a few times a second while uv runs.
-        cache: where uv keeps what it downloads; None leaves that to uv.
-        masker: asked for anew before each command: who waits for the build may have changed.
-        may_link: whether the environment's files may be the cache's own.
+        cancelled: called a few times a second while uv runs.
+        cache: uv's cache folder; None leaves that to uv.
+        masker: called before each command, since jobs with other secrets may join the build.
+        may_link: whether the environment's files may be hard links into the cache.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Uv:
         self._cache = cache
         self._find_masker = masker
         self._masker = masker()
-        self._log = log
+        self.log = log
         self._cancelled = cancelled
         self._variables = dict(config.variables)
         self.may_link = may_link
@@ -122,18 +123,18 @@ class Uv:
             self._variables.setdefault("UV_CACHE_DIR", str(cache))
 
     def say(self, line: str) -> None:
-        """Write a line of our own into the log."""
-        self._log.write((self.clean(line) + "\n").encode())
-        self._log.flush()
+        """Write a line into the log."""
+        self.log.write((self.clean(line) + "\n").encode())
+        self.log.flush()
 
     def clean(self, words: str) -> str:
-        """The words without what nobody who waits for the build may read."""
-        # Secrets first: what is cut out of a line could be a part of one.
+        """The text without secrets and the machine's configuration."""
+        # Secrets first: scrubbing could cut one in two.
         return self.config.scrub(self._masker.text(words))
 
     @property
     def conda_cache(self) -> Path:
-        """Where conda packages are kept: beside uv's, else where py-rattler itself has them."""
+        """The cache of conda packages: beside uv's, else py-rattler's own."""
         if self._cache is not None:
             return self._cache / "conda"
         if self._variables.get("RATTLER_CACHE_DIR"):
@@ -145,7 +146,7 @@ class Uv:
         """Run uv in `folder`; `shown` is the command as the log shows it.
 
         Raises:
-            BuildCanceled: uv was ended, since nobody wants the build any more.
+            BuildCanceled: `cancelled` returned True, and uv was killed.
         """
         return self.run_program([find_uv(), *arguments], folder, shown)
 
@@ -156,7 +157,7 @@ class Uv:
         shown: str,
         variables: Mapping[str, str] | None = None,
     ) -> Outcome:
-        """As `run`, of another program, with variables of its own."""
+        """As `run`, for another program, with additional variables."""
         self._masker = self._find_masker()
         self.say(f"$ {shown}")
         process = subprocess.Popen(
@@ -169,8 +170,8 @@ class Uv:
             start_new_session=True,
         )
         try:
-            said = self._follow(process)
-            return Outcome(process.wait(), said)
+            words_written = self._follow(process)
+            return Outcome(process.wait(), words_written)
         finally:
             _end(process)
 
@@ -191,7 +192,7 @@ class Uv:
                     data = os.read(stream.fileno(), 65536)
                 elif process.poll() is None:
                     continue
-                # Else it is over: what it has left running may hold on to the pipe for ever.
+                # The process has ended, but its children may keep the pipe open forever.
                 *whole, rest = (rest + data).split(b"\n")
                 if not data and rest:
                     whole.append(rest)
@@ -204,20 +205,20 @@ class Uv:
 
 
 def find_uv() -> str:
-    """The uv that came with torchyard, else the one on the PATH."""
+    """The uv that is installed with torchyard, else the one on the PATH."""
     try:
         from uv import find_uv_bin
 
         return str(find_uv_bin())
     except (ImportError, FileNotFoundError):
-        found = shutil.which("uv")
-        if found is None:
+        program = shutil.which("uv")
+        if program is None:
             raise BuildFailed("`uv` is not installed", "install it with `pip install uv`") from None
-        return found
+        return program
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill uv and what it started, when it is not over by itself."""
+    """Kill uv and its children, unless it has ended."""
     if process.poll() is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -226,8 +227,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-# How uv says which package is to blame; the first that matches names it.
-_CULPRITS = tuple(
+# How uv names the package at fault; the first pattern that matches counts.
+_BLAMING = tuple(
     re.compile(pattern)
     for pattern in (
         r"Because (?P<name>[\w.-]+) was not found",
@@ -246,41 +247,41 @@ _LONGEST = 400
 
 
 def failure(outcome: Outcome, doing: str) -> BuildFailed:
-    """uv's words as one short error that names the package."""
+    """uv's output as one short error that names the package."""
     words = " ".join(_FRAME.sub(" ", outcome.words).split())
     if is_full(words):
-        return no_room()
-    name = culprit(outcome.words)
+        return no_space()
+    name = package_at_fault(outcome.words)
     reason = _reason(words)
     message = f"package `{name}` can't be installed: {reason}" if name else f"{doing}: {reason}"
     return BuildFailed(message, _hint(words, name))
 
 
-def no_room() -> BuildFailed:
+def no_space() -> BuildFailed:
     """The disk is full: nothing is wrong with the packages."""
-    found = disk.full("`environments`")
+    full = disk.full("`environments`")
     return BuildFailed(
-        found.message, "make room with `yard gc`, then submit again", code="disk_full"
+        full.message, "free space with `yard gc`, then submit again", code="disk_full"
     )
 
 
 def is_full(words: str) -> bool:
-    """Whether a program's words say that the disk is full."""
+    """Whether a program's output says that the disk is full."""
     return any(sign in words for sign in _FULL)
 
 
 def is_unreachable(words: str) -> bool:
-    """Whether uv's words say that a server did not answer."""
+    """Whether uv's output says that a server did not answer."""
     return any(sign in words for sign in _NETWORK)
 
 
-def culprit(words: str) -> str:
-    """The package that uv's words blame, or an empty string."""
+def package_at_fault(words: str) -> str:
+    """The package that uv's output blames, or an empty string."""
     flat = " ".join(words.split())
-    for pattern in _CULPRITS:
-        found = pattern.search(flat)
-        if found and found["name"].lower() not in ("your", "the", "python"):
-            return found["name"].rstrip(".")
+    for pattern in _BLAMING:
+        match = pattern.search(flat)
+        if match and match["name"].lower() not in ("your", "the", "python"):
+            return match["name"].rstrip(".")
     return ""
 
 
@@ -298,7 +299,7 @@ def _reason(words: str) -> str:
 
 def _hint(words: str, name: str) -> str:
     if is_unreachable(words):
-        return "check this machine's network and package configuration; the build log says more"
+        return "check this machine's network and package configuration; see the build log"
     if name:
-        return f"check the name and version of `{name}`; the resolver's words are in the build log"
-    return "the resolver's words are in the build log"
+        return f"check the name and version of `{name}`; the build log has the resolver's output"
+    return "the build log has the resolver's output"

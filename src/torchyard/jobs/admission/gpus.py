@@ -1,6 +1,6 @@
-"""How many of the machine's GPUs a job gets, and whether they are there.
+"""Decide how many of the machine's GPUs a job gets, and whether they are free.
 
-Owns: the count for each node, refusing what can never be, why a job waits for devices.
+Owns: the count for each node, refusing impossible requests, why a job waits for devices.
 Leaves: which devices, and their locks, to executors/; rehearsals to spec/rehearsal.py.
 Always: on a cluster of a size a node has what the size says; on one without, as `local`, a node
 has one GPU for each process, as far as the machine has them, or what the job asks for by name.
@@ -35,22 +35,22 @@ def per_node(
     """How many devices each node of a job gets.
 
     Raises:
-        InvalidSpec: the job's property is no number, or contradicts the size.
+        InvalidSpec: the job's property is not a number, or contradicts the size.
     """
-    asked = PROPERTY in properties
+    is_requested = PROPERTY in properties
     count = own_properties.count(properties, PROPERTY, 0, 0, _MOST)
     if rehearsed:
         return 0
     if compute.gpus is not None:
-        if asked and count != compute.gpus:
+        if is_requested and count != compute.gpus:
             raise InvalidSpec(
                 f"`{PROPERTY}` is {count}, and a node of `{compute.name}` has {compute.gpus}: "
                 f"its size is `{compute.size}`",
-                "leave the property out, or take a cluster without a size, as `local`",
+                "remove the property, or use a cluster without a size, such as `local`",
                 at=("properties", PROPERTY),
             )
         return compute.gpus
-    if asked:
+    if is_requested:
         return count
     return min(processes_per_node, machine.most_together() // node_count)
 
@@ -63,7 +63,7 @@ def check(
     properties: Mapping[str, str],
     rehearsed: bool,
 ) -> list[str]:
-    """Refuse a job that this machine can never hold; notices about one that it can.
+    """Refuse a job that this machine can never run; return notices about one that it can.
 
     Raises:
         InvalidSpec: it needs more GPUs than there are.
@@ -99,8 +99,8 @@ def of_job(services: Services, compute: Compute, job: Job) -> int:
     )
 
 
-def why_not(services: Services, connection: Connection, job: Job) -> str:
-    """In one sentence, why the devices for a job can't be had now; empty when they can."""
+def waiting_reason(services: Services, connection: Connection, job: Job) -> str:
+    """Why the devices for a job are not free now, in one sentence; empty when they are."""
     if not services.devices.whole:
         return ""
     compute = computes.find(connection, job.workspace, job.compute)
@@ -112,13 +112,13 @@ def why_not(services: Services, connection: Connection, job: Job) -> str:
         return ""
     there = len(services.devices.whole)
     return (
-        f"needs {_gpus(count)}; {there - free} of {there} of this machine are taken{_by(services)}"
+        f"needs {_gpus(count)}; {there - free} of {there} of this machine are in use{_by(services)}"
     )
 
 
 def _by(services: Services) -> str:
-    """Who has them, as far as they said so."""
-    holders = sorted({said for said in services.devices.holders().values() if said})
+    """Who holds them, as far as known."""
+    holders = sorted({holder for holder in services.devices.holders().values() if holder})
     return f" by {', '.join(holders)}" if holders else ""
 
 
@@ -128,9 +128,9 @@ def _of_size(compute: Compute) -> str:
 
 def _hint(compute: Compute, there: int) -> str:
     if there:
-        return f"ask for fewer nodes, or a size with fewer GPUs: {there} at the most in all"
+        return f"use fewer nodes, or a size with fewer GPUs: at most {there} in all"
     return (
-        "try it without one: `yard job create … --rehearse-on-cpu`; or use a CPU size: "
+        "try it on the CPU: `yard job create … --rehearse-on-cpu`; or use a CPU size: "
         f"`yard compute create -n {compute.name} --size Standard_D2_v2`"
     )
 

@@ -2,7 +2,7 @@
 
 Owns: the file `machine.yml` in the home folder.
 Leaves: what a node takes to shares.py, who gets it to queue.py.
-Always: left out means not bounded: clusters larger than a machine can be tried on it.
+Always: names that are left out are not limited: clusters larger than the machine can be tried.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torchyard.base.errors import InvalidInput, nearest
 from torchyard.jobs.services import Services
 
 FILE = "machine.yml"
-# As the file has them, and the names and units they are counted by.
+# The file's names, and the names and units used for counting.
 _NAMES = {"nodes": ("nodes", 1), "cores": ("cores", 1), "gpus": ("gpus", 1)}
 _NAMES["memory_gib"] = ("memory_mb", 1024)
 
@@ -23,7 +23,7 @@ def read(home: Path) -> dict[str, int]:
     """The bounds that the server's owner has set; empty without the file.
 
     Raises:
-        InvalidInput: the file can't be understood.
+        InvalidInput: the file cannot be read as limits.
     """
     file = home / FILE
     try:
@@ -35,33 +35,33 @@ def read(home: Path) -> dict[str, int]:
     try:
         document = yaml.safe_load(text) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"`{file}` is no YAML: {error}", "write `nodes: 4`") from error
+        raise InvalidInput(f"`{file}` is not valid YAML: {error}", "write `nodes: 4`") from error
     if not isinstance(document, dict):
-        raise InvalidInput(f"`{file}` is no mapping of names to numbers", "write `nodes: 4`")
+        raise InvalidInput(f"`{file}` is not a mapping of names to numbers", "write `nodes: 4`")
     return dict(_bound(file, name, value) for name, value in document.items())
 
 
 def bounds(services: Services) -> dict[str, int]:
     """What the machine has of what is bounded on it, its devices with the rest."""
-    found = dict(services.machine)
+    amounts = dict(services.machine)
     there = len(services.devices.whole)
     if there:
-        found["gpus"] = min(there, found.get("gpus", there))
-    return found
+        amounts["gpus"] = min(there, amounts.get("gpus", there))
+    return amounts
 
 
 def _bound(file: Path, name: Any, value: Any) -> tuple[str, int]:
     if name not in _NAMES:
         near = nearest(str(name), list(_NAMES))
-        known = ", ".join(_NAMES)
+        names = ", ".join(_NAMES)
         raise InvalidInput(
             f"`{file}` has the unknown key `{name}`",
-            f"did you mean `{near}`?" if near else f"known keys: {known}",
+            f"did you mean `{near}`?" if near else f"known keys: {names}",
         )
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidInput(
             f"`{name}` in `{file}` must be a whole number of 1 or more, not `{value}`",
             f"for example `{name}: 4`",
         )
-    known_as, unit = _NAMES[name]
-    return known_as, value * unit
+    counted_as, unit = _NAMES[name]
+    return counted_as, value * unit

@@ -1,8 +1,8 @@
-"""The queue, out of the tables of jobs and attempts.
+"""Read the queue from the tables of jobs and attempts.
 
-Owns: SQL that reads the queue and what runs without reading what jobs are made of.
-Leaves: who may start to queue.py.
-Always: one look costs what it finds, not what waits: an index answers, row by row as asked.
+Owns: SQL that reads the queue and the running attempts without reading specs.
+Leaves: which jobs may start to queue.py.
+Always: a query costs what it returns, not what waits: an index answers it row by row.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
-from torchyard.jobs.admission.queue import SPOT_TURN
+from torchyard.jobs.admission.queue import SPOT_RANK
 from torchyard.jobs.records.attempt_store import attempts
 from torchyard.jobs.records.store import jobs
 from torchyard.jobs.records.types import Status
@@ -29,12 +29,12 @@ class Line:
     workspace: str
     compute: str
     low: bool
-    turns: tuple[int, ...]
+    priority_ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Queued:
-    """What the queue knows of a job; each of its nodes takes so many `gpus`."""
+    """What the queue needs of a job; each of its nodes takes `gpus`."""
 
     id: int
     name: str
@@ -42,14 +42,14 @@ class Queued:
     compute: str
     owner: str
     node_count: int
-    turn: int
+    priority_rank: int
     limit_s: float
     gpus: int
 
 
 @dataclass(frozen=True)
 class Held:
-    """What is known of an attempt that holds nodes."""
+    """An attempt that holds nodes."""
 
     attempt_id: str
     job_id: int
@@ -57,7 +57,7 @@ class Held:
     workspace: str
     compute: str
     node_count: int
-    turn: int
+    priority_rank: int
     limit_s: float
     gpus: int
     created_at: datetime
@@ -66,9 +66,9 @@ class Held:
 
 @dataclass(frozen=True)
 class Filter:
-    """Who may pass: up to `nodes` of any, up to `most_nodes` of those with a limit.
+    """Which jobs may pass: up to `nodes` for any, up to `most_nodes` for those with a time limit.
 
-    None needs more than `most_gpus` in all, unless that is None.
+    No job may need more than `most_gpus` in all, unless that is None.
     """
 
     nodes: int
@@ -77,28 +77,30 @@ class Filter:
     most_gpus: int | None = None
 
     @property
-    def lets_nobody(self) -> bool:
+    def is_empty(self) -> bool:
         return self.nodes <= 0 and (self.most_nodes <= 0 or self.longest_limit_s <= 0)
 
 
 def lines(connection: Connection, low_clusters: Collection[tuple[str, str]]) -> list[Line]:
     """Every cluster's lines that are not empty; all jobs of `low_clusters` are low."""
     rows = connection.execute(
-        select(jobs.c.workspace, jobs.c.compute, jobs.c.turn)
+        select(jobs.c.workspace, jobs.c.compute, jobs.c.priority_rank)
         .where(jobs.c.status == _QUEUED)
-        .group_by(jobs.c.workspace, jobs.c.compute, jobs.c.turn)
-        .order_by(jobs.c.workspace, jobs.c.compute, jobs.c.turn)
+        .group_by(jobs.c.workspace, jobs.c.compute, jobs.c.priority_rank)
+        .order_by(jobs.c.workspace, jobs.c.compute, jobs.c.priority_rank)
     )
     turns: dict[tuple[str, str, bool], list[int]] = {}
-    for workspace, compute, turn in rows:
-        low = turn >= SPOT_TURN or (workspace, compute) in low_clusters
-        turns.setdefault((workspace, compute, low), []).append(turn)
-    return [Line(*key, tuple(found)) for key, found in turns.items()]
+    for workspace, compute, priority_rank in rows:
+        low = priority_rank >= SPOT_RANK or (workspace, compute) in low_clusters
+        turns.setdefault((workspace, compute, low), []).append(priority_rank)
+    return [Line(*key, tuple(ranks)) for key, ranks in turns.items()]
 
 
+# The column is called `turn`.
+_RANK = jobs.c.priority_rank.label("priority_rank")
 _COLUMNS = (
     *(jobs.c.id, jobs.c.name, jobs.c.workspace, jobs.c.compute, jobs.c.owner),
-    *(jobs.c.node_count, jobs.c.turn, jobs.c.limit_s, jobs.c.gpus),
+    *(jobs.c.node_count, _RANK, jobs.c.limit_s, jobs.c.gpus),
 )
 
 
@@ -110,13 +112,15 @@ def next_in(
     only: Filter | None = None,
     without_owners: Collection[str] = (),
 ) -> Queued | None:
-    """The first of a line that doesn't pause, behind `after` (its turn and id)."""
-    if only is not None and only.lets_nobody:
+    """The first job of a line that isn't paused, after `after` (a priority rank and id)."""
+    if only is not None and only.is_empty:
         return None
-    for turn in line.turns:
-        if turn < after[0]:
+    for priority_rank in line.priority_ranks:
+        if priority_rank < after[0]:
             continue
-        query = _of_turn(line, turn, now).where(jobs.c.id > (after[1] if turn == after[0] else 0))
+        query = _of_rank(line, priority_rank, now).where(
+            jobs.c.id > (after[1] if priority_rank == after[0] else 0)
+        )
         if only is not None:
             query = query.where(_passes(only))
         if without_owners:
@@ -127,12 +131,12 @@ def next_in(
     return None
 
 
-def _of_turn(line: Line, turn: int, now: datetime) -> Select[Any]:
+def _of_rank(line: Line, priority_rank: int, now: datetime) -> Select[Any]:
     return select(*_COLUMNS).where(
         jobs.c.status == _QUEUED,
         jobs.c.workspace == line.workspace,
         jobs.c.compute == line.compute,
-        jobs.c.turn == turn,
+        jobs.c.priority_rank == priority_rank,
         jobs.c.type == "command",
         or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= now),
     )
@@ -170,7 +174,7 @@ def held(connection: Connection) -> list[Held]:
             attempts.c.workspace,
             jobs.c.compute,
             attempts.c.node_count,
-            jobs.c.turn,
+            _RANK,
             jobs.c.limit_s,
             jobs.c.gpus,
             attempts.c.created_at,
@@ -184,8 +188,11 @@ def held(connection: Connection) -> list[Held]:
 
 
 def in_front(connection: Connection, job: Queued, now: datetime) -> tuple[int, str]:
-    """How many of the same cluster come before it and don't pause, and the last of them."""
-    earlier = or_(jobs.c.turn < job.turn, and_(jobs.c.turn == job.turn, jobs.c.id < job.id))
+    """How many jobs of the same cluster come before it and aren't paused; the name of the last."""
+    earlier = or_(
+        jobs.c.priority_rank < job.priority_rank,
+        and_(jobs.c.priority_rank == job.priority_rank, jobs.c.id < job.id),
+    )
     before = (
         jobs.c.status == _QUEUED,
         jobs.c.workspace == job.workspace,
@@ -194,6 +201,8 @@ def in_front(connection: Connection, job: Queued, now: datetime) -> tuple[int, s
         or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= now),
     )
     count = connection.execute(select(func.count()).select_from(jobs).where(*before)).scalar_one()
-    last = select(jobs.c.name).where(*before).order_by(jobs.c.turn.desc(), jobs.c.id.desc())
+    last = (
+        select(jobs.c.name).where(*before).order_by(jobs.c.priority_rank.desc(), jobs.c.id.desc())
+    )
     name = connection.execute(last.limit(1)).scalar() if count else ""
     return count, str(name)

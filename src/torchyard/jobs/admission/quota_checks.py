@@ -1,10 +1,10 @@
-"""What quotas say to a job: never, not now, or yes.
+"""Check jobs against quotas: never, not now, or yes.
 
 Owns: what a job would use and what is in use, against the limits of workspaces/quotas.py.
 Leaves: setting limits to workspaces/, holding nodes to compute/, the order of the queue to
-queue.py, what jobs have in store to storage_use.py.
-Always: what can never be met is refused when the job is submitted, with the limit's name and how
-to ask for more; what can be met later waits.
+queue.py, what jobs store to storage_use.py.
+Always: a job that can never fit is refused when it is submitted, with the limit's name and how
+to ask for more; a job that can fit later waits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORDS = {"nodes": "nodes", "gpus": "GPUs", "cores": "cores", "jobs": "jobs"}
 
 @dataclass(frozen=True)
 class Needs:
-    """What one job would hold while it runs; `timeout_s` 0 is without end."""
+    """What one job would hold while it runs; `timeout_s` 0 means without a limit."""
 
     user: str
     workspace: str
@@ -36,7 +36,7 @@ class Needs:
 
 
 def of_job(connection: Connection, job: Job) -> Needs:
-    """Of a job that is written down."""
+    """The needs of a stored job."""
     return needs(connection, job.workspace, job.owner, job.compute, job.node_count)
 
 
@@ -48,7 +48,7 @@ def needs(
     node_count: int,
     timeout_s: float = 0.0,
 ) -> Needs:
-    """Of a job with so many nodes of that compute."""
+    """The needs of a job with this many nodes of a compute."""
     cores, gpus = computes.per_node(connection, workspace, compute)
     amounts = {
         "nodes": node_count,
@@ -59,13 +59,13 @@ def needs(
     return Needs(user, workspace, amounts, timeout_s)
 
 
-def why_not(connection: Connection, job: Job) -> str:
-    """Why quotas keep a queued job from starting now, in one sentence; empty when they don't."""
-    found = quotas.limits(connection, job.workspace)
-    if not found:
+def waiting_reason(connection: Connection, job: Job) -> str:
+    """Why quotas keep a queued job from starting now, in one sentence; empty if they do not."""
+    limits = quotas.limits(connection, job.workspace)
+    if not limits:
         return ""
     wanted = of_job(connection, job)
-    for limit in quotas.held_by(found, job.owner):
+    for limit in quotas.held_by(limits, job.owner):
         if limit.name not in wanted.amounts:
             continue
         in_use = used(connection, job.workspace, "" if limit.user == ALL else job.owner)
@@ -80,23 +80,23 @@ def refuse_never(connection: Connection, wanted: Needs) -> None:
         LimitExceeded: the job could not start even if nothing else ran.
     """
     for limit in quotas.held_by(quotas.limits(connection, wanted.workspace), wanted.user):
-        said = _never(connection, limit, wanted)
-        if said:
-            what, more = said
+        shortage = _never(connection, limit, wanted)
+        if shortage:
+            what, more = shortage
             raise LimitExceeded(
                 f"{what}; quota `{limit.name}` of {_whose(limit, wanted.user)} in workspace "
                 f"`{wanted.workspace}` is {limit.most}",
                 f"ask for more with `yard quota request {limit.name}={more}`"
-                + (", or for less in the job" if limit.name != "storage_bytes" else
+                + (", or request less in the job" if limit.name != "storage_bytes" else
                    ", or delete old jobs with `yard job delete`"),
                 code="quota_exceeded",
             )  # fmt: skip
 
 
 def longest_s(connection: Connection, workspace: str, user: str) -> int:
-    """The run time that quotas allow one job; 0 is without end."""
-    found = quotas.held_by(quotas.limits(connection, workspace), user)
-    return min((limit.most for limit in found if limit.name == "run_time_s"), default=0)
+    """The run time that quotas allow one job; 0 means without a limit."""
+    limits = quotas.held_by(quotas.limits(connection, workspace), user)
+    return min((limit.most for limit in limits if limit.name == "run_time_s"), default=0)
 
 
 def used(connection: Connection, workspace: str, user: str = "") -> dict[str, int]:
@@ -120,17 +120,17 @@ def use_of(services: Services, workspace: str, user: str = "") -> dict[str, int]
 
 
 def _never(connection: Connection, limit: Limit, wanted: Needs) -> tuple[str, int] | None:
-    """What can't be, and how much would do."""
+    """What is too much, and which limit would suffice."""
     if limit.name == "storage_bytes":
         user = "" if limit.user == ALL else wanted.user
         kept = storage_use.known(connection, wanted.workspace, user)
         if kept < limit.most:
             return None
-        return f"{kept} bytes of jobs are kept already", 2 * kept
+        return f"{kept} bytes of jobs are stored already", 2 * kept
     if limit.name == "run_time_s":
         if wanted.timeout_s <= limit.most:
             return None
-        return f"the job asks for {wanted.timeout_s:.0f} s of run time", int(wanted.timeout_s)
+        return f"the job requests {wanted.timeout_s:.0f} s of run time", int(wanted.timeout_s)
     amount = wanted.amounts[limit.name]
     if amount <= limit.most:
         return None

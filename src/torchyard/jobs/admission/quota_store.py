@@ -1,9 +1,9 @@
-"""The queries behind quotas, and the table of what jobs have in store."""
+"""The queries behind quotas, and the table of what jobs store."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import (
     BigInteger,
@@ -29,14 +29,14 @@ HOLDING = frozenset(status for status in Status if status not in _NO_NODES)
 stored_sizes = Table(
     "stored_sizes",
     metadata,
-    # Has no key to the job: its rows go with the job's, in whatever order.
+    # Without a foreign key: its rows are deleted with the job's, in any order.
     Column("job_id", BigInteger, primary_key=True, autoincrement=False),
     Column("size_bytes", _NUMBER, nullable=False),
     Column("snapshot", String(64), nullable=False),
     Column("snapshot_bytes", _NUMBER, nullable=False),
 )
 
-# Asked for each job that could start: built once.
+# Run for each job that could start, so it is built once.
 _HOLDING = (
     select(jobs.c.compute, func.count(), func.sum(jobs.c.node_count))
     .where(
@@ -57,7 +57,7 @@ def holding(connection: Connection, workspace: str, user: str) -> list[tuple[str
 
 
 def unmeasured(connection: Connection, workspace: str) -> Sequence[int]:
-    """Jobs and runs that have ended and were not measured yet."""
+    """Jobs and runs that have ended and are not measured yet."""
     query = (
         select(jobs.c.id)
         .outerjoin(stored_sizes, stored_sizes.c.job_id == jobs.c.id)
@@ -70,21 +70,31 @@ def unmeasured(connection: Connection, workspace: str) -> Sequence[int]:
     return list(connection.execute(query).scalars())
 
 
-def keep_sizes(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    insert_new(connection, stored_sizes, rows)
+@dataclass(frozen=True)
+class StoredSize:
+    """What an ended job or run keeps on disk; `snapshot` is its code, shared with other jobs."""
+
+    job_id: int
+    size_bytes: int
+    snapshot: str
+    snapshot_bytes: int
+
+
+def keep_sizes(connection: Connection, sizes: Sequence[StoredSize]) -> None:
+    insert_new(connection, stored_sizes, [dict(vars(size)) for size in sizes])
 
 
 def kept_bytes(connection: Connection, workspace: str, user: str) -> int:
-    """Of all measured jobs of a person, of everyone when `user` is empty; a snapshot once."""
-    mine = (
+    """Bytes of all measured jobs of a user, of everyone if `user` is empty; each snapshot once."""
+    measured = (
         select(stored_sizes.c.size_bytes, stored_sizes.c.snapshot, stored_sizes.c.snapshot_bytes)
         .join(jobs, jobs.c.id == stored_sizes.c.job_id)
         .where(jobs.c.workspace == workspace)
     )
     if user:
-        mine = mine.where(jobs.c.owner == user)
-    found = mine.subquery()
-    files = connection.execute(select(func.sum(found.c.size_bytes))).scalar() or 0
-    once = select(found.c.snapshot, found.c.snapshot_bytes).distinct().subquery()
+        measured = measured.where(jobs.c.owner == user)
+    sizes = measured.subquery()
+    files = connection.execute(select(func.sum(sizes.c.size_bytes))).scalar() or 0
+    once = select(sizes.c.snapshot, sizes.c.snapshot_bytes).distinct().subquery()
     code = connection.execute(select(func.sum(once.c.snapshot_bytes))).scalar() or 0
     return int(files) + int(code)

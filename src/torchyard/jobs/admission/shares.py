@@ -1,8 +1,8 @@
-"""What the nodes of every cluster take of what they share.
+"""Compute what the nodes of every cluster take of what they share.
 
-Owns: the names of what is bounded, and how much of each a node takes.
-Leaves: clusters and the machine's bounds to compute/, what to make of it to queue.py.
-Always: clusters of every workspace are counted, since they live on the same machine.
+Owns: the names of what is limited, and how much of each a node takes.
+Leaves: clusters and the machine's limits to compute/, decisions to queue.py.
+Always: clusters of every workspace are counted, since they run on the same machine.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Shares:
             each[GPUS] = of.gpus
         return queue.times(each, of.node_count)
 
-    def is_low(self, place: Place, turn: int) -> bool:
-        return turn >= queue.SPOT_TURN or place in self.low
+    def is_low(self, place: Place, priority_rank: int) -> bool:
+        return priority_rank >= queue.SPOT_RANK or place in self.low
 
     def running(self, held: Held, now_s: float) -> Running:
-        """One attempt, as the queue sees it.
+        """A running attempt, as the queue sees it.
 
         Args:
             now_s: seconds since the epoch.
@@ -52,7 +52,7 @@ class Shares:
         return Running(
             self.needs(held),
             queue.ends_in_s(held.limit_s, now_s - held.created_at.timestamp()),
-            self.is_low(place, held.turn),
+            self.is_low(place, held.priority_rank),
             leaving=bool(held.order_reason),
         )
 
@@ -71,21 +71,21 @@ def of(clusters: Iterable[Compute], machine: Amounts) -> Shares:
     low = set()
     for cluster in clusters:
         place = (cluster.workspace, cluster.name)
-        own = nodes_of(*place)
-        capacity[own] = 0 if cluster.deleting else cluster.max_instances
-        per_node[place] = {own: 1, **_of_machine(cluster, machine)}
+        nodes_name = nodes_of(*place)
+        capacity[nodes_name] = 0 if cluster.deleting else cluster.max_instances
+        per_node[place] = {nodes_name: 1, **_of_machine(cluster, machine)}
         if cluster.tier == LOW_PRIORITY:
             low.add(place)
     return Shares(capacity, per_node, frozenset(low))
 
 
 def nodes_of(workspace: str, compute: str) -> str:
-    """What a cluster's nodes are called among all that is bounded."""
+    """The name of a cluster's nodes among all limits."""
     return f"nodes of {workspace}/{compute}"
 
 
 def _of_machine(cluster: Compute, machine: Amounts) -> dict[str, int]:
-    """What one node takes of the machine, by the names that are bounded there.
+    """What one node takes of the machine, by the names that are limited there.
 
     Not GPUs: on a cluster without a size each job has its own number of them.
     """

@@ -1,16 +1,15 @@
-"""What ended jobs keep on the server's disk, for quotas.
+"""Measure what ended jobs keep on the server's disk, for quotas.
 
 Owns: what counts: logs, `./outputs` and artifacts, named outputs in the workspace's default
-datastore, and the code snapshot, each snapshot once a person.
-Leaves: the limit to quota_checks.py, taking files away to cleanup/removal.py.
-Always: a job is measured once, after its end, and only in a workspace where a limit asks for it;
-what lies in other datastores, models, data assets, environments and caches do not count.
+datastore, and the code snapshot, each snapshot once per user.
+Leaves: the limit to quota_checks.py, removing files to cleanup/removal.py.
+Always: a job is measured once, after its end, and only in a workspace with a limit on storage;
+files in other datastores, models, data assets, environments and caches do not count.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -18,6 +17,7 @@ from torchyard.base import files
 from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
 from torchyard.jobs.admission import quota_store
+from torchyard.jobs.admission.quota_store import StoredSize
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
@@ -27,19 +27,19 @@ _AT_ONCE = 200
 
 
 def measure(services: Services, workspace: str) -> None:
-    """Measure the jobs that have ended since, where a limit on storage is set."""
+    """Measure the jobs that have ended since, if a limit on storage is set."""
     with services.db.read() as connection:
-        found = quotas.limits(connection, workspace)
-        if not any(limit.name == "storage_bytes" for limit in found):
+        limits = quotas.limits(connection, workspace)
+        if not any(limit.name == "storage_bytes" for limit in limits):
             return
         waiting = quota_store.unmeasured(connection, workspace)
     for start in range(0, len(waiting), _AT_ONCE):
         some = waiting[start : start + _AT_ONCE]
         with services.db.read() as connection:
             jobs = [store.job_if_any(connection, job_id) for job_id in some]
-        rows = [_row(services, job) for job in jobs if job is not None]
+        sizes = [_size(services, job) for job in jobs if job is not None]
         with services.db.write() as connection:
-            quota_store.keep_sizes(connection, rows)
+            quota_store.keep_sizes(connection, sizes)
 
 
 def known(connection: Connection, workspace: str, user: str = "") -> int:
@@ -47,15 +47,11 @@ def known(connection: Connection, workspace: str, user: str = "") -> int:
     return quota_store.kept_bytes(connection, workspace, user)
 
 
-def _row(services: Services, job: Job) -> dict[str, Any]:
+def _size(services: Services, job: Job) -> StoredSize:
     code = str(job.document.get("code") or "")
     snapshot = code.removeprefix(SNAPSHOT_PREFIX) if code.startswith(SNAPSHOT_PREFIX) else ""
-    return {
-        "job_id": job.id,
-        "size_bytes": _files_bytes(services, job),
-        "snapshot": snapshot,
-        "snapshot_bytes": _snapshot_bytes(services, snapshot) if snapshot else 0,
-    }
+    snapshot_bytes = _snapshot_bytes(services, snapshot) if snapshot else 0
+    return StoredSize(job.id, _files_bytes(services, job), snapshot, snapshot_bytes)
 
 
 def _files_bytes(services: Services, job: Job) -> int:

@@ -1,8 +1,8 @@
-"""Why a queued job has no nodes yet, in a sentence or two.
+"""Explain why a queued job has no nodes yet, in a sentence or two.
 
-Owns: the words.
+Owns: the wording.
 Leaves: the rules to queue.py, quotas to quota_checks.py.
-Always: says what the scheduler would say, from the same tables.
+Always: gives the scheduler's own reasons, from the same tables.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ _MACHINE = {
 }
 
 
-def why(services: Services, job: Job) -> str:
-    """Empty when it isn't waiting, or when the next look at the queue takes it."""
+def describe(services: Services, job: Job) -> str:
+    """Empty when it is not waiting, or when the next round starts it."""
     if job.status is not Status.QUEUED:
         return ""
     now = services.clock.now()
     if job.retry_at is not None and job.retry_at > now:
-        return f"pauses before attempt {job.attempt + 1}, until {to_text(job.retry_at)}"
+        return f"waits before attempt {job.attempt + 1}, until {to_text(job.retry_at)}"
     with services.db.read() as connection:
-        quota = quota_checks.why_not(connection, job)
+        quota = quota_checks.waiting_reason(connection, job)
         if quota:
             return quota
-        taken = gpus.why_not(services, connection, job)
+        taken = gpus.waiting_reason(services, connection, job)
         queued = queue_store.queued_by_id(connection, job.id)
         in_front, before = queue_store.in_front(connection, queued, now)
         every = shares.read(connection, machine.bounds(services))
         held = queue_store.held(connection)
-    running = [every.running(one, now.timestamp()) for one in held]
+    running = [every.running(attempt, now.timestamp()) for attempt in held]
     free = dict(every.capacity)
-    for one in running:
-        free = queue.less(free, one.holds)
+    for attempt in running:
+        free = queue.less(free, attempt.holds)
     needs = every.needs(job)
     fits = queue.fits(free, needs)
     if fits and not in_front:
@@ -53,7 +53,7 @@ def why(services: Services, job: Job) -> str:
     if in_front:
         parts.append(f"it is {_ordinal(in_front + 1)} in the queue, behind job `{before}`")
         if fits:
-            parts[-1] += f", for which {'it is' if job.node_count == 1 else 'they are'} kept"
+            parts[-1] += f", for which {'it is' if job.node_count == 1 else 'they are'} reserved"
     leaving = _who_leaves(held, running, needs)
     if leaving and not in_front:
         parts.append(f"{leaving} for it")
@@ -61,11 +61,11 @@ def why(services: Services, job: Job) -> str:
 
 
 def _what(job: Job, every: Shares, free: Amounts, needs: Amounts) -> str:
-    """What it needs, and what there is: of its cluster, and of the machine where that is short."""
-    own = shares.nodes_of(job.workspace, job.compute)
+    """What it needs and what is free: of its cluster, and of the machine where that is short."""
+    nodes_name = shares.nodes_of(job.workspace, job.compute)
     nodes = "1 node" if job.node_count == 1 else f"{job.node_count} nodes"
-    most = every.capacity.get(own, 0)
-    there = max(0, free.get(own, 0))
+    most = every.capacity.get(nodes_name, 0)
+    there = max(0, free.get(nodes_name, 0))
     are = "is" if there == 1 else "are"
     sentence = f"needs {nodes}; {there} of {most} nodes of `{job.compute}` {are} free"
     for name, words in _MACHINE.items():
@@ -78,9 +78,9 @@ def _what(job: Job, every: Shares, free: Amounts, needs: Amounts) -> str:
 
 def _who_leaves(held: Sequence[Held], running: Sequence[Running], needs: Amounts) -> str:
     names = [
-        f"`{one.job_name}`"
-        for one, its in zip(held, running, strict=True)
-        if its.leaving and any(name in needs for name in its.holds)
+        f"`{attempt.job_name}`"
+        for attempt, amounts in zip(held, running, strict=True)
+        if amounts.leaving and any(name in needs for name in amounts.holds)
     ]
     if not names:
         return ""

@@ -1,9 +1,9 @@
-"""The end of an attempt, and what it makes of its job.
+"""End attempts, and decide what becomes of their jobs.
 
 Owns: when an attempt has ended, the job's status and error by it, whether the job is tried again.
-Leaves: what each node told to worker_reports.py, whose failure counts to root_cause.py, the policy
+Leaves: nodes' reports to worker_reports.py, which failure counts to root_cause.py, the policy
 to spec/retry.py.
-Always: an attempt ends once, however often it is asked; the earliest failure is the job's error.
+Always: an attempt ends once, however often this is called; the earliest failure is the job's error.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def finish(services: Services, attempt_id: str, *, registers: bool = False) -> N
     """End an attempt once all its nodes have. Safe to call at any time, and again.
 
     Args:
-        registers: what outputs carry a name is registered before, so that whoever sees the job
-            Completed finds the assets. That may copy a large model: without this, such an attempt
-            is left to the scheduler (output_registration.py), and no request waits for it.
+        registers: register named outputs first, so that the assets exist once the job is
+            Completed. That may copy a large model: without this, such an attempt is left to
+            the scheduler (output_registration.py), and no request waits for it.
     """
     with services.db.read() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
@@ -40,20 +40,20 @@ def finish(services: Services, attempt_id: str, *, registers: bool = False) -> N
         job = store.job_by_id(connection, attempt.job_id)
     if attempt.ended_at is not None or not all(node.state is NodeState.EXITED for node in nodes):
         return
-    went_well = root_cause.culprit(nodes) is None and attempt.order_reason != "cancel"
+    went_well = root_cause.failed_node(nodes) is None and attempt.order_reason != "cancel"
     if went_well and output_assets.are_named(job):
         if not registers:
-            services.bell.set()
+            services.wakeup.set()
             return
         output_assets.register(services, job)
-    failed = root_cause.culprit(nodes) is not None
+    failed = root_cause.failed_node(nodes) is not None
     printed = _printed(services, job, attempt) if failed else frozenset()
     with services.db.write() as connection:
         ended = _end(connection, services, attempt, printed)
     if ended:
         services.signals.notify(job_key(job))
         services.signals.notify(attempt_key(attempt_id))
-        services.bell.set()
+        services.wakeup.set()
 
 
 def is_long(services: Services, attempt: Attempt) -> bool:
@@ -63,7 +63,7 @@ def is_long(services: Services, attempt: Attempt) -> bool:
 
 
 def fail(services: Services, attempt: Attempt, error: JobError) -> None:
-    """End an attempt that never got as far as a worker."""
+    """End an attempt whose workers never started."""
     with services.db.read() as connection:
         job = store.job_by_id(connection, attempt.job_id)
     printed = _printed(services, job, attempt)
@@ -74,15 +74,16 @@ def fail(services: Services, attempt: Attempt, error: JobError) -> None:
         job = store.job_by_id(connection, attempt.job_id)
         now = services.clock.now()
         if current.order_reason == "cancel":
-            # Somebody canceled it meanwhile: that it could not start is no news.
-            told = current.error
-            progress.end(connection, job, Status.CANCELED, now, error=told, attempt=current)
+            # It was canceled meanwhile: that it could not start does not matter.
+            progress.end(
+                connection, job, Status.CANCELED, now, error=current.error, attempt=current
+            )
         else:
             nodes = attempt_store.nodes_of(connection, attempt.id)
             if not _try_again(connection, services, job, attempt, error, 1, nodes, printed):
                 progress.end(connection, job, Status.FAILED, now, error=error, attempt=attempt)
     services.signals.notify(job_key(job))
-    services.bell.set()
+    services.wakeup.set()
 
 
 def _end(
@@ -100,18 +101,18 @@ def _end(
     if current.ended_at is not None:
         return False
     now = services.clock.now()
-    culprit = root_cause.culprit(nodes)
+    failed = root_cause.failed_node(nodes)
     if current.order_reason == "cancel":
-        code = culprit.exit_code if culprit else None
+        code = failed.exit_code if failed else None
         status, error = Status.CANCELED, current.error
-    elif culprit is None:
+    elif failed is None:
         code, status, error = 0, Status.COMPLETED, None
     elif current.order_reason == root_cause.PREEMPTED:
-        progress.preempted(connection, job, now, culprit.exit_code, current)
+        progress.preempted(connection, job, now, failed.exit_code, current)
         return True
     else:
-        code, status = culprit.exit_code, Status.FAILED
-        error = culprit.error or JobError("failed", f"node {culprit.node} failed")
+        code, status = failed.exit_code, Status.FAILED
+        error = failed.error or JobError("failed", f"node {failed.node} failed")
         if _try_again(connection, services, job, current, error, code or 1, nodes, printed):
             return True
     progress.end(connection, job, status, now, exit_code=code, error=error, attempt=attempt)
@@ -157,20 +158,24 @@ def _try_again(
 
 
 def _preempted(connection: Connection, job: Job) -> int:
-    """Attempts that no retry policy counts: they did not fail."""
+    """The number of preempted attempts, which no retry policy counts."""
     tries = attempt_store.attempts_of(connection, job.id)
-    codes = [one.error.code for one in tries if one.ended_at is not None and one.error is not None]
+    codes = [
+        attempt.error.code
+        for attempt in tries
+        if attempt.ended_at is not None and attempt.error is not None
+    ]
     return codes.count(root_cause.PREEMPTED)
 
 
 def _printed(services: Services, job: Job, attempt: Attempt) -> frozenset[str]:
-    """The patterns of its policy that its ranks printed; looked for outside any transaction."""
+    """The patterns of its policy that its ranks printed; searched outside any transaction."""
     patterns = retry.read(job.properties).patterns
-    return log_patterns.found(patterns, _last_words(services, attempt)) if patterns else frozenset()
+    return log_patterns.found(patterns, _log_ends(services, attempt)) if patterns else frozenset()
 
 
-def _last_words(services: Services, attempt: Attempt) -> str:
-    """The end of what every rank printed, and its error."""
+def _log_ends(services: Services, attempt: Attempt) -> str:
+    """The end of each rank's standard output and error."""
     ends = []
     for log in services.logs.list(attempt.workspace, attempt.job_name):
         if log.attempt == attempt.number and log.path.startswith("user_logs/"):

@@ -1,9 +1,9 @@
-"""Workers that run and are not heard of.
+"""Workers that have gone silent.
 
-Owns: when a job is NotResponding, when that is its end.
-Leaves: workers that are gone to the scheduler, which asks the executor.
-Always: a silence counts from when this server began to listen, since one that was away or stood
-still heard nobody; a job that is heard of again goes on as if nothing had been.
+Owns: when a job is NotResponding, and when it fails for that.
+Leaves: workers that have exited to monitoring.py, which asks the executor.
+Always: silence counts from when this server began to listen, since a server that was down or
+suspended received nothing; a job that reports again goes on as before.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from torchyard.jobs.records import attempt_store, isolation, progress, round_sto
 from torchyard.jobs.records.types import Attempt, AttemptNode, JobError, NodeState, Status
 from torchyard.jobs.services import Services
 
-# A worker is heard of every 5 seconds.
+# A worker reports every 5 seconds.
 MISSED_AFTER_S = 30.0
 GIVEN_UP_AFTER_S = 600.0
 
 
 class Heartbeats:
-    """One server's ear."""
+    """Notices when workers go silent; one per server."""
 
     def __init__(
         self,
@@ -37,28 +37,32 @@ class Heartbeats:
         self._executor = executor
         self._missed_after_s = missed_after_s
         self._given_up_after_s = given_up_after_s
-        self._listening_since = self._looked_at = services.clock.now()
+        self._listening_since = self._checked_at = services.clock.now()
 
-    def look(self) -> None:
-        """One round over the attempts with a node that was not heard of, or was not last time."""
+    def check(self) -> None:
+        """One round over the attempts with a node that is silent, or was in the last round."""
         now = self._services.clock.now()
-        if (now - self._looked_at).total_seconds() >= self._missed_after_s:
-            # Whoever stood still for so long heard nobody meanwhile.
+        if (now - self._checked_at).total_seconds() >= self._missed_after_s:
+            # A server that was suspended for so long received nothing meanwhile.
             self._listening_since = now
-        self._looked_at = now
+        self._checked_at = now
         since = now - timedelta(seconds=self._missed_after_s)
         with self._services.db.read() as connection:
             wanted = round_store.to_listen_to(connection, since)
             every = attempt_store.open_attempts(connection) if wanted else []
-            running = takeover.owned(self._services, [one for one in every if one.id in wanted])
-            nodes = {one.id: attempt_store.nodes_of(connection, one.id) for one in running}
-        isolation.each(
+            running = takeover.owned(
+                self._services, [attempt for attempt in every if attempt.id in wanted]
+            )
+            nodes = {
+                attempt.id: attempt_store.nodes_of(connection, attempt.id) for attempt in running
+            }
+        isolation.isolate_failures(
             (attempt for attempt in running if attempt.handle is not None),
-            lambda attempt: self._look_at(attempt, self._silent(nodes[attempt.id], now), now),
+            lambda attempt: self._check(attempt, self._silent(nodes[attempt.id], now), now),
         )
 
     def _silent(self, nodes: Sequence[AttemptNode], now: datetime) -> dict[int, float]:
-        """Seconds without a word, by node, of those that missed heartbeats."""
+        """Seconds of silence, by node, of the nodes that missed heartbeats."""
         silences = {
             node.node: (now - max(node.seen_at, self._listening_since)).total_seconds()
             for node in nodes
@@ -66,7 +70,7 @@ class Heartbeats:
         }
         return {node: s for node, s in silences.items() if s >= self._missed_after_s}
 
-    def _look_at(self, attempt: Attempt, silent: dict[int, float], now: datetime) -> None:
+    def _check(self, attempt: Attempt, silent: dict[int, float], now: datetime) -> None:
         given_up = [node for node, s in silent.items() if s >= self._given_up_after_s]
         if given_up:
             self._give_up(attempt, given_up, silent)
@@ -94,18 +98,18 @@ class Heartbeats:
     def _missed(self, silent: dict[int, float]) -> str:
         names = ", ".join(map(str, sorted(silent)))
         return (
-            f"the worker of node{'s' * (len(silent) > 1)} {names} was not heard of for "
+            f"the worker of node{'s' * (len(silent) > 1)} {names} has not reported for "
             f"{max(silent.values()):.0f} s; the job fails after {self._given_up_after_s:g} s"
         )
 
     def _give_up(self, attempt: Attempt, given_up: list[int], silent: dict[int, float]) -> None:
         assert attempt.handle is not None
-        # Its processes may be there still, stopped or cut off: they must not go on by themselves.
+        # Its processes may still exist, suspended or cut off: they must not resume by themselves.
         self._executor.stop(Handle.from_json(attempt.handle), 0.0)
         for node in given_up:
             error = JobError(
                 "not_responding",
-                f"the worker of node {node} was not heard of for {silent[node]:.0f} s",
-                "see whether that machine runs and reaches the server",
+                f"the worker of node {node} has not reported for {silent[node]:.0f} s",
+                "check that the machine is running and reaches the server",
             )
             worker_reports.lose(self._services, attempt.id, node, error)

@@ -1,9 +1,9 @@
-"""How long a running job has been silent, over all of its nodes.
+"""Measure how long a running job has been idle, over all of its nodes.
 
-Owns: comparing what is stored of an attempt's output and metrics with what was there before.
-Leaves: what follows from a silence to the workers.
+Owns: comparing an attempt's stored output and metrics with what was stored before.
+Leaves: acting on idle jobs to the workers.
 Always: decided from what is stored, so that each server of several sees all nodes; a server that
-was started anew begins to count anew.
+restarts counts from zero.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _OWN_LOGS = "user_logs/stacks_rank_"
 _KEPT = 1000
 
 
-class Quiet:
-    """Of the attempts whose workers ask."""
+class IdleTime:
+    """The idle time of attempts whose workers ask for it."""
 
     def __init__(self, services: Services, now: Callable[[], float] = time.monotonic) -> None:
         self._services = services
@@ -30,13 +30,13 @@ class Quiet:
         self._lock = threading.Lock()
 
     def seconds(self, attempt: Attempt) -> float:
-        """Since a rank of any node last printed or logged something."""
+        """Seconds since a rank of any node last printed or logged something."""
         stored = self._stored(attempt)
         now = self._now()
         with self._lock:
             before = self._seen.get(attempt.id)
             if before is None or before[0] != stored:
-                # Those asked for last stay; ended ones are never asked for again.
+                # Recently used entries stay; those of ended attempts are never used again.
                 self._seen.pop(attempt.id, None)
                 self._seen[attempt.id] = (stored, now)
                 while len(self._seen) > _KEPT:
@@ -46,7 +46,7 @@ class Quiet:
 
     def _stored(self, attempt: Attempt) -> tuple[int, int]:
         logs, here = self._services.logs, (attempt.workspace, attempt.job_name)
-        # A log that is full grows no more: its time tells that it is still printed to.
+        # A full log no longer grows: its modification time shows that ranks still print.
         printed = sum(
             log.size_bytes + logs.file(*here, log.attempt, log.path).stat().st_mtime_ns
             for log in logs.list(*here)

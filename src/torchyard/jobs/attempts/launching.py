@@ -1,9 +1,9 @@
-"""Starting an attempt on the nodes it holds.
+"""Start an attempt on the nodes it holds.
 
-Owns: an attempt's way to the executor, and the handle it brings back.
-Leaves: what a worker is told to planner.py, processes to executors/.
+Owns: passing an attempt to the executor, and storing its handle.
+Leaves: the plan to planner.py, processes to executors/.
 Always: an attempt that is launched twice starts once; no transaction is open meanwhile; a server
-that stalled starts nothing that another one may look after by now.
+that stalled starts nothing that another one may own by now.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 class Launcher:
     """
     Args:
-        server_url: where workers find this server.
+        server_url: the address at which workers reach this server.
     """
 
     def __init__(self, services: Services, executor: Executor, server_url: str) -> None:
@@ -40,15 +40,15 @@ class Launcher:
         self._server_url = server_url
 
     def launch(self, attempt: Attempt) -> None:
-        """Also one that a killed server was about to launch."""
+        """Launch an attempt, also one that a killed server was about to launch."""
         try:
             plan = self._plan(attempt)
             self._services.membership.confirm()
             handle = self._executor.launch(plan)
         except (DatabaseUnreachable, LeaseLost):
-            raise  # it is still to be launched, and the next round does
+            raise  # the next round launches it
         except DevicesTaken as error:
-            # Where some nodes run, the next round tries again to start the others.
+            # If some nodes run, the next round tries to start the others.
             if not error.begun:
                 worker_reports.put_back(self._services, attempt, error.message)
             return
@@ -65,9 +65,9 @@ class Launcher:
             return
         self._keep(attempt, handle)
 
-    def inherit(self, attempt: Attempt) -> Handle:
-        """Have what workers that died left delivered; that needs neither environment nor inputs."""
-        plan = self._plan(attempt, of_heir=True)
+    def recover(self, attempt: Attempt) -> Handle:
+        """Start a recovery worker that delivers what dead workers left."""
+        plan = self._plan(attempt, recovers=True)
         self._services.membership.confirm()
         handle = self._executor.recover(plan)
         self._keep(attempt, handle)
@@ -77,17 +77,17 @@ class Launcher:
         with self._services.db.write() as connection:
             attempt_store.change_attempt(connection, attempt.id, handle=handle.to_json())
 
-    def _plan(self, attempt: Attempt, of_heir: bool = False) -> LaunchPlan:
+    def _plan(self, attempt: Attempt, recovers: bool = False) -> LaunchPlan:
         services = self._services
         workspace = workspaces.get(services.db, attempt.workspace)
         with services.db.read() as connection:
             job = store.job_by_id(connection, attempt.job_id)
             environment = environment_from_json(store.environment_of(connection, job.id))
-        input_plans = {} if of_heir else inputs.plans(services, job)
-        folder = None if of_heir else services.environments.use(environment)
+        input_plans = {} if recovers else inputs.plans(services, job)
+        folder = None if recovers else services.environments.builds.use(environment)
         if folder is not None:
-            services.client_door.expect(folder)
-        assert folder is not None or of_heir
+            services.client_endpoints.expect(folder)
+        assert folder is not None or recovers
         with services.db.write() as connection:
             self._check_own(connection, attempt)
             return planner.plan(
@@ -97,12 +97,12 @@ class Launcher:
     def _check_own(self, connection: Connection, attempt: Attempt) -> None:
         """
         Raises:
-            LeaseLost: another server looks after the attempt, and may have brought it to its end.
+            LeaseLost: another server owns the attempt, and may have ended it.
         """
         membership = self._services.membership
         membership.check(connection)
         current = attempt_store.attempt_by_id(connection, attempt.id)
         if current is None or current.ended_at is not None or not membership.owns(current.server):
             raise LeaseLost(
-                f"attempt `{attempt.id}` is no longer this server's", "nothing is to be done"
+                f"attempt `{attempt.id}` is no longer this server's", "nothing needs to be done"
             )

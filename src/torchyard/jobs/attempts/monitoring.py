@@ -1,8 +1,8 @@
-"""Attempts under way, and what they leave.
+"""Watch running attempts, and clean up after ended ones.
 
-Owns: noticing workers that are gone, the end of what attempts left on their nodes.
-Leaves: what a lost worker means to worker_reports.py, silence to heartbeats.py.
-Always: nothing of a node is removed while somebody works there, or before its run history is kept.
+Owns: noticing workers that have exited, removing what attempts left on their nodes.
+Leaves: what a lost worker means to worker_reports.py, silent workers to heartbeats.py.
+Always: a node's files are removed only after its workers have exited and its run history is stored.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _log = logging.getLogger(__name__)
 
 
 class Watcher:
-    """What one server has seen of the workers.
+    """Watches the attempts of one server.
 
     Attributes:
-        broken_history: attempts, and their nodes, whose folders stay, as their history can't be
-            read: nobody need wait for these.
+        broken_history: by attempt, the nodes whose folders stay because their history cannot be
+            read: nothing waits for these.
     """
 
     def __init__(self, services: Services, executor: Executor, launcher: Launcher) -> None:
@@ -37,7 +37,7 @@ class Watcher:
         self._finisher = Finisher(services)
         self._executor = executor
         self._launcher = launcher
-        self._inherited: set[str] = set()
+        self._recovered: set[str] = set()
         self.broken_history: dict[str, set[int]] = {}
 
     def close(self) -> None:
@@ -45,66 +45,66 @@ class Watcher:
 
     def watch(self) -> None:
         with self._services.db.read() as connection:
-            running = attempt_store.open_attempts(connection)
+            attempts = attempt_store.open_attempts(connection)
             done = set(round_store.all_nodes_exited(connection))
-        owned = takeover.owned(self._services, running)
-        isolation.each(owned, lambda attempt: self._watch(attempt, attempt.id in done))
+        owned = takeover.owned(self._services, attempts)
+        isolation.isolate_failures(owned, lambda attempt: self._watch(attempt, attempt.id in done))
 
     def _watch(self, attempt: Attempt, is_done: bool) -> None:
         if attempt.handle is None:
             self._launcher.launch(attempt)
             return
         status = self._executor.status(Handle.from_json(attempt.handle))
-        # Ended already, unless its outputs are to be registered, or the server was killed between
-        # the last report and the end.
+        # Usually ended already, unless its outputs are still to be registered, or the server was
+        # killed between the last report and the end.
         if is_done and endings.is_long(self._services, attempt):
             self._finisher.finish(attempt.id)
         elif is_done:
             endings.finish(self._services, attempt.id)
         for node, state in enumerate(status.nodes):
             if state in ("ending", "lost"):
-                worker_reports.orphan(self._services, attempt.id, node)
-        if status.state == "lost" and attempt.id not in self._inherited:
-            # Nobody tells of it any more: an heir is started, which delivers what is left.
-            self._inherited.add(attempt.id)
-            status = self._executor.status(self._launcher.inherit(attempt))
+                worker_reports.report_worker_death(self._services, attempt.id, node)
+        if status.state == "lost" and attempt.id not in self._recovered:
+            # No worker reports on it any more: a recovery worker delivers what is left.
+            self._recovered.add(attempt.id)
+            status = self._executor.status(self._launcher.recover(attempt))
         for node, state in enumerate(status.nodes):
-            # A worker leaves only after its last report was taken, so one that is gone
+            # A worker exits only after its last report was received, so one that has exited
             # while the store says otherwise is lost.
             if state in ("exited", "lost"):
                 self._take_history(attempt, node)
                 worker_reports.lose(self._services, attempt.id, node)
 
     def clean(self) -> None:
-        """Remove what ended attempts left on the nodes, once no worker is there any more."""
+        """Remove what ended attempts left on the nodes, once their workers have exited."""
         with self._services.db.read() as connection:
             left = attempt_store.unclean_attempts(connection)
-        isolation.each(takeover.owned(self._services, left), self._clean)
+        isolation.isolate_failures(takeover.owned(self._services, left), self._clean)
 
     def _clean(self, attempt: Attempt) -> None:
-        if not self._is_left(attempt):
+        if not self._has_exited(attempt):
             return
         taken = [self._take_history(attempt, node) for node in range(attempt.node_count)]
         if all(taken):
             scratch.clear(self._services, attempt)
-            # A job that is to be tried again waits for this.
-            self._services.bell.set()
+            # A job that is to be retried waits for this.
+            self._services.wakeup.set()
 
-    def _is_left(self, attempt: Attempt) -> bool:
-        """Whether nobody works there any more."""
+    def _has_exited(self, attempt: Attempt) -> bool:
+        """Whether its workers have exited."""
         if attempt.handle is None:
             return True
         status = self._executor.status(Handle.from_json(attempt.handle))
         if status.over or status.seen:
             return status.over
-        # A worker on a machine that nobody sees leaves once it is told that its attempt has ended;
-        # one that could not be told in all this time was given up.
+        # A worker on an unreachable machine exits once it learns that its attempt has ended; one
+        # that could not learn it in all this time was given up.
         assert attempt.ended_at is not None
         unheard = self._services.clock.now() - attempt.ended_at
         return unheard.total_seconds() >= GIVEN_UP_AFTER_S
 
     def _take_history(self, attempt: Attempt, node: int) -> bool:
-        """Whether nothing of a node's run history is left; else its folder has to stay."""
+        """Store a node's run history; False if its folder has to stay."""
         if node in self.broken_history.get(attempt.id, ()):
             return False
         try:
@@ -113,9 +113,11 @@ class Watcher:
             raise
         except Exception as error:
             if disk.meaning(error) is not None:
-                return False  # there may be room the next time
-            # The job's end must not wait for it; another server, which knows better, tries again.
-            _log.exception("what node %d of attempt %s had logged stays there", node, attempt.id)
+                return False  # there may be space the next time
+            # The job's end must not wait for it; a later version of the server tries again.
+            _log.exception(
+                "could not read the history that node %d of attempt %s left", node, attempt.id
+            )
             self.broken_history.setdefault(attempt.id, set()).add(node)
             return False
         return True

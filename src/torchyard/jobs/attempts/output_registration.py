@@ -1,9 +1,9 @@
-"""Attempts whose outputs become assets, ended beside the scheduler's rounds.
+"""End attempts whose outputs become assets, outside the scheduler's rounds.
 
-Owns: the threads that do it, one an attempt.
+Owns: the threads that do it, one per attempt.
 Leaves: what is registered to files/output_assets.py, the end to endings.py.
 Always: neither a round nor a request waits for a large model to be copied; what a killed server
-had begun is begun anew by the next look.
+had begun is started again in the next round.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PAUSE_S = 5.0
 
 
 class Finisher:
-    """What one server has under way."""
+    """The registrations that one server has under way."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -33,11 +33,11 @@ class Finisher:
         self._under_way: dict[str, threading.Thread] = {}
 
     def finish(self, attempt_id: str) -> None:
-        """Begin with it, unless it is under way, or others are that are enough."""
+        """Start ending an attempt, unless it is under way or too many others are."""
         with self._lock:
             if attempt_id in self._under_way or len(self._under_way) >= _AT_ONCE:
                 return
-            # A daemon, as a copy that takes minutes must not keep the server from its end.
+            # A daemon thread: a copy that takes minutes must not keep the server from exiting.
             thread = threading.Thread(
                 target=self._finish, args=(attempt_id,), name="finisher", daemon=True
             )
@@ -59,9 +59,9 @@ class Finisher:
         except DatabaseUnreachable:
             self._closing.wait(_PAUSE_S)
         except Exception:
-            _log.exception("attempt %s could not be ended; it is tried again", attempt_id)
+            _log.exception("attempt %s could not be ended; it will be retried", attempt_id)
             self._closing.wait(_PAUSE_S)
         finally:
             with self._lock:
                 del self._under_way[attempt_id]
-            self._services.bell.set()
+            self._services.wakeup.set()

@@ -1,8 +1,8 @@
-"""From a job to the plan that an executor gets.
+"""Turn a job into the plan that an executor gets.
 
 Owns: the job variables that the server knows, fresh tokens, what the nodes must fetch.
 Leaves: variables that only a node knows to worker/launch/variables.py.
-Always: the plan is the only place where an attempt's tokens stand in the clear.
+Always: the plan is the only place where an attempt's tokens appear in the clear.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def plan(
     input_plans: dict[str, InputPlan],
     server_url: str,
 ) -> LaunchPlan:
-    """The plan of one attempt; its tokens are good from now until the attempt ends.
+    """The plan of one attempt; its tokens are valid until the attempt ends.
 
     Args:
         environment: the built one; None when no script will run.
-        input_plans: as `inputs.plans` has them.
+        input_plans: as `inputs.plans` returns them.
     """
     spec = job.spec
     report_token = _new_token(connection, services, job, TokenKind.ATTEMPT, attempt.id)
     run_token = _new_token(connection, services, job, TokenKind.RUN, progress.run_subject(job))
-    image = services.environments.image_plan(environment) if environment else None
+    image = services.environments.images.plan(environment) if environment else None
     return LaunchPlan(
         attempt_id=attempt.id,
         attempt=attempt.number,
@@ -82,7 +82,7 @@ def plan(
         not_secrets=secrets.marked(spec.properties, secrets.PLAIN),
         variables={
             **variables(workspace, job, attempt, run_token, server_url),
-            **services.client_door.variables(job, run_token),
+            **services.client_endpoints.variables(job, run_token),
         },
         code=spec.code.removeprefix("snapshot:"),
         inputs=input_plans,
@@ -158,7 +158,7 @@ def variables(
     workspace: Workspace, job: Job, attempt: Attempt, run_token: str, server_url: str
 ) -> dict[str, str]:
     """The variables of REST.md section 8 that do not depend on node or rank."""
-    names = whereabouts(workspace, job, server_url)
+    names = run_variables(workspace, job, server_url)
     scope = names["AZUREML_WORKSPACE_SCOPE"]
     return {
         **names,
@@ -176,7 +176,7 @@ def variables(
     }
 
 
-def whereabouts(workspace: Workspace, job: Job, server_url: str) -> dict[str, str]:
+def run_variables(workspace: Workspace, job: Job, server_url: str) -> dict[str, str]:
     """Which run a script is, and where it is recorded, in Azure's and MLflow's variables."""
     scope = (
         f"/subscriptions/{workspace.subscription_id}/resourceGroups/{workspace.resource_group}"

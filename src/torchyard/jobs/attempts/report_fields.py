@@ -1,8 +1,8 @@
-"""What a worker may say: its words checked, before anything acts on them.
+"""Check and parse what a worker sends, before anything acts on it.
 
-Owns: the form of events and records, how many may come at once.
+Owns: the form of events and records, how many one request may hold.
 Leaves: acting on them to worker_reports.py and history/history.py.
-Always: whatever a worker sends, the answer is a sentence about it and never our own failure.
+Always: whatever a worker sends, the response explains it; it is never an internal error.
 """
 
 from __future__ import annotations
@@ -13,6 +13,22 @@ from typing import Any
 
 from torchyard.base.clock import from_text
 from torchyard.base.errors import InvalidInput, LimitExceeded
+from torchyard.jobs.attempts import root_cause
+from torchyard.jobs.attempts.worker_events import (
+    NodeExited,
+    NodeFinalizing,
+    NodeServing,
+    NodeStopping,
+    NoticeReported,
+    OtherReported,
+    PreflightReported,
+    RankExited,
+    RanksHang,
+    RanksStarted,
+    Report,
+    WorkerEvent,
+)
+from torchyard.jobs.records.types import JobError
 
 MOST_EVENTS = 1_000
 MOST_RECORDS = 100_000
@@ -24,18 +40,18 @@ _SEQUENCE = range(2**53)
 def check_node(node: int, port: int | None = None) -> None:
     """
     Raises:
-        InvalidInput: no such number can be a node's, or a port's.
+        InvalidInput: not a number of a node, or of a port.
     """
     if node not in range(2**31):
-        raise InvalidInput(f"`{node}` is no node's number")
+        raise InvalidInput(f"`{node}` is not a node number")
     if port is not None and port not in range(1, 2**16):
-        raise InvalidInput(f"`{port}` is no port")
+        raise InvalidInput(f"`{port}` is not a port number")
 
 
 def check_facts(facts: Mapping[str, Any]) -> None:
     """
     Raises:
-        LimitExceeded: a node tells more of itself than others can be asked to read.
+        LimitExceeded: the facts are larger than other nodes can be expected to read.
     """
     size_bytes = len(json.dumps(facts))
     if size_bytes > MOST_FACTS_BYTES:
@@ -44,58 +60,94 @@ def check_facts(facts: Mapping[str, Any]) -> None:
         )
 
 
-def check_events(node: int, events: Sequence[Mapping[str, Any]]) -> None:
-    """
+def read_events(node: int, events: Sequence[Mapping[str, Any]]) -> list[WorkerEvent]:
+    """What a node's worker sent, in its order.
+
     Raises:
-        InvalidInput: one is no event.
+        InvalidInput: one of them is not a valid event.
         LimitExceeded: there are too many.
     """
     check_node(node)
     if len(events) > MOST_EVENTS:
         raise LimitExceeded(
-            f"{len(events)} events are too many at once", f"send {MOST_EVENTS} at the most"
+            f"{len(events)} events are too many for one request", f"send at most {MOST_EVENTS}"
         )
-    for event in events:
-        _check_event(event)
+    return [_event(event) for event in events]
 
 
 def check_records(node: int, seq: int, records: Sequence[Any]) -> None:
     """
     Raises:
-        InvalidInput: the first one's number is none.
+        InvalidInput: the first record's number is not valid.
         LimitExceeded: there are too many.
     """
     check_node(node)
     if seq not in _SEQUENCE:
-        raise InvalidInput(f"`{seq}` is no record's number")
+        raise InvalidInput(f"`{seq}` is not a record number")
     if len(records) > MOST_RECORDS:
         raise LimitExceeded(
-            f"{len(records)} records are too many at once", f"send {MOST_RECORDS} at the most"
+            f"{len(records)} records are too many for one request", f"send at most {MOST_RECORDS}"
         )
 
 
-def _check_event(event: Mapping[str, Any]) -> None:
+def _event(event: Mapping[str, Any]) -> WorkerEvent:
     seq, kind, body = event.get("seq"), event.get("kind"), event.get("body")
     if not _is_whole(seq, _SEQUENCE) or not isinstance(kind, str):
-        raise InvalidInput("an event has `seq`, a number, and `kind`, a text")
+        raise InvalidInput("an event needs `seq`, a number, and `kind`, a string")
+    assert isinstance(seq, int)
     try:
-        from_text(str(event.get("at")))
+        at = from_text(str(event.get("at")))
     except (ValueError, OverflowError) as error:
-        raise InvalidInput(f"event {seq} has no time `at`", "ISO 8601 with a zone") from error
-    if body is None:
-        return
-    if not isinstance(body, Mapping):
+        raise InvalidInput(
+            f"event {seq} has no valid time `at`", "use ISO 8601 with a time zone"
+        ) from error
+    if body is not None and not isinstance(body, Mapping):
         raise InvalidInput(f"the body of event {seq} must be an object")
-    for key in ("exit_code", "signal"):
-        if body.get(key) is not None and not _is_whole(body[key], _NUMBERS):
-            raise InvalidInput(f"`{key}` of event {seq} must be a number")
-    told = body.get("error")
-    if told is None:
-        return
-    if not isinstance(told, Mapping) or not all(
-        isinstance(told.get(key), str) for key in ("code", "message")
+    return WorkerEvent(seq, at, _report(seq, kind, body or {}))
+
+
+def _report(seq: int, kind: str, body: Mapping[str, Any]) -> Report:
+    exit_code, signal = _number(seq, body, "exit_code"), _number(seq, body, "signal")
+    error = _error(seq, body.get("error"))
+    match kind:
+        case "ranks_started":
+            return RanksStarted()
+        case "rank_exited":
+            return RankExited(exit_code, signal, bool(body.get("consequence")))
+        case root_cause.HANG:
+            return RanksHang()
+        case "node_serving":
+            return NodeServing()
+        case "node_stopping":
+            return NodeStopping(str(body.get("reason") or ""))
+        case "preflight":
+            return PreflightReported(body)
+        case "notice":
+            return NoticeReported(str(body.get("message", "")))
+        case "node_finalizing":
+            return NodeFinalizing()
+        case "node_exited":
+            return NodeExited(exit_code, error)
+    return OtherReported(kind)
+
+
+def _number(seq: int, body: Mapping[str, Any], key: str) -> int:
+    value = body.get(key)
+    if value is None:
+        return 0
+    if not _is_whole(value, _NUMBERS):
+        raise InvalidInput(f"`{key}` of event {seq} must be a number")
+    return int(value)
+
+
+def _error(seq: int, error: Any) -> JobError | None:
+    if error is None:
+        return None
+    if not isinstance(error, Mapping) or not all(
+        isinstance(error.get(key), str) for key in ("code", "message")
     ):
         raise InvalidInput(f"the error of event {seq} needs `code` and `message`")
+    return root_cause.error_of(error)
 
 
 def _is_whole(value: Any, within: range) -> bool:

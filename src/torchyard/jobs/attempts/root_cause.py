@@ -1,6 +1,6 @@
-"""Whose failure is the job's, out of what its nodes say.
+"""Find the root cause of a failed attempt in its nodes' reports.
 
-Owns: the order of causes over nodes, the one error of a job that hangs or whose time is over.
+Owns: the order of causes over nodes, the single error of a job that hangs or times out.
 Leaves: why a rank ended to the worker.
 Always: a cause comes before a consequence, and what happened earlier before what came later.
 """
@@ -20,7 +20,7 @@ _SHOWN_RANKS = 16
 
 
 def error_of(body: Mapping[str, Any]) -> JobError:
-    """What a worker reports."""
+    """The error that a worker reports."""
     details = body.get("details")
     return JobError(
         str(body["code"]),
@@ -31,15 +31,15 @@ def error_of(body: Mapping[str, Any]) -> JobError:
 
 
 def failed_at(error: JobError, otherwise: datetime) -> datetime:
-    """When the cause happened, as the node tells it."""
+    """When the cause happened, as the node reports it."""
     try:
         return from_text(str(error.details["at"]))
     except (KeyError, ValueError):
         return otherwise
 
 
-def culprit(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
-    """The node whose failure is the job's, if one failed."""
+def failed_node(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
+    """The node whose failure is the root cause, if one failed."""
     failed = [node for node in nodes if node.failed_at is not None]
     if not failed:
         return next((node for node in nodes if node.exit_code), None)
@@ -50,7 +50,7 @@ def culprit(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
 
 
 def is_at_fault(node: AttemptNode) -> bool:
-    """Whether it failed by itself, and did not only suffer from what another did."""
+    """Whether it failed by itself, not as a consequence of another node's failure."""
     return node.failed_at is not None and not _is_consequence(node)
 
 
@@ -59,13 +59,13 @@ def _is_consequence(node: AttemptNode) -> bool:
 
 
 def _all_stood(error: JobError, nodes: Sequence[AttemptNode]) -> JobError:
-    """The error of a job that got nowhere, with where each rank of every node stood."""
+    """The error of a stuck job, with where each rank of every node stood."""
     stood: list[dict[str, Any]] = []
     for node in nodes:
         if node.error is not None and node.error.code == error.code:
             stood += node.error.details.get("stood") or []
-    stood.sort(key=lambda one: int(one["rank"]))
-    shown = "; ".join(f"rank {one['rank']}: {one['where']}" for one in stood[:_SHOWN_RANKS])
+    stood.sort(key=lambda rank: int(rank["rank"]))
+    listed = "; ".join(f"rank {rank['rank']}: {rank['where']}" for rank in stood[:_SHOWN_RANKS])
     more = f"; and {len(stood) - _SHOWN_RANKS} more" if len(stood) > _SHOWN_RANKS else ""
-    message = f"{error.message}; {shown}{more}" if shown else error.message
+    message = f"{error.message}; {listed}{more}" if listed else error.message
     return replace(error, message=message, details={**error.details, "stood": stood})

@@ -1,9 +1,9 @@
-"""Attempts whose server is gone, and the one that looks after them from now on.
+"""Take over the attempts of a server that is gone.
 
 Owns: which attempts this server takes over from another.
-Leaves: which servers live to servers/lease.py; what is to be done for an attempt to monitoring.py.
-Always: an attempt goes from one owner to the next by one conditional update; a server that is the
-only one of its home owns everything already.
+Leaves: which servers are alive to servers/lease.py; watching attempts to monitoring.py.
+Always: an attempt moves from one owner to the next by one conditional update; the only server of
+a home owns everything already.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from torchyard.servers.types import Server
 _log = logging.getLogger(__name__)
 
 
-def look(services: Services) -> int:
-    """Take over what is nobody's, or what only this server sees; returns how much."""
+def take_over(services: Services) -> int:
+    """Take over attempts without an owner, or that only this server sees; return how many."""
     membership = services.membership
     if not membership.id:
         return 0
     with services.db.read() as connection:
-        living = {one.id: one for one in membership.living(connection)}
+        living = {server.id: server for server in membership.living(connection)}
         me = living.get(membership.id)
         left = attempt_store.unfinished_beside(connection, membership.id)
     wanted = [attempt for attempt in left if me and _is_wanted(attempt, me, living)]
@@ -38,12 +38,12 @@ def look(services: Services) -> int:
         membership.check(connection)
         for attempt in wanted:
             taken += attempt_store.hand_over(connection, attempt, membership.id)
-    _log.warning("%d attempts are looked after from here now", taken)
+    _log.warning("took over %d attempts", taken)
     return taken
 
 
 def owned(services: Services, attempts: list[Attempt]) -> list[Attempt]:
-    """Those that this server looks after."""
+    """The attempts that this server owns."""
     return [attempt for attempt in attempts if services.membership.owns(attempt.server)]
 
 
@@ -51,6 +51,8 @@ def _is_wanted(attempt: Attempt, me: Server, living: Mapping[str, Server]) -> bo
     there = "" if attempt.handle is None else Handle.from_json(attempt.handle).machine
     owner = living.get(attempt.server or "")
     if machine.is_seen(there, me.machine):
-        # Who can't see its processes has only its heartbeats to go by.
+        # A server that cannot see its processes has only its heartbeats to go by.
         return owner is None or not machine.is_seen(there, owner.machine)
-    return owner is None and not any(machine.is_seen(there, one.machine) for one in living.values())
+    return owner is None and not any(
+        machine.is_seen(there, server.machine) for server in living.values()
+    )

@@ -1,8 +1,8 @@
-"""Run history as workers bring it.
+"""Receive run history from workers.
 
-Owns: which run a worker's record may be about, history that a killed worker left on its node.
+Owns: which run a worker's record may belong to, history that a killed worker left on its node.
 Leaves: the records to history/history.py.
-Always: what a relay has acknowledged is stored before the node's folder goes.
+Always: what a relay has acknowledged is stored before the node's folder is removed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torchyard.worker.relay.relay import spool_folder
 
 _BATCH_RECORDS = 5_000
 _BATCH_BYTES = 4 * 1024 * 1024
-_TOLD_REFUSALS = 5
+_MOST_NOTICES = 5
 
 
 def receive(
@@ -41,17 +41,17 @@ def receive(
         if run == job.name:
             return job.id
         with services.db.read() as connection:
-            found = store.job_named(connection, attempt.workspace, run)
-        return None if found is None else found.id
+            run_job = store.job_named(connection, attempt.workspace, run)
+        return None if run_job is None else run_job.id
 
-    told = job_masking.masked(job, records)
-    received = services.history.receive(job_id_of, attempt_id, node, seq, told, first)
+    masked_records = job_masking.masked(job, records)
+    received = services.history.receive(job_id_of, attempt_id, node, seq, masked_records, first)
     services.signals.notify(job_key(job))
     return received
 
 
 def take_left(services: Services, attempt: Attempt, node: int) -> None:
-    """Store what a worker that is gone has not delivered; most often there is nothing."""
+    """Store what an exited worker has not delivered; usually there is nothing."""
     folder = spool_folder(NodeFolders(scratch.node_folder(services, attempt.id, node)).spool)
     if not folder.is_dir():
         return
@@ -60,7 +60,7 @@ def take_left(services: Services, attempt: Attempt, node: int) -> None:
         refused = _deliver(services, attempt, node, spool)
     finally:
         spool.close()
-    messages = list(dict.fromkeys(refused))[:_TOLD_REFUSALS]
+    messages = list(dict.fromkeys(refused))[:_MOST_NOTICES]
     if len(refused) > len(messages):
         messages.append(f"{len(refused):,} records were refused in all")
     with services.db.write() as connection:
@@ -70,13 +70,13 @@ def take_left(services: Services, attempt: Attempt, node: int) -> None:
 
 
 def _deliver(services: Services, attempt: Attempt, node: int, spool: HistorySpool) -> list[str]:
-    """Returns why records were refused."""
+    """Return why records were rejected."""
     refused: list[str] = []
     while spool.left:
         seq, lines = spool.read(_BATCH_RECORDS, _BATCH_BYTES)
         records = [_record(line) for line in lines]
         received = receive(services, attempt.id, node, seq, records, spool.first)
-        refused += [str(one["message"]) for one in received["rejected"]]
+        refused += [str(rejection["message"]) for rejection in received["rejected"]]
         if received["next"] < seq:
             spool.go_back(received["next"])
         else:
@@ -88,4 +88,4 @@ def _record(line: bytes) -> Any:
     try:
         return json.loads(line)
     except ValueError:
-        return None  # torn by a power cut: refused, like anything that is no record
+        return None  # torn by a power failure: rejected, like anything that is not a record

@@ -2,8 +2,8 @@
 
 Owns: choosing jobs by name or by age, status and experiment; what holds a job; the mark.
 Leaves: taking files and rows away to removal.py.
-Always: a job goes with all its descendants or not at all; none that runs, and none whose files a
-data asset, a registered model or a running job needs.
+Always: a job is deleted with all its descendants or not at all; a running job stays, and so does
+one whose files a data asset, a registered model or another running job needs.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ def plan(services: Services, workspace: str, choice: Choice, lineage: bool = Fal
     kept = []
     for job in chosen:
         family = list(_family(job, bonds))
-        held = next(filter(None, (_held(one, job, bonds) for one in family)), None)
+        held = next(filter(None, (_held(member, job, bonds) for member in family)), None)
         if held is not None:
             kept.append(held)
         else:
-            going.update({one.id: one for one in family})
+            going.update({member.id: member for member in family})
     return Plan(list(going.values()), kept)
 
 
@@ -105,22 +105,22 @@ def delete(
         NotFound: no such job or experiment.
         Conflict: a job that is named must stay; nothing was deleted.
     """
-    found = plan(services, workspace, choice, lineage)
-    if choice.names and found.kept:
-        first = found.kept[0]
+    deletion = plan(services, workspace, choice, lineage)
+    if choice.names and deletion.kept:
+        first = deletion.kept[0]
         raise Conflict(first.reason, first.hint, code=first.code)
     now = services.clock.now()
     with services.db.write() as connection:
         # A tracking client may have taken one up again since.
-        over = store.hide_ended(connection, [job.id for job in found.jobs])
-        still = [job for job in found.jobs if job.id in over]
+        over = store.hide_ended(connection, [job.id for job in deletion.jobs])
+        still = [job for job in deletion.jobs if job.id in over]
         marks = [Mark(job.id, workspace, job.name, now, asked_by) for job in still]
         removal_store.mark(connection, marks)
-    return Plan(still, found.kept)
+    return Plan(still, deletion.kept)
 
 
 def delete_by(services: Services, workspace: str, choice: Choice, identity: Identity) -> Plan:
-    """As `delete`, for a person: whoever reaches their own jobs only deletes no other's with them.
+    """As `delete`, for a person, who may be limited to their own jobs.
 
     Raises:
         Forbidden: one of the jobs, or of those below them, is another's; nothing was deleted.
@@ -133,16 +133,16 @@ def delete_by(services: Services, workspace: str, choice: Choice, identity: Iden
 
 def needs(services: Services, workspace: str) -> dict[str, str]:
     """By job: in words, what needs its files."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for asset in assets.list_versions(services.db, workspace):
-        found.setdefault(_owner_of(asset.uri, workspace), f"data `{asset.name}:{asset.version}`")
+        reasons.setdefault(_owner_of(asset.uri, workspace), f"data `{asset.name}:{asset.version}`")
     with services.db.read() as connection:
         running = store.jobs_in(connection, _LIVE)
     for job in running:
         for path in _inputs_of(job) if job.workspace == workspace else ():
-            found.setdefault(_owner_of(path, workspace), f"job `{job.name}`")
-    found.pop("", None)
-    return found
+            reasons.setdefault(_owner_of(path, workspace), f"job `{job.name}`")
+    reasons.pop("", None)
+    return reasons
 
 
 def _chosen(services: Services, workspace: str, choice: Choice) -> list[Job]:
@@ -152,14 +152,14 @@ def _chosen(services: Services, workspace: str, choice: Choice) -> list[Job]:
     with services.db.read() as connection:
         experiment_ids = None
         if choice.experiment_name:
-            found = experiment_store.named(connection, workspace, choice.experiment_name)
-            if found is None:
+            experiment = experiment_store.named(connection, workspace, choice.experiment_name)
+            if experiment is None:
                 raise NotFound(
                     f"experiment `{choice.experiment_name}` does not exist in workspace "
                     f"`{workspace}`",
                     "list what exists with `yard experiment list`",
                 )
-            experiment_ids = [found.id]
+            experiment_ids = [experiment.id]
         jobs = store.ended_jobs(connection, workspace, experiment_ids, choice.ended_before)
     return [job for job in jobs if wanted in (None, job.status)]
 
@@ -184,11 +184,11 @@ def _family(job: Job, bonds: _Bonds) -> Iterator[Job]:
     seen: set[int] = set()
     waiting = [job]
     while waiting:
-        one = waiting.pop()
-        if one.id not in seen:
-            seen.add(one.id)
-            yield one
-            waiting += bonds.children.get(one.name, ())
+        next_job = waiting.pop()
+        if next_job.id not in seen:
+            seen.add(next_job.id)
+            yield next_job
+            waiting += bonds.children.get(next_job.name, ())
 
 
 def _held(job: Job, chosen: Job, bonds: _Bonds) -> Kept | None:
@@ -212,7 +212,7 @@ def _held(job: Job, chosen: Job, bonds: _Bonds) -> Kept | None:
 
 
 def _owner_of(path: str, workspace: str) -> str:
-    """The job below whose own folders a path leads; empty when it is no job's."""
+    """The job below whose own folders a path leads; empty when it does not belong to a job."""
     try:
         uri = uris.datastore(path, workspace)
     except TorchyardError:

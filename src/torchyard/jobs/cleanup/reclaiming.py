@@ -1,11 +1,11 @@
-"""Room on the server's disk: what nobody needs any more is removed.
+"""Garbage collection on the server's disk: remove what nothing needs any more.
 
-Owns: blobs, environments, copies of inputs, caches, scratch and logs: which goes, which stays and
-why.
-Leaves: which records name what to references.py, drafts of the killed to stale_files.py, budgets
-that are stored to reclaiming_settings.py, each folder to its own room.
-Always: what a record names stays; each thing is looked at once more at the moment of its removal,
-under the lock that whoever begins to use it holds, too.
+Owns: which blobs, environments, copies of inputs, caches, scratch folders and logs are removed,
+which stay, and why.
+Leaves: which records name what to references.py, files of interrupted programs to stale_files.py,
+stored budgets to reclaiming_settings.py, each folder to the package that owns it.
+Always: what a record names stays; each item is checked again at the moment of its removal, under
+the lock that its users hold.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from torchyard.jobs.services import Services
 from torchyard.shared import locks
 
 DAY_S = 86_400.0
-# Blobs of an upload that is under way are named by nothing; none takes this long.
+# Nothing names the blobs of an upload in progress; no upload takes this long.
 _UPLOAD_S = DAY_S
 _LEAST_S = 600.0
-_CLIENTS = "the command's own: the hashes of what it has uploaded from here"
+_CLIENTS = "used by the `yard` command: hashes of what it uploaded from here"
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What is asked for.
+class GcOptions:
+    """What to remove.
 
     Args:
-        older_than_s: environments and inputs unused for so long go.
-        budget_bytes: environments and inputs together; beyond it the longest unused go first.
-        logs_bytes: logs of jobs that have ended; beyond it the oldest go. None keeps them all.
-        caches_bytes: what uv has downloaded; beyond it, it goes whole. None looks at its age alone.
+        older_than_s: environments and inputs unused for longer are removed.
+        budget_bytes: of environments and inputs together; beyond it the least recently used go.
+        logs_bytes: of the logs of ended jobs; beyond it the oldest go first. None keeps them all.
+        caches_bytes: of uv's downloads; beyond it the whole cache goes. None checks its age only.
     """
 
     older_than_s: float = 14 * DAY_S
@@ -53,78 +53,78 @@ class Wishes:
 
     @property
     def grace_s(self) -> float:
-        """For blobs, scratch and leftovers, which are not used again."""
+        """For blobs, scratch folders and stale files, which are not used again."""
         return max(_LEAST_S, min(self.older_than_s, _UPLOAD_S))
 
 
 @dataclass(frozen=True)
-class Thing:
-    """Something on the disk. `goes` says whether it is removed, `why` why so or why not."""
+class GcItem:
+    """Something on the disk; `reason` says why it is removed, or why it stays."""
 
     kind: str
     name: str
     size_bytes: int
-    goes: bool
-    why: str
+    remove: bool
+    reason: str
     used_at_s: float = 0.0
 
 
-def survey(services: Services, wishes: Wishes) -> list[Thing]:
-    """Everything there is, and what would become of it; nothing is changed."""
+def survey(services: Services, options: GcOptions) -> list[GcItem]:
+    """List everything there is and whether it would be removed; change nothing."""
     return [
-        *_blobs(services, wishes),
-        *_within(wishes, [*_environments(services, wishes), *_inputs(services, wishes)]),
-        *_caches(services, wishes),
-        *_scratch(services, wishes),
-        *_leftovers(services, wishes),
-        *_logs(services, wishes),
+        *_blobs(services, options),
+        *_within(options, [*_environments(services, options), *_inputs(services, options)]),
+        *_caches(services, options),
+        *_scratch(services, options),
+        *_stale_files(services, options),
+        *_logs(services, options),
     ]
 
 
-def reclaim(services: Services, wishes: Wishes) -> list[Thing]:
-    """Remove what goes; what is meanwhile in use again stays and says so.
+def reclaim(services: Services, options: GcOptions) -> list[GcItem]:
+    """Remove what `options` allow; what is in use again by now stays and says so.
 
     Raises:
-        Conflict: another one is at work.
+        Conflict: another run is in progress.
     """
-    with _alone(services.home):
-        return [_removed(services, wishes, thing) for thing in survey(services, wishes)]
+    with _exclusive(services.home):
+        return [_removed(services, options, item) for item in survey(services, options)]
 
 
-def _removed(services: Services, wishes: Wishes, thing: Thing) -> Thing:
-    if not thing.goes:
-        return thing
+def _removed(services: Services, options: GcOptions, item: GcItem) -> GcItem:
+    if not item.remove:
+        return item
     now_s = services.clock.now().timestamp()
     gone = True
-    if thing.kind == "blobs":
-        removed = services.blobs.remove(_unnamed(services), now_s - wishes.grace_s)
-        return replace(thing, name=f"{len(removed)} files") if removed else _stays(thing)
-    if thing.kind == "environment":
-        gone = services.environments.remove(
-            thing.name, lambda connection: thing.name in references.environments(connection)
+    if item.kind == "blobs":
+        removed = services.blobs.remove(_unnamed(services), now_s - options.grace_s)
+        return replace(item, name=f"{len(removed)} files") if removed else _stays(item)
+    if item.kind == "environment":
+        gone = services.environments.folders.remove(
+            item.name, lambda connection: item.name in references.environments(connection)
         )
-    elif thing.kind == "input":
-        gone = services.fetcher.remove(thing.name, thing.used_at_s)
-    elif thing.kind == "cache":
+    elif item.kind == "input":
+        gone = services.fetcher.remove(item.name, item.used_at_s)
+    elif item.kind == "cache":
         gone = caches.remove(services.home)
-    elif thing.kind == "leftover":
-        gone = _remove_leftover(services, thing.name, now_s - wishes.grace_s)
-    elif thing.kind == "scratch":
-        gone = _remove_scratch(services, thing.name)
-    elif thing.kind == "logs":
-        workspace, _, job = thing.name.partition("/")
+    elif item.kind == "stale_file":
+        gone = _remove_stale_file(services, item.name, now_s - options.grace_s)
+    elif item.kind == "scratch":
+        gone = _remove_scratch(services, item.name)
+    elif item.kind == "logs":
+        workspace, _, job = item.name.partition("/")
         shutil.rmtree(services.logs.folder(workspace, job), ignore_errors=True)
-    return thing if gone else _stays(thing)
+    return item if gone else _stays(item)
 
 
-def _stays(thing: Thing) -> Thing:
-    return replace(thing, goes=False, why="in use again since it was looked at")
+def _stays(item: GcItem) -> GcItem:
+    return replace(item, remove=False, reason="in use again since it was checked")
 
 
 # Blobs
 
 
-def _blobs(services: Services, wishes: Wishes) -> Iterator[Thing]:
+def _blobs(services: Services, options: GcOptions) -> Iterator[GcItem]:
     with services.db.read() as connection:
         named = references.snapshots(connection)
     sizes = {sha256: (size, at) for sha256, size, at in services.blobs.all()}
@@ -134,15 +134,15 @@ def _blobs(services: Services, wishes: Wishes) -> Iterator[Thing]:
         if snapshot in sizes:
             more = f" and {len(by) - 1} more" if len(by) > 1 else ""
             size = sum(sizes[sha256][0] for sha256 in parts)
-            yield Thing("snapshot", snapshot[:12], size, False, f"named by {by[0]}{more}")
-    before_s = services.clock.now().timestamp() - wishes.grace_s
-    for goes, why in (
-        (True, "no job, model or data names them"),
-        (False, "new: an upload may be under way"),
+            yield GcItem("snapshot", snapshot[:12], size, False, f"used by {by[0]}{more}")
+    before_s = services.clock.now().timestamp() - options.grace_s
+    for remove, reason in (
+        (True, "no job, model or data asset uses them"),
+        (False, "new: an upload may be in progress"),
     ):
-        group = [size for size, at in left.values() if (at < before_s) is goes]
+        group = [size for size, at in left.values() if (at < before_s) is remove]
         if group:
-            yield Thing("blobs", f"{len(group)} files", sum(group), goes, why)
+            yield GcItem("blobs", f"{len(group)} files", sum(group), remove, reason)
 
 
 def _unnamed(services: Services) -> list[str]:
@@ -159,82 +159,82 @@ def _unnamed(services: Services) -> list[str]:
 # Environments and inputs
 
 
-def _environments(services: Services, wishes: Wishes) -> Iterator[Thing]:
+def _environments(services: Services, options: GcOptions) -> Iterator[GcItem]:
     with services.db.read() as connection:
         needed = references.environments(connection)
-    for hash, folder in services.environments.folders():
+    for hash, folder in services.environments.folders.all():
         job = needed.get(hash)
         used_at_s = folder.stat().st_mtime
-        goes, why = _by_age(services, wishes, used_at_s)
+        remove, reason = _by_age(services, options, used_at_s)
         if job is not None:
-            goes, why = False, f"job `{job}` needs it"
-        yield Thing("environment", hash, _size(folder), goes, why, used_at_s)
+            remove, reason = False, f"job `{job}` needs it"
+        yield GcItem("environment", hash, _size(folder), remove, reason, used_at_s)
 
 
-def _inputs(services: Services, wishes: Wishes) -> Iterator[Thing]:
+def _inputs(services: Services, options: GcOptions) -> Iterator[GcItem]:
     with services.db.read() as connection:
         oldest = references.oldest_with_inputs(connection)
     for name, folder in services.fetcher.copies():
         used_at_s = folder.stat().st_mtime
-        goes, why = _by_age(services, wishes, used_at_s)
-        # A copy that was not asked for since then is none of that job's, nor of any later one's.
+        remove, reason = _by_age(services, options, used_at_s)
+        # A copy not requested since then belongs neither to that job nor to a later one.
         if oldest is not None and used_at_s >= oldest[0].timestamp():
-            goes, why = False, f"job `{oldest[1]}` or a later one may read it"
-        yield Thing("input", name, _size(folder), goes, why, used_at_s)
+            remove, reason = False, f"job `{oldest[1]}` or a later one may read it"
+        yield GcItem("input", name, _size(folder), remove, reason, used_at_s)
 
 
-def _by_age(services: Services, wishes: Wishes, used_at_s: float) -> tuple[bool, str]:
+def _by_age(services: Services, options: GcOptions, used_at_s: float) -> tuple[bool, str]:
     unused_s = services.clock.now().timestamp() - used_at_s
-    said = f"unused for {max(0.0, unused_s) / DAY_S:.1f} days"
-    return unused_s > wishes.older_than_s, said
+    reason = f"unused for {max(0.0, unused_s) / DAY_S:.1f} days"
+    return unused_s > options.older_than_s, reason
 
 
-def _within(wishes: Wishes, things: list[Thing]) -> Iterator[Thing]:
-    """The longest unused beyond the budget go as well, unless a job needs them."""
-    over = sum(thing.size_bytes for thing in things if not thing.goes)
-    over -= over if wishes.budget_bytes is None else wishes.budget_bytes
-    for thing in sorted(things, key=lambda thing: thing.used_at_s):
-        if over > 0 and not thing.goes and not thing.why.startswith("job "):
-            over -= thing.size_bytes
-            yield replace(thing, goes=True, why=f"{thing.why}, and beyond the budget")
+def _within(options: GcOptions, items: list[GcItem]) -> Iterator[GcItem]:
+    """Remove the least recently used beyond the budget as well, unless a job needs them."""
+    over = sum(item.size_bytes for item in items if not item.remove)
+    over -= over if options.budget_bytes is None else options.budget_bytes
+    for item in sorted(items, key=lambda item: item.used_at_s):
+        if over > 0 and not item.remove and not item.reason.startswith("job "):
+            over -= item.size_bytes
+            yield replace(item, remove=True, reason=f"{item.reason}, and beyond the budget")
         else:
-            yield thing
+            yield item
 
 
-# Caches and leftovers
+# Caches and stale files
 
 
-def _caches(services: Services, wishes: Wishes) -> Iterator[Thing]:
-    """Only uv's is ours to remove as a whole; it only saves downloads."""
+def _caches(services: Services, options: GcOptions) -> Iterator[GcItem]:
+    """Only uv's cache is removed, as a whole: it only saves downloads."""
     uv = caches.folder(services.home)
     for folder in sorted(uv.parent.iterdir()) if uv.parent.exists() else ():
         if folder.name == "data" or folder.name.startswith(".") or not folder.is_dir():
-            continue  # copies of inputs, and removals: told of elsewhere
+            continue  # copies of inputs, and removals: listed elsewhere
         size, used_at_s = _size(folder), folder.stat().st_mtime
         if folder != uv:
-            why = _CLIENTS if folder.name == "snapshots" else "not made by torchyard"
-            yield Thing("cache", folder.name, size, False, why, used_at_s)
+            reason = _CLIENTS if folder.name == "snapshots" else "not made by torchyard"
+            yield GcItem("cache", folder.name, size, False, reason, used_at_s)
             continue
-        goes, why = _by_age(services, wishes, used_at_s)
-        if not goes and wishes.caches_bytes is not None and size > wishes.caches_bytes:
-            goes, why = True, f"{why}, and beyond the budget of caches"
-        yield Thing("cache", folder.name, size, goes, why, used_at_s)
+        remove, reason = _by_age(services, options, used_at_s)
+        if not remove and options.caches_bytes is not None and size > options.caches_bytes:
+            remove, reason = True, f"{reason}, and beyond the budget of caches"
+        yield GcItem("cache", folder.name, size, remove, reason, used_at_s)
 
 
-def _leftovers(services: Services, wishes: Wishes) -> Iterator[Thing]:
-    before_s = services.clock.now().timestamp() - wishes.grace_s
+def _stale_files(services: Services, options: GcOptions) -> Iterator[GcItem]:
+    before_s = services.clock.now().timestamp() - options.grace_s
     for draft in stale_files.find(services.home):
         touched_at_s = draft.touched_at_s
-        goes = touched_at_s <= before_s
-        why = f"{draft.what} that was broken off"
-        if not goes:
-            why = f"new: {draft.what} may be under way"
+        remove = touched_at_s <= before_s
+        reason = f"{draft.what} that was interrupted"
+        if not remove:
+            reason = f"new: {draft.what} may be in progress"
         name = draft.path.relative_to(services.home).as_posix()
         size = _size(draft.path) if draft.path.is_dir() else _size_of_file(draft.path)
-        yield Thing("leftover", name, size, goes, why, touched_at_s)
+        yield GcItem("stale_file", name, size, remove, reason, touched_at_s)
 
 
-def _remove_leftover(services: Services, name: str, before_s: float) -> bool:
+def _remove_stale_file(services: Services, name: str, before_s: float) -> bool:
     for draft in stale_files.find(services.home):
         if draft.path.relative_to(services.home).as_posix() == name:
             return draft.remove(before_s)
@@ -251,7 +251,7 @@ def _size_of_file(file: Path) -> int:
 # Scratch
 
 
-def _scratch(services: Services, wishes: Wishes) -> Iterator[Thing]:
+def _scratch(services: Services, options: GcOptions) -> Iterator[GcItem]:
     with services.db.read() as connection:
         owned = references.attempts_with_folder(connection)
     now_s = services.clock.now().timestamp()
@@ -261,12 +261,12 @@ def _scratch(services: Services, wishes: Wishes) -> Iterator[Thing]:
             used_at_s = folder.stat().st_mtime
         except FileNotFoundError:
             continue  # cleaned up since it was listed
-        goes, why = True, "its attempt is gone"
+        remove, reason = True, "its attempt is gone"
         if folder.name in owned:
-            goes, why = False, f"job `{owned[folder.name]}` is not cleaned up yet"
-        elif used_at_s > now_s - wishes.grace_s:
-            goes, why = False, "its attempt is gone, but it is new"
-        yield Thing("scratch", folder.name, _size(folder), goes, why, used_at_s)
+            remove, reason = False, f"job `{owned[folder.name]}` is not cleaned up yet"
+        elif used_at_s > now_s - options.grace_s:
+            remove, reason = False, "its attempt is gone, but the folder is new"
+        yield GcItem("scratch", folder.name, _size(folder), remove, reason, used_at_s)
 
 
 def _remove_scratch(services: Services, name: str) -> bool:
@@ -274,7 +274,7 @@ def _remove_scratch(services: Services, name: str) -> bool:
     for lock in folder.glob("node-*/lock"):
         with open(lock, "rb") as held:
             if not locks.try_lock(held):
-                return False  # a worker lives there, whatever the records say
+                return False  # a worker still uses it, whatever the records say
     with services.db.read() as connection:
         if name in references.attempts_with_folder(connection):
             return False
@@ -284,8 +284,8 @@ def _remove_scratch(services: Services, name: str) -> bool:
 # Logs
 
 
-def _logs(services: Services, wishes: Wishes) -> Iterator[Thing]:
-    if wishes.logs_bytes is None:
+def _logs(services: Services, options: GcOptions) -> Iterator[GcItem]:
+    if options.logs_bytes is None:
         return
     jobs = store.jobs
     query = (
@@ -302,9 +302,9 @@ def _logs(services: Services, wishes: Wishes) -> Iterator[Thing]:
         if not size:
             continue
         total += size
-        goes = total > wishes.logs_bytes and row.name not in unclean
-        why = "beyond the budget of logs" if goes else "within the budget of logs"
-        yield Thing("logs", f"{row.workspace}/{row.name}", size, goes, why)
+        remove = total > options.logs_bytes and row.name not in unclean
+        reason = "beyond the budget of logs" if remove else "within the budget of logs"
+        yield GcItem("logs", f"{row.workspace}/{row.name}", size, remove, reason)
 
 
 # What all use
@@ -316,20 +316,20 @@ def _size(folder: Path) -> int:
     for current, _, names in os.walk(folder):
         for name in names:
             try:
-                known = os.lstat(os.path.join(current, name))
+                status = os.lstat(os.path.join(current, name))
             except FileNotFoundError:
                 continue
-            total += known.st_size if known.st_nlink == 1 else 0
+            total += status.st_size if status.st_nlink == 1 else 0
     return total
 
 
 @contextmanager
-def _alone(home: Path) -> Iterator[None]:
+def _exclusive(home: Path) -> Iterator[None]:
     # A lock on the folder itself: on a full disk no file could be made for it.
     descriptor = os.open(home, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if not locks.try_lock(descriptor):
-            raise Conflict("`yard gc` is at work already", "wait until it is done")
+            raise Conflict("`yard gc` is already running", "wait until it has finished")
         yield
     finally:
         os.close(descriptor)

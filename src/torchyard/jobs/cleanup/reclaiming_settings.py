@@ -1,9 +1,9 @@
-"""What `yard gc` is to keep when nobody says: the home's own settings.
+"""The defaults of `yard gc` that are stored in the server's home.
 
-Owns: the file `gc.json` in the home, which wishes there are and what each may be.
+Owns: the file `gc.json` in the home, which options there are and what each may be.
 Leaves: acting on them to reclaiming.py.
-Always: what is asked comes before what is stored, and that before the default; a wish that is not
-known is refused by name.
+Always: an option of the request wins over the stored one, and that over the default; an unknown
+option is refused by name.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 from torchyard.base import files
 from torchyard.base.errors import InvalidInput, nearest
-from torchyard.jobs.cleanup.reclaiming import Wishes
+from torchyard.jobs.cleanup.reclaiming import GcOptions
 
-KEYS = tuple(field.name for field in fields(Wishes))
+KEYS = tuple(field.name for field in fields(GcOptions))
 _AGE = "older_than_s"
 _MOST = 1 << 60
 
@@ -28,7 +28,7 @@ def read(home: Path) -> dict[str, Any]:
     """What is stored; empty when nothing is.
 
     Raises:
-        InvalidInput: the file was changed by hand into something that is no wish.
+        InvalidInput: the file was edited by hand and is not valid.
     """
     try:
         stored = json.loads(_file(home).read_text(encoding="utf-8"))
@@ -36,17 +36,17 @@ def read(home: Path) -> dict[str, Any]:
         return {}
     except ValueError as error:
         raise InvalidInput(
-            f"`{_file(home).name}` in the server's home is no JSON: {error}",
-            "remove it, or store the budgets anew: `yard gc --save`",
+            f"`{_file(home).name}` in the server's home is not valid JSON: {error}",
+            "remove it, or store the budgets again: `yard gc --save`",
         ) from error
     if not isinstance(stored, dict):
-        raise InvalidInput("`gc.json` in the server's home is no JSON object", "remove it")
+        raise InvalidInput("`gc.json` in the server's home is not a JSON object", "remove it")
     _check(stored)
     return stored
 
 
 def save(home: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Store these as well; None goes back to the default. The answer is all that is stored."""
+    """Store these as well; None restores the default. Returns all that is stored."""
     _check(changes)
     stored = {key: value for key, value in {**read(home), **changes}.items() if value is not None}
     with files.whole(_file(home)) as writing:
@@ -54,28 +54,28 @@ def save(home: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
     return stored
 
 
-def wishes(home: Path, asked: Mapping[str, Any]) -> Wishes:
-    """What holds for one `yard gc`; a budget that is asked to be None bounds nothing."""
-    _check(asked)
-    if asked.get(_AGE, 0) is None:
-        raise InvalidInput(f"`{_AGE}` is no time", "write a number of seconds from 0 on")
-    return Wishes(**{**read(home), **asked})
+def options(home: Path, overrides: Mapping[str, Any]) -> GcOptions:
+    """The options of one `yard gc`; a budget of None sets no limit."""
+    _check(overrides)
+    if overrides.get(_AGE, 0) is None:
+        raise InvalidInput(f"`{_AGE}` must be a number", "give seconds, 0 or more")
+    return GcOptions(**{**read(home), **overrides})
 
 
-def _check(given: Mapping[str, Any]) -> None:
-    for key, value in given.items():
+def _check(values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
         if key not in KEYS:
             near = nearest(key, KEYS)
             raise InvalidInput(
-                f"`{key[:80]}` is nothing that `yard gc` is told",
-                f"did you mean `{near}`?" if near else f"there are: {', '.join(KEYS)}",
+                f"`{key[:80]}` is not an option of `yard gc`",
+                f"did you mean `{near}`?" if near else f"use one of: {', '.join(KEYS)}",
             )
         if value is None:
             continue
         kinds = (int, float) if key == _AGE else (int,)
         is_number = isinstance(value, kinds) and not isinstance(value, bool)
         if not is_number or not math.isfinite(value) or not 0 <= value <= _MOST:
-            raise InvalidInput(f"`{key}` is out of range", "write a number from 0 on")
+            raise InvalidInput(f"`{key}` is out of range", "give a number, 0 or more")
 
 
 def _file(home: Path) -> Path:

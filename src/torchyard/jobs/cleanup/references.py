@@ -25,7 +25,7 @@ _SNAPSHOT = re.compile(r"snapshot:([0-9a-f]{64})")
 
 def snapshots(connection: Connection) -> dict[str, list[str]]:
     """Who names each snapshot, in words for users."""
-    found: dict[str, set[str]] = defaultdict(set)
+    users: dict[str, set[str]] = defaultdict(set)
     for table in metadata.sorted_tables:
         named = table.c.name if "name" in table.c else None
         for column in table.c:
@@ -35,8 +35,8 @@ def snapshots(connection: Connection) -> dict[str, list[str]]:
             wanted = [text] if named is None else [text, named]
             for row in connection.execute(select(*wanted).where(text.contains("snapshot:"))):
                 for snapshot in _SNAPSHOT.findall(row[0]):
-                    found[snapshot].add(_shown(table.name, row[1] if named is not None else ""))
-    return {snapshot: sorted(by) for snapshot, by in found.items()}
+                    users[snapshot].add(_shown(table.name, row[1] if named is not None else ""))
+    return {snapshot: sorted(by) for snapshot, by in users.items()}
 
 
 def environments(connection: Connection) -> Mapping[str, str]:

@@ -1,9 +1,10 @@
-"""Take away what a deleted job left.
+"""Remove the files and rows of deleted jobs.
 
-Owns: its artifacts, outputs, logs, scratch and rows; the room that they take.
-Leaves: which jobs go to deletion.py.
-Always: marked, then without files, then without rows: whoever is killed in between goes on at the
-next start. Blobs stay, for other jobs may have the same; so do outputs at places that a user named.
+Owns: a job's artifacts, outputs, logs, scratch folders and rows; how much space they take.
+Leaves: which jobs are deleted to deletion.py.
+Always: a job is marked, then its files are removed, then its rows; a server that is killed in
+between continues at its next start. Blobs stay, because other jobs may use them; so do outputs at
+paths that a user chose.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from torchyard.models import logged
 from torchyard.shared import locks
 
 _log = logging.getLogger(__name__)
-# Whoever deletes a job and asks for it right afterwards is told that it is gone.
+# A client that deletes a job and reads it right afterwards learns that it is gone.
 _PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True)
 class Weight:
-    """What a job takes: files of its own, and points of its metrics."""
+    """What a job takes: its own files, and the points of its metrics."""
 
     files: int
     size_bytes: int
@@ -66,9 +67,9 @@ def work(
 ) -> list[str]:
     """Finish every deletion that was begun; returns the jobs that are gone.
 
-    One whose worker has not left yet waits for the next time. Requests and the schedulers of
-    several servers may come at once: whoever comes second waits for the first so long, and then
-    leaves it to that one.
+    A job whose worker is still running waits for the next call. Requests and the schedulers of
+    several servers may call this at once: the second waits `patience_s` for the first, then
+    leaves the work to it.
     """
     until = time.monotonic() + patience_s
     with locks.held(services.lock("removal"), lambda: time.monotonic() >= until) as is_held:
@@ -80,7 +81,7 @@ def work(
 
 
 def work_now(services: Services, jobs: Sequence[Job]) -> list[str]:
-    """As `work`, for somebody who waits; returns those of the jobs that are still to go."""
+    """As `work`, for a waiting client; returns which of the jobs are not removed yet."""
     work(services, patience_s=_PATIENCE_S)
     with services.db.read() as connection:
         left = {mark.job_id for mark in removal_store.pending(connection)}
@@ -103,7 +104,9 @@ def _remove_all(
         except DatabaseUnreachable:
             raise
         except (OSError, TorchyardError) as error:
-            _log.warning("job %s can't be deleted whole, tried again later: %s", mark.name, error)
+            _log.warning(
+                "job %s can't be deleted completely, will try again later: %s", mark.name, error
+            )
     return gone
 
 
@@ -121,7 +124,7 @@ def _remove(services: Services, mark: Mark, needed: bool) -> bool:
     if not all(attempt.clean for attempt in tries):
         return False
     for folder in _folders(services, job, tries):
-        # What can't be removed keeps its rows, so that it is not forgotten.
+        # A job whose files can't be removed keeps its rows, so that it is not forgotten.
         if folder.exists() and not files.remove(folder):
             shutil.rmtree(folder)  # says why
     while not _dropped(services, job):
@@ -154,9 +157,9 @@ def _drop_rows(connection: Connection, job: Job) -> None:
     dataset_inputs.drop(connection, job.id)
     metric_rows.drop(connection, job.id)
     run_requests.drop(connection, job.id)
-    logged.forget_run(connection, job.workspace, job.name)
+    logged.delete_of_run(connection, job.workspace, job.name)
     for name, prefix in _places(job):
-        data.forget_checksums(connection, job.workspace, name, prefix)
+        data.delete_checksums(connection, job.workspace, name, prefix)
     store.drop_job(connection, job.id)
 
 

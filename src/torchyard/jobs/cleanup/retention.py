@@ -1,9 +1,9 @@
-"""Jobs that a workspace keeps no longer.
+"""Delete jobs whose retention period is over.
 
-Owns: when it is looked, what its setting means.
-Leaves: what must stay to deletion.py, taking away to removal.py.
-Always: nothing is deleted that a model or data was registered from; without the setting nothing is
-deleted at all.
+Owns: what a workspace's retention setting means.
+Leaves: what must stay to deletion.py, removing files and rows to removal.py.
+Always: a job that a model or data asset was registered from stays; without the setting nothing is
+deleted.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ ASKED_BY = "retention"
 
 
 def is_set(services: Services) -> bool:
-    """Whether any workspace keeps jobs for some days only."""
+    """Whether any workspace has a retention period."""
     return any(workspace.retention_days for workspace in workspaces.list_all(services.db))
 
 
-def look(services: Services) -> int:
-    """Mark the jobs whose time is over, in every workspace; returns how many."""
+def delete_expired(services: Services) -> int:
+    """Mark the jobs past their retention period, in every workspace; returns how many."""
     marked = 0
     for workspace in workspaces.list_all(services.db):
         if not workspace.retention_days:
@@ -34,13 +34,13 @@ def look(services: Services) -> int:
         choice = Choice(
             ended_before=services.clock.now() - timedelta(days=workspace.retention_days)
         )
-        found = deletion.delete(services, workspace.name, choice, ASKED_BY, lineage=True)
-        if found.jobs:
+        deletion_plan = deletion.delete(services, workspace.name, choice, ASKED_BY, lineage=True)
+        if deletion_plan.jobs:
             _log.warning(
-                "workspace %s keeps jobs for %d days: %d are deleted",
+                "workspace %s keeps jobs for %d days: deleting %d",
                 workspace.name,
                 workspace.retention_days,
-                len(found.jobs),
+                len(deletion_plan.jobs),
             )
-        marked += len(found.jobs)
+        marked += len(deletion_plan.jobs)
     return marked

@@ -1,9 +1,9 @@
-"""What was begun in the server's home and never ended: a killed program's drafts.
+"""Find the unfinished files that killed programs left in the server's home.
 
-Owns: where drafts of builds, fetches, uploads and removals lie, whether one is still worked on.
-Leaves: how long a draft must have been left alone to reclaiming.py.
-Always: a draft is removed only under the lock that whoever makes it holds, where there is one; only
-names that torchyard itself gives are looked at.
+Owns: where drafts of builds, fetches, uploads and removals lie, whether one is still in use.
+Leaves: how old a draft must be to reclaiming.py.
+Always: a draft is removed only under the lock of its writer, where there is one; only names that
+torchyard itself gives are considered.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _UPLOADS = ".uploads"
 
 
 @dataclass(frozen=True)
-class Leftover:
-    """`what` in words for users; `lock` is held by whoever works on it."""
+class StaleFile:
+    """`what` is text for users; its writer holds `lock`."""
 
     path: Path
     what: str
@@ -33,11 +33,11 @@ class Leftover:
 
     @property
     def touched_at_s(self) -> float:
-        """When anything of it was written last."""
+        """When anything in it was last written."""
         return max(_times(self.path), default=0.0)
 
     def remove(self, before_s: float) -> bool:
-        """Remove it, unless it is worked on, or was written after `before_s`."""
+        """Remove it, unless it is in use, or was written after `before_s`."""
         free = nullcontext(True) if self.lock is None else locks.held_if_free(self.lock)
         with free as is_free:
             if not is_free or self.touched_at_s > before_s:
@@ -50,37 +50,37 @@ class Leftover:
         return not self.path.exists()
 
 
-def find(home: Path) -> Iterator[Leftover]:
-    """Every draft there is, worked on or not."""
+def find(home: Path) -> Iterator[StaleFile]:
+    """Every draft there is, in use or not."""
     environments, data = home / "environments", home / "cache" / "data"
     for path in _children(environments):
         build = _BUILD.match(path.name)
         if build is not None:
-            yield Leftover(path, "a build", environments / f"{build[1]}.lock")
+            yield StaleFile(path, "a build", environments / f"{build[1]}.lock")
         elif path.name.startswith(".removing-"):
             of = path.name.removeprefix(".removing-")
-            yield Leftover(path, "a removal", environments / f"{of}.lock")
+            yield StaleFile(path, "a removal", environments / f"{of}.lock")
     for path in _children(data):
         if path.name.endswith(".part"):
-            yield Leftover(path, "a fetch", data / "locks" / path.name.removesuffix(".part"))
+            yield StaleFile(path, "a fetch", data / "locks" / path.name.removesuffix(".part"))
     for path in _children(home / "cache"):
         if path.name.startswith(".removing-"):
-            yield Leftover(path, "a removal")
+            yield StaleFile(path, "a removal")
     for path in _children(home / "uploads"):
-        yield Leftover(path, "an upload in blocks")
+        yield StaleFile(path, "an upload in blocks")
     for folder in ("blobs", "datastores", "logs"):
         yield from _drafts(home / folder)
 
 
-def _drafts(top: Path) -> Iterator[Leftover]:
+def _drafts(top: Path) -> Iterator[StaleFile]:
     for current, folders, names in os.walk(top):
         if _UPLOADS in folders:
             folders.remove(_UPLOADS)
             for path in _children(Path(current, _UPLOADS)):
-                yield Leftover(path, "an upload in parts")
+                yield StaleFile(path, "an upload in parts")
         for name in names:
             if files.is_draft(name):
-                yield Leftover(Path(current, name), "an upload")
+                yield StaleFile(Path(current, name), "an upload")
 
 
 def _children(folder: Path) -> list[Path]:
@@ -104,6 +104,6 @@ def _times(path: Path) -> Iterator[float]:
 
 
 def _open_up(top: Path) -> None:
-    """Copies of inputs are sealed: nothing could be removed from such a folder."""
+    """Make folders writable: copies of inputs are sealed against changes."""
     for current, _, _ in os.walk(top):
         os.chmod(current, 0o700)

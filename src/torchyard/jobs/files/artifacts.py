@@ -34,12 +34,12 @@ def list_of(services: Services, job: Job, folder: str = "") -> list[Artifact]:
     """Everything a job left below a folder, sorted; paths are relative to the folder."""
     above = f"{folder}/" if folder else ""
     stored = f"{artifacts_of(job.name)}/{above}".rstrip("/")
-    found = dict(services.datastores.list(job.workspace, ARTIFACT_STORE, stored))
+    sizes = dict(services.datastores.list(job.workspace, ARTIFACT_STORE, stored))
     for log in services.logs.list(job.workspace, job.name):
         path = _shown(job, log)
         if path.startswith(above):
-            found[path[len(above) :]] = log.size_bytes
-    return [Artifact(path, size) for path, size in sorted(found.items())]
+            sizes[path[len(above) :]] = log.size_bytes
+    return [Artifact(path, size) for path, size in sorted(sizes.items())]
 
 
 def logs_of(services: Services, job: Job) -> Iterator[tuple[str, Path]]:
@@ -61,8 +61,8 @@ def file(services: Services, job: Job, path: str) -> Path:
     try:
         return services.datastores.file(job.workspace, ARTIFACT_STORE, stored)
     except NotFound:
-        known = [artifact.path for artifact in list_of(services, job)]
-        near = nearest(clean, known)
+        existing_paths = [artifact.path for artifact in list_of(services, job)]
+        near = nearest(clean, existing_paths)
         hint = f"did you mean `{near}`?" if near else "only `outputs/` and `logs/` are kept"
         raise NotFound(f"job `{job.name}` has no file `{path}`", hint) from None
 

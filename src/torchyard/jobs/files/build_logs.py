@@ -13,6 +13,7 @@ from torchyard.base.errors import TorchyardError
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records import store
+from torchyard.jobs.records.job_events import build_log_offset
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
 
@@ -27,19 +28,15 @@ def keep(services: Services, job: Job) -> None:
     with services.db.read() as connection:
         events = store.events_after(connection, job.id, 0)
         environment = environment_from_json(store.environment_of(connection, job.id))
-    begun = [event.body["build_log_offset"] for event in events if _waits(event.body)]
-    if not begun:
+    offsets = [offset for event in events if (offset := build_log_offset(event)) is not None]
+    if not offsets:
         return
     try:
-        with open(services.environments.log_path(environment), "rb") as log:
-            log.seek(begun[-1])
+        with open(services.environments.folders.log_path(environment.hash), "rb") as log:
+            log.seek(offsets[-1])
             content = log.read(_MOST_BYTES)
         if content:
             with artifacts.writing(services, job, PATH) as file:
                 file.write(content)
     except (OSError, TorchyardError) as error:
         _log.warning("the build log of job %s is not kept: %s", job.name, error)
-
-
-def _waits(body: dict[str, object]) -> bool:
-    return "build_log_offset" in body

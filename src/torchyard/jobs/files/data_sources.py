@@ -53,14 +53,14 @@ def pin(services: Services, workspace: str, type: str, path: str, mode: str = "r
 
 def _of_output(job: Job, named: uris.JobUri) -> DatastoreUri:
     places = outputs.places(job)
-    found = places.get(named.output)
-    if found is None:
+    output_place = places.get(named.output)
+    if output_place is None:
         near = nearest(named.output, [*places, "artifacts"])
         raise NotFound(
             f"job `{job.name}` has no output `{named.output}`",
             f"did you mean `{near}`?" if near else "`artifacts` is what it wrote to `./outputs`",
         )
-    return DatastoreUri(found.store, _join(found.path, named.path))
+    return DatastoreUri(output_place.store, _join(output_place.path, named.path))
 
 
 def _join(folder: str, path: str) -> str:

@@ -31,17 +31,19 @@ def plans(services: Services, job: Job) -> dict[str, InputPlan]:
         NotFound: one went away since.
     """
     made = {}
-    for name, given in job.spec.inputs.items():
-        if _is_elsewhere(given):
-            found = _ready(services, job, given)
-            if found is None:
-                raise NotFound(f"what input `{name}` names is not at `{given.path}` any more")
-            made[name] = InputPlan(given.type, mode=_plain(given.mode), source=str(found))
-        elif given.type != "literal" and not given.path.startswith(SNAPSHOT_PREFIX):
-            made[name] = InputPlan("literal", value=given.path)
+    for name, job_input in job.spec.inputs.items():
+        if _is_elsewhere(job_input):
+            folder = _ready(services, job, job_input)
+            if folder is None:
+                raise NotFound(f"the data of input `{name}` is no longer at `{job_input.path}`")
+            made[name] = InputPlan(job_input.type, mode=_plain(job_input.mode), source=str(folder))
+        elif job_input.type != "literal" and not job_input.path.startswith(SNAPSHOT_PREFIX):
+            made[name] = InputPlan("literal", value=job_input.path)
         else:
-            snapshot = given.path.removeprefix(SNAPSHOT_PREFIX)
-            made[name] = InputPlan(given.type, given.value, snapshot, _plain(given.mode))
+            snapshot = job_input.path.removeprefix(SNAPSHOT_PREFIX)
+            made[name] = InputPlan(
+                job_input.type, job_input.value, snapshot, _plain(job_input.mode)
+            )
     return made
 
 
@@ -51,14 +53,14 @@ def are_ready(services: Services, job: Job) -> bool:
     Raises:
         TorchyardError: an input can't be used, and why.
     """
-    for name, given in job.spec.inputs.items():
-        if _is_elsewhere(given):
-            found = _ready(services, job, given)
-            if found is None:
+    for name, job_input in job.spec.inputs.items():
+        if _is_elsewhere(job_input):
+            folder = _ready(services, job, job_input)
+            if folder is None:
                 return False
-            _check_table(services, name, given, found)
+            _check_table(services, name, job_input, folder)
         else:
-            _check_table(services, name, given)
+            _check_table(services, name, job_input)
     return True
 
 
@@ -69,14 +71,14 @@ def bring(services: Services, job: Job, cancelled: Callable[[], bool]) -> None:
         TorchyardError: an input can't be read, and why.
         FetchCanceled: `cancelled` said so.
     """
-    for name, given in job.spec.inputs.items():
-        if _is_elsewhere(given):
-            found = services.fetcher.fetch(
-                job.workspace, given.type, given.path, services.clock.now(), cancelled
+    for name, job_input in job.spec.inputs.items():
+        if _is_elsewhere(job_input):
+            folder = services.fetcher.fetch(
+                job.workspace, job_input.type, job_input.path, services.clock.now(), cancelled
             )
-            _check_table(services, name, given, found)
+            _check_table(services, name, job_input, folder)
         else:
-            _check_table(services, name, given)
+            _check_table(services, name, job_input)
 
 
 def source(services: Services, job: Job, name: str) -> Path:
@@ -85,23 +87,27 @@ def source(services: Services, job: Job, name: str) -> Path:
     Raises:
         NotFound: the job has no such input, or it needs no source.
     """
-    given = job.spec.inputs.get(name)
-    found = _ready(services, job, given) if given is not None and _is_elsewhere(given) else None
-    if found is None:
+    job_input = job.spec.inputs.get(name)
+    folder = (
+        _ready(services, job, job_input)
+        if job_input is not None and _is_elsewhere(job_input)
+        else None
+    )
+    if folder is None:
         raise NotFound(f"job `{job.name}` has no files for an input `{name}`")
-    return found
+    return folder
 
 
 def files_of(source: Path) -> list[dict[str, Any]]:
     """path, size_bytes and mode (octal digits) of every file of an input."""
     paths = [source.name] if source.is_file() else [path for path, _ in files.walk(source)]
-    told = []
+    entries = []
     for path in paths:
-        known = file(source, path).stat()
-        told.append(
-            {"path": path, "size_bytes": known.st_size, "mode": f"{known.st_mode & 0o777:o}"}
+        status = file(source, path).stat()
+        entries.append(
+            {"path": path, "size_bytes": status.st_size, "mode": f"{status.st_mode & 0o777:o}"}
         )
-    return told
+    return entries
 
 
 def file(source: Path, path: str) -> Path:
@@ -110,22 +116,22 @@ def file(source: Path, path: str) -> Path:
         NotFound: the input has no such file.
         InvalidInput: the path leads out.
     """
-    found = source if source.is_file() else files.inside(source, path)
-    if not found.is_file() or (found == source and path != source.name):
+    target = source if source.is_file() else files.inside(source, path)
+    if not target.is_file() or (target == source and path != source.name):
         raise NotFound(f"the input has no file `{path}`")
-    return found
+    return target
 
 
-def _is_elsewhere(given: Input) -> bool:
+def _is_elsewhere(job_input: Input) -> bool:
     return (
-        given.type != "literal"
-        and not given.path.startswith(SNAPSHOT_PREFIX)
-        and given.mode != "direct"
+        job_input.type != "literal"
+        and not job_input.path.startswith(SNAPSHOT_PREFIX)
+        and job_input.mode != "direct"
     )
 
 
-def _ready(services: Services, job: Job, given: Input) -> Path | None:
-    return services.fetcher.ready(job.workspace, given.type, given.path, job.created_at)
+def _ready(services: Services, job: Job, job_input: Input) -> Path | None:
+    return services.fetcher.ready(job.workspace, job_input.type, job_input.path, job.created_at)
 
 
 def _plain(mode: str) -> str:
@@ -133,12 +139,14 @@ def _plain(mode: str) -> str:
     return {"eval_mount": "ro_mount", "eval_download": "download"}.get(mode, mode)
 
 
-def _check_table(services: Services, name: str, given: Input, found: Path | None = None) -> None:
+def _check_table(
+    services: Services, name: str, job_input: Input, folder: Path | None = None
+) -> None:
     """A table that is to be evaluated must name nothing but files beside it."""
-    if given.mode not in _EVALUATED:
+    if job_input.mode not in _EVALUATED:
         return
     try:
-        file = found / "MLTable" if found is not None else _in_snapshot(services, given)
+        file = folder / "MLTable" if folder is not None else _in_snapshot(services, job_input)
         table = yaml.safe_load(file.read_text())
         paths = [str(value) for entry in table["paths"] for value in entry.values()]
     except (
@@ -153,12 +161,12 @@ def _check_table(services: Services, name: str, given: Input, found: Path | None
         if _leads_out(path):
             raise InvalidInput(
                 f"the MLTable of input `{name}` names `{path}`, which lies elsewhere",
-                f"use `mode: {_plain(given.mode)}` and load the table in your script",
+                f"use `mode: {_plain(job_input.mode)}` and load the table in your script",
             )
 
 
-def _in_snapshot(services: Services, given: Input) -> Path:
-    snapshot = services.blobs.snapshot(given.path.removeprefix(SNAPSHOT_PREFIX))
+def _in_snapshot(services: Services, job_input: Input) -> Path:
+    snapshot = services.blobs.snapshot(job_input.path.removeprefix(SNAPSHOT_PREFIX))
     by_path = {file.path: file.sha256 for file in snapshot.files}
     return services.blobs.path(by_path["MLTable"])
 
@@ -169,5 +177,5 @@ def _leads_out(path: str) -> bool:
 
 def describe(job: Job) -> str:
     """For the job's timeline: what is waited for."""
-    names = [name for name, given in job.spec.inputs.items() if _is_elsewhere(given)]
-    return f"the inputs {', '.join(f'`{name}`' for name in names)} are fetched"
+    names = [name for name, job_input in job.spec.inputs.items() if _is_elsewhere(job_input)]
+    return f"the inputs {', '.join(f'`{name}`' for name in names)} are being fetched"

@@ -13,8 +13,9 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.jobs import actions
 from torchyard.jobs.records import progress, store
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.logs import LogGap, Logs
-from torchyard.jobs.records.types import Event, Job
+from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties
 
@@ -54,17 +55,13 @@ def append(logs: Logs, job: Job, attempt: int, path: str, offset: int, content: 
 
 def tell(db: Database, clock: Clock, job: Job) -> None:
     """A notice on the job, once."""
-    said = _said(own_properties.log_quota_mb(job.properties))
+    message = _said(own_properties.log_quota_mb(job.properties))
     with db.read() as connection:
-        if _is_told(store.events_after(connection, job.id, 0), said):
+        if message in notices_of(store.events_after(connection, job.id, 0)):
             return
     with db.write() as connection:
-        if not _is_told(store.events_after(connection, job.id, 0), said):
-            progress.notice(connection, job, said, clock.now())
-
-
-def _is_told(events: list[Event], said: str) -> bool:
-    return any(event.kind == "notice" and event.body.get("message") == said for event in events)
+        if message not in notices_of(store.events_after(connection, job.id, 0)):
+            progress.notice(connection, job, message, clock.now())
 
 
 def _said(quota_mb: int) -> str:

@@ -41,7 +41,7 @@ def find(services: Services, workspace: str, path: str) -> Iterator[Source]:
         return
     if not uris.protocol_of(path) and not path.startswith("azureml:"):
         raise InvalidSpec(
-            f"`{path}` is no path of a model",
+            f"`{path}` is not a path of a model",
             "name a local file or folder, "
             "`azureml://jobs/<job>/outputs/artifacts/paths/<path>` or `runs:/<job>/<path>`",
             at=["path"],
@@ -56,33 +56,35 @@ def find(services: Services, workspace: str, path: str) -> Iterator[Source]:
 
 def _of_snapshot(services: Services, snapshot_id: str) -> Source:
     snapshot = services.blobs.snapshot(snapshot_id)
-    found = tuple((file.path, services.blobs.path(file.sha256)) for file in snapshot.files)
-    return Source(found, single=_is_single(found))
+    model_files = tuple((file.path, services.blobs.path(file.sha256)) for file in snapshot.files)
+    return Source(model_files, single=_is_single(model_files))
 
 
 def _of_job(services: Services, workspace: str, named: uris.JobUri) -> Source:
     job = actions.get(services, workspace, named.job)
     wanted = named.path
-    found: list[tuple[str, Path]] = []
+    model_files: list[tuple[str, Path]] = []
     if named.output in _ARTIFACTS:
         paths = [artifact.path for artifact in artifacts.list_of(services, job)]
-        found = [
+        model_files = [
             (path, artifacts.file(services, job, path)) for path in paths if _below(path, wanted)
         ]
     else:
-        found = [
+        model_files = [
             (artifact.path, artifacts.output_file(services, job, named.output, artifact.path))
             for owner, artifact in artifacts.list_outputs(services, job)
             if owner == named.output and _below(artifact.path, wanted)
         ]
-    if not found:
+    if not model_files:
         raise NotFound(
             f"job `{named.job}` has nothing at `{wanted or named.output}`",
-            f"see what it left: `yard job download -n {named.job} --all`",
+            f"download its files to see what there is: `yard job download -n {named.job} --all`",
             at=["path"],
         )
-    single = len(found) == 1 and found[0][0] == wanted
-    return Source(tuple((_in_model(path, wanted), file) for path, file in found), job.name, single)
+    single = len(model_files) == 1 and model_files[0][0] == wanted
+    return Source(
+        tuple((_in_model(path, wanted), file) for path, file in model_files), job.name, single
+    )
 
 
 def _of_data(services: Services, workspace: str, path: str, folder: Path) -> Source:
@@ -96,11 +98,11 @@ def _of_data(services: Services, workspace: str, path: str, folder: Path) -> Sou
         wanted = [(f"{top}{entry.path}", entry.path) for entry in place.files.walk(place.path)]
     if not wanted:
         raise NotFound(f"there is nothing at `{path}`", "check the path", at=["path"])
-    found = tuple((inside, folder / str(number)) for number, (_, inside) in enumerate(wanted))
+    model_files = tuple((inside, folder / str(number)) for number, (_, inside) in enumerate(wanted))
     place.files.fetch(
-        [(source, target) for (source, _), (_, target) in zip(wanted, found, strict=True)]
+        [(source, target) for (source, _), (_, target) in zip(wanted, model_files, strict=True)]
     )
-    return Source(found, single=single is not None)
+    return Source(model_files, single=single is not None)
 
 
 def _temporary(services: Services) -> Path:
@@ -110,9 +112,9 @@ def _temporary(services: Services) -> Path:
     return folder
 
 
-def _is_single(found: tuple[tuple[str, Path], ...]) -> bool:
+def _is_single(model_files: tuple[tuple[str, Path], ...]) -> bool:
     """A snapshot doesn't say whether a file was named or a folder that holds one."""
-    return len(found) == 1 and "/" not in found[0][0]
+    return len(model_files) == 1 and "/" not in model_files[0][0]
 
 
 def _below(path: str, wanted: str) -> bool:

@@ -16,6 +16,7 @@ from torchyard.data.types import MODEL_TYPES
 from torchyard.jobs.files import model_sources, outputs
 from torchyard.jobs.files.outputs import OutputPlace
 from torchyard.jobs.records import progress, store
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec.inputs import Output
@@ -54,18 +55,18 @@ def _register(services: Services, job: Job, name: str, output: Output, place: Ou
     if output.type in MODEL_TYPES:
         _register_model(services, job, name, output.type, asset_name, version)
         return
-    asked = assets.Request(
+    request = assets.Request(
         name=asset_name, path=place.uri, type=output.type, version=str(version or ""), job=job.name
     )
-    assets.register(services.db, services.clock, job.workspace, asked, place.uri, job.owner)
+    assets.register(services.db, services.clock, job.workspace, request, place.uri, job.owner)
 
 
 def _register_model(
     services: Services, job: Job, output: str, type: str, name: str, version: str
 ) -> None:
     path = f"azureml://jobs/{job.name}/outputs/{output}"
-    known = models.of_job(services.db, job.workspace, job.name)
-    if any(model.name == name and model.source == path for model in known):
+    registered_models = models.of_job(services.db, job.workspace, job.name)
+    if any(model.name == name and model.source == path for model in registered_models):
         return
     document = {"name": name, "path": path, "type": type}
     if version:
@@ -83,10 +84,5 @@ def _register_model(
 
 def _tell(services: Services, job: Job, message: str) -> None:
     with services.db.write() as connection:
-        told = [
-            event.body.get("message")
-            for event in store.events_after(connection, job.id, 0)
-            if event.kind == "notice"
-        ]
-        if message not in told:
+        if message not in notices_of(store.events_after(connection, job.id, 0)):
             progress.notice(connection, job, message, services.clock.now())

@@ -44,7 +44,7 @@ def place(workspace: str, job: str, name: str, output: Output) -> OutputPlace:
     """Where an output of that job goes.
 
     Raises:
-        InvalidSpec: its path is no datastore URI, or has an unknown expression.
+        InvalidSpec: its path is not a datastore URI, or has an unknown expression.
     """
     written = output.path
     if not written:
@@ -55,7 +55,7 @@ def place(workspace: str, job: str, name: str, output: Output) -> OutputPlace:
     def value(match: re.Match[str]) -> str:
         if match.group(1) not in values:
             raise InvalidSpec(
-                f"`{match.group(0)}` is no expression of an output's path",
+                f"`{match.group(0)}` is not an expression that an output's path can use",
                 "use `${{name}}`, `${{output_name}}` or `${{default_datastore}}`",
                 at=["outputs", name, "path"],
             )
@@ -65,7 +65,7 @@ def place(workspace: str, job: str, name: str, output: Output) -> OutputPlace:
     uri = uris.datastore(text, workspace)
     if uri is None:
         raise InvalidSpec(
-            f"`{written}` is no place for an output",
+            f"`{written}` is not a path for an output",
             "write `azureml://datastores/<datastore>/paths/<path>`, or leave `path` out",
             at=["outputs", name, "path"],
         )
@@ -81,8 +81,8 @@ def check(services: Services, workspace: str, name: str, output: Output) -> None
         InvalidSpec: its path is none, or has an unknown expression.
         NotFound: there is no such datastore.
     """
-    found = place(workspace, "job", name, output)
-    datastores.opened(datastores.get(services.db, services.datastores, workspace, found.store))
+    target = place(workspace, "job", name, output)
+    datastores.open_files(datastores.get(services.db, services.datastores, workspace, target.store))
 
 
 def places(job: Job) -> dict[str, OutputPlace]:
@@ -101,14 +101,14 @@ def list_files(services: Services, job: Job) -> Iterator[tuple[str, str, int]]:
     Raises:
         Unreachable: a datastore does not answer.
     """
-    for output, found in places(job).items():
-        at = _at(services, job, found)
-        if found.file:
-            entry = at.files.entry(found.path)
+    for output, output_place in places(job).items():
+        at = _at(services, job, output_place)
+        if output_place.file:
+            entry = at.files.entry(output_place.path)
             if entry is not None:
-                yield output, found.file, entry.size_bytes
+                yield output, output_place.file, entry.size_bytes
             continue
-        for entry in at.files.walk(found.path):
+        for entry in at.files.walk(output_place.path):
             yield output, entry.path, entry.size_bytes
 
 
@@ -118,12 +118,12 @@ def file(services: Services, job: Job, output: str, path: str) -> Path:
     Raises:
         NotFound: there is none.
     """
-    found = _named(job, output)
+    output_place = _named(job, output)
     clean = files.safe_relative(path)
-    at = _at(services, job, found)
+    at = _at(services, job, output_place)
     try:
-        if found.file:
-            if clean != found.file:
+        if output_place.file:
+            if clean != output_place.file:
                 raise NotFound(clean)
             return services.fetcher.file(job.workspace, at, "")
         return services.fetcher.file(job.workspace, at, clean)
@@ -138,21 +138,27 @@ def writing(services: Services, job: Job, output: str, path: str) -> Iterator[fi
     Raises:
         NotFound: the job declares no such output.
     """
-    found = _named(job, output)
+    output_place = _named(job, output)
     clean = files.safe_relative(path)
-    at = _at(services, job, found)
-    target = found.path if found.file == clean else f"{found.path.rstrip('/')}/{clean}".lstrip("/")
+    at = _at(services, job, output_place)
+    target = (
+        output_place.path
+        if output_place.file == clean
+        else f"{output_place.path.rstrip('/')}/{clean}".lstrip("/")
+    )
     with at.files.writing(target) as opened:
         yield opened
-    data.record(services.db, job.workspace, found.store, at.files, target, opened.stored)
+    data.record_checksum(
+        services.db, job.workspace, output_place.store, at.files, target, opened.stored
+    )
 
 
 def _named(job: Job, output: str) -> OutputPlace:
-    found = places(job).get(output)
-    if found is None:
+    output_place = places(job).get(output)
+    if output_place is None:
         raise NotFound(f"job `{job.name}` has no output `{output}`")
-    return found
+    return output_place
 
 
-def _at(services: Services, job: Job, found: OutputPlace) -> data.Place:
-    return data.locate(services.db, services.datastores, job.workspace, found.uri)
+def _at(services: Services, job: Job, output_place: OutputPlace) -> data.Place:
+    return data.locate(services.db, services.datastores, job.workspace, output_place.uri)

@@ -30,7 +30,7 @@ def cancel_all(services: Services, user: str) -> list[str]:
     """Cancel every job of a person that has not ended; as `workspace/job`."""
     with services.db.read() as connection:
         live = store.jobs_in(connection, [status for status in Status if status not in ENDED])
-    mine = [job for job in live if of(job) == user]
-    for job in mine:
+    user_jobs = [job for job in live if of(job) == user]
+    for job in user_jobs:
         actions.cancel(services, job.workspace, job.name)
-    return [f"{job.workspace}/{job.name}" for job in mine]
+    return [f"{job.workspace}/{job.name}" for job in user_jobs]

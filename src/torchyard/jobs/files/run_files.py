@@ -30,11 +30,11 @@ from torchyard.jobs.services import Services
 _TOP, _, _MARK = artifacts_of("").rpartition("/")
 
 
-def opened(services: Services, found: Datastore) -> Files:
+def opened(services: Services, datastore: Datastore) -> Files:
     """The files of a datastore, as Azure ML shows them."""
-    if found.name == ARTIFACT_STORE:
-        return RunFiles(services, found.workspace)
-    return datastores.opened(found)
+    if datastore.name == ARTIFACT_STORE:
+        return RunFiles(services, datastore.workspace)
+    return datastores.open_files(datastore)
 
 
 class RunFiles:
@@ -46,9 +46,9 @@ class RunFiles:
         self._stored = FolderFiles(services.datastores.root(workspace, ARTIFACT_STORE))
 
     def entry(self, path: str) -> Entry | None:
-        found = self._stored.entry(path)
-        if found is not None:
-            return found
+        entry = self._stored.entry(path)
+        if entry is not None:
+            return entry
         log = self._log(path)
         return None if log is None else _entry(log, path)
 
@@ -57,21 +57,21 @@ class RunFiles:
 
     def walk(self, prefix: str) -> Iterator[Entry]:
         top = _as_folder(prefix)
-        found = {entry.path: entry for entry in self._stored.walk(prefix)}
+        entries = {entry.path: entry for entry in self._stored.walk(prefix)}
         for path, log in self._logs(top):
             below = path.removeprefix(top)
-            found.setdefault(below, _entry(log, below))
-        for path in sorted(found):
-            yield found[path]
+            entries.setdefault(below, _entry(log, below))
+        for path in sorted(entries):
+            yield entries[path]
 
     def ordered(self, prefix: str, after: str = "", fold: bool = False) -> Iterator[Entry | str]:
         """As `FolderFiles.ordered`."""
         logs = self._ordered_logs(prefix, after, fold)
         last = ""
-        for one in heapq.merge(self._stored.ordered(prefix, after, fold), logs, key=_path):
-            if _path(one) != last:  # a folder may hold both
-                yield one
-            last = _path(one)
+        for item in heapq.merge(self._stored.ordered(prefix, after, fold), logs, key=_path):
+            if _path(item) != last:  # a folder may hold both
+                yield item
+            last = _path(item)
 
     def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
         log = None if self._stored.entry(path) is not None else self._log(path)
@@ -94,15 +94,17 @@ class RunFiles:
         self._stored.delete(path)
 
     def local(self, path: str) -> Path:
-        found = self._stored.local(path)
-        if found.exists():
-            return found
-        return self._log(path) or found
+        file = self._stored.local(path)
+        if file.exists():
+            return file
+        return self._log(path) or file
 
     def _refuse_log(self, path: str) -> None:
         if self._log(path) is not None:
             raise Conflict(
-                f"`{path}` is a log, which its job alone writes", "choose another path", at=["path"]
+                f"`{path}` is a log, which its job alone writes",
+                "choose another path",
+                at=["path"],
             )
 
     def _log(self, path: str) -> Path | None:
@@ -116,21 +118,21 @@ class RunFiles:
         )
 
     def _ordered_logs(self, prefix: str, after: str, fold: bool) -> Iterator[Entry | str]:
-        told = ""
+        last_path = ""
         for path, log in self._logs(prefix):
             folder, slash, _ = path[len(prefix) :].partition("/")
             shown = f"{prefix}{folder}/" if fold and slash else path
-            if shown <= after or shown == told:
+            if shown <= after or shown == last_path:
                 continue
-            told = shown
+            last_path = shown
             yield shown if shown != path else _entry(log, path)
 
     def _logs(self, prefix: str) -> Iterator[tuple[str, Path]]:
         """(path in the store, log file) of every log whose path begins so, by path."""
         for name in self._names(prefix):
             job = self._job(name)
-            found = artifacts.logs_of(self._services, job) if job is not None else ()
-            for shown, log in sorted(found):
+            logs = artifacts.logs_of(self._services, job) if job is not None else ()
+            for shown, log in sorted(logs):
                 path = f"{artifacts_of(name)}/{shown}"
                 if path.startswith(prefix):
                     yield path, log
@@ -167,11 +169,11 @@ def _as_folder(path: str) -> str:
     return f"{path.strip('/')}/" if path.strip("/") else ""
 
 
-def _path(one: Entry | str) -> str:
-    return one if isinstance(one, str) else one.path
+def _path(item: Entry | str) -> str:
+    return item if isinstance(item, str) else item.path
 
 
 def _entry(file: Path, path: str) -> Entry:
-    known = os.stat(file)
-    modified_at = datetime.fromtimestamp(known.st_mtime, timezone.utc)
-    return Entry(path, known.st_size, f"{known.st_mtime_ns}-{known.st_ino}", modified_at)
+    status = os.stat(file)
+    modified_at = datetime.fromtimestamp(status.st_mtime, timezone.utc)
+    return Entry(path, status.st_size, f"{status.st_mtime_ns}-{status.st_ino}", modified_at)

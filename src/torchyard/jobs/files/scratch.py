@@ -38,17 +38,17 @@ def clear(services: Services, attempt: Attempt) -> None:
     with services.db.read() as connection:
         masker = job_masking.masker(store.job_by_id(connection, attempt.job_id))
     for log in sorted(scratch.glob("node-*/worker.log")):
-        said = masker.mask(log.read_bytes())[-_MOST_BYTES:]
-        if said:
+        output = masker.mask(log.read_bytes())[-_MOST_BYTES:]
+        if output:
             services.logs.append(
                 attempt.workspace,
                 attempt.job_name,
                 attempt.number,
                 f"system_logs/{log.parent.name}.log",
                 0,
-                said,
+                output,
             )
     if not files.remove(scratch):
-        _log.warning("`%s` can't be removed whole", scratch)
+        _log.warning("`%s` can't be removed completely", scratch)
     with services.db.write() as connection:
         attempt_store.change_attempt(connection, attempt.id, clean=True)

@@ -77,7 +77,7 @@ def head(connection: Connection, job_id: int, key: str) -> Head | None:
     if row is None:
         return None
     timestamps, steps, values = metric_blocks.arrays(row.tail)
-    steps = stepless_points.shown_steps(steps, row.points - len(steps))
+    steps = stepless_points.number_steps(steps, row.points - len(steps))
     return Head(row.blocks, Points(timestamps, steps, values))
 
 
@@ -166,12 +166,12 @@ def summaries(connection: Connection, job_id: int) -> list[Summary]:
             .group_by(table.key)
         )
     }
-    found = []
+    summaries = []
     for row in rows:
         tail = metric_blocks.arrays(row.tail)[2]
         numbers = [value for value in tail if value == value]
         numbers += [value for value in extremes.get(row.key, ()) if value is not None]
-        found.append(
+        summaries.append(
             Summary(
                 row.key,
                 row.points,
@@ -182,7 +182,7 @@ def summaries(connection: Connection, job_id: int) -> list[Summary]:
                 max(numbers, default=None),
             )
         )
-    return found
+    return summaries
 
 
 def keys(connection: Connection, job_id: int) -> list[str]:

@@ -3,7 +3,7 @@
 Owns: smallest and largest value per column, when a chart is exact.
 Leaves: reading blocks to chart_store.py.
 Always: every extreme of the range is in a column; a block that lies in one column is taken by its
-bounds and never unpacked; a NaN is no extreme, and a column of nothing else says so.
+bounds and never unpacked; a NaN is never an extreme, and a column of NaN alone says so.
 """
 
 from __future__ import annotations
@@ -108,12 +108,12 @@ def _exact(
     spans: Sequence[Span], read: Read, tail: Line, start: int, end: int, most: int
 ) -> list[tuple[int, float]] | None:
     """The points of the range by x, those of one x in order of arrival; None when too many."""
-    found: list[tuple[int, float]] = []
+    pairs: list[tuple[int, float]] = []
     for xs, values in _all(spans, read, tail):
-        found += [pair for pair in zip(xs, values, strict=True) if start <= pair[0] <= end]
-        if len(found) > most:
+        pairs += [pair for pair in zip(xs, values, strict=True) if start <= pair[0] <= end]
+        if len(pairs) > most:
             return None
-    return sorted(found, key=_x)
+    return sorted(pairs, key=_x)
 
 
 def _reduced(

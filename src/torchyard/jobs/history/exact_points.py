@@ -66,13 +66,13 @@ def _in_window(
             if head is None:
                 return
             numbers = range(number, head.blocks)
-            found = chart_store.blocks(connection, job_id, key, window, numbers, _BLOCKS_A_LOOK)
-        for _, points in found:
+            blocks = chart_store.blocks(connection, job_id, key, window, numbers, _BLOCKS_A_LOOK)
+        for _, points in blocks:
             yield _inside(points, window)
-        if len(found) < _BLOCKS_A_LOOK:
+        if len(blocks) < _BLOCKS_A_LOOK:
             yield _inside(head.tail, window)
             return
-        number = found[-1][0] + 1
+        number = blocks[-1][0] + 1
 
 
 def _inside(points: Points, window: Window) -> Points:

@@ -1,10 +1,10 @@
-"""What runs tell of themselves: metrics, parameters, tags.
+"""The metrics, parameters and tags that runs log.
 
 Owns: that a parameter keeps its value, repeats from workers, writing and reading them.
 Leaves: what a valid record is to history_records.py; tables to history_store.py; where tags
 are kept to the one who passes `set_tags`.
-Always: the records of one call are stored in one transaction; equal points are stored once; of
-what a worker sends, one bad record never holds up the others.
+Always: the records of one call are stored in one transaction; equal points are stored once; a bad
+record from a worker never holds up the others.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RunData:
 
 
 @dataclass
-class _Sheaf:
+class _Batch:
     """The records of one job, on their way into the database."""
 
     points: dict[str, list[Point]] = field(default_factory=dict)
@@ -102,11 +102,11 @@ class History:
         Raises:
             InvalidInput: a parameter has another value already (code `param_changed`).
         """
-        sheaf = _Sheaf()
+        batch = _Batch()
         for place, record in enumerate(records):
-            sheaf.add(place, record)
-        with self._db.write(*_alone([job_id], bool(sheaf.model_metrics))) as connection:
-            refused = self._store(connection, job_id, sheaf)
+            batch.add(place, record)
+        with self._db.write(*_alone([job_id], bool(batch.model_metrics))) as connection:
+            refused = self._store(connection, job_id, batch)
             if refused:
                 raise InvalidInput(refused[0][1], "log it under another key", code="param_changed")
 
@@ -124,7 +124,7 @@ class History:
         What would leave a gap is not stored but asked for, unless the worker has it no more.
 
         Args:
-            job_id_of: from a run's id to its job; None when it is no run of the workspace.
+            job_id_of: from a run's id to its job; None when the workspace has no such run.
             seq: the number of the first of `records`, counted per node of an attempt.
             first: the oldest number that the worker can still send; None for `seq`.
 
@@ -139,10 +139,10 @@ class History:
             expected = before or 0
             if seq > expected and first is not None and seq > first:
                 return {"next": expected, "rejected": []}
-            known = max(0, expected - seq)
-            sheaves, rejected = _sorted(jobs, records, known)
-            for job_id, sheaf in sheaves.items():
-                rejected += self._store(connection, job_id, sheaf, counted=True)
+            stored_count = max(0, expected - seq)
+            batches, rejected = _sorted(jobs, records, stored_count)
+            for job_id, batch in batches.items():
+                rejected += self._store(connection, job_id, batch, counted=True)
             if seq > expected:
                 rejected.append((0, f"{seq - expected:,} records of node {node} are lost"))
             following = max(expected, seq + len(records))
@@ -156,36 +156,36 @@ class History:
         }
 
     def _store(
-        self, connection: Connection, job_id: int, sheaf: _Sheaf, counted: bool = False
+        self, connection: Connection, job_id: int, batch: _Batch, counted: bool = False
     ) -> list[tuple[int, str]]:
         refused = []
-        if sheaf.params:
+        if batch.params:
             stored = {key: value for _, key, value in store.params_of(connection, [job_id])}
             added: dict[str, str] = {}
-            for place, record in sheaf.params:
+            for place, record in batch.params:
                 old = stored.get(record.key, added.get(record.key))
                 if old is None:
                     added[record.key] = record.value
                 elif old != record.value:
                     refused.append((place, param_changed(record.key, old, record.value)))
             store.add_params(connection, job_id, added)
-        if sheaf.points:
-            store.add_points(connection, job_id, sheaf.points, counted)
-        if sheaf.rows:
-            metric_rows.add(connection, job_id, sheaf.rows)
-        if sheaf.tags:
-            self._set_tags(connection, job_id, sheaf.tags)
-        if sheaf.properties and self._add_properties is not None:
-            given = {key: value for key, (_, value) in sheaf.properties.items()}
-            for key, why in self._add_properties(connection, job_id, given).items():
-                refused.append((sheaf.properties[key][0], why))
-        if sheaf.model_metrics and self._add_model_metrics is not None:
-            self._add_model_metrics(connection, job_id, sheaf.model_metrics)
+        if batch.points:
+            store.add_points(connection, job_id, batch.points, counted)
+        if batch.rows:
+            metric_rows.add(connection, job_id, batch.rows)
+        if batch.tags:
+            self._set_tags(connection, job_id, batch.tags)
+        if batch.properties and self._add_properties is not None:
+            properties = {key: value for key, (_, value) in batch.properties.items()}
+            for key, why in self._add_properties(connection, job_id, properties).items():
+                refused.append((batch.properties[key][0], why))
+        if batch.model_metrics and self._add_model_metrics is not None:
+            self._add_model_metrics(connection, job_id, batch.model_metrics)
         return refused
 
     def keys(self, job_id: int) -> list[str]:
         """The keys of the job's metrics, sorted."""
-        return [one.key for one in self.latest(job_id)]
+        return [metric.key for metric in self.latest(job_id)]
 
     def series(
         self, job_id: int, key: str, offset: int = 0, limit: int | None = None
@@ -207,8 +207,10 @@ class History:
         values: dict[int, dict[str, str]] = {job_id: {} for job_id in job_ids}
         with self._db.read() as connection:
             for some in _in_pieces(list(job_ids)):
-                for one in store.latest_of(connection, some):
-                    latest[one.job_id].append(Metric(one.key, one.timestamp, one.step, one.value))
+                for metric in store.latest_of(connection, some):
+                    latest[metric.job_id].append(
+                        Metric(metric.key, metric.timestamp, metric.step, metric.value)
+                    )
                 for job_id, key, value in store.params_of(connection, some):
                     values[job_id][key] = value
         return {job_id: RunData(tuple(latest[job_id]), values[job_id]) for job_id in job_ids}
@@ -245,14 +247,14 @@ def _jobs_of(
 
 
 def _sorted(
-    jobs: Mapping[str, int | None], records: Sequence[Any], known: int
-) -> tuple[dict[int, _Sheaf], list[tuple[int, str]]]:
+    jobs: Mapping[str, int | None], records: Sequence[Any], stored_count: int
+) -> tuple[dict[int, _Batch], list[tuple[int, str]]]:
     """The records by job, and what is wrong with some.
 
     The first `known` of them are stored already. They are judged again, because the answer that
     named the wrong ones may have been lost; only parameters need the database for that.
     """
-    sheaves: dict[int, _Sheaf] = {}
+    batches: dict[int, _Batch] = {}
     rejected: list[tuple[int, str]] = []
     for place, body in enumerate(records):
         try:
@@ -263,9 +265,9 @@ def _sorted(
         job_id = jobs.get(run)
         if job_id is None:
             rejected.append((place, f"run `{run[:100]}` does not exist"))
-        elif place >= known or isinstance(record, Param):
-            sheaves.setdefault(job_id, _Sheaf()).add(place, record)
-    return sheaves, rejected
+        elif place >= stored_count or isinstance(record, Param):
+            batches.setdefault(job_id, _Batch()).add(place, record)
+    return batches, rejected
 
 
 def _in_pieces(job_ids: list[int], size: int = 500) -> list[list[int]]:

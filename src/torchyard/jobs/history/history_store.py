@@ -123,12 +123,12 @@ def add_points(
     Args:
         counted: the sender counts what it sends, so that nothing comes twice.
     """
-    known = _metrics_of(connection, job_id, list(points_by_key))
+    stored_metrics = _metrics_of(connection, job_id, list(points_by_key))
     inserts: list[dict[str, Any]] = []
     updates: list[dict[str, Any]] = []
     blocks: list[dict[str, Any]] = []
     for key, points in points_by_key.items():
-        row = known.get(key)
+        row = stored_metrics.get(key)
         tail = [] if row is None else metric_blocks.unpack(row.tail)
         fresh = list(dict.fromkeys(points))
         if row is not None:
@@ -138,7 +138,7 @@ def add_points(
         if not fresh:
             continue
         laid = stepless_points.add(tail, fresh, 0 if row is None else row.points - len(tail))
-        values = _grown(row, len(fresh), laid.shown)
+        values = _grown(row, len(fresh), laid.numbered)
         for piece in metric_blocks.cut(laid.finished):
             blocks.append(_block(job_id, key, values["blocks"], piece))
             values["blocks"] += 1
@@ -159,8 +159,8 @@ def _metrics_of(connection: Connection, job_id: int, keys: list[str]) -> dict[st
     rows = {}
     for start in range(0, len(keys), _KEYS_A_QUERY):
         some = keys[start : start + _KEYS_A_QUERY]
-        asked = connection.execute(_OF_KEYS, {"the_job": job_id, "the_keys": some})
-        rows.update({row.key: row for row in asked})
+        result = connection.execute(_OF_KEYS, {"the_job": job_id, "the_keys": some})
+        rows.update({row.key: row for row in result})
     return rows
 
 
@@ -169,7 +169,9 @@ def _unseen(
 ) -> list[Point]:
     # A point later or further than all before it, which is the common case, needs no look.
     suspects = [
-        one for one in points if one.timestamp <= row.max_timestamp and one.step <= row.max_step
+        point
+        for point in points
+        if point.timestamp <= row.max_timestamp and point.step <= row.max_step
     ]
     if not suspects:
         return points
@@ -186,7 +188,7 @@ def _unseen(
     )
     for (data,) in connection.execute(query):
         seen.update(metric_blocks.unpack(data))
-    return [one for one in points if one not in seen]
+    return [point for point in points if point not in seen]
 
 
 def _unsettled(
@@ -195,11 +197,11 @@ def _unsettled(
     """Without points that have got their numbers since they were sent first."""
     oldest = tail[0].step if tail and stepless_points.waits(tail[0]) else None
     late = [
-        one
-        for one in points
-        if one.timestamp <= row.max_timestamp
-        and stepless_points.waits(one)
-        and (oldest is None or one.step < oldest)
+        point
+        for point in points
+        if point.timestamp <= row.max_timestamp
+        and stepless_points.waits(point)
+        and (oldest is None or point.step < oldest)
     ]
     if not late:
         return points
@@ -207,16 +209,16 @@ def _unsettled(
     query = select(table.data).where(
         table.job_id == row.job_id,
         table.key == row.key,
-        table.min_timestamp <= max(one.timestamp for one in late),
-        table.max_timestamp >= min(one.timestamp for one in late),
+        table.min_timestamp <= max(point.timestamp for point in late),
+        table.max_timestamp >= min(point.timestamp for point in late),
     )
     settled = {
-        (one.timestamp, one.value)
+        (point.timestamp, point.value)
         for (data,) in connection.execute(query)
-        for one in metric_blocks.unpack(data)
+        for point in metric_blocks.unpack(data)
     }
-    gone = {one for one in late if (one.timestamp, one.value) in settled}
-    return [one for one in points if one not in gone]
+    gone = {point for point in late if (point.timestamp, point.value) in settled}
+    return [point for point in points if point not in gone]
 
 
 def _grown(row: Row[Any] | None, count: int, fresh: list[Point]) -> dict[str, Any]:
@@ -285,7 +287,7 @@ def _points_from(
     ).one_or_none()
     if row is not None and skip * POINT_BYTES < len(row.tail):
         before = row.points - len(row.tail) // POINT_BYTES
-        yield from stepless_points.shown(metric_blocks.unpack(row.tail), before)[skip:]
+        yield from stepless_points.number_tail(metric_blocks.unpack(row.tail), before)[skip:]
 
 
 def latest_of(connection: Connection, job_ids: Collection[int]) -> list[Latest]:

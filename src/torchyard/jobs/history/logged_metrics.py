@@ -22,15 +22,15 @@ def add(connection: Connection, job_id: int, measured: Sequence[ModelMetric]) ->
     job = store.job_by_id(connection, job_id)
     points = [
         LoggedMetric(
-            model_id=one.model_id,
+            model_id=metric.model_id,
             run=job.name,
-            key=one.metric.key,
-            value=one.metric.value,
-            timestamp=one.metric.timestamp,
-            step=one.metric.step,
-            dataset_name=one.dataset_name,
-            dataset_digest=one.dataset_digest,
+            key=metric.metric.key,
+            value=metric.metric.value,
+            timestamp=metric.metric.timestamp,
+            step=metric.metric.step,
+            dataset_name=metric.dataset_name,
+            dataset_digest=metric.dataset_digest,
         )
-        for one in measured
+        for metric in measured
     ]
-    logged.measure(connection, job.workspace, points)
+    logged.record_metrics(connection, job.workspace, points)

@@ -53,9 +53,9 @@ def point(timestamp: int, step: int, value: float) -> Point:
 def pack(points: Sequence[Point]) -> bytes:
     return b"".join(
         (
-            _little(array("q", [one.timestamp for one in points])),
-            _little(array("q", [one.step for one in points])),
-            _little(array("d", [one.value for one in points])),
+            _little(array("q", [point.timestamp for point in points])),
+            _little(array("q", [point.step for point in points])),
+            _little(array("d", [point.value for point in points])),
         )
     )
 
@@ -90,9 +90,9 @@ def arrays(data: bytes) -> tuple[array[int], array[int], array[float]]:
 
 def bounds(points: Sequence[Point]) -> Bounds:
     """The bounds of at least one point."""
-    timestamps = [one.timestamp for one in points]
-    steps = [one.step for one in points]
-    values = [one.value for one in points if one.value == one.value]
+    timestamps = [point.timestamp for point in points]
+    steps = [point.step for point in points]
+    values = [point.value for point in points if point.value == point.value]
     return Bounds(
         min(timestamps),
         max(timestamps),
@@ -114,8 +114,8 @@ def latest(points: Iterable[Point]) -> Point:
     return max(points, key=_age)
 
 
-def _age(one: Point) -> tuple[int, int, float]:
-    return one.step, one.timestamp, one.value if one.value == one.value else 0.0
+def _age(point: Point) -> tuple[int, int, float]:
+    return point.step, point.timestamp, point.value if point.value == point.value else 0.0
 
 
 def _little(numbers: array[int] | array[float]) -> bytes:

@@ -1,4 +1,4 @@
-"""What runs log that is no number: rows of several columns, texts, names of images and curves.
+"""What runs log that is not a number: rows of several columns, texts, names of images and curves.
 
 Owns: the table of such rows, their SQL.
 Leaves: numbers with a name to history.py, files to files/artifacts.py, protocols to azureml/.
@@ -97,10 +97,10 @@ def of_job(connection: Connection, job_id: int, key: str = "") -> list[Row]:
     if key:
         query = query.where(metric_rows.c.key == key)
     # Clients send several batches at once; the rows of a list have one moment.
-    found = connection.execute(query.order_by(metric_rows.c.at, metric_rows.c.number)).mappings()
+    result = connection.execute(query.order_by(metric_rows.c.at, metric_rows.c.number)).mappings()
     return [
         Row(**{name: value for name, value in row.items() if name not in ("number", "job_id")})
-        for row in found
+        for row in result
     ]
 
 

@@ -1,4 +1,4 @@
-"""Points that were logged without a step: each is numbered by its place among those of its key.
+"""Number the points that were logged without a step, by their order within a key.
 
 Owns: how such a point waits in a key's tail, when its number is settled.
 Leaves: tables to history_store.py, which points come without a step to protocols.
@@ -29,12 +29,12 @@ _MOST_WAITING = 50_000
 
 class Laid(NamedTuple):
     """A key's points after more were added: `finished` belong into blocks, with their steps;
-    `tail` is to be stored; `shown` are those whose steps are new, as readers see them.
+    `tail` is to be stored; `numbered` are those whose steps are new, as readers see them.
     """
 
     finished: list[Point]
     tail: list[Point]
-    shown: list[Point]
+    numbered: list[Point]
 
 
 def step_at(moment_us: int) -> int:
@@ -42,9 +42,9 @@ def step_at(moment_us: int) -> int:
     return _FIRST + min(max(moment_us, 0), len(_MOMENTS) - 1)
 
 
-def waits(one: Point) -> bool:
+def waits(point: Point) -> bool:
     """Whether its step is a moment."""
-    return one.step in _MOMENTS
+    return point.step in _MOMENTS
 
 
 def add(tail: Sequence[Point], fresh: Sequence[Point], before: int) -> Laid:
@@ -53,13 +53,13 @@ def add(tail: Sequence[Point], fresh: Sequence[Point], before: int) -> Laid:
     Args:
         before: how many points the key has in blocks.
     """
-    stepped = [one for one in fresh if not waits(one)]
-    waiting = [one for one in fresh if waits(one)]
+    stepped = [point for point in fresh if not waits(point)]
+    waiting = [point for point in fresh if waits(point)]
     finished: list[Point] = []
     kept = list(tail)
     if stepped:
         if kept and waits(kept[0]):
-            finished, kept = shown(kept, before), []
+            finished, kept = number_tail(kept, before), []
         kept += stepped
     if not waiting:
         if len(kept) >= TAIL_POINTS:
@@ -68,19 +68,19 @@ def add(tail: Sequence[Point], fresh: Sequence[Point], before: int) -> Laid:
     if kept and not waits(kept[0]):
         finished, kept = finished + kept, []
     kept = sorted([*kept, *waiting], key=_moment)
-    numbered = shown(kept, before + len(finished))
+    new_points = number_tail(kept, before + len(finished))
     settled = _settled(kept)
-    return Laid(finished + numbered[:settled], kept[settled:], stepped + numbered)
+    return Laid(finished + new_points[:settled], kept[settled:], stepped + new_points)
 
 
-def shown(tail: Sequence[Point], before: int) -> list[Point]:
-    """A tail as readers see it, behind `before` points."""
+def number_tail(tail: Sequence[Point], before: int) -> list[Point]:
+    """A tail as readers see it, after `before` points."""
     if not tail or not waits(tail[0]):
         return list(tail)
-    return [one._replace(step=before + place) for place, one in enumerate(tail)]
+    return [point._replace(step=before + place) for place, point in enumerate(tail)]
 
 
-def shown_steps(steps: array[int], before: int) -> array[int]:
+def number_steps(steps: array[int], before: int) -> array[int]:
     """The steps of a tail as readers see them."""
     if not steps or steps[0] not in _MOMENTS:
         return steps
@@ -95,5 +95,5 @@ def _settled(tail: Sequence[Point]) -> int:
     return count if count >= TAIL_POINTS else 0
 
 
-def _moment(one: Point) -> int:
-    return one.step
+def _moment(point: Point) -> int:
+    return point.step

@@ -48,38 +48,40 @@ def bundle(
     """`<size in bytes>\\n<bytes>` for each of `sources`, paths of files' own routes below
     the workspace: `data/digits/versions/1/files/a.bin`.
     """
-    found = find_all(services, workspace, sources)
-    return StreamingResponse(_blocks(found), media_type="application/x-torchyard-bundle")
+    paths = find_all(services, workspace, sources)
+    return StreamingResponse(_blocks(paths), media_type="application/x-torchyard-bundle")
 
 
 def find_all(services: Services, workspace: str, sources: Sequence[str]) -> list[Path]:
     """
     Raises:
-        InvalidInput: a source is no file's path.
+        InvalidInput: a source is not the path of a file.
         LimitExceeded: too many files, or too large ones.
         NotFound: one does not exist.
     """
     if len(sources) > _MOST_FILES:
-        raise LimitExceeded(f"{len(sources)} files are too many at once, {_MOST_FILES} may be")
+        raise LimitExceeded(
+            f"{len(sources)} files are too many for one request", f"ask for at most {_MOST_FILES}"
+        )
     folders: dict[str, Find] = {}
-    found = []
+    paths = []
     for source in sources:
         match = _SOURCE.match(source)
         if match is None:
-            raise InvalidInput(f"`{source}` is no file's path below a workspace")
+            raise InvalidInput(f"`{source}` is not the path of a file in a workspace")
         folder = match["folder"]
         if folder not in folders:
             folders[folder] = _open(
                 services, workspace, [unquote(part) for part in folder.split("/")]
             )
-        found.append(folders[folder](unquote(match["path"])))
-    size_bytes = sum(path.stat().st_size for path in found)
+        paths.append(folders[folder](unquote(match["path"])))
+    size_bytes = sum(path.stat().st_size for path in paths)
     if size_bytes > _MOST_BYTES:
         raise LimitExceeded(
-            f"{size_bytes} bytes are too many at once, {_MOST_BYTES} may be",
-            "get large files by their own routes",
+            f"{size_bytes} bytes are too many for one request; the limit is {_MOST_BYTES}",
+            "download large files by their own routes",
         )
-    return found
+    return paths
 
 
 def _open(services: Services, workspace: str, parts: Sequence[str]) -> Find:
@@ -95,16 +97,16 @@ def _open(services: Services, workspace: str, parts: Sequence[str]) -> Find:
         return lambda path: models.file(services.datastores, model, path)
     asset = assets.get(services.db, workspace, name, parts[3])
     if asset.type == "uri_file":
-        raise NotFound(f"data `{name}` is one file", "get it by its own route")
+        raise NotFound(f"data `{name}` is one file", "download it by its own route")
     place = data.locate(services.db, services.datastores, workspace, asset.uri)
     return lambda path: services.fetcher.file(workspace, place, path)
 
 
-def _blocks(found: Sequence[Path]) -> Iterator[bytes]:
+def _blocks(paths: Sequence[Path]) -> Iterator[bytes]:
     """The frames, gathered: each block that is yielded costs a change of threads."""
     held: list[Any] = []
     size_bytes = 0
-    for path in found:
+    for path in paths:
         content = path.read_bytes()
         held += (b"%d\n" % len(content), content)
         size_bytes += len(content)

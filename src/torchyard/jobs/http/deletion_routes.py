@@ -16,7 +16,7 @@ from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
 
 _KEYS = ("names", "experiment_name", "status", "older_than_s", "dry_run")
-# More than these are taken away in the background.
+# More jobs than these are removed in the background.
 _AT_ONCE = 20
 
 router = APIRouter(
@@ -27,74 +27,79 @@ router = APIRouter(
 @router.post("/delete")
 @needs(Permission.JOB)
 def delete(
-    services: ServicesOf, workspace: str, identity: Person, asked: Annotated[Any, Body()]
+    services: ServicesOf, workspace: str, identity: Person, body: Annotated[Any, Body()]
 ) -> dict[str, Any]:
-    """`names`, or some of `experiment_name`, `status`, `older_than_s`; `dry_run` only tells."""
-    choice, only_told = _choice(services, asked)
-    if only_told:
-        found = deletion.plan(services, workspace, choice)
-        return _told(services, found)
-    return _deleted(services, deletion.delete_by(services, workspace, choice, identity))
+    """`names`, or some of `experiment_name`, `status`, `older_than_s`; `dry_run` only lists."""
+    choice, dry_run = _choice(services, body)
+    if dry_run:
+        plan = deletion.plan(services, workspace, choice)
+        return _plan_json(services, plan)
+    return _remove(services, deletion.delete_by(services, workspace, choice, identity))
 
 
 @router.delete("/{name}")
 @needs(Permission.JOB)
 def delete_one(services: ServicesOf, workspace: str, name: str, identity: Person) -> dict[str, Any]:
-    return _deleted(services, deletion.delete_by(services, workspace, Choice([name]), identity))
+    return _remove(services, deletion.delete_by(services, workspace, Choice([name]), identity))
 
 
-def _choice(services: Services, asked: Any) -> tuple[Choice, bool]:
-    fields.refuse_unknown(fields.mapping(asked, "what to delete"), _KEYS)
-    names, age_s = asked.get("names") or [], asked.get("older_than_s")
+def _choice(services: Services, body: Any) -> tuple[Choice, bool]:
+    fields.refuse_unknown(fields.mapping(body, "what to delete"), _KEYS)
+    names, age_s = body.get("names") or [], body.get("older_than_s")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InvalidSpec("`names` must be a list of names", '`["a", "b"]`', at=["names"])
     if age_s is not None and (isinstance(age_s, bool) or not isinstance(age_s, (int, float))):
         raise InvalidSpec(
             "`older_than_s` must be a number of seconds", "86400 is a day", at=["older_than_s"]
         )
-    experiment, status = (fields.text(asked, key) for key in ("experiment_name", "status"))
+    experiment, status = (fields.text(body, key) for key in ("experiment_name", "status"))
     try:
         before = None if age_s is None else services.clock.now() - timedelta(seconds=age_s)
     except OverflowError:
         raise InvalidSpec(
-            "`older_than_s` reaches back before the calendar",
-            "name a later time",
+            "`older_than_s` is too large",
+            "use a smaller number",
             at=["older_than_s"],
         ) from None
     choice = Choice(names, experiment, status, before)
     conditions = bool(choice.experiment_name or choice.status or before)
     if conditions == bool(names):
         raise InvalidInput(
-            "jobs are deleted by name, or by conditions",
+            "jobs are deleted either by name or by conditions",
             "give `names`, or some of `experiment_name`, `status`, `older_than_s`",
         )
-    return choice, bool(asked.get("dry_run"))
+    return choice, bool(body.get("dry_run"))
 
 
-def _told(services: Services, found: Plan) -> dict[str, Any]:
-    weights = removal.weights(services, found.jobs)
+def _plan_json(services: Services, plan: Plan) -> dict[str, Any]:
+    weights = removal.weights(services, plan.jobs)
     jobs = [
         {"name": job.name, "status": job.status.value, **vars(weights[job.name])}
-        for job in found.jobs
+        for job in plan.jobs
     ]
-    return {"jobs": jobs, "kept": _kept(found)}
+    return {"jobs": jobs, "kept": _kept_json(plan)}
 
 
-def _deleted(services: Services, found: Plan) -> dict[str, Any]:
-    """A few at once; the scheduler takes away the others, and those whose worker lingers."""
-    pending = names = [job.name for job in found.jobs]
+def _remove(services: Services, plan: Plan) -> dict[str, Any]:
+    """Remove a few at once; the scheduler removes the others, and those whose worker lingers."""
+    pending = names = [job.name for job in plan.jobs]
     if 0 < len(names) <= _AT_ONCE:
-        pending = removal.work_now(services, found.jobs)
-    services.bell.set()
+        pending = removal.work_now(services, plan.jobs)
+    services.wakeup.set()
     return {
         "deleted": names,
         "pending": pending,
-        "kept": _kept(found),
+        "kept": _kept_json(plan),
     }
 
 
-def _kept(found: Plan) -> list[dict[str, str]]:
+def _kept_json(plan: Plan) -> list[dict[str, str]]:
     return [
-        {"name": one.job.name, "reason": one.reason, "hint": one.hint, "code": one.code}
-        for one in found.kept
+        {
+            "name": kept_job.job.name,
+            "reason": kept_job.reason,
+            "hint": kept_job.hint,
+            "code": kept_job.code,
+        }
+        for kept_job in plan.kept
     ]

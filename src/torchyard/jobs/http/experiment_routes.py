@@ -26,14 +26,16 @@ def list_experiments(services: ServicesOf, workspace: str) -> dict[str, Any]:
     return {
         "value": [
             {
-                "id": str(found.id),
-                "name": found.name,
-                "created_at": to_text(found.created_at),
-                "tags": found.tags,
-                "job_count": counts[found.id][0] if found.id in counts else 0,
-                "last_job_at": to_text(counts[found.id][1]) if found.id in counts else None,
+                "id": str(experiment.id),
+                "name": experiment.name,
+                "created_at": to_text(experiment.created_at),
+                "tags": experiment.tags,
+                "job_count": counts[experiment.id][0] if experiment.id in counts else 0,
+                "last_job_at": to_text(counts[experiment.id][1])
+                if experiment.id in counts
+                else None,
             }
-            for found in runs.experiments(services, workspace)
-            if not found.deleted
+            for experiment in runs.experiments(services, workspace)
+            if not experiment.deleted
         ]
     }

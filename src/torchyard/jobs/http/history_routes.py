@@ -3,7 +3,7 @@
 Owns: the requests and their limits.
 Leaves: reduction to history/charts.py, points to history/exact_points.py, files to
 history/exports.py.
-Always: an answer's size is bounded by what was asked, or it is streamed.
+Always: the size of a response is bounded by its request, or it is streamed.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["metrics"], route_
 def summaries(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
     job = actions.get(services, workspace, name)
     with services.db.read() as connection:
-        found = chart_store.summaries(connection, job.id)
+        metrics = chart_store.summaries(connection, job.id)
     return {
         "value": [
             {
-                "key": one.key,
-                "count": one.count,
-                "step": one.step,
-                "timestamp": one.timestamp,
-                "value": number_json(one.value),
-                "min": None if one.low is None else number_json(one.low),
-                "max": None if one.high is None else number_json(one.high),
+                "key": metric.key,
+                "count": metric.count,
+                "step": metric.step,
+                "timestamp": metric.timestamp,
+                "value": number_json(metric.value),
+                "min": None if metric.low is None else number_json(metric.low),
+                "max": None if metric.high is None else number_json(metric.high),
             }
-            for one in found
+            for metric in metrics
         ]
     }
 
@@ -77,10 +77,10 @@ def chart(
     end: End = None,
 ) -> Response:
     job = actions.get(services, workspace, name)
-    found = _chart(services, job, key, Window(x, start, end), width)
-    if found is None:
+    drawn = _chart(services, job, key, Window(x, start, end), width)
+    if drawn is None:
         raise _no_key(services, job, key)
-    return _said({"key": key, "x": x, **_chart_json(found)})
+    return _json_response({"key": key, "x": x, **_chart_json(drawn)})
 
 
 @router.get("/metrics/chart")
@@ -103,13 +103,13 @@ def overlay(
         )
     jobs = [actions.get(services, workspace, name) for name in job]
     window = Window(x, start, end)
-    found = [
-        {"job": one.name, "key": wanted, "x": x, **_chart_json(drawn)}
-        for one in jobs
+    lines = [
+        {"job": charted.name, "key": wanted, "x": x, **_chart_json(drawn)}
+        for charted in jobs
         for wanted in key
-        if (drawn := _chart(services, one, wanted, window, width)) is not None
+        if (drawn := _chart(services, charted, wanted, window, width)) is not None
     ]
-    return _said({"value": found})
+    return _json_response({"value": lines})
 
 
 @router.get("/jobs/{name}/metrics/history")
@@ -185,19 +185,19 @@ def _chart_json(chart: Chart) -> dict[str, Any]:
     return {**body, "columns": columns}
 
 
-def _said(body: dict[str, Any]) -> Response:
-    """JSON as it is: FastAPI would walk through every number first."""
+def _json_response(body: dict[str, Any]) -> Response:
+    """Plain JSON: FastAPI would check every number first."""
     return Response(json.dumps(body, allow_nan=False), media_type="application/json")
 
 
 def _check_keys(services: Services, job: Job, wanted: list[str] | None) -> list[str]:
     """The keys asked for, or all of them."""
     with services.db.read() as connection:
-        known = chart_store.keys(connection, job.id)
+        keys = chart_store.keys(connection, job.id)
     for key in wanted or ():
-        if key not in known:
-            raise _unknown(job, key, known)
-    return known if wanted is None else list(dict.fromkeys(wanted))
+        if key not in keys:
+            raise _unknown(job, key, keys)
+    return keys if wanted is None else list(dict.fromkeys(wanted))
 
 
 def _no_key(services: Services, job: Job, key: str) -> NotFound:
@@ -205,8 +205,8 @@ def _no_key(services: Services, job: Job, key: str) -> NotFound:
         return _unknown(job, key, chart_store.keys(connection, job.id))
 
 
-def _unknown(job: Job, key: str, known: Sequence[str]) -> NotFound:
-    near = nearest(key, known)
-    shown = ", ".join(f"`{one}`" for one in known[:20])
-    hint = f"did you mean `{near}`?" if near else f"it has {shown}" if known else "it has none yet"
+def _unknown(job: Job, key: str, keys: Sequence[str]) -> NotFound:
+    near = nearest(key, keys)
+    listed = ", ".join(f"`{name}`" for name in keys[:20])
+    hint = f"did you mean `{near}`?" if near else f"it has {listed}" if keys else "it has none yet"
     return NotFound(f"job `{job.name}` has no metric `{key}`", hint, code="metric_not_found")

@@ -1,8 +1,8 @@
-"""HTTP: room on the server's disk.
+"""HTTP: space on the server's disk.
 
 Owns: POST /v1/gc, GET and PATCH /v1/gc/settings.
-Leaves: what goes to cleanup/reclaiming.py, what is stored to cleanup/reclaiming_settings.py.
-Always: no job's own token opens it, nor one that is good for a single workspace.
+Leaves: what is removed to cleanup/reclaiming.py, stored settings to cleanup/reclaiming_settings.py.
+Always: a job's token, or one for a single workspace, has no access.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, TokenKind
 
-Asked = Annotated[dict[str, Any], Body(default_factory=dict)]
+JsonBody = Annotated[dict[str, Any], Body(default_factory=dict)]
 
 router = APIRouter(tags=["server"], route_class=GuardedRoute)
 
 
 @router.post("/v1/gc")
 @needs(Permission.SERVER)
-def gc(services: ServicesOf, identity: Person, asked: Asked) -> dict[str, Any]:
+def gc(services: ServicesOf, identity: Person, body: JsonBody) -> dict[str, Any]:
     _only_the_owner(identity)
-    told = dict(asked)
-    dry_run = told.pop("dry_run", False)
+    options = dict(body)
+    dry_run = options.pop("dry_run", False)
     if not isinstance(dry_run, bool):
-        raise InvalidInput("`dry_run` is true or false")
-    wishes = settings.wishes(services.home, told)
+        raise InvalidInput("`dry_run` must be true or false")
+    gc_options = settings.options(services.home, options)
     work = reclaiming.survey if dry_run else reclaiming.reclaim
-    things = work(services, wishes)
+    items = work(services, gc_options)
     shown = [
         {
-            "kind": thing.kind,
-            "name": thing.name,
-            "size_bytes": thing.size_bytes,
-            "action": "kept" if not thing.goes else "would go" if dry_run else "removed",
-            "why": thing.why,
+            "kind": item.kind,
+            "name": item.name,
+            "size_bytes": item.size_bytes,
+            "action": "kept" if not item.remove else "would go" if dry_run else "removed",
+            "why": item.reason,
         }
-        for thing in things
+        for item in items
     ]
-    freed = sum(thing.size_bytes for thing in things if thing.goes)
+    freed = sum(item.size_bytes for item in items if item.remove)
     return {"dry_run": dry_run, "freed_bytes": freed, "things": shown}
 
 
@@ -53,21 +53,21 @@ def gc(services: ServicesOf, identity: Person, asked: Asked) -> dict[str, Any]:
 @needs(Permission.SERVER)
 def stored(services: ServicesOf, identity: Person) -> dict[str, Any]:
     _only_the_owner(identity)
-    return _shown(services)
+    return _settings_json(services)
 
 
 @router.patch("/v1/gc/settings")
 @needs(Permission.SERVER)
-def store(services: ServicesOf, identity: Person, changes: Asked) -> dict[str, Any]:
+def store(services: ServicesOf, identity: Person, changes: JsonBody) -> dict[str, Any]:
     _only_the_owner(identity)
     settings.save(services.home, changes)
-    return _shown(services)
+    return _settings_json(services)
 
 
-def _shown(services: Services) -> dict[str, Any]:
-    """What holds when nothing is asked; `stored` names what somebody stored."""
+def _settings_json(services: Services) -> dict[str, Any]:
+    """The defaults of a request; `stored` names those that were changed."""
     stored = settings.read(services.home)
-    return {**vars(settings.wishes(services.home, {})), "stored": sorted(stored)}
+    return {**vars(settings.options(services.home, {})), "stored": sorted(stored)}
 
 
 def _only_the_owner(identity: Identity) -> None:

@@ -38,8 +38,8 @@ def create(
     response: Response,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    asked = fields.mapping(document, "the job")
-    job, is_new = submission.create(services, workspace, asked, identity)
+    mapping = fields.mapping(document, "the job")
+    job, is_new = submission.create(services, workspace, mapping, identity)
     audit.note_about(request.scope, job=job.name)
     response.status_code = 201 if is_new else 200
     return job_json(services, job)
@@ -96,7 +96,7 @@ def update(
     services: ServicesOf, workspace: str, name: str, changes: Annotated[Any, Body()]
 ) -> dict[str, Any]:
     if not isinstance(changes, dict):
-        raise InvalidSpec("the changes must be a mapping of keys to values")
+        raise InvalidSpec("the changes must be a mapping")
     return job_json(services, actions.update(services, workspace, name, changes))
 
 
@@ -152,7 +152,7 @@ async def stream(
 @needs(Permission.READ)
 def list_files(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
     job = actions.get(services, workspace, name)
-    return {"value": [dict(vars(found)) for found in artifacts.list_of(services, job)]}
+    return {"value": [dict(vars(file)) for file in artifacts.list_of(services, job)]}
 
 
 @router.get("/{name}/files/{path:path}")
@@ -168,8 +168,8 @@ def list_outputs(services: ServicesOf, workspace: str, name: str) -> dict[str, A
     job = actions.get(services, workspace, name)
     return {
         "value": [
-            {"output": output, **vars(found)}
-            for output, found in artifacts.list_outputs(services, job)
+            {"output": output, **vars(file)}
+            for output, file in artifacts.list_outputs(services, job)
         ]
     }
 
@@ -180,17 +180,17 @@ def get_output(
     services: ServicesOf, workspace: str, name: str, output: str, path: str
 ) -> FileResponse:
     job = actions.get(services, workspace, name)
-    found = artifacts.output_file(services, job, output, path)
-    return FileResponse(found, media_type="application/octet-stream")
+    file = artifacts.output_file(services, job, output, path)
+    return FileResponse(file, media_type="application/octet-stream")
 
 
 def _offsets(text: str) -> dict[str, int]:
     try:
-        found = {str(key): int(value) for key, value in json.loads(text).items()}
-        if all(0 <= value < 2**62 for value in found.values()):
-            return found
-        raise ValueError("an offset is no place in a file")
+        file = {str(key): int(value) for key, value in json.loads(text).items()}
+        if all(0 <= value < 2**62 for value in file.values()):
+            return file
+        raise ValueError("an offset is out of range")
     except (ValueError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise InvalidInput(
-            "`offsets` is no JSON object of numbers", "take it from the stream's frames"
+            "`offsets` is not a JSON object of numbers", "take it from the stream's frames"
         ) from error

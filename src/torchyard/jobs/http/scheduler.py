@@ -1,10 +1,10 @@
-"""Pick the next queued job and start it.
+"""Run the scheduler: round after round, start queued jobs and watch running ones.
 
-Owns: the rounds, one after the other, and what went wrong in the last.
-Leaves: environment and inputs to scheduling/preparing.py, who gets nodes to scheduling/claiming.py,
-starting to attempts/launching.py, workers that are gone to attempts/monitoring.py.
-Always: environment and inputs are ready before nodes are held; whatever a server that was killed
-had begun is taken up again, by itself or by another one that shares the home.
+Owns: the rounds, one after the other, and the last round's failure.
+Leaves: environment and inputs to scheduling/preparing.py, claiming nodes to scheduling/claiming.py,
+starting to attempts/launching.py, watching workers to attempts/monitoring.py.
+Always: environment and inputs are ready before nodes are held; what a killed server had begun is
+resumed, by itself or by another server that shares the home.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _LONGEST_PAUSE_S = 60.0
 
 
 class Scheduler:
-    """One thread that looks when it is woken, and once a second anyway.
+    """One thread that runs a round when it is woken, and at least once a second.
 
     Attributes:
-        trouble: what went wrong in the last round, empty when nothing did.
+        trouble: what went wrong in the last round, empty if nothing did.
         executor, preparer, claimer, watcher: what the rounds are made of.
     """
 
@@ -56,11 +56,11 @@ class Scheduler:
         self.watcher = Watcher(services, executor, launcher)
         self.claimer = Claimer(services, launcher, self._stopping, self.watcher.broken_history)
         self._heartbeats = Heartbeats(services, executor)
-        self._ear = local_runs.Ear(services)
+        self._local_runs = local_runs.LocalRunMonitor(services)
         self._forgetter = ThreadPoolExecutor(1, thread_name_prefix="forgetter")
         self._forgetting: Future[None] | None = None
         self._retention_at: datetime | None = None
-        # How often in a row nothing could be deleted, and until when that is left alone.
+        # How often in a row deletion failed, and until when it is not retried.
         self._stuck, self._stuck_until = 0, 0.0
         self.trouble = ""
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -69,24 +69,24 @@ class Scheduler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop looking; running jobs go on, builds are broken off and taken up again later."""
+        """Stop; running jobs go on, builds are canceled and started again later."""
         self._stopping.set()
-        self._services.bell.set()
+        self._services.wakeup.set()
         self._thread.join(10)
         self._forgetter.shutdown(wait=True, cancel_futures=True)
         self.preparer.close()
         self.watcher.close()
 
-    def look(self) -> None:
-        """One round of everything; what fails is told, and holds up nothing else."""
+    def run_round(self) -> None:
+        """One round of everything; a failure is logged and does not stop the other parts."""
         trouble = ""
         parts = (
-            self._adopt,
+            self._take_over,
             self.preparer.prepare,
             self.claimer.claim,
             self.watcher.watch,
-            self._heartbeats.look,
-            self._ear.look,
+            self._heartbeats.check,
+            self._local_runs.check,
             self.watcher.clean,
             self._forget,
             self._scale,
@@ -100,8 +100,8 @@ class Scheduler:
             except DatabaseUnreachable as error:
                 trouble = error.message
                 if trouble != self.trouble:
-                    why = str(error.__cause__).partition("\n")[0]
-                    _log.warning("%s: %s", trouble, why)
+                    cause = str(error.__cause__).partition("\n")[0]
+                    _log.warning("%s: %s", trouble, cause)
                 break
             except Exception as error:
                 full = disk.meaning(error)
@@ -116,19 +116,19 @@ class Scheduler:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._services.bell.clear()
-            self.look()
-            self._services.bell.wait(self._every_s)
+            self._services.wakeup.clear()
+            self.run_round()
+            self._services.wakeup.wait(self._every_s)
 
-    def _adopt(self) -> None:
-        takeover.look(self._services)
+    def _take_over(self) -> None:
+        takeover.take_over(self._services)
 
     def _scale(self) -> None:
-        """After the queue had its turn: what is idle then, nobody can use."""
-        clusters.look(self._services)
+        """Resize clusters after claiming: nodes that are idle then are not needed."""
+        clusters.resize_clusters(self._services)
 
     def _forget(self) -> None:
-        """Go on with deletions, and now and then see whose time is over, beside all else."""
+        """Continue deletions, and once in a while apply retention, in a thread of its own."""
         if self._forgetting is not None and not self._forgetting.done():
             return
         now = self._services.clock.now()
@@ -140,10 +140,10 @@ class Scheduler:
         if over or (not waits and removal.is_due(self._services)):
             self._forgetting = self._forgetter.submit(self._forget_now, over)
 
-    def _forget_now(self, look: bool) -> None:
+    def _forget_now(self, retention_due: bool) -> None:
         try:
-            if look:
-                retention.look(self._services)
+            if retention_due:
+                retention.delete_expired(self._services)
             gone = removal.work(self._services, self._stopping.is_set)
             self._stuck = 0 if gone or not removal.is_due(self._services) else self._stuck + 1
             pause_s = (
@@ -151,6 +151,6 @@ class Scheduler:
             )
             self._stuck_until = time.monotonic() + pause_s
         except DatabaseUnreachable:
-            pass  # the next round begins anew
+            pass  # the next round starts again
         except Exception:
-            _log.exception("jobs could not be deleted; it is tried again")
+            _log.exception("jobs could not be deleted; will retry")

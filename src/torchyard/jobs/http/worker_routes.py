@@ -16,7 +16,7 @@ from torchyard.base.dependencies import from_state
 from torchyard.base.errors import NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import report_fields, worker_history, worker_reports
-from torchyard.jobs.attempts.idle_time import Quiet
+from torchyard.jobs.attempts.idle_time import IdleTime
 from torchyard.jobs.files import artifacts, inputs, log_quota
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
@@ -27,7 +27,7 @@ _MAX_WAIT_S = 30.0
 _LOG_LIMIT_BYTES = 4 << 20
 _T = TypeVar("_T")
 
-IdleTimeOf = Annotated[Quiet, Depends(from_state("idle_time"))]
+IdleTimeOf = Annotated[IdleTime, Depends(from_state("idle_time"))]
 
 router = APIRouter(prefix="/v1/attempts/{attempt_id}", tags=["attempts"], route_class=GuardedRoute)
 
@@ -42,33 +42,33 @@ def report(
     events: Annotated[list[dict[str, Any]], Body()],
     watched: Annotated[bool, Body()] = False,
 ) -> dict[str, Any]:
-    report_fields.check_events(node, events)
-    following = worker_reports.report(services, attempt_id, node, events)
-    order = worker_reports.order(services, attempt_id)
-    answer = {"next": following, "order": order.order, "reason": order.reason}
+    node_events = report_fields.read_events(node, events)
+    following = worker_reports.report(services, attempt_id, node, node_events)
+    stop = worker_reports.stop_request(services, attempt_id)
+    response = {"next": following, "order": stop.control, "reason": stop.reason}
     if watched:
-        answer["quiet_s"] = idle_time.seconds(worker_reports.get(services, attempt_id)[0])
-    return answer
+        response["quiet_s"] = idle_time.seconds(worker_reports.get(services, attempt_id)[0])
+    return response
 
 
 @router.get("/orders")
 @needs(Permission.WORKER)
-async def orders(
+async def stop_request(
     services: ServicesOf, attempt_id: str, node: int = 0, wait_s: float = 0.0
 ) -> dict[str, Any]:
-    order = await _until(
+    stop = await _until(
         services,
         attempt_id,
         wait_s,
-        lambda: worker_reports.order(services, attempt_id),
-        lambda found: bool(found.order),
+        lambda: worker_reports.stop_request(services, attempt_id),
+        lambda stop: bool(stop.control),
     )
-    return {"order": order.order, "reason": order.reason}
+    return {"order": stop.control, "reason": stop.reason}
 
 
 @router.post("/meeting")
 @needs(Permission.WORKER)
-def come(
+def join(
     services: ServicesOf,
     attempt_id: str,
     node: Annotated[int, Body()],
@@ -78,25 +78,25 @@ def come(
 ) -> dict[str, Any]:
     report_fields.check_node(node, port)
     report_fields.check_facts(facts or {})
-    worker_reports.come(services, attempt_id, node, address, port, facts)
+    worker_reports.join(services, attempt_id, node, address, port, facts)
     return {}
 
 
 @router.get("/meeting")
 @needs(Permission.WORKER)
-async def meeting(services: ServicesOf, attempt_id: str, wait_s: float = 0.0) -> dict[str, Any]:
-    found = await _until(
+async def rendezvous(services: ServicesOf, attempt_id: str, wait_s: float = 0.0) -> dict[str, Any]:
+    state = await _until(
         services,
         attempt_id,
         wait_s,
-        lambda: worker_reports.meeting(services, attempt_id),
-        lambda found: found.ready,
+        lambda: worker_reports.rendezvous(services, attempt_id),
+        lambda state: state.ready,
     )
     return {
-        "ready": found.ready,
-        "nodes": found.nodes,
-        "port": found.port,
-        "facts": found.facts if found.ready else [],
+        "ready": state.ready,
+        "nodes": state.nodes,
+        "port": state.port,
+        "facts": state.facts if state.ready else [],
     }
 
 
@@ -127,7 +127,7 @@ def history(
 @needs(Permission.WORKER)
 def get_blob(services: ServicesOf, attempt_id: str, sha256: str) -> FileResponse:
     if not services.blobs.has(sha256):
-        raise NotFound(f"blob `{sha256[:12]}…` is not here")
+        raise NotFound(f"blob `{sha256[:12]}…` is not on this server")
     return FileResponse(services.blobs.path(sha256), media_type="application/octet-stream")
 
 
@@ -143,8 +143,8 @@ def list_input(services: ServicesOf, attempt_id: str, name: str) -> dict[str, An
 @needs(Permission.WORKER)
 def get_input(services: ServicesOf, attempt_id: str, name: str, path: str) -> FileResponse:
     _, job = worker_reports.get(services, attempt_id)
-    found = inputs.file(inputs.source(services, job, name), path)
-    return FileResponse(found, media_type="application/octet-stream")
+    file = inputs.file(inputs.source(services, job, name), path)
+    return FileResponse(file, media_type="application/octet-stream")
 
 
 @router.get("/earlier")
@@ -164,8 +164,8 @@ def list_earlier(services: ServicesOf, attempt_id: str) -> dict[str, Any]:
 def get_earlier(services: ServicesOf, attempt_id: str, output: str, path: str) -> FileResponse:
     _, job = worker_reports.get(services, attempt_id)
     # `-` is ./outputs: no named output can be called so.
-    found = artifacts.earlier_file(services, job, "" if output == "-" else output, path)
-    return FileResponse(found, media_type="application/octet-stream")
+    file = artifacts.earlier_file(services, job, "" if output == "-" else output, path)
+    return FileResponse(file, media_type="application/octet-stream")
 
 
 @router.put("/files/{path:path}")
@@ -190,26 +190,26 @@ async def _until(
     services: Services,
     attempt_id: str,
     wait_s: float,
-    look: Callable[[], _T],
+    read: Callable[[], _T],
     enough: Callable[[_T], bool],
 ) -> _T:
-    """Look, and look again at each news of the attempt, until it is enough or time is over."""
-    # What is no number is no time to wait.
+    """Read at each change of the attempt, until `enough` says so or the time is over."""
+    # NaN compares as false: it waits for nothing.
     until = time.monotonic() + (min(wait_s, _MAX_WAIT_S) if wait_s > 0 else 0.0)
     key = actions.attempt_key(attempt_id)
     while True:
         seen = services.signals.count(key)
-        found = await run_in_threadpool(look)
-        left = until - time.monotonic()
-        if enough(found) or left <= 0 or services.signals.closed:
-            return found
-        await services.signals.wait(key, seen, left)
+        state = await run_in_threadpool(read)
+        left_s = until - time.monotonic()
+        if enough(state) or left_s <= 0 or services.signals.closed:
+            return state
+        await services.signals.wait(key, seen, left_s)
 
 
 async def _receive(
     opened: AbstractContextManager[files.Writing], stream: AsyncIterator[bytes]
 ) -> dict[str, Any]:
-    # A datastore elsewhere is asked when the file is opened and when it is closed.
+    # A remote datastore is called when the file is opened and when it is closed.
     writing = await run_in_threadpool(opened.__enter__)
     try:
         async for chunk in stream:

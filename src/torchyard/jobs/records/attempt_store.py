@@ -1,6 +1,6 @@
 """The tables of attempts and of the nodes that they run on.
 
-Owns: SQL, and the way between rows and the types of this room.
+Owns: SQL, and the way between rows and the types of this package.
 Leaves: the jobs that they are tries of to store.py, what may happen when to
 attempts/worker_reports.py.
 Always: an attempt is written with all its nodes.

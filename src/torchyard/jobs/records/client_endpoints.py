@@ -1,9 +1,9 @@
-"""What in a job's environment leads foreign clients to the server.
+"""The environment variables that lead other clients, such as Azure's SDK, to the server.
 
-Owns: the place where a protocol's room leaves it, for rooms below it can't ask it.
+Owns: where a protocol registers them, because lower packages can't import the protocol's.
 Leaves: which variables those are to azureml/job_variables.py, a node's own to
 worker/launch/variables.py.
-Always: without a protocol there are none, and a job runs as well.
+Always: without a protocol there are none, and jobs run all the same.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 from torchyard.jobs.records.types import Job
 
 Variables = Callable[[Job, str], dict[str, str]]
-"""From a job and its run token to variables; empty while foreign clients can't come in."""
+"""From a job and its run token to variables; empty while the endpoint is closed."""
 
 Expect = Callable[[Path], None]
-"""From the folder of an environment to a way in, where it holds a foreign client."""
+"""Opens the endpoint when the environment in this folder holds such a client."""
 
 
-class ClientDoor:
-    """Shut until a protocol opens it."""
+class ClientEndpoints:
+    """Empty until a protocol registers its endpoint."""
 
     def __init__(self) -> None:
         self._variables: Variables | None = None

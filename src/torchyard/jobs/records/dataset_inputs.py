@@ -67,13 +67,16 @@ def add(connection: Connection, job_id: int, inputs: Sequence[DatasetInput]) -> 
     held = connection.execute(
         select(func.count()).select_from(run_datasets).where(run_datasets.c.job_id == job_id)
     ).scalar_one()
-    rows = [{"job_id": job_id, "place": held + at, **vars(one)} for at, one in enumerate(inputs)]
+    rows = [
+        {"job_id": job_id, "place": held + at, **vars(dataset_input)}
+        for at, dataset_input in enumerate(inputs)
+    ]
     insert_new(connection, run_datasets, rows)
 
 
 def of_jobs(connection: Connection, job_ids: Collection[int]) -> dict[int, list[DatasetInput]]:
     """What each of these jobs was given, in the order it told."""
-    found: dict[int, list[DatasetInput]] = {}
+    inputs_by_job: dict[int, list[DatasetInput]] = {}
     query = (
         select(run_datasets)
         .where(run_datasets.c.job_id.in_(job_ids))
@@ -82,8 +85,8 @@ def of_jobs(connection: Connection, job_ids: Collection[int]) -> dict[int, list[
     for row in connection.execute(query):
         values = dict(row._mapping)
         del values["place"]
-        found.setdefault(values.pop("job_id"), []).append(DatasetInput(**values))
-    return found
+        inputs_by_job.setdefault(values.pop("job_id"), []).append(DatasetInput(**values))
+    return inputs_by_job
 
 
 def in_experiments(
@@ -91,12 +94,12 @@ def in_experiments(
 ) -> list[tuple[int, str, str, str | None]]:
     """(experiment, name, digest, context), each once, those of the newest run first."""
     newest = func.max(jobs.c.id)
-    told = (run_datasets.c.name, run_datasets.c.digest, run_datasets.c.context)
+    columns = (run_datasets.c.name, run_datasets.c.digest, run_datasets.c.context)
     query = (
-        select(jobs.c.experiment_id, *told)
+        select(jobs.c.experiment_id, *columns)
         .join(jobs, jobs.c.id == run_datasets.c.job_id)
         .where(jobs.c.experiment_id.in_(experiment_ids), jobs.c.deleted == false())
-        .group_by(jobs.c.experiment_id, *told)
+        .group_by(jobs.c.experiment_id, *columns)
         .order_by(newest.desc(), run_datasets.c.name)
         .limit(limit)
     )

@@ -1,8 +1,8 @@
-"""The same for each of many jobs, so that what fails for one holds up no other.
+"""Do the same for many jobs, so that a failure of one does not hold up the others.
 
-Owns: which failures are one job's own.
+Owns: which failures concern a single job.
 Leaves: what to do about it to the caller.
-Always: a database that is away, a lease that is lost and a disk that is full concern all of them.
+Always: an unreachable database, a lost lease and a full disk concern all of them.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _log = logging.getLogger(__name__)
 _Thing = TypeVar("_Thing")
 
 
-def is_own(error: Exception) -> bool:
-    """Whether another job may well go on after this failure."""
+def is_job_error(error: Exception) -> bool:
+    """Whether the failure concerns one job only, so that others can go on."""
     return not isinstance(error, (DatabaseUnreachable, LeaseLost)) and disk.meaning(error) is None
 
 
-def each(things: Iterable[_Thing], act: Callable[[_Thing], None]) -> None:
+def isolate_failures(things: Iterable[_Thing], act: Callable[[_Thing], None]) -> None:
     """
     Raises:
-        Exception: the first failure, once all have had their turn; at once, when it concerns all.
+        Exception: the first failure, after all were tried; immediately when it concerns all.
     """
     first: Exception | None = None
     for thing in things:
         try:
             act(thing)
         except Exception as error:
-            if not is_own(error):
+            if not is_job_error(error):
                 raise
             if first is not None:
-                _log.exception("the same round failed at another one, too")
+                _log.exception("the same round failed for another item too")
             first = first or error
     if first is not None:
         raise first

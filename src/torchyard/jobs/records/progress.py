@@ -17,11 +17,11 @@ from sqlalchemy import Connection
 from torchyard.base.errors import TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.jobs.records import attempt_store, store
+from torchyard.jobs.records.job_events import Event, Notice, StageChanged, StatusChanged
 from torchyard.jobs.records.types import (
     ENDED,
     MOVES,
     Attempt,
-    Event,
     Job,
     JobError,
     Stage,
@@ -35,7 +35,7 @@ from torchyard.workspaces.types import TokenKind
 def created(connection: Connection, job: Job, notices: Sequence[str]) -> None:
     """Write a new job's first events."""
     now = job.created_at
-    store.add_event(connection, job.id, now, "status", {"status": job.status.value})
+    store.add_event(connection, job.id, now, StatusChanged(job.status))
     for message in notices:
         notice(connection, job, message, now)
 
@@ -51,7 +51,7 @@ def move(connection: Connection, job: Job, status: Status, now: datetime) -> Non
     if status in ENDED:
         values["ended_at"] = now
     store.change_job(connection, job.id, **values)
-    store.add_event(connection, job.id, now, "status", {"status": status.value})
+    store.add_event(connection, job.id, now, StatusChanged(status))
 
 
 def start_stage(
@@ -59,8 +59,7 @@ def start_stage(
 ) -> None:
     """End the stage that is open and begin the next."""
     end_stage(connection, job, now)
-    body = {"stage": stage.value, "state": "start", "waited_for": waited_for}
-    store.add_event(connection, job.id, now, "stage", body)
+    store.add_event(connection, job.id, now, StageChanged(stage, "start", waited_for))
 
 
 def start_preparing(connection: Connection, job: Job, now: datetime, build_log_offset: int) -> None:
@@ -69,26 +68,21 @@ def start_preparing(connection: Connection, job: Job, now: datetime, build_log_o
     Args:
         build_log_offset: where, in bytes, the build that it waits for begins in the log.
     """
-    body = {
-        "stage": Stage.PREPARING.value,
-        "state": "start",
-        "waited_for": "the environment is built",
-        "build_log_offset": build_log_offset,
-    }
-    store.add_event(connection, job.id, now, "stage", body)
+    body = StageChanged(Stage.PREPARING, "start", "the environment is built", build_log_offset)
+    store.add_event(connection, job.id, now, body)
 
 
 def end_stage(connection: Connection, job: Job, now: datetime) -> None:
     """End the stage that is open, if one is."""
     spans = timeline(store.events_after(connection, job.id, 0))
     if spans and spans[-1].end is None:
-        body = {"stage": spans[-1].name.value, "state": "end", "waited_for": spans[-1].waited_for}
-        store.add_event(connection, job.id, now, "stage", body)
+        body = StageChanged(spans[-1].name, "end", spans[-1].waited_for)
+        store.add_event(connection, job.id, now, body)
 
 
 def notice(connection: Connection, job: Job, message: str, now: datetime) -> None:
     """Tell the user something about how the job is run."""
-    store.add_event(connection, job.id, now, "notice", {"message": message})
+    store.add_event(connection, job.id, now, Notice(message))
 
 
 def end(
@@ -203,9 +197,9 @@ def _end_attempt(
 ) -> None:
     computes.release(connection, attempt.id, now)
     workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
-    told = None if error is None else vars(error)
+    error_body = None if error is None else vars(error)
     attempt_store.change_attempt(
-        connection, attempt.id, ended_at=now, exit_code=exit_code, error=told
+        connection, attempt.id, ended_at=now, exit_code=exit_code, error=error_body
     )
 
 
@@ -218,12 +212,13 @@ def timeline(events: list[Event]) -> list[StageSpan]:
     """The stages a job went through, from its events."""
     spans: list[StageSpan] = []
     for event in events:
-        if event.kind != "stage":
+        body = event.body
+        if not isinstance(body, StageChanged):
             continue
-        waited_for = event.body.get("waited_for", "")
-        if event.body["state"] == "start":
-            spans.append(StageSpan(Stage(event.body["stage"]), event.at, None, waited_for))
+        if body.state == "start":
+            spans.append(StageSpan(body.stage, event.at, None, body.waited_for))
         else:
             last = spans[-1]
-            spans[-1] = StageSpan(last.name, last.start, event.at, waited_for or last.waited_for)
+            waited_for = body.waited_for or last.waited_for
+            spans[-1] = StageSpan(last.name, last.start, event.at, waited_for)
     return spans

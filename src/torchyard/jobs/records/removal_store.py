@@ -52,7 +52,7 @@ class Mark:
 
 def mark(connection: Connection, marks: Sequence[Mark]) -> None:
     """Those that are marked already stay as they are."""
-    insert_new(connection, removed_jobs, [dict(vars(one)) for one in marks])
+    insert_new(connection, removed_jobs, [dict(vars(mark)) for mark in marks])
 
 
 def take_back(connection: Connection, job_id: int) -> None:

@@ -36,7 +36,7 @@ def environments_wanted(connection: Connection) -> list[Waiting]:
         .where(jobs.c.status.in_(_TO_PREPARE), jobs.c.type == "command")
         .group_by(jobs.c.environment_hash)
     )
-    return sorted((Waiting(*row) for row in rows), key=lambda one: one.first_id)
+    return sorted((Waiting(*row) for row in rows), key=lambda waiting: waiting.first_id)
 
 
 def to_prepare(

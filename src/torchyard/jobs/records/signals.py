@@ -17,7 +17,7 @@ _MOST_KEYS = 10_000
 
 
 class Signals:
-    """A counter a key; rooms call `notify` from any thread, streams `await wait`."""
+    """A counter per key; packages call `notify` from any thread, streams `await wait`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,6 +1,6 @@
 """The tables of jobs and their events.
 
-Owns: SQL, and the way between rows and the types of this room.
+Owns: SQL, and the way between rows and the types of this package.
 Leaves: the tries of a job to attempt_store.py, what may happen when to jobs/actions.py.
 Always: events of a job are numbered without gaps, because only a write transaction numbers them.
 """
@@ -39,10 +39,11 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, metadata
-from torchyard.jobs.records import removal_store
+from torchyard.jobs.records import job_events, removal_store
 from torchyard.jobs.records.attempt_store import attempt_nodes, attempts, error_of
 from torchyard.jobs.records.experiment_store import Id, experiments
-from torchyard.jobs.records.types import ENDED, Event, Job, NewJob, Status
+from torchyard.jobs.records.job_events import Event, EventBody
+from torchyard.jobs.records.types import ENDED, Job, NewJob, Status
 
 # The tag by which MLflow's clients name a run.
 _NAME_TAG = "mlflow.runName"
@@ -83,14 +84,14 @@ jobs = Table(
     Column("description", Text, nullable=False),
     Column("retry_at", Instant),
     Column("avoided_slots", JSON),
-    Column("turn", Integer, nullable=False, server_default="1"),
+    Column("turn", Integer, key="priority_rank", nullable=False, server_default="1"),
     Column("limit_s", Float),
     Column("gpus", Integer, nullable=False, server_default="0"),
     UniqueConstraint("workspace", "name"),
     Index("ix_jobs_status_id", "status", "id"),
     Index("ix_jobs_workspace_id", "workspace", "id"),
     # The queue is read without the rows, too.
-    Index("ix_jobs_queue", "status", "workspace", "compute", "turn", "id", "node_count"),
+    Index("ix_jobs_queue", "status", "workspace", "compute", "priority_rank", "id", "node_count"),
     Index("ix_jobs_preparing", "status", "environment_hash", "id"),
     # What a search looks at first: it need not read the rows, which hold the specs.
     Index(
@@ -284,7 +285,7 @@ def queued_at(connection: Connection, workspace: str, compute: str) -> list[Job]
 
 def live_at(connection: Connection, workspace: str, compute: str) -> list[Job]:
     """The jobs of a cluster that have not ended."""
-    return _at(connection, workspace, compute, [one for one in Status if not one.ended])
+    return _at(connection, workspace, compute, [status for status in Status if not status.ended])
 
 
 def _at(
@@ -292,22 +293,22 @@ def _at(
 ) -> list[Job]:
     rows = connection.execute(
         _jobs()
-        .where(jobs.c.type == "command", jobs.c.status.in_([one.value for one in statuses]))
+        .where(jobs.c.type == "command", jobs.c.status.in_([status.value for status in statuses]))
         .where(jobs.c.workspace == workspace, jobs.c.compute == compute)
-        .order_by(jobs.c.turn, jobs.c.id)
+        .order_by(jobs.c.priority_rank, jobs.c.id)
     )
     return [_job(row) for row in rows]
 
 
 def queued_since(connection: Connection, job_id: int) -> datetime | None:
     """When a job last came into the queue."""
-    found: datetime | None = connection.execute(
+    queued_at: datetime | None = connection.execute(
         select(events.c.at)
         .where(events.c.job_id == job_id, events.c.kind == "stage")
         .order_by(events.c.seq.desc())
         .limit(1)
     ).scalar()
-    return found
+    return queued_at
 
 
 def environment_hashes(connection: Connection, workspace: str) -> set[str]:
@@ -348,7 +349,7 @@ def environment_of(connection: Connection, job_id: int) -> dict[str, Any]:
 
 
 def environment_hash_of(connection: Connection, job_id: int) -> str:
-    """Of the environment as it was pinned; empty for a run that is no job."""
+    """Of the environment as it was pinned; empty for a run without one."""
     return str(
         connection.execute(select(jobs.c.environment_hash).where(jobs.c.id == job_id)).scalar_one()
     )
@@ -380,6 +381,7 @@ def _job(row: Row[Any]) -> Job:
     values.pop("environment")
     values.pop("environment_hash")
     values["document"] = values.pop("spec")
+    values["priority_rank"] = values.pop("turn")
     values["status"] = Status(values["status"])
     values["error"] = error_of(values["error"])
     return Job(**values)
@@ -388,14 +390,14 @@ def _job(row: Row[Any]) -> Job:
 # Events
 
 
-def add_event(
-    connection: Connection, job_id: int, at: datetime, kind: str, body: dict[str, Any]
-) -> int:
+def add_event(connection: Connection, job_id: int, at: datetime, body: EventBody) -> int:
     last = connection.execute(
         select(func.coalesce(func.max(events.c.seq), 0)).where(events.c.job_id == job_id)
     ).scalar_one()
     connection.execute(
-        insert(events).values(job_id=job_id, seq=last + 1, at=at, kind=kind, body=body)
+        insert(events).values(
+            job_id=job_id, seq=last + 1, at=at, kind=body.kind, body=body.to_json()
+        )
     )
     return int(last) + 1
 
@@ -406,4 +408,4 @@ def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:
         .where(events.c.job_id == job_id, events.c.seq > seq)
         .order_by(events.c.seq)
     )
-    return [Event(**row._mapping) for row in rows]
+    return [Event(row.seq, row.at, job_events.from_json(row.kind, row.body)) for row in rows]

@@ -1,4 +1,4 @@
-"""The nouns of this room, and the one table of legal moves.
+"""The types of this package, and the one table of legal moves.
 
 Owns: statuses, stages, jobs, attempts, events.
 Leaves: the document a user writes to spec/job_spec.py.
@@ -86,8 +86,8 @@ class Job:
     `type` is `command`, or `run` for a run that was started outside any job. An archived one is
     left out of lists; a deleted one was deleted by a tracking client. Until `retry_at` a queued one
     pauses after a failed attempt, and then it is kept off `avoided_slots` of its cluster. Jobs are
-    sorted by `turn` (see admission/queue.py); `limit_s` is its `limits.timeout`, None without; each
-    of its nodes takes so many `gpus`.
+    sorted by `priority_rank` (see admission/queue.py); `limit_s` is its `limits.timeout`, None
+    without; each of its nodes takes so many `gpus`.
     """
 
     id: int
@@ -118,7 +118,7 @@ class Job:
     description: str = ""
     retry_at: datetime | None = None
     avoided_slots: list[int] | None = None
-    turn: int = 1
+    priority_rank: int = 1
     limit_s: float | None = None
     gpus: int = 0
 
@@ -174,7 +174,7 @@ class NewJob:
     properties: Mapping[str, str] = field(default_factory=dict)
     parent: str = ""
     description: str = ""
-    turn: int = 1
+    priority_rank: int = 1
     limit_s: float | None = None
     gpus: int = 0
 
@@ -230,16 +230,6 @@ class AttemptNode:
     error: JobError | None = None
     failed_at: datetime | None = None
     preflight: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class Event:
-    """One fact of a job. `kind` is status, stage or notice; `seq` counts per job from 1."""
-
-    seq: int
-    at: datetime
-    kind: str
-    body: dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
-"""Runs on their user's own machine, which a program there reports on.
+"""Runs on a user's own machine, reported by a program there.
 
-Owns: what such a run is, its token, its way from status to status, noticing that its program is
-gone.
+Owns: what such a run is, its token, its status, noticing that its program is gone.
 Leaves: running the script, and what a client asks for it, to azureml/v1_local*.py.
-Always: only its program and a cancel end it; a silence counts from when this server began to
-listen, and a run that was given up goes on as soon as its program is heard of again.
+Always: only its program and a cancel end it; silence counts from when this server began to
+listen, and a run that was given up goes on as soon as its program reports again.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from sqlalchemy import Connection
 from torchyard.base.errors import Conflict
 from torchyard.jobs import actions
 from torchyard.jobs.records import progress, store
+from torchyard.jobs.records.job_events import StatusChanged
 from torchyard.jobs.records.types import ENDED, Job, JobError, Status
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
@@ -31,9 +31,9 @@ from torchyard.workspaces.types import Identity, TokenKind
 TARGET = "local"
 MACHINE = "torchyard.machine"
 SILENT = "LocalRunSilent"
-"""The error of a run whose program was not heard of for too long."""
+"""The error of a run whose program has been silent for too long."""
 
-# Its program is heard of every 10 seconds.
+# Its program reports every 10 seconds.
 MISSED_AFTER_S = 60.0
 GIVEN_UP_AFTER_S = 600.0
 FORGOTTEN_AFTER_S = 7 * 86_400.0
@@ -72,8 +72,8 @@ def is_local(job: Job) -> bool:
 def spec_of(job: Job) -> LocalRunSpec:
     """What `create` stored."""
     stored = job.document[_KEY]
-    known = {key.name for key in fields(LocalRunSpec)}
-    return LocalRunSpec(**{key: value for key, value in stored.items() if key in known})
+    names = {key.name for key in fields(LocalRunSpec)}
+    return LocalRunSpec(**{key: value for key, value in stored.items() if key in names})
 
 
 def variables_of(job: Job) -> dict[str, str]:
@@ -92,10 +92,10 @@ def create(
     variables: Mapping[str, str],
     spec: LocalRunSpec,
 ) -> Job:
-    """The run, Preparing; one of that name that is there already is the answer.
+    """Create the run, Preparing; return the existing one if its name is taken.
 
     Args:
-        variables: the script's own; secrets among them are shown to nobody.
+        variables: the script's own; secrets among them are never shown.
         spec: what its program needs to know.
 
     Raises:
@@ -115,7 +115,7 @@ def create(
         document={"environment_variables": dict(variables), _KEY: spec.to_json()},
     )
     if not is_local(job):
-        raise Conflict(f"run `{name}` exists already, and is no local one", "choose another id")
+        raise Conflict(f"run `{name}` exists already and is not a local run", "choose another id")
     _heard_of(services, job)
     return job
 
@@ -143,7 +143,7 @@ def report(
     exit_code: int | None = None,
     error: JobError | None = None,
 ) -> Job:
-    """Its program's word on where it is, which is also a sign of life.
+    """Record what the run's program reports, which is also a heartbeat.
 
     Returns the run as it is now: one that was canceled stays so, and its program is to end.
     """
@@ -165,8 +165,8 @@ def report(
     return job
 
 
-class Ear:
-    """One server's, for the programs of local runs.
+class LocalRunMonitor:
+    """Notices when the programs of local runs go silent; one per server.
 
     Args:
         forgotten_after_s: a run that was given up keeps its token for so long, and no longer.
@@ -175,19 +175,19 @@ class Ear:
     def __init__(self, services: Services, forgotten_after_s: float = FORGOTTEN_AFTER_S) -> None:
         self._services = services
         self._forgotten_after_s = forgotten_after_s
-        self._since = self._looked_at = services.clock.now()
+        self._since = self._checked_at = services.clock.now()
 
-    def look(self) -> None:
-        """One round: who was not heard of is NotResponding, then Failed."""
+    def check(self) -> None:
+        """One round: mark silent runs as NotResponding, later as Failed."""
         now = self._services.clock.now()
-        if (now - self._looked_at).total_seconds() >= MISSED_AFTER_S:
-            # Whoever stood still for so long heard nobody meanwhile.
+        if (now - self._checked_at).total_seconds() >= MISSED_AFTER_S:
+            # A server that was suspended for so long received nothing meanwhile.
             self._since = now
-        self._looked_at = now
+        self._checked_at = now
         for file in _folder(self._services).glob("*.json"):
-            self._look_at(file, now)
+            self._check(file, now)
 
-    def _look_at(self, file: Path, now: datetime) -> None:
+    def _check(self, file: Path, now: datetime) -> None:
         try:
             heard_at = file.stat().st_mtime
         except FileNotFoundError:
@@ -207,7 +207,7 @@ class Ear:
             elif silent_s >= GIVEN_UP_AFTER_S and job.status not in ENDED:
                 error = vars(_silent(job, silent_s))
                 store.change_job(connection, job.id, error=error)
-                # Not `progress.end`: its script's token is good should it be heard of again.
+                # Not `progress.end`: its script's token is good should it report again.
                 progress.move(connection, job, Status.FAILED, now)
             elif job.status in _LIVE:
                 _move(connection, job, Status.NOT_RESPONDING, now)
@@ -222,7 +222,7 @@ def _move(connection: Connection, job: Job, status: Status, now: datetime) -> No
     if status is Status.RUNNING and job.started_at is None:
         values["started_at"] = now
     store.change_job(connection, job.id, **values)
-    store.add_event(connection, job.id, now, "status", {"status": status.value})
+    store.add_event(connection, job.id, now, StatusChanged(status))
 
 
 def _is_given_up(job: Job) -> bool:
@@ -233,8 +233,8 @@ def _silent(job: Job, silent_s: float) -> JobError:
     where = f" on `{job.properties[MACHINE]}`" if MACHINE in job.properties else ""
     return JobError(
         SILENT,
-        f"nothing was heard of the run's program{where} for {silent_s / 60:.0f} minutes",
-        "it was killed, its machine is off, or it can't reach the server; its own log is "
+        f"the run's program{where} has not reported for {silent_s / 60:.0f} minutes",
+        "it was killed, its machine is off, or it cannot reach the server; its log is "
         "`azureml-setup/torchyard.log` in the run's folder there",
     )
 

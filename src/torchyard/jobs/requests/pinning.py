@@ -35,9 +35,9 @@ _REGISTRY = "azureml://registries/"
 
 
 def pin(
-    services: Services, workspace: str, job: str, given: Input, uploaded: bool = True
+    services: Services, workspace: str, job: str, job_input: Input, uploaded: bool = True
 ) -> Pinned:
-    """What to write into the job instead of the input's path.
+    """Return what to write into the job instead of the input's path.
 
     Args:
         job: the name of the job that is made, empty when it has none yet.
@@ -47,22 +47,24 @@ def pin(
         InvalidInput: a path of no known form, or of the wrong type.
         NotFound: there is no such data, model, job or output.
     """
-    path = given.path
-    if given.type == LITERAL or (path.startswith(LOCAL) and not uploaded):
+    path = job_input.path
+    if job_input.type == LITERAL or (path.startswith(LOCAL) and not uploaded):
         return Pinned(path)
     if path.startswith(SNAPSHOT_PREFIX):
         services.blobs.snapshot(path.removeprefix(SNAPSHOT_PREFIX))
         return Pinned(path)
     if uris.job_output(path) is not None:
-        return _of_job(services, workspace, job, given)
-    if given.type in MODEL_TYPES and _names_model(path):
-        return _of_model(services, workspace, given)
+        return _of_job(services, workspace, job, job_input)
+    if job_input.type in MODEL_TYPES and _names_model(path):
+        return _of_model(services, workspace, job_input)
     try:
-        return data.pin(services.db, services.datastores, workspace, given.type, path, given.mode)
+        return data.pin(
+            services.db, services.datastores, workspace, job_input.type, path, job_input.mode
+        )
     except NotFound as error:
-        if given.type not in MODEL_TYPES and _is_model(services, workspace, path):
+        if job_input.type not in MODEL_TYPES and _is_model(services, workspace, path):
             raise InvalidInput(
-                f"`{path}` is a model, and the input is of type `{given.type}`",
+                f"`{path}` is a model, and the input is of type `{job_input.type}`",
                 "write `type: custom_model`",
                 code="type_mismatch",
             ) from error
@@ -72,8 +74,8 @@ def pin(
 def code_exists(services: Services, path: str, uploaded: bool = True) -> None:
     """
     Raises:
-        InvalidSpec: it is no snapshot.
-        NotFound: it is one that was never uploaded.
+        InvalidSpec: it is not a snapshot.
+        NotFound: the snapshot was never uploaded.
     """
     if not uploaded and path.startswith(LOCAL):
         return
@@ -85,8 +87,8 @@ def code_exists(services: Services, path: str, uploaded: bool = True) -> None:
     services.blobs.snapshot(path.removeprefix(SNAPSHOT_PREFIX))
 
 
-def _of_job(services: Services, workspace: str, job: str, given: Input) -> Pinned:
-    named = uris.job_output(given.path)
+def _of_job(services: Services, workspace: str, job: str, job_input: Input) -> Pinned:
+    named = uris.job_output(job_input.path)
     assert named is not None
     if job and named.job == job:
         raise InvalidInput(
@@ -101,23 +103,25 @@ def _of_job(services: Services, workspace: str, job: str, given: Input) -> Pinne
             f"wait for it: `yard job stream -n {named.job}`",
             code="job_not_ended",
         )
-    uri = data_sources.find(services, workspace, given.path)
+    uri = data_sources.find(services, workspace, job_input.path)
     try:
-        pinned = data.pin(services.db, services.datastores, workspace, given.type, uri, given.mode)
+        pinned = data.pin(
+            services.db, services.datastores, workspace, job_input.type, uri, job_input.mode
+        )
     except NotFound as error:
         raise NotFound(
             f"job `{named.job}` has nothing at `{named.path or named.output}`",
             f"see what it left: `yard job download -n {named.job} --all`",
         ) from error
-    return Pinned(pinned.path, (*pinned.notices, f"`{given.path}` is `{pinned.path}`"))
+    return Pinned(pinned.path, (*pinned.notices, f"`{job_input.path}` is `{pinned.path}`"))
 
 
-def _of_model(services: Services, workspace: str, given: Input) -> Pinned:
-    model = _model(services, workspace, given.path)
-    if given.type != "custom_model" and model.type != given.type:
+def _of_model(services: Services, workspace: str, job_input: Input) -> Pinned:
+    model = _model(services, workspace, job_input.path)
+    if job_input.type != "custom_model" and model.type != job_input.type:
         raise InvalidInput(
             f"model `{model.name}:{model.version}` is of type `{model.type}`, "
-            f"the input of `{given.type}`",
+            f"the input of `{job_input.type}`",
             f"write `type: {model.type}`",
             code="type_mismatch",
         )
@@ -128,8 +132,8 @@ def _of_model(services: Services, workspace: str, given: Input) -> Pinned:
         )
     path = f"{model.folder}/{model.files[0].path if model.single else ''}"
     uri = str(DatastoreUri(BLOB_STORE, path))
-    said = f"`{given.path}` is model `{model.name}:{model.version}`"
-    return Pinned(uri, (said,))
+    notice = f"`{job_input.path}` is model `{model.name}:{model.version}`"
+    return Pinned(uri, (notice,))
 
 
 def _model(services: Services, workspace: str, path: str) -> Model:

@@ -1,9 +1,9 @@
-"""A job that exists, asked for again.
+"""Compare an existing job with a document that is submitted again.
 
-Owns: whether what is asked for is that job, and what of it may differ.
+Owns: whether the document is that job's, and what may differ.
 Leaves: new jobs to submission.py, changing what may change to jobs/actions.py.
-Always: two documents are one job when they say the same of everything but words about it, however
-it is written: defaults left out or not, references pinned or not, secrets shown or hidden.
+Always: two documents are the same job when they agree on everything but its labels, whether
+defaults are left out or not, references are pinned or not, secrets are shown or hidden.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from torchyard.jobs.spec import job_spec, secrets
 from torchyard.jobs.spec.inputs import Input
 from torchyard.jobs.spec.job_spec import JobSpec
 
-# Words about a job; what they become is told by jobs/actions.py.
-_WORDS = ("name", "display_name", "description", "tags", "properties", "notices")
-# What some clients read and do not send back.
+# Labels of a job, which jobs/actions.py may change.
+_LABELS = ("name", "display_name", "description", "tags", "properties", "notices")
+# Fields that some clients read and do not send back.
 _FORGOTTEN = ("communication_backend", "parent_job_name", "job_tier", "priority")
 _DEFAULTS = {field.name: field.default for field in fields(JobSpec)}
 
@@ -32,11 +32,11 @@ def require_same(services: Services, job: Job, document: Mapping[str, Any]) -> N
     """
     Raises:
         InvalidSpec: the document is not a job's.
-        Conflict: it is another job's, and which keys say so.
+        Conflict: it differs from the job; the message names the keys.
     """
     request = job_spec.read(_with_secrets(job, document))
     stored = job.spec
-    ignored = {name: getattr(stored, name) for name in _WORDS}
+    ignored = {name: getattr(stored, name) for name in _LABELS}
     for name in _FORGOTTEN:
         if getattr(request, name) == _DEFAULTS[name]:
             ignored[name] = getattr(stored, name)
@@ -56,14 +56,14 @@ def require_same(services: Services, job: Job, document: Mapping[str, Any]) -> N
         raise Conflict(
             f"job `{job.name}` exists in workspace `{job.workspace}` with another content: "
             + ", ".join(f"`{name}`" for name in differing),
-            "a job never changes but for its words: give this one another name, or none",
+            "only names, descriptions and tags of a job can change: use another name, or none",
             code="job_exists",
             at=("name",),
         )
 
 
 def _with_secrets(job: Job, document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with the job's own values where a client was shown none."""
+    """The document with the job's own values where clients only see placeholders."""
     stored = job.document.get("environment_variables") or {}
     variables = document.get("environment_variables")
     if not isinstance(variables, Mapping):
@@ -87,7 +87,7 @@ def _pinned(services: Services, job: Job, job_input: Input, stored: Input | None
 
 def _same_environment(services: Services, job: Job, environment: str | dict[str, Any]) -> bool:
     try:
-        resolved = services.environments.resolve(environment, job.workspace)
+        resolved = services.environments.resolver.resolve(environment, job.workspace)
     except TorchyardError:
         return False
     with services.db.read() as connection:

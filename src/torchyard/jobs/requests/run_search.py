@@ -98,18 +98,18 @@ def find_runs(
         implied_tags: tags that every run has unless it says otherwise, and the attribute or, in
             single quotes, the text that they hold.
     """
-    found = _Runs(connection.dialect.name, implied_tags)
+    search = _Runs(connection.dialect.name, implied_tags)
     for condition in view.conditions:
-        found.narrow(condition)
+        search.narrow(condition)
     for order in view.orders:
-        found.sort(order)
-    query = select(jobs.c.id).select_from(found.joined)
-    query = query.where(jobs.c.experiment_id.in_(experiment_ids), *found.wheres)
+        search.sort(order)
+    query = select(jobs.c.id).select_from(search.joined)
+    query = query.where(jobs.c.experiment_id.in_(experiment_ids), *search.wheres)
     if view.deleted is not None:
         query = query.where(jobs.c.deleted == view.deleted)
-    query = query.order_by(*found.orders, _start().desc(), jobs.c.name)
+    query = query.order_by(*search.orders, _start().desc(), jobs.c.name)
     ids = [row.id for row in connection.execute(_page(query, view))]
-    return _shown(connection, ids)
+    return _jobs_by_id(connection, ids)
 
 
 def find_experiments(connection: Connection, workspace: str, view: View) -> list[Experiment]:
@@ -166,9 +166,11 @@ class _Runs:
         if kind == "param":
             return _Side(self._join(params, key).c.value)
         if kind == "tag":
-            own = tag_of(jobs.c.tags, key, self._dialect)
+            tag = tag_of(jobs.c.tags, key, self._dialect)
             implied = self._implied.get(key)
-            return _Side(own if implied is None else func.coalesce(own, self._told(implied)))
+            return _Side(
+                tag if implied is None else func.coalesce(tag, self._implied_value(implied))
+            )
         return self._attribute(key)
 
     def _join(self, table: Table, key: str) -> Any:
@@ -177,7 +179,7 @@ class _Runs:
         self.joined = self.joined.outerjoin(joined, same)
         return joined
 
-    def _told(self, implied: str) -> ColumnElement[Any]:
+    def _implied_value(self, implied: str) -> ColumnElement[Any]:
         if implied.startswith("'"):
             return literal(implied.strip("'"))
         return self._attribute(implied).value
@@ -193,23 +195,23 @@ class _Runs:
             return _Side(func.nullif(jobs.c.parent, ""))
         if key == "artifact_uri":
             number = cast(jobs.c.experiment_id, String)
-            ours = "mlflow-artifacts:/" + number + "/" + jobs.c.name + "/artifacts"
-            return _Side(func.coalesce(jobs.c.properties[ARTIFACT_URI].as_string(), ours))
+            default_uri = "mlflow-artifacts:/" + number + "/" + jobs.c.name + "/artifacts"
+            return _Side(func.coalesce(jobs.c.properties[ARTIFACT_URI].as_string(), default_uri))
         columns = {"run_id": jobs.c.name, "status": jobs.c.status, "user_id": jobs.c.owner}
         return _Side(columns[key])
 
 
-def _of_experiment(asked: Condition | Order, dialect: str) -> _Side:
-    if asked.kind == "tag":
-        return _Side(tag_of(experiments.c.tags, asked.key, dialect))
-    if asked.key == "name":
+def _of_experiment(criterion: Condition | Order, dialect: str) -> _Side:
+    if criterion.kind == "tag":
+        return _Side(tag_of(experiments.c.tags, criterion.key, dialect))
+    if criterion.key == "name":
         return _Side(experiments.c.name)
-    if asked.key == "experiment_id":
+    if criterion.key == "experiment_id":
         # Ordered as numbers, compared as the texts that clients know.
         number = experiments.c.id
-        return _Side(number if isinstance(asked, Order) else cast(number, String))
+        return _Side(number if isinstance(criterion, Order) else cast(number, String))
     created = type_coerce(experiments.c.created_at, BigInteger)
-    if asked.key == "creation_time":
+    if criterion.key == "creation_time":
         return _Side(_milliseconds(created), is_number=True)
     changed = func.coalesce(type_coerce(experiments.c.updated_at, BigInteger), created)
     return _Side(_milliseconds(changed), is_number=True)
@@ -279,19 +281,20 @@ def _page(query: Select[Any], view: View) -> Select[Any]:
     return query if view.limit is None else query.limit(view.limit)
 
 
-def _shown(connection: Connection, ids: Sequence[int]) -> list[Job]:
+def _jobs_by_id(connection: Connection, ids: Sequence[int]) -> list[Job]:
     """Jobs by id, in that order, as lists show them: without what each was asked to do."""
     columns = [column for column in jobs.c if column.name not in _HEAVY]
     query = select(*columns, experiments.c.name.label("experiment_name")).join(
         experiments, jobs.c.experiment_id == experiments.c.id
     )
-    found: dict[int, Job] = {}
+    by_id: dict[int, Job] = {}
     for start in range(0, len(ids), _JOBS_A_QUERY):
         some = ids[start : start + _JOBS_A_QUERY]
         for row in connection.execute(query.where(jobs.c.id.in_(some))):
             values = dict(row._mapping)
+            values["priority_rank"] = values.pop("turn")
             values["status"] = Status(values["status"])
             error = values["error"]
             values["error"] = None if error is None else JobError(**error)
-            found[row.id] = Job(**values, document={})
-    return [found[job_id] for job_id in ids if job_id in found]
+            by_id[row.id] = Job(**values, document={})
+    return [by_id[job_id] for job_id in ids if job_id in by_id]

@@ -1,4 +1,4 @@
-"""Runs that are no jobs, and experiments: what a tracking client makes and changes.
+"""Runs outside jobs, and experiments: what a tracking client creates and changes.
 
 Owns: creating and changing runs that were started outside any job; experiments.
 Leaves: command jobs to jobs/actions.py; their status is theirs alone.
@@ -33,10 +33,10 @@ def experiment(services: Services, workspace: str, number: int) -> Experiment:
         NotFound: no such experiment.
     """
     with services.db.read() as connection:
-        found = experiment_store.by_id(connection, workspace, number)
-    if found is None:
+        experiment = experiment_store.by_id(connection, workspace, number)
+    if experiment is None:
         raise NotFound(f"experiment `{number}` does not exist in workspace `{workspace}`")
-    return found
+    return experiment
 
 
 def experiments(services: Services, workspace: str) -> Sequence[Experiment]:
@@ -104,11 +104,11 @@ def change_experiment(
     Its runs are deleted and brought back with it.
     """
     with services.db.write() as connection:
-        found = experiment_store.by_id(connection, workspace, number)
-        if found is None:
+        experiment = experiment_store.by_id(connection, workspace, number)
+        if experiment is None:
             raise NotFound(f"experiment `{number}` does not exist in workspace `{workspace}`")
         values: dict[str, Any] = {}
-        if name is not None and name != found.name:
+        if name is not None and name != experiment.name:
             if experiment_store.named(connection, workspace, name) is not None:
                 raise _taken(name)
             values["name"] = name
@@ -116,7 +116,7 @@ def change_experiment(
             values["deleted"] = deleted
             store.change_jobs_of(connection, number, deleted=deleted)
         if tags:
-            values["tags"] = _merged(found.tags, tags)
+            values["tags"] = _merged(experiment.tags, tags)
         if values:
             experiment_store.change(connection, number, updated_at=services.clock.now(), **values)
         changed = experiment_store.by_id(connection, workspace, number)
@@ -142,12 +142,12 @@ def datasets_of(
     services: Services, job_ids: Collection[int]
 ) -> Mapping[int, Sequence[DatasetInput]]:
     """What each of these runs was given; those that were given nothing are left out."""
-    found: dict[int, list[DatasetInput]] = {}
+    experiment: dict[int, list[DatasetInput]] = {}
     ids = list(job_ids)
     with services.db.read() as connection:
         for start in range(0, len(ids), _IDS_A_QUERY):
-            found |= dataset_inputs.of_jobs(connection, ids[start : start + _IDS_A_QUERY])
-    return found
+            experiment |= dataset_inputs.of_jobs(connection, ids[start : start + _IDS_A_QUERY])
+    return experiment
 
 
 def datasets_in(
@@ -174,14 +174,14 @@ def create_run(
     status: Status = Status.RUNNING,
     document: Mapping[str, Any] | None = None,
 ) -> Job:
-    """A run that is not a job.
+    """Create a run that is not a job.
 
     Args:
         started_at: None for one that is only being prepared.
         document: what else is stored about it (see local_runs.py).
         name: its name; a new one when empty. If it is taken, the existing run is returned.
         made_by: whose token was sent, where `owner` is what a client says.
-        request: the id of the request; repeating it creates no other run.
+        request: the id of the request; repeating it does not create another run.
     """
     run_name = name or names.generate()
     place = experiment(services, workspace, experiment_id)

@@ -1,10 +1,9 @@
-"""Following a job: one resumable stream of its events and its output.
+"""Stream a job: its events and its output, resumable.
 
 Owns: the frames and their order.
 Leaves: printing to the CLI.
-Always: a frame's bytes begin where the client's offset for that log stands, so each byte comes
-once however often the stream is broken off and taken up again; `end` comes last, after the
-last byte.
+Always: a frame's bytes begin at the client's offset for that log, so each byte comes once
+however often the stream is interrupted and resumed; `end` comes last, after the last byte.
 """
 
 from __future__ import annotations
@@ -23,13 +22,14 @@ from torchyard.environments.types import from_json as environment_from_json
 from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.records import job_masking, store
-from torchyard.jobs.records.types import Event, Job
+from torchyard.jobs.records.job_events import Event, StageChanged, build_log_offset
+from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.services import Services
 
 _FRAME_BYTES = 1 << 18
-_FRAMES_A_LOOK = 8
-_LOOK_EVERY_S = 1.0
+_FRAMES_AT_ONCE = 8
+_READ_EVERY_S = 1.0
 _PING_EVERY_S = 10.0
 BUILD = "build"
 
@@ -50,7 +50,7 @@ async def frames(services: Services, job: Job, cursor: Cursor) -> AsyncIterator[
     key = actions.job_key(job)
     while True:
         seen = services.signals.count(key)
-        current, blocks, more = await run_in_threadpool(follower.look)
+        current, blocks, more = await run_in_threadpool(follower.read_new)
         for block in blocks:
             yield block
         if blocks:
@@ -66,7 +66,7 @@ async def frames(services: Services, job: Job, cursor: Cursor) -> AsyncIterator[
         if time.monotonic() - last_sent > _PING_EVERY_S:
             yield _frame({"kind": "ping"})
             last_sent = time.monotonic()
-        await services.signals.wait(key, seen, _LOOK_EVERY_S)
+        await services.signals.wait(key, seen, _READ_EVERY_S)
 
 
 class _Follower:
@@ -77,36 +77,37 @@ class _Follower:
         self._job = job
         self._cursor = cursor
         self._masker = job_masking.masker(job)
-        # A stream that is taken up again has the log's place in its cursor.
+        # A resumed stream has the log's offset in its cursor.
         self._building = BUILD in cursor.offsets
 
-    def look(self) -> tuple[Job, list[bytes], bool]:
-        """The job as it is, what is new, and whether there is more at once."""
-        # The job is read first: when it has ended, everything of it is on disk already.
+    def read_new(self) -> tuple[Job, list[bytes], bool]:
+        """The job as it is now, new frames, and whether more is ready."""
+        # The job is read first: once it has ended, all of its output is on disk.
         job = actions.get(self._services, self._job.workspace, self._job.name)
         blocks, more = [], False
         for event in actions.events(self._services, job, self._cursor.after):
             if self._building and _ends_preparing(event):
-                # The whole build log stands before the end of its stage.
+                # The whole build log comes before the end of its stage.
                 new, more = self._build_frames(job)
                 blocks += new
                 if more:
                     return job, blocks, True
                 self._building = False
             self._cursor.after = event.seq
-            told = {"kind": event.kind, "seq": event.seq, "at": to_text(event.at), **event.body}
-            blocks.append(_frame(self._masker.json(told)))
-            if "build_log_offset" in event.body:
-                self._cursor.offsets.setdefault(BUILD, event.body["build_log_offset"])
+            head = {"kind": event.kind, "seq": event.seq, "at": to_text(event.at)}
+            blocks.append(_frame(self._masker.json({**head, **event.body.to_json()})))
+            offset = build_log_offset(event)
+            if offset is not None:
+                self._cursor.offsets.setdefault(BUILD, offset)
                 self._building = True
         if self._building:
             new, more = self._build_frames(job)
             blocks += new
-        why = waiting_reasons.why(self._services, job)
-        if why != self._cursor.waiting:
-            self._cursor.waiting = why
-            if why:
-                blocks.append(_frame({"kind": "waiting", "message": why}))
+        reason = waiting_reasons.describe(self._services, job)
+        if reason != self._cursor.waiting:
+            self._cursor.waiting = reason
+            if reason:
+                blocks.append(_frame({"kind": "waiting", "message": reason}))
         for log in self._services.logs.list(job.workspace, job.name):
             path = self._services.logs.file(job.workspace, job.name, log.attempt, log.path)
             header = {"kind": "log", "attempt": log.attempt, "path": log.path}
@@ -118,28 +119,28 @@ class _Follower:
     def _build_frames(self, job: Job) -> tuple[list[bytes], bool]:
         with self._services.db.read() as connection:
             environment = environment_from_json(store.environment_of(connection, job.id))
-        log = self._services.environments.log_path(environment)
+        log = self._services.environments.folders.log_path(environment.hash)
         return self._grown(BUILD, {"kind": "build"}, log)
 
     def _grown(self, name: str, header: dict[str, Any], path: Path) -> tuple[list[bytes], bool]:
-        """Frames of what a file has behind the cursor, and whether there is still more."""
+        """Frames of a file's content after the cursor, and whether there is more."""
         offset = self._cursor.offsets.get(name, 0)
         blocks: list[bytes] = []
         try:
             with open(path, "rb") as file:
                 file.seek(offset)
-                while len(blocks) < _FRAMES_A_LOOK and (content := file.read(_FRAME_BYTES)):
+                while len(blocks) < _FRAMES_AT_ONCE and (content := file.read(_FRAME_BYTES)):
                     place = {"offset": offset, "size": len(content)}
                     blocks.append(_frame({**header, **place}) + content)
                     offset += len(content)
         except FileNotFoundError:
             return [], False
         self._cursor.offsets[name] = offset
-        return blocks, len(blocks) == _FRAMES_A_LOOK
+        return blocks, len(blocks) == _FRAMES_AT_ONCE
 
 
 def _ends_preparing(event: Event) -> bool:
-    return event.kind == "stage" and event.body["state"] == "end"
+    return isinstance(event.body, StageChanged) and event.body.state == "end"
 
 
 def _frame(body: dict[str, Any]) -> bytes:

@@ -1,9 +1,9 @@
-"""From a job file to a job.
+"""Turn a job file into a job.
 
-Owns: checking a job file against the workspace, pinning what it names, writing the job down.
-Leaves: the file's own grammar to spec/job_spec.py, what references stand for to pinning.py.
-Always: a job is written whole with its first event, or not at all; the same name with the same
-body is the same job; what is stored is pinned.
+Owns: checking a job file against the workspace, pinning what it names, storing the job.
+Leaves: parsing the file to spec/job_spec.py, resolving references to pinning.py.
+Always: a job is stored with its first event, or not at all; the same name with the same body is
+the same job; what is stored is pinned.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Checked:
-    """A job file that was understood: its spec, the environment it will have, pinned inputs."""
+    """A valid job file: its spec, its resolved environment, pinned inputs."""
 
     spec: JobSpec
     environment: EnvironmentSpec
@@ -49,10 +49,10 @@ class Checked:
 
 
 def check(services: Services, workspace: str, document: Any, *, uploaded: bool = True) -> Checked:
-    """Everything that can be said about a job file without running it.
+    """Check a job file as far as possible without running it.
 
     Args:
-        uploaded: False takes `local:` where a folder has yet to be uploaded.
+        uploaded: False accepts `local:` where a folder is yet to be uploaded.
 
     Raises:
         InvalidSpec: what is wrong, and where.
@@ -85,20 +85,20 @@ def check(services: Services, workspace: str, document: Any, *, uploaded: bool =
 def create(
     services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
 ) -> tuple[Job, bool]:
-    """Write a job down; the scheduler takes it from there.
+    """Store a job, which the scheduler then runs.
 
-    Returns the job, and whether it is new.
+    Return the job, and whether it is new.
 
     Raises:
         InvalidSpec: what is wrong, and where.
-        LimitExceeded: a quota says that it can never run.
+        LimitExceeded: it exceeds a quota and can never run.
         Conflict: the name is taken by another job.
     """
     name = document.get("name")
     job = actions.named(services, workspace, name) if isinstance(name, str) else None
     if job is None:
         return create_new(services, workspace, document, identity)
-    # Sent again: what it names may be gone or newer by now, and the job is what it was.
+    # Sent again: what it names may have changed since, the job has not.
     _require_hash(job, _hash(_body(document)))
     return job, False
 
@@ -106,7 +106,7 @@ def create(
 def create_new(
     services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
 ) -> tuple[Job, bool]:
-    """As `create`, for a name that was free when the caller looked."""
+    """Like `create`, for a name that was free when the caller checked."""
     body = _body(document)
     checked = _allowed(services, workspace, check(services, workspace, document), identity.user)
     name = checked.spec.name or names.generate()
@@ -119,12 +119,12 @@ def create_new(
         job = actions.get(services, workspace, name)
         _require_hash(job, _hash(body))
         return job, False
-    services.bell.set()
+    services.wakeup.set()
     return job, True
 
 
 def _allowed(services: Services, workspace: str, checked: Checked, user: str) -> Checked:
-    """The same, if quotas let it run at some time; a limit on its run time is noticed."""
+    """Check quotas; add a notice if one limits the run time."""
     storage_use.measure(services, workspace)
     job = checked.spec
     with services.db.read() as connection:
@@ -135,7 +135,9 @@ def _allowed(services: Services, workspace: str, checked: Checked, user: str) ->
         longest_s = quota_checks.longest_s(connection, workspace, user)
     if not longest_s or job.timeout_s:
         return checked
-    notice = f"it is ended after {longest_s} s: quota `run_time_s` of workspace `{workspace}`"
+    notice = (
+        f"the job is stopped after {longest_s} s: quota `run_time_s` of workspace `{workspace}`"
+    )
     return replace(checked, notices=(*checked.notices, notice))
 
 
@@ -152,7 +154,7 @@ def _new_job(
     properties, tags = rehearsal.recorded(job.properties, job.tags, checked.rehearsed)
     experiment = actions.ensure_experiment(connection, services, workspace, job.experiment_name)
     started_by = identity.subject.partition("/")[2] if identity.subject else ""
-    # What tracking clients are shown; the document is whole, because the attempts need it.
+    # Tracking clients see masked values; the document keeps them, as attempts need them.
     masker = secrets.masker(body)
     return NewJob(
         workspace=workspace,
@@ -174,7 +176,7 @@ def _new_job(
         properties=properties,
         parent=job.parent_job_name or started_by,
         description=masker.text(job.description),
-        turn=queue.turn_of(job.job_tier, job.priority),
+        priority_rank=queue.priority_rank_of(job.job_tier, job.priority),
         limit_s=job.timeout_s or None,
         gpus=_gpus(connection, services, workspace, job, checked.rehearsed),
     )
@@ -190,18 +192,18 @@ def _gpus(
     """How many devices the queue counts for each node of the job.
 
     Raises:
-        Conflict: its compute is gone, or going.
+        Conflict: its compute was deleted, or is being deleted.
     """
     compute = computes.find(connection, workspace, job.compute)
     if compute is None or compute.deleting:
-        # It went since it was looked at, and the job would wait for it for ever.
-        raise _going(job.compute)
-    shape = (job.instance_count, job.process_count_per_instance)
-    return gpus.per_node(services.devices, compute, *shape, job.properties, rehearsed)
+        # It was deleted since the check; the job would wait forever.
+        raise _being_deleted(job.compute)
+    processes = (job.instance_count, job.process_count_per_instance)
+    return gpus.per_node(services.devices, compute, *processes, job.properties, rehearsed)
 
 
 def _body(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes the job the same job: everything but its name."""
+    """What identifies the job's content: everything but its name."""
     return {key: value for key, value in document.items() if key not in ("name", "$schema")}
 
 
@@ -237,23 +239,23 @@ def _require_hash(job: Job, spec_hash: str) -> None:
     if job.spec_hash != spec_hash:
         raise Conflict(
             f"job `{job.name}` exists in workspace `{job.workspace}` with another content",
-            "give this one another `name`, or none",
+            "use another `name`, or none",
             code="job_exists",
             at=("name",),
         )
 
 
 def _environment(services: Services, workspace: str, job: JobSpec) -> EnvironmentSpec:
-    """What the job will have, if it can be had here."""
-    environment = services.environments.resolve(job.environment, workspace)
-    services.environments.refuse_impossible(environment)
+    """The job's environment, if it can run here."""
+    environment = services.environments.resolver.resolve(job.environment, workspace)
+    services.environments.builds.refuse_impossible(environment)
     if environment.image is None:
         return environment
     processes = job.instance_count * job.process_count_per_instance
     if job.distribution == "mpi" and processes > 1:
         raise InvalidSpec(
             "a job of type mpi can't run in an image: Open MPI is the machine's own",
-            "write `distribution: {type: pytorch}`, or an environment without an image",
+            "use `distribution: {type: pytorch}`, or an environment without an image",
             code="image_without_mpi",
         )
     return environment
@@ -263,26 +265,26 @@ def _parent_exists(services: Services, workspace: str, job: JobSpec) -> None:
     at = ("parent_job_name",)
     if job.parent_job_name == job.name:
         raise InvalidSpec(
-            f"job `{job.name}` is its own parent", "name another job, or none",
+            f"job `{job.name}` is its own parent", "use another job as the parent, or none",
             code="cyclic_reference", at=at,
         )  # fmt: skip
     _at(at, lambda: actions.get(services, workspace, job.parent_job_name))
 
 
 def _fits(services: Services, workspace: str, job: JobSpec, rehearsed: bool) -> list[str]:
-    """Notices about a job that its compute can hold at some time."""
+    """Check that the job fits its compute; return notices."""
     compute = _at(("compute",), lambda: computes.get(services.db, workspace, job.compute))
     if job.instance_count > compute.max_instances:
         raise InvalidSpec(
-            f"the job needs {job.instance_count} nodes; compute `{compute.name}` has at the most "
+            f"the job needs {job.instance_count} nodes; compute `{compute.name}` has at most "
             f"{compute.max_instances}",
-            f"raise it: `yard compute create -n {compute.name} --max-instances "
-            f"{job.instance_count}`, or ask for fewer nodes",
+            f"raise the limit: `yard compute create -n {compute.name} --max-instances "
+            f"{job.instance_count}`, or use fewer nodes",
             code="too_many_nodes",
             at=("resources", "instance_count"),
         )
     if compute.deleting:
-        raise _going(compute.name)
+        raise _being_deleted(compute.name)
     return gpus.check(
         services.devices,
         compute,
@@ -293,20 +295,20 @@ def _fits(services: Services, workspace: str, job: JobSpec, rehearsed: bool) -> 
     )
 
 
-def _going(compute: str) -> Conflict:
+def _being_deleted(compute: str) -> Conflict:
     return Conflict(
         f"compute `{compute}` is being deleted",
-        "take another: `yard compute list`",
+        "use another: `yard compute list`",
         at=("compute",),
     )
 
 
 def _at(place: tuple[str | int, ...], act: Callable[[], _Result]) -> _Result:
-    """Run `act`; an error of it is told as one at that place of the document."""
+    """Call `act`; report its errors as errors at that place of the document."""
     try:
         return act()
     except DatabaseUnreachable:
-        raise  # nothing in the document is wrong
+        raise  # not an error in the document
     except TorchyardError as error:
         at = error.at if error.at[: len(place)] == place else (*place, *error.at)
         raise InvalidSpec(error.message, error.hint, code=error.code, at=at) from error

@@ -1,4 +1,4 @@
-"""A job as JSON, as the native API and the SDK show it."""
+"""Convert a job to JSON for the native API and the SDK."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torchyard.base.clock import to_text
 from torchyard.jobs import actions
 from torchyard.jobs.admission import queue, waiting_reasons
 from torchyard.jobs.records import job_masking, progress, store
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, JobError
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import rehearsal, secrets
@@ -24,7 +25,7 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
     rest = {
         "error": None if job.error is None else _with_details(job.error),
         "environment_hash": environment_hash,
-        "waiting": waiting_reasons.why(services, job),
+        "waiting": waiting_reasons.describe(services, job),
         "stages": [
             {
                 "name": span.name.value,
@@ -34,7 +35,7 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
             }
             for span in progress.timeline(events)
         ],
-        "notices": [event.body["message"] for event in events if event.kind == "notice"],
+        "notices": notices_of(events),
         "metrics": {
             point.key: number_json(point.value) for point in services.history.latest(job.id)
         },
@@ -44,8 +45,8 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
             for model in models.of_job(services.db, job.workspace, job.name)
         ],
     }
-    shown: dict[str, Any] = job_masking.masked(job, rest)
-    return {**summary_json(job), "spec": secrets.masked_document(job.document), **shown}
+    masked: dict[str, Any] = job_masking.masked(job, rest)
+    return {**summary_json(job), "spec": secrets.masked_document(job.document), **masked}
 
 
 def _with_details(error: JobError) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def _without_details(error: JobError) -> dict[str, Any]:
 
 
 def summary_json(job: Job) -> dict[str, Any]:
-    """What a list shows of a job; nothing that needs another look at the database."""
+    """A job's entry in a list, without another database query."""
     summary: dict[str, Any] = {
         "name": job.name,
         "display_name": job.display_name,
@@ -73,8 +74,8 @@ def summary_json(job: Job) -> dict[str, Any]:
         "compute": job.compute,
         "node_count": job.node_count,
         "processes_per_node": job.processes_per_node,
-        "priority": queue.priority_of(job.turn),
-        "job_tier": "spot" if job.turn >= queue.SPOT_TURN else "standard",
+        "priority": queue.priority_of(job.priority_rank),
+        "job_tier": "spot" if job.priority_rank >= queue.SPOT_RANK else "standard",
         "created_at": to_text(job.created_at),
         "started_at": _text(job.started_at),
         "ended_at": _text(job.ended_at),

@@ -1,4 +1,4 @@
-"""The beginning and the end of a workspace, for the rooms that keep things in one.
+"""Provision new workspaces, and delete empty ones.
 
 Owns: what every workspace has from the start, and what counts as being in one.
 Leaves: the workspace's own row and tokens to workspaces/.
@@ -24,8 +24,8 @@ from torchyard.models import registry as models
 from torchyard.workspaces import actions as workspaces
 
 
-def furnish(services: Services, workspace: str) -> None:
-    """The compute `local`; the default datastores are there by themselves."""
+def provision(services: Services, workspace: str) -> None:
+    """Create the compute `local`; the default datastores need nothing."""
     computes.ensure_local(services.db, services.clock, workspace)
 
 
@@ -38,7 +38,7 @@ def delete_empty(services: Services, workspace: str) -> None:
     if workspace == DEFAULT_WORKSPACE:
         raise Conflict(
             f"workspace `{workspace}` is built in and can't be deleted",
-            "jobs in it go with `yard job delete`",
+            "delete its jobs with `yard job delete`",
         )
     held = _held(services, workspace)
     with services.db.write() as connection:
@@ -47,14 +47,14 @@ def delete_empty(services: Services, workspace: str) -> None:
         if held:
             raise Conflict(
                 f"workspace `{workspace}` is not empty: it has {', '.join(held)}",
-                "what was made in a workspace is its history and stays; leave it, and use another",
+                "only empty workspaces can be deleted; create another one instead",
                 code="workspace_not_empty",
             )
         computes.forget_all(connection, workspace)
-        codes.forget_all(connection, workspace)
-        saved_datasets.forget_all(connection, workspace)
-        components.forget_all(connection, workspace)
-        environments.forget_all(connection, workspace)
+        codes.delete_all(connection, workspace)
+        saved_datasets.delete_all(connection, workspace)
+        components.delete_all(connection, workspace)
+        environments.delete_all(connection, workspace)
         experiment_store.drop_all(connection, workspace)
         workspaces.forget(connection, workspace)
     for name in BUILT_IN:
@@ -64,23 +64,27 @@ def delete_empty(services: Services, workspace: str) -> None:
 def _held(services: Services, workspace: str) -> list[str]:
     """In words, what is in it besides jobs and what every workspace has."""
     named = {
-        "model": [one.name for one in models.list_in(services.db, workspace)],
+        "model": [model.name for model in models.list_in(services.db, workspace)],
         "logged model": logged.names_in(services.db, workspace),
-        "data": [one.name for one in assets.list_in(services.db, workspace, archived=None)],
+        "data": [asset.name for asset in assets.list_in(services.db, workspace, archived=None)],
         "datastore": [
-            one.name
-            for one in datastores.list_in(services.db, services.datastores, workspace)
-            if one.name not in BUILT_IN
+            datastore.name
+            for datastore in datastores.list_in(services.db, services.datastores, workspace)
+            if datastore.name not in BUILT_IN
         ],
         "compute": [
-            one.name for one, _ in computes.list_in(services.db, workspace) if one.name != LOCAL
+            compute.name
+            for compute, _ in computes.list_in(services.db, workspace)
+            if compute.name != LOCAL
         ],
         "environment": [
-            one.name for one in environments.list_in(services.db, workspace, archived=None)
+            environment.name
+            for environment in environments.list_in(services.db, workspace, archived=None)
         ],
         "component": [
-            one.name for one in components.list_in(services.db, workspace, archived=None)
+            component.name
+            for component in components.list_in(services.db, workspace, archived=None)
         ],
-        "the map of": [one.prefix for one in url_maps.list_in(services.db, workspace)],
+        "the map of": [url_map.prefix for url_map in url_maps.list_in(services.db, workspace)],
     }
     return [f"{noun} `{name}`" for noun, names in named.items() for name in names]

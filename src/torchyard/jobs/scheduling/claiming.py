@@ -1,4 +1,4 @@
-"""Who gets nodes.
+"""Decide which jobs get nodes.
 
 Owns: holding nodes for an attempt.
 Leaves: the order of the queue to admission/queue.py and queue_walk.py, nodes to compute/, quotas to
@@ -31,23 +31,23 @@ from torchyard.jobs.scheduling.queue_walk import Walk
 from torchyard.jobs.services import Services
 
 _log = logging.getLogger(__name__)
-# Whoever runs must be looked after, too: what is left is for the next round.
+# Running jobs need attention, too: what is left waits for the next round.
 _ROUND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What became of a job: an attempt, or why there is none: `quota`, `gone` or `waits`."""
+    """The result for a job: an attempt, or why it has none: `quota`, `gone` or `waits`."""
 
     attempt: Attempt | None = None
     why_not: str = ""
 
 
 class Claimer:
-    """One look at the queue after the other.
+    """Claims nodes for queued jobs, round after round.
 
     Args:
-        never_clean: attempts whose folders stay for good: no later one waits for these.
+        never_clean: attempts whose folders are never removed: no later attempt waits for them.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Claimer:
         self._never_clean = never_clean
 
     def claim(self) -> None:
-        """One round: start whoever may start, then make room for who comes next."""
+        """One round: start the jobs that may start, then preempt for those that come next."""
         until = self._services.clock.now() + _ROUND
         walk = Walk(self._services.db, self._services.clock.now(), machine.bounds(self._services))
         while not self._stopping.is_set():
@@ -81,26 +81,26 @@ class Claimer:
             else:
                 walk.waits(job)
             if self._services.clock.now() > until:
-                self._services.bell.set()
+                self._services.wakeup.set()
                 break
-        preemption.make_room(self._services, walk)
+        preemption.preempt_for_heads(self._services, walk)
 
     def _claimed(self, job: Queued) -> Claim:
-        """What can't be said of a job is its end, and holds up no other."""
+        """Claim nodes for a job; if that fails with an error of the job, only this job fails."""
         try:
             return self.claim_one(job.id)
         except TorchyardError as error:
-            if not isolation.is_own(error):
+            if not isolation.is_job_error(error):
                 raise
             self._fail(job.id, error)
         except Exception as error:
-            if not isolation.is_own(error):
+            if not isolation.is_job_error(error):
                 raise
-            _log.exception("job %s could not be looked at; the next round does", job.name)
+            _log.exception("job %s could not be claimed; the next round tries again", job.name)
         return Claim(why_not="gone")
 
     def _fail(self, job_id: int, error: TorchyardError) -> None:
-        """As when its cluster is of another size by now."""
+        """Fail the job, for example because its cluster has another size by now."""
         with self._services.db.write() as connection:
             job = store.job_if_any(connection, job_id)
             if job is None or job.status is not Status.QUEUED:
@@ -115,15 +115,15 @@ class Claimer:
             job = store.job_by_id(connection, job_id)
             if job.status is not Status.QUEUED:
                 return Claim(why_not="gone")
-            # What an earlier attempt left is brought into the store when it is cleaned up.
+            # The files of an earlier attempt are uploaded when it is cleaned up.
             if job.attempt and not all(
                 before.clean or before.id in self._never_clean
                 for before in attempt_store.attempts_of(connection, job.id)
             ):
                 return Claim(why_not="waits")
-            if quota_checks.why_not(connection, job):
+            if quota_checks.waiting_reason(connection, job):
                 return Claim(why_not="quota")
-            if gpus.why_not(services, connection, job) or not self._machine_has_room(
+            if gpus.waiting_reason(services, connection, job) or not self._fits_machine(
                 connection, job
             ):
                 return Claim(why_not="waits")
@@ -138,7 +138,7 @@ class Claimer:
                 created_at=now,
                 server=services.membership.id or None,
             )
-            why_not = computes.try_hold(
+            reason = computes.try_hold(
                 connection,
                 job.workspace,
                 job.compute,
@@ -147,7 +147,7 @@ class Claimer:
                 now,
                 job.avoided_slots or (),
             )
-            if why_not:
+            if reason:
                 return Claim(why_not="waits")
             attempt_store.add_attempt(connection, attempt)
             store.change_job(connection, job.id, attempt=attempt.number)
@@ -156,13 +156,13 @@ class Claimer:
         services.signals.notify(job_key(job))
         return Claim(attempt)
 
-    def _machine_has_room(self, connection: Connection, job: Job) -> bool:
-        """Asked once more, where nobody else can take it meanwhile: another server may have."""
+    def _fits_machine(self, connection: Connection, job: Job) -> bool:
+        """Check again inside the transaction: another server may have claimed nodes since."""
         bounds = machine.bounds(self._services)
         if not bounds:
             return True
         every = shares.read(connection, bounds)
         free: dict[str, int] = bounds
-        for one in queue_store.held(connection):
-            free = queue.less(free, every.needs(one))
+        for holder in queue_store.held(connection):
+            free = queue.less(free, every.needs(holder))
         return queue.fits(free, every.needs(job))

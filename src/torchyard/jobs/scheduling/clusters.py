@@ -1,9 +1,9 @@
 """Clusters with the jobs on them.
 
-Owns: what runs where and who waits why, a round of scaling with what the queue wants, ending the
-jobs of a cluster that is deleted.
-Leaves: nodes to compute/, the words of waiting to admission/waiting_reasons.py.
-Always: a cluster that is deleted by force takes its jobs with it, and each says so.
+Owns: what runs on each node, which jobs wait and why, scaling to what the queue needs, ending the
+jobs of a deleted cluster.
+Leaves: nodes to compute/, reasons for waiting to admission/waiting_reasons.py.
+Always: deleting a cluster by force cancels its jobs, and each job says so.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class WaitingView:
     why: str
 
 
-def look(services: Services) -> None:
-    """One round of scaling of every cluster."""
-    scaling.look(
+def resize_clusters(services: Services) -> None:
+    """Resize every cluster to what its queue needs."""
+    scaling.resize_clusters(
         services.db,
         services.clock,
         lambda connection: store.nodes_wanted(connection, services.clock.now()),
@@ -71,8 +71,10 @@ def nodes(services: Services, workspace: str, name: str) -> list[NodeView]:
     with services.db.read() as connection:
         ids = {node.attempt_id for node in there if node.attempt_id}
         tries = {attempt.id: attempt for attempt in attempt_store.attempts_with(connection, ids)}
-        ranks = {one: computes.slots_of(connection, one) for one in ids}
-        jobs = {one.id: store.job_by_id(connection, one.job_id) for one in tries.values()}
+        ranks = {id: computes.slots_of(connection, id) for id in ids}
+        jobs = {
+            attempt.id: store.job_by_id(connection, attempt.job_id) for attempt in tries.values()
+        }
     views = []
     for node in there:
         view = NodeView(
@@ -81,18 +83,18 @@ def nodes(services: Services, workspace: str, name: str) -> list[NodeView]:
         attempt = tries.get(node.attempt_id)
         if attempt is not None and node.number in ranks[attempt.id]:
             rank = ranks[attempt.id].index(node.number)
-            given = ((attempt.handle or {}).get("body") or {}).get("devices") or []
+            devices = ((attempt.handle or {}).get("body") or {}).get("devices") or []
             job = jobs[attempt.id]
             view = NodeView(
                 view.name, view.state, view.since, view.made_at, job.name, job.owner, rank,
-                given[rank] if rank < len(given) else [],
+                devices[rank] if rank < len(devices) else [],
             )  # fmt: skip
         views.append(view)
     return views
 
 
 def waiting_at(services: Services, workspace: str, name: str) -> tuple[list[WaitingView], int]:
-    """The first of those that wait for nodes of a cluster, and how many wait in all."""
+    """The first jobs that wait for nodes of a cluster, and how many wait in all."""
     computes.get(services.db, workspace, name)
     with services.db.read() as connection:
         queued = store.queued_at(connection, workspace, name)
@@ -102,7 +104,11 @@ def waiting_at(services: Services, workspace: str, name: str) -> tuple[list[Wait
         }
     views = [
         WaitingView(
-            job.name, job.owner, job.node_count, since[job.id], waiting_reasons.why(services, job)
+            job.name,
+            job.owner,
+            job.node_count,
+            since[job.id],
+            waiting_reasons.describe(services, job),
         )
         for job in queued[:_MOST_WAITING]
     ]
@@ -114,13 +120,13 @@ def _busy(name: str, live: Sequence[Job]) -> Conflict:
     return Conflict(
         f"compute `{name}` has {len(live)} {'job' if len(live) == 1 else 'jobs'} that "
         f"{'has' if len(live) == 1 else 'have'} not ended: {some}",
-        "wait for them, or give `--force`: then they are canceled",
+        "wait for them, or cancel them with `--force`",
         code="compute_busy",
     )
 
 
 def delete(services: Services, workspace: str, name: str, who: str, *, force: bool = False) -> bool:
-    """Delete a cluster; with `force` its jobs are canceled. Returns whether it is gone already.
+    """Delete a cluster; with `force` its jobs are canceled. Return whether it is gone already.
 
     Raises:
         NotFound: there is none of that name.
@@ -128,17 +134,19 @@ def delete(services: Services, workspace: str, name: str, who: str, *, force: bo
     """
     live: list[Job] = []
 
-    def look(connection: Connection) -> None:
-        # Whoever submits a job from now on finds the cluster going.
+    def check_jobs(connection: Connection) -> None:
+        # Jobs submitted from now on are refused: the cluster is being deleted.
         live[:] = store.live_at(connection, workspace, name)
         if live and not force:
             raise _busy(name, live)
 
-    gone = computes.delete(services.db, services.clock, workspace, name, force=force, look=look)
+    gone = computes.delete(
+        services.db, services.clock, workspace, name, force=force, check=check_jobs
+    )
     error = JobError(
         "compute_deleted",
         f"compute `{name}` was deleted by `{who}`",
-        "run it on another: `yard compute list`",
+        "run it on another compute: `yard compute list`",
     )
     for job in live:
         actions.cancel(services, workspace, job.name, error)

@@ -1,10 +1,10 @@
-"""Jobs that leave their nodes to others, and come back.
+"""Preempt low-priority jobs; they resume later.
 
-Owns: who is told to leave for whom, the order to leave, a person's wish to try it.
+Owns: which attempts are preempted for which jobs, their stop requests, preemption on request.
 Leaves: the choice to admission/queue.py, the end of the attempt and its way back into the queue to
 attempts/worker_reports.py, SIGTERM and the grace to the worker.
-Always: only low-priority attempts leave for others, no more of them than needed, and only when
-their leaving is enough; a preempted attempt is none of those that a retry policy counts.
+Always: only low-priority attempts are preempted, no more of them than needed, and only when
+that frees enough; a retry policy does not count preempted attempts.
 """
 
 from __future__ import annotations
@@ -21,84 +21,86 @@ from torchyard.jobs.records.types import Attempt, Job, JobError, Status
 from torchyard.jobs.scheduling.queue_walk import Walk, running_of
 from torchyard.jobs.services import Services
 
-_HINT = "it goes on in the same run; let it save checkpoints, and load the last one at its start"
+_HINT = "the job resumes in the same run: save checkpoints, and load the last one at the start"
 
 
-def make_room(services: Services, walk: Walk) -> None:
-    """Tell low-priority attempts to leave for the first of each queue that waits for them."""
+def preempt_for_heads(services: Services, walk: Walk) -> None:
+    """Preempt low-priority attempts for the job at the head of each queue."""
     waiting = sorted(
         (head for head in walk.heads.values() if not head.job.low),
-        key=lambda head: queue.order(head.job),
+        key=lambda head: queue.sort_key(head.job),
     )
     held = running_of(walk)
-    leaving = {one.attempt_id for one, running in held if running.leaving}
+    leaving = {attempt.attempt_id for attempt, running in held if running.leaving}
     left = dict(walk.free)
     for _, running in held:
         if running.leaving:
             left = queue.more(left, running.holds)
     for head in waiting:
         candidates = [
-            (one.attempt_id, running, one.created_at.timestamp())
-            for one, running in held
-            if running.low and one.attempt_id not in leaving
+            (attempt.attempt_id, running, attempt.created_at.timestamp())
+            for attempt, running in held
+            if running.low and attempt.attempt_id not in leaving
         ]
         chosen = queue.victims(head.job.needs, left, candidates)
         if chosen is None:
             continue
         for attempt_id, running, _ in candidates:
             if attempt_id in chosen:
-                _order(services, attempt_id, _why(walk.jobs[head.job.id]))
+                _request_stop(services, attempt_id, _reason(walk.jobs[head.job.id]))
                 left = queue.more(left, running.holds)
         leaving |= set(chosen)
-        # What was freed is this one's, and not the next one's.
+        # What was freed is reserved for this job, not for the next one.
         left = queue.less(left, head.job.needs)
 
 
 def preempt(services: Services, workspace: str, name: str, who: str) -> Job:
-    """Do to a running job what a dedicated one does to a low-priority one.
+    """Preempt a running job, as a dedicated job would preempt a low-priority one.
 
     Raises:
         NotFound: no such job.
-        Conflict: it doesn't run.
+        Conflict: it is not running.
     """
     job = actions.get(services, workspace, name)
     with services.db.read() as connection:
         tries = [
-            one for one in attempt_store.attempts_of(connection, job.id) if one.ended_at is None
+            attempt
+            for attempt in attempt_store.attempts_of(connection, job.id)
+            if attempt.ended_at is None
         ]
     if not tries or job.status is Status.CANCEL_REQUESTED:
         raise Conflict(
             f"job `{name}` is {job.status.value} and holds no nodes",
-            f"see `yard job show -n {name}`; only a job that runs can be preempted",
+            f"see `yard job show -n {name}`; only a running job can be preempted",
             code="job_not_running",
         )
-    _order(services, tries[-1].id, f"`{who}` asked for it")
+    _request_stop(services, tries[-1].id, f"`{who}` requested it")
     return actions.get(services, workspace, name)
 
 
-def _why(job: Queued) -> str:
+def _reason(job: Queued) -> str:
     nodes = "a node" if job.node_count == 1 else f"{job.node_count} nodes"
     return f"job `{job.name}` needs {nodes} of `{job.compute}`"
 
 
-def _order(services: Services, attempt_id: str, why: str) -> None:
-    """Have an attempt stopped; what stops it already goes first."""
+def _request_stop(services: Services, attempt_id: str, reason: str) -> None:
+    """Stop an attempt, unless something else is stopping it already."""
     with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None or attempt.order:
             return
         job = store.job_by_id(connection, attempt.job_id)
         now = services.clock.now()
-        error = told(attempt, why)
+        error = preemption_error(attempt, reason)
         attempt_store.change_attempt(
             connection, attempt.id, order="stop", order_reason=PREEMPTED, error=vars(error)
         )
         computes.preempt(connection, attempt.id)
-        progress.notice(connection, job, f"{error.message}; it is told to end", now)
+        progress.notice(connection, job, f"{error.message}; it is asked to stop", now)
     services.signals.notify(job_key(job))
     services.signals.notify(attempt_key(attempt_id))
 
 
-def told(attempt: Attempt, why: str) -> JobError:
-    """How a preempted attempt ends, whatever its ranks make of SIGTERM."""
-    return JobError(PREEMPTED, f"attempt {attempt.number} is preempted: {why}", _HINT)
+def preemption_error(attempt: Attempt, reason: str) -> JobError:
+    """The error of a preempted attempt, whatever its ranks do on SIGTERM."""
+    return JobError(PREEMPTED, f"attempt {attempt.number} was preempted: {reason}", _HINT)

@@ -1,8 +1,8 @@
-"""What a job needs before nodes are held for it: its environment and its inputs.
+"""Prepare what a job needs before it holds nodes: its environment and its inputs.
 
-Owns: builds and fetches under way, one of each at a time for one thing.
+Owns: running builds and fetches, at most one for each environment and job.
 Leaves: building to environments/, fetching to files/inputs.py, nodes to claiming.py.
-Always: heavy work happens outside transactions; what a killed server had begun begins anew.
+Always: heavy work happens outside transactions; what a killed server had begun is started again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torchyard.jobs.services import Services
 from torchyard.jobs.spec import secrets
 
 _log = logging.getLogger(__name__)
-# A round ends after so long or so many: what was prepared may start meanwhile.
+# A round ends after this time or this many jobs, so that prepared jobs may start.
 _ROUND = timedelta(seconds=0.5)
 _MOST = 1000
 _ALL = 1 << 31
@@ -46,33 +46,33 @@ class Preparer:
         self._fetchers = ThreadPoolExecutor(4, thread_name_prefix="fetcher")
 
     def close(self) -> None:
-        """Wait for what is under way; it breaks off by itself once the scheduler stops."""
+        """Wait for running work; it cancels itself once the scheduler stops."""
         self._builders.shutdown(wait=True, cancel_futures=True)
         self._fetchers.shutdown(wait=True, cancel_futures=True)
 
     def prepare(self) -> None:
-        """One round; jobs that wait for one environment are looked at together."""
+        """One round; jobs that wait for the same environment are handled together."""
         until = self._services.clock.now() + _ROUND
         with self._services.db.read() as connection:
             wanted = round_store.environments_wanted(connection)
-        for one in wanted:
+        for waiting in wanted:
             with self._services.db.read() as connection:
-                pinned = store.environment_of(connection, one.first_id)
+                pinned = store.environment_of(connection, waiting.first_id)
             environment = environment_from_json(pinned)
-            built = self._services.environments.is_built(environment) is not None
-            for job in self._next(one, None if built else Status.NOT_STARTED):
+            built = self._services.environments.folders.find(environment) is not None
+            for job in self._next(waiting, None if built else Status.NOT_STARTED):
                 try:
-                    self._look_at(job, environment, built)
+                    self._prepare_one(job, environment, built)
                 except Exception as error:
                     self._refuse(job, error)
                 if self._services.clock.now() > until:
-                    # Those that are queued by now may start meanwhile.
-                    self._services.bell.set()
+                    # Jobs that are queued by now may start meanwhile.
+                    self._services.wakeup.set()
                     return
             if not built:
                 self._start_build(environment)
 
-    def _look_at(self, job: Job, environment: EnvironmentSpec, built: bool) -> None:
+    def _prepare_one(self, job: Job, environment: EnvironmentSpec, built: bool) -> None:
         if not built:
             self._build(job, environment)
         elif self._has_inputs(job):
@@ -82,14 +82,14 @@ class Preparer:
             self._fetch(job)
 
     def _refuse(self, job: Job, error: Exception) -> None:
-        """What can't be said of a job is its end, and holds up no other."""
-        if not isolation.is_own(error):
+        """Fail the job that caused an error; other errors are raised."""
+        if not isolation.is_job_error(error):
             raise error
-        _log.error("job %s can't be prepared", job.name, exc_info=error)
-        self._fail(job, JobError("internal", f"the job can't be prepared: {error!r}"))
+        _log.error("job %s cannot be prepared", job.name, exc_info=error)
+        self._fail(job, JobError("internal", f"the job cannot be prepared: {error!r}"))
 
     def _next(self, wanted: round_store.Waiting, status: Status | None) -> Iterator[Job]:
-        """The jobs of one environment that something can be done for now, one by one."""
+        """Yield the jobs of one environment that can be advanced now."""
         with self._services.db.read() as connection:
             ids = round_store.to_prepare(
                 connection, wanted.environment_hash, _MOST + len(self._fetching), status
@@ -126,7 +126,7 @@ class Preparer:
         with self._building_lock:
             # The log grows over builds; where this one's part begins is what its jobs show.
             log_offset = self._building.get(
-                environment.hash, _size(services.environments.log_path(environment))
+                environment.hash, _size(services.environments.folders.log_path(environment.hash))
             )
         if job.status is Status.NOT_STARTED:
             with services.db.write() as connection:
@@ -142,22 +142,22 @@ class Preparer:
         with self._building_lock:
             running = environment.hash in self._building
             if not running:
-                size = _size(self._services.environments.log_path(environment))
+                size = _size(self._services.environments.folders.log_path(environment.hash))
                 self._building[environment.hash] = size
         if not running:
             self._builders.submit(self._build_now, environment)
 
     def _build_now(self, environment: EnvironmentSpec) -> None:
         try:
-            self._services.environments.build(
+            self._services.environments.builds.run(
                 environment,
                 lambda: self._unwanted(environment),
                 lambda: self.secrets(environment),
             )
         except BuildCanceled:
-            pass  # nobody wanted it; who has come since is looked after by the next round
+            pass  # no job wanted it any more; the next round handles new ones
         except DatabaseUnreachable:
-            pass  # the next round begins anew
+            pass  # the next round starts again
         except TorchyardError as error:
             self._build_failed(environment, error)
         except Exception as error:
@@ -166,7 +166,7 @@ class Preparer:
         finally:
             with self._building_lock:
                 self._building.pop(environment.hash, None)
-            self._services.bell.set()
+            self._services.wakeup.set()
 
     def _preparing(self, environment: EnvironmentSpec) -> list[Job]:
         """The jobs that wait for this environment."""
@@ -175,15 +175,17 @@ class Preparer:
             return [store.job_by_id(connection, job_id) for job_id in ids]
 
     def secrets(self, environment: EnvironmentSpec) -> dict[str, int]:
-        """Of the jobs that wait, and of the datastores in their workspaces."""
-        found: dict[str, int] = {}
+        """The secrets of the waiting jobs, and of the datastores in their workspaces."""
+        values: dict[str, int] = {}
         waiting = self._preparing(environment)
         for job in waiting:
-            found |= secrets.values(job.document)
+            values |= secrets.values(job.document)
         for workspace in {job.workspace for job in waiting}:
-            for one in datastores.list_in(self._services.db, self._services.datastores, workspace):
-                found |= remote.secrets_of(one.options)
-        return found
+            for datastore in datastores.list_in(
+                self._services.db, self._services.datastores, workspace
+            ):
+                values |= remote.secrets_of(datastore.options)
+        return values
 
     def _unwanted(self, environment: EnvironmentSpec) -> bool:
         if self._stopping.is_set():
@@ -218,7 +220,7 @@ class Preparer:
         services = self._services
         with services.db.write() as connection:
             current = store.job_by_id(connection, job.id)
-            # A job that waited for its environment goes on in the same stage.
+            # A job that waited for its environment stays in the same stage.
             if current.status is Status.NOT_STARTED:
                 now = services.clock.now()
                 progress.move(connection, current, Status.PREPARING, now)
@@ -230,12 +232,12 @@ class Preparer:
 
     def _fetch_now(self, job: Job) -> None:
         try:
-            self._bring(job)
+            self._fetch_inputs(job)
         finally:
             self._fetching.discard(job.id)
-            self._services.bell.set()
+            self._services.wakeup.set()
 
-    def _bring(self, job: Job) -> None:
+    def _fetch_inputs(self, job: Job) -> None:
         try:
             inputs.bring(
                 self._services, job, lambda: self._stopping.is_set() or self._has_ended(job)
@@ -243,7 +245,7 @@ class Preparer:
         except FetchCanceled:
             pass
         except DatabaseUnreachable:
-            pass  # the next round begins anew
+            pass  # the next round starts again
         except TorchyardError as error:
             self._fail(job, error)
         except Exception as error:

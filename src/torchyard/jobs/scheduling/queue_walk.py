@@ -1,9 +1,9 @@
-"""One walk through the queue, from its first job on.
+"""Walk through the queue once, from its first job on.
 
-Owns: what is free and who waits, as the walk goes on; which job is looked at next.
+Owns: what is free and which jobs wait during the walk; which job comes next.
 Leaves: the rules to admission/queue.py, SQL to admission/queue_store.py, holding nodes to
 claiming.py.
-Always: it says of every queue what `queue.look` says, without reading jobs that can't start.
+Always: it decides what `queue.decide` decides, without reading jobs that cannot start.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class _Cursor:
 
 
 class Walk:
-    """`next` gives the jobs that may start, one by one; each is answered by one of `started`,
-    `waits` and `held_back` before the next is asked for.
+    """`next` returns the jobs that may start, one at a time; call one of `started`, `waits`,
+    `held_back` and `gone` for each before the next call.
 
     Attributes:
         held: the attempts that hold nodes, as the walk began.
@@ -47,18 +47,20 @@ class Walk:
             self.shares = shares.read(connection, machine)
             lines = queue_store.lines(connection, self.shares.low)
             self.held: Sequence[Held] = queue_store.held(connection) if lines else ()
-        self.running = [self.shares.running(one, now.timestamp()) for one in self.held]
+        self.running = [self.shares.running(held, now.timestamp()) for held in self.held]
         self.free = dict(self.shares.capacity)
-        for one in self.running:
-            self.free = queue.less(self.free, one.holds) if one.holds else self.free
-        # Jobs of a cluster that is gone wait for one of its name.
-        known = self.shares.per_node
-        self._cursors = [_Cursor(line) for line in lines if (line.workspace, line.compute) in known]
+        for running in self.running:
+            self.free = queue.less(self.free, running.holds) if running.holds else self.free
+        # Jobs of a deleted cluster wait for a new one of its name.
+        clusters = self.shares.per_node
+        self._cursors = [
+            _Cursor(line) for line in lines if (line.workspace, line.compute) in clusters
+        ]
         self.heads: dict[int, Head] = {}
         self.jobs: dict[int, Queued] = {}
 
     def next(self) -> Queued | None:
-        """The next one that may start now."""
+        """The next job that may start now."""
         while True:
             with self._db.read() as connection:
                 for cursor in self._cursors:
@@ -67,7 +69,7 @@ class Walk:
             self._cursors = [cursor for cursor in self._cursors if cursor.job is not None]
             if not self._cursors:
                 return None
-            cursor = min(self._cursors, key=lambda one: queue.order(self._waiting(one)))
+            cursor = min(self._cursors, key=lambda cursor: queue.sort_key(self._waiting(cursor)))
             job = cursor.job
             assert job is not None
             if self._may_start(cursor):
@@ -84,7 +86,7 @@ class Walk:
                 self.heads[head.job.id] = queue.head(head.job, self.free, self.running)
 
     def waits(self, job: Queued) -> None:
-        """It can't start now: the first such of a line is its head."""
+        """It cannot start now: the first such job of a line becomes its head."""
         cursor = self._pass(job)
         if cursor.has_head:
             return
@@ -94,16 +96,16 @@ class Walk:
         self.heads[job.id] = queue.head(waiting, self.free, self.running)
 
     def held_back(self, job: Queued) -> None:
-        """Its owner may not have more now: his jobs are not in this line, and hold up nobody."""
+        """Its owner's quota is used up: skip the owner's jobs in this line; they delay nobody."""
         self._pass(job).without_owners.add(job.owner)
 
     def gone(self, job: Queued) -> None:
-        """Somebody else has taken or ended it."""
+        """Another server has claimed it, or it has ended."""
         self._pass(job)
 
     def _pass(self, job: Queued) -> _Cursor:
-        (cursor,) = [one for one in self._cursors if one.job is job]
-        cursor.after, cursor.job = (job.turn, job.id), None
+        (cursor,) = [cursor for cursor in self._cursors if cursor.job is job]
+        cursor.after, cursor.job = (job.priority_rank, job.id), None
         return cursor
 
     def _fill(self, connection: Connection, cursor: _Cursor) -> None:
@@ -143,7 +145,9 @@ class Walk:
 
     def _as_waiting(self, job: Queued, low: bool) -> Waiting:
         place = (job.workspace, job.compute)
-        return Waiting(job.id, "/".join(place), self.shares.needs(job), job.turn, job.limit_s, low)
+        return Waiting(
+            job.id, "/".join(place), self.shares.needs(job), job.priority_rank, job.limit_s, low
+        )
 
 
 def running_of(walk: Walk) -> list[tuple[Held, Running]]:

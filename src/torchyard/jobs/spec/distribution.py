@@ -50,13 +50,13 @@ def read(job: Mapping[str, Any], nodes: int) -> Distribution:
     if not body.get("type"):
         raise InvalidSpec("`distribution` has no `type`", "write `type: pytorch`", at=_AT)
     kind = choice(body, "type", _AT, "distribution.type", "")
-    if kind.verdict == "refused":
+    if kind.support == "refused":
         raise refused(kind, (*_AT, "type"))
     section(job, "distribution")
     for key in body:
         if key != "type" and key not in _OF_TYPE[kind.value]:
             raise InvalidSpec(
-                f"`{key}` is no key of `distribution` with `type: {kind.value}`",
+                f"`{key}` is not a key of `distribution` with `type: {kind.value}`",
                 f"it has: {', '.join(_OF_TYPE[kind.value])}",
                 at=(*_AT, str(key)),
             )
@@ -75,8 +75,8 @@ def _mpi(job: Mapping[str, Any], nodes: int, processes: int) -> Distribution:
             f"the command starts `{launcher}`, and `distribution.type: mpi` starts mpirun already: "
             f"each of its {nodes * processes} processes ({_times(nodes, processes)}) would launch "
             "all of them again",
-            f"write what `{launcher}` is to start and leave it out; or remove `distribution` and "
-            "launch by yourself, once on each node",
+            f"leave out `{launcher}` and give the program that it starts; or remove "
+            "`distribution` and start it yourself, once on each node",
             at=("command",),
         )
     if nodes * processes > 1:

@@ -122,8 +122,8 @@ def _output(value: Any, at: At) -> Output:
     name, version = text(body, "name", at), body.get("version")
     if name and not _ASSET_NAME.match(name):
         raise InvalidSpec(
-            f"`{name[:80]}` is no name for what an output is registered as",
-            "letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
+            f"`{name[:80]}` is not a valid name to register an output under",
+            "use letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
             at=(*at, "name"),
         )
     if version is not None and not name:
@@ -138,8 +138,8 @@ def _output(value: Any, at: At) -> Output:
         )
     if version is not None and not _VERSION.match(str(version)):
         raise InvalidSpec(
-            f"`{str(version)[:80]}` is no version of what an output is registered as",
-            "up to 30 letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
+            f"`{str(version)[:80]}` is not a valid version to register an output under",
+            "use up to 30 letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
             at=(*at, "version"),
         )
     return Output(
@@ -156,8 +156,8 @@ def _named(job: Mapping[str, Any], key: str) -> dict[str, Any]:
     for name in body:
         if not isinstance(name, str) or not _IO_NAME.match(name):
             raise InvalidSpec(
-                f"`{str(name)[:80]}` is no name for one of the {key}",
-                "letters, digits and underscores, no digit first",
+                f"`{str(name)[:80]}` is not a valid name in `{key}`",
+                "use letters, digits and underscores, and no digit first",
                 at=(key, str(name)),
             )
     return dict(body)

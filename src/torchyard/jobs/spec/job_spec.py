@@ -1,7 +1,7 @@
 """The job file: from a mapping to a `JobSpec`.
 
 Owns: `JobSpec`; what stands at the top of a command job; the expressions of its command.
-Leaves: keys and verdicts to keys.py; inputs and outputs to inputs.py, processes and nodes to
+Leaves: which keys are supported to keys.py; inputs and outputs to inputs.py, processes and nodes to
 resources.py; what references stand for to requests/pinning.py; places in the file to the CLI.
 Always: a `JobSpec` is whole and valid; every error says where by `at`.
 """
@@ -146,11 +146,11 @@ def _command(
         )
     for expression in _EXPRESSION.findall(command):
         _check_form(expression)
-    known = {"inputs": list(inputs), "outputs": list(outputs)}
+    names = {"inputs": list(inputs), "outputs": list(outputs)}
     for expression in _EXPRESSION.findall(always):
         kind, wanted = _OURS.match(expression).groups()  # type: ignore[union-attr]
-        if wanted not in known[kind]:
-            near = nearest(wanted, known[kind])
+        if wanted not in names[kind]:
+            near = nearest(wanted, names[kind])
             raise InvalidSpec(
                 f"the command uses `${{{{{kind}.{wanted}}}}}`, and the job has no such {kind[:-1]}",
                 f"did you mean `{near}`?" if near else f"add `{wanted}` under `{kind}`",
@@ -172,7 +172,9 @@ def _check_form(expression: str) -> None:
     elif near and rest:
         hint = f"did you mean `${{{{{near}.{rest}}}}}`?"
     raise InvalidSpec(
-        f"`${{{{{expression[:80]}}}}}` is no expression of a job's command", hint, at=("command",)
+        f"`${{{{{expression[:80]}}}}}` is not an expression that a job's command can use",
+        hint,
+        at=("command",),
     )
 
 
@@ -211,8 +213,8 @@ def _variables(job: Mapping[str, Any]) -> dict[str, str]:
     for variable, value in values.items():
         if not _VARIABLE.match(variable):
             raise InvalidSpec(
-                f"`{variable[:80]}` is no name for an environment variable",
-                "letters, digits and underscores, no digit first",
+                f"`{variable[:80]}` is not a valid name for an environment variable",
+                "use letters, digits and underscores, and no digit first",
                 at=("environment_variables", variable),
             )
         if "\0" in value:

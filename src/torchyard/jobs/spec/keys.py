@@ -1,6 +1,6 @@
-"""Every key of a job file, and what becomes of it.
+"""Every key of a job file, and how it is supported.
 
-Owns: the one table of keys and enum values with their verdicts; the page of it in the docs.
+Owns: the one table of keys and enum values with their support; the page of it in the docs.
 Leaves: reading values to job_spec.py and its neighbours.
 Always: a key is honoured, satisfied by what is there anyway, or refused by name; never ignored.
 """
@@ -14,7 +14,7 @@ from typing import Literal
 
 from torchyard.jobs.spec import own_properties
 
-Verdict = Literal["honoured", "satisfied", "refused"]
+Support = Literal["honoured", "satisfied", "refused"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Key:
     """
 
     path: str
-    verdict: Verdict
+    support: Support
     note: str
     value: str = ""
 
@@ -39,13 +39,13 @@ class Key:
         return self.path.rpartition(".")[0]
 
 
-_H: Verdict = "honoured"
-_S: Verdict = "satisfied"
-_R: Verdict = "refused"
+_H: Support = "honoured"
+_S: Support = "satisfied"
+_R: Support = "refused"
 
-_READ_ONLY = "it is the server's to write: remove it"
+_READ_ONLY = "only the server writes it: remove it"
 _RAY = "`type: ray` is not served"
-_NO_CONTAINER = "no container is run: remove it"
+_NO_CONTAINER = "jobs do not run in containers: remove it"
 _SERVICES = (
     "nothing is served from inside a job; the job runs on a machine of yours: log in there, and "
     "point TensorBoard or an editor at what `yard job download` brings"
@@ -72,7 +72,7 @@ TABLE: tuple[Key, ...] = (
     Key("environment", _H, "a reference, `file:<path>`, or inline as below"),
     Key("environment.image", _H, "images that mean plain Python take no engine; others do"),
     Key("environment.conda_file", _H, "Python, pip and conda packages; a path or the content"),
-    Key("environment.pip_requirements", _H, "ours: a path, or the lines themselves"),
+    Key("environment.pip_requirements", _H, "torchyard's own: a path, or the lines themselves"),
     Key("environment.build", _H, "built by podman or docker on the server's machine"),
     Key("environment.build.path", _H, "the build context: a folder"),
     Key("environment.build.dockerfile_path", _H, "`Dockerfile` when absent"),
@@ -80,12 +80,12 @@ TABLE: tuple[Key, ...] = (
     Key("environment.os_type", _R, "remove it: nodes run Linux", "windows"),
     Key("environment.name", _S, "an environment is known by its content"),
     Key("environment.version", _S, "an environment is known by its content"),
-    Key("environment.description", _S, "said of it only"),
-    Key("environment.tags", _S, "said of it only"),
-    Key("environment.properties", _S, "said of it only"),
+    Key("environment.description", _S, "description only"),
+    Key("environment.tags", _S, "description only"),
+    Key("environment.properties", _S, "description only"),
     Key("environment.inference_config", _S, "for endpoints; a job needs none"),
     Key("environment.datastore", _S, "definitions travel with the job"),
-    Key("environment_variables", _H, "win over the platform's own"),
+    Key("environment_variables", _H, "override those that the platform sets"),
     Key("distribution.type", _H, "one process a GPU, with torch's variables set", "pytorch"),
     Key("distribution.type", _H, "one mpirun over all nodes, which need Open MPI", "mpi"),
     Key("distribution.type", _H, "one process a task, with TF_CONFIG set", "tensorflow"),
@@ -99,7 +99,8 @@ TABLE: tuple[Key, ...] = (
     Key(
         "distribution.communication_backend",
         _H,
-        "ours: `nccl` or `gloo`, checked against the nodes before the ranks start; `type: pytorch`",
+        "torchyard's own: `nccl` or `gloo`, checked against the nodes before the ranks start; "
+        "`type: pytorch`",
     ),
     Key("distribution.worker_count", _H, "of `type: tensorflow`; default: one a node"),
     Key("distribution.parameter_server_count", _H, "of `type: tensorflow`; default 0"),
@@ -119,11 +120,11 @@ TABLE: tuple[Key, ...] = (
     Key(
         "resources.max_instance_count",
         _R,
-        "the number of nodes does not grow while a job runs: give `instance_count`",
+        "the number of nodes can't change while a job runs: give `instance_count`",
     ),
-    Key("limits.timeout", _H, "seconds from the start of the ranks; 0 is none"),
+    Key("limits.timeout", _H, "seconds from the start of the ranks; 0 means no limit"),
     Key("inputs.*", _H, "a number, a text, true or false; null leaves the input unset"),
-    Key("inputs.*.value", _H, "the same, written long"),
+    Key("inputs.*.value", _H, "the same, in the long form"),
     Key("inputs.*.path", _H, "here, a datastore, an asset, another job's output, a URL"),
     Key("inputs.*.type", _H, "the default", "uri_folder"),
     Key("inputs.*.type", _H, "", "uri_file"),
@@ -198,20 +199,20 @@ TABLE: tuple[Key, ...] = (
 
 @cache
 def below(parent: str) -> dict[str, Key]:
-    """The keys that may stand directly below `parent`, by name; with one key's own verdict.
+    """The keys that may stand directly below `parent`, by name; with a key's own support.
 
     A key of which only deeper ones or values are in the table counts as honoured.
     """
-    found: dict[str, Key] = {}
+    keys: dict[str, Key] = {}
     start = f"{parent}." if parent else ""
     for key in TABLE:
         if not key.path.startswith(start):
             continue
         name, _, rest = key.path[len(start) :].partition(".")
         whole = not rest and not key.value
-        if whole or name not in found:
-            found[name] = key if whole else Key(f"{start}{name}", _H, "")
-    return found
+        if whole or name not in keys:
+            keys[name] = key if whole else Key(f"{start}{name}", _H, "")
+    return keys
 
 
 def values(path: str) -> list[Key]:
@@ -221,8 +222,8 @@ def values(path: str) -> list[Key]:
 
 def homes(name: str) -> list[str]:
     """Where else a key of that name stands."""
-    found = [key.parent for key in TABLE if key.name == name and key.parent]
-    return list(dict.fromkeys(found))
+    parents = [key.parent for key in TABLE if key.name == name and key.parent]
+    return list(dict.fromkeys(parents))
 
 
 def page() -> str:
@@ -233,13 +234,13 @@ def page() -> str:
         "Made from the table in `src/torchyard/jobs/spec/keys.py` by "
         "`python -m torchyard.jobs.spec.keys`; edit that, not this.",
         "",
-        "*honoured*: it does what it says. *satisfied*: what it asks for is so anyway. *refused*: "
+        "*honoured*: it does what it says. *satisfied*: what it asks for holds anyway. *refused*: "
         "the job is not accepted, and the message says what to do instead. Any other key is "
         "refused as unknown, with the nearest one that there is. Values of a fixed set are read "
         "in any case, with `_`, `-` or in camelCase.",
     ]
     for title, rows in _sections():
-        lines += ["", f"## {title}", "", "| key | verdict | |", "|---|---|---|"]
+        lines += ["", f"## {title}", "", "| key | support | |", "|---|---|---|"]
         lines += [_line(key) for key in rows]
     lines += [
         "",
@@ -265,7 +266,7 @@ def _sections() -> list[tuple[str, Sequence[Key]]]:
 def _line(key: Key) -> str:
     path = key.path.replace("*", "<name>")
     shown = f"`{path}: {key.value}`" if key.value else f"`{path}`"
-    return f"| {shown} | {key.verdict} | {key.note.replace('|', chr(92) + '|')} |"
+    return f"| {shown} | {key.support} | {key.note.replace('|', chr(92) + '|')} |"
 
 
 if __name__ == "__main__":

@@ -30,12 +30,12 @@ def found(patterns: Sequence[str], text: str, limit_s: float = _LIMIT_S) -> froz
     Args:
         limit_s: for all of them together.
     """
-    asked = json.dumps({"patterns": list(patterns), "text": text})
+    request = json.dumps({"patterns": list(patterns), "text": text})
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
     try:
-        said = subprocess.run(
-            command, input=asked.encode(), capture_output=True, timeout=limit_s, check=False
+        output = subprocess.run(
+            command, input=request.encode(), capture_output=True, timeout=limit_s, check=False
         ).stdout
     except subprocess.TimeoutExpired as late:
-        said = late.stdout or b""
-    return frozenset(patterns[int(number)] for number in said.split())
+        output = late.stdout or b""
+    return frozenset(patterns[int(number)] for number in output.split())

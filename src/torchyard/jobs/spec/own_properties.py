@@ -22,7 +22,7 @@ _PREFLIGHT = ("on", "warn", "off", "always")
 
 # What each says, for the docs and for messages.
 TABLE: dict[str, str] = {
-    "torchyard.retry.max_attempts": "how often the job is tried in all, 1 to 100; default 1",
+    "torchyard.retry.max_attempts": "how many times the job is tried in all, 1 to 100; default 1",
     "torchyard.retry.backoff_s": "seconds before the second attempt, doubled for each later one "
     "up to an hour; default 10",
     "torchyard.retry.on": "failures to try again after, all when left out: "
@@ -58,8 +58,8 @@ def check(properties: Mapping[str, str]) -> None:
         if key.startswith(PREFIX) and key not in TABLE:
             near = nearest(key, list(TABLE))
             raise InvalidSpec(
-                f"there is no property `{key[:80]}`",
-                f"did you mean `{near}`?" if near else f"there are: {', '.join(TABLE)}",
+                f"`{key[:80]}` is not a property of torchyard",
+                f"did you mean `{near}`?" if near else f"use one of: {', '.join(TABLE)}",
                 at=("properties", key),
             )
 
@@ -69,7 +69,7 @@ def number(
 ) -> float:
     """
     Raises:
-        InvalidSpec: it is no number, or out of range.
+        InvalidSpec: it is not a number, or out of range.
     """
     written = properties.get(key)
     if written is None:
@@ -90,7 +90,7 @@ def number(
 def count(properties: Mapping[str, str], key: str, default: int, least: int, most: int) -> int:
     """
     Raises:
-        InvalidSpec: it is no whole number, or out of range.
+        InvalidSpec: it is not a whole number, or out of range.
     """
     value = number(properties, key, default, least, most)
     if value != int(value):
@@ -113,7 +113,7 @@ def words(properties: Mapping[str, str], key: str) -> tuple[str, ...]:
         read: Any = json.loads(written)
     except ValueError as error:
         raise InvalidSpec(
-            f"`{key}` begins as a JSON list and is none: {error}",
+            f"`{key}` starts like a JSON list but is not valid JSON: {error}",
             "write `a, b`, or a JSON list of texts",
             at=("properties", key),
         ) from error
@@ -124,7 +124,7 @@ def log_quota_mb(properties: Mapping[str, str]) -> int:
     """How much of what a job prints is kept, over all its attempts, in MiB.
 
     Raises:
-        InvalidSpec: it is no whole number, or out of range.
+        InvalidSpec: it is not a whole number, or out of range.
     """
     return count(properties, LOG_QUOTA, 1024, 1, 1 << 20)
 

@@ -44,8 +44,8 @@ def is_asked(properties: Mapping[str, str], workspace: Workspace) -> bool:
     Raises:
         InvalidSpec: the property is neither true nor false.
     """
-    own = read(properties)
-    return workspace.rehearse_on_cpu if own is None else own
+    requested = read(properties)
+    return workspace.rehearse_on_cpu if requested is None else requested
 
 
 def is_rehearsed(properties: Mapping[str, str]) -> bool:
@@ -54,16 +54,16 @@ def is_rehearsed(properties: Mapping[str, str]) -> bool:
 
 
 def recorded(
-    properties: Mapping[str, str], tags: Mapping[str, str], asked: bool
+    properties: Mapping[str, str], tags: Mapping[str, str], rehearsed: bool
 ) -> tuple[dict[str, str], dict[str, str]]:
     """A job's properties and tags as they are written down."""
-    if not asked:
+    if not rehearsed:
         return dict(properties), dict(tags)
     return {**properties, PROPERTY: "true"}, {**tags, TAG: _MODE}
 
 
 def notices(properties: Mapping[str, str], workspace: Workspace) -> list[str]:
-    """What the user is told at the job's start; nothing when it is no rehearsal."""
+    """What the user is told at the job's start; nothing for an ordinary job."""
     if not is_asked(properties, workspace):
         return []
     whom = "the job" if read(properties) else f"workspace `{workspace.name}`"

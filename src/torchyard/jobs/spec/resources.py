@@ -75,7 +75,7 @@ def _backend(job: Mapping[str, Any]) -> str:
     written = text(section(job, "distribution"), "communication_backend", at)
     if written and written.lower() not in _BACKENDS:
         raise InvalidSpec(
-            f"`{written[:50]}` is no `communication_backend`",
+            f"`{written[:50]}` is not a `communication_backend`",
             "use `nccl` between GPUs or `gloo`, or leave it out",
             at=(*at, "communication_backend"),
         )
@@ -86,7 +86,7 @@ def _shm_size(resources: Mapping[str, Any]) -> None:
     written = text(resources, "shm_size", ("resources",))
     if written and not _SHM_SIZE.match(written.strip()):
         raise InvalidSpec(
-            f"`{written}` is no `shm_size`",
+            f"`{written}` is not a valid `shm_size`",
             "a number and one of b, k, m, g: `2g`",
             at=("resources", "shm_size"),
         )

@@ -84,7 +84,7 @@ class Policy:
     def patterns(self) -> list[str]:
         """What is to be looked for in the logs."""
         matchers = (*self.on, *self.never, *self.elsewhere)
-        return list(dict.fromkeys(one.pattern for one in matchers if one.kind == "log"))
+        return list(dict.fromkeys(matcher.pattern for matcher in matchers if matcher.kind == "log"))
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,13 @@ def read(properties: Mapping[str, str]) -> Policy:
     Raises:
         InvalidSpec: a value is not understood.
     """
-    asked = [key for key in properties if key.startswith("torchyard.retry.")]
+    retry_keys = [key for key in properties if key.startswith("torchyard.retry.")]
     most = own_properties.count(properties, "torchyard.retry.max_attempts", 1, 1, _MOST_ATTEMPTS)
-    if asked and most == 1 and asked != ["torchyard.retry.max_attempts"]:
+    if retry_keys and most == 1 and retry_keys != ["torchyard.retry.max_attempts"]:
         raise InvalidSpec(
-            f"`{asked[0]}` says how to try again, and the job is tried once",
+            f"`{retry_keys[0]}` says how to retry, but the job is tried only once",
             "add `torchyard.retry.max_attempts: 3` to the properties",
-            at=("properties", asked[0]),
+            at=("properties", retry_keys[0]),
         )
     never = _matchers(properties, _NEVER)
     if _NEVER not in properties:

@@ -39,13 +39,13 @@ def read(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]
         names = _names(properties[key])
         if names is None:
             raise InvalidSpec(
-                f"`{key}` must be a list of variables' names", f"write `{key}: [MY_PIN]`", at=at
+                f"`{key}` must be a list of variable names", f"write `{key}: [MY_PIN]`", at=at
             )
         for name in names:
             if name not in variables:
                 near = nearest(name, list(variables))
                 raise InvalidSpec(
-                    f"`{key}` names `{name[:80]}`, and the job has no such variable",
+                    f"`{key}` names `{name[:80]}`, but the job has no such variable",
                     f"did you mean `{near}`?" if near else "add it to `environment_variables`",
                     at=at,
                 )
@@ -59,8 +59,9 @@ def read(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]
     for name, value in variables.items():
         if value == HIDDEN:
             raise InvalidSpec(
-                f"the value of `{name}` is `{HIDDEN}`: it was a secret of the job this file is of",
-                f"give it anew, for example `--set environment_variables.{name}=…`",
+                f"the value of `{name}` is `{HIDDEN}`: it was a secret in the job that "
+                "this file was exported from",
+                f"give its value again, for example `--set environment_variables.{name}=…`",
                 at=("environment_variables", name),
             )
     return properties

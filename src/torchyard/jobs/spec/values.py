@@ -37,15 +37,15 @@ def section(job: Mapping[Any, Any], key: str) -> Mapping[Any, Any]:
 
 def known_keys(body: Mapping[Any, Any], path: str, at: At) -> None:
     """Every key of `body` is in the table below `path` and not refused there."""
-    known = keys.below(path)
+    known_keys = keys.below(path)
     for key, value in body.items():
-        found = known.get(key) if isinstance(key, str) else None
-        if found is None:
-            raise _unknown(str(key), list(known), path, at)
-        if found.verdict == "refused" and value not in (None, "", [], {}, False):
+        known_key = known_keys.get(key) if isinstance(key, str) else None
+        if known_key is None:
+            raise _unknown(str(key), list(known_keys), path, at)
+        if known_key.support == "refused" and value not in (None, "", [], {}, False):
             shown = ".".join([*map(str, at), str(key)])
             raise InvalidSpec(
-                f"`{shown}` is not served", found.note, code="not_served", at=(*at, str(key))
+                f"`{shown}` is not served", known_key.note, code="not_served", at=(*at, str(key))
             )
 
 
@@ -58,7 +58,7 @@ def text(body: Mapping[Any, Any], key: str, at: At, default: str = "") -> str:
             f"`{key}` must be text, not {_shown(value)}",
             f"put it in quotes: `{key}: '{value}'`"
             if isinstance(value, int | float)
-            else f"write `{key}: …` with a text behind it",
+            else f"write `{key}: …` with a text",
             at=(*at, key),
         )
     return value
@@ -68,7 +68,7 @@ def name(body: Mapping[Any, Any], key: str, at: At = ()) -> str:
     value = text(body, key, at)
     if value and not NAME.match(value):
         raise InvalidSpec(
-            f"`{value[:80]}` is no valid `{key}`",
+            f"`{value[:80]}` is not a valid `{key}`",
             "up to 255 letters, digits, `_` and `-`, beginning with a letter or digit",
             at=(*at, key),
         )
@@ -82,16 +82,16 @@ def literal(value: Any) -> str:
 
 
 def texts(body: Mapping[Any, Any], key: str) -> dict[str, str]:
-    found = {}
+    values = {}
     for inner, value in mapping(body.get(key) or {}, (key,), f"`{key}`").items():
         if not isinstance(value, str | int | float):
             raise InvalidSpec(
                 f"the value of `{key}.{inner}` must be text or a number, not {_kind(value)}",
-                f"write `{inner}: …` with a text or a number behind it",
+                f"write `{inner}: …` with a text or a number",
                 at=(key, str(inner)),
             )
-        found[str(inner)] = literal(value)
-    return found
+        values[str(inner)] = literal(value)
+    return values
 
 
 def count(body: Mapping[Any, Any], key: str, at: At, default: int, least: int = 1) -> int:
@@ -115,16 +115,16 @@ def choice(body: Mapping[Any, Any], key: str, at: At, path: str, default: str) -
     Raises:
         InvalidSpec: there is no such value.
     """
-    known = {found.value: found for found in keys.values(path)}
+    choices = {known_key.value: known_key for known_key in keys.values(path)}
     written = text(body, key, at, default) or default
     plain = _plain(written)
-    for value, found in known.items():
+    for value, known_key in choices.items():
         if plain == _plain(value):
-            return found
-    near = nearest(written, list(known))
-    served = [value for value, found in known.items() if found.verdict != "refused"]
+            return known_key
+    near = nearest(written, list(choices))
+    served = [value for value, known_key in choices.items() if known_key.support != "refused"]
     raise InvalidSpec(
-        f"`{written}` is no value of `{key}`",
+        f"`{written}` is not a valid `{key}`",
         f"did you mean `{near}`?" if near else f"use one of: {', '.join(served)}",
         at=(*at, key),
     )
@@ -134,27 +134,27 @@ def served(body: Mapping[Any, Any], key: str, at: At, path: str, default: str) -
     """The same, and a refused value is an error; empty when both it and the default are."""
     if not body.get(key) and not default:
         return ""
-    found = choice(body, key, at, path, default)
-    if found.verdict == "refused":
-        raise refused(found, (*at, key))
-    return found.value
+    chosen_key = choice(body, key, at, path, default)
+    if chosen_key.support == "refused":
+        raise refused(chosen_key, (*at, key))
+    return chosen_key.value
 
 
-def refused(found: keys.Key, at: At) -> InvalidSpec:
+def refused(key: keys.Key, at: At) -> InvalidSpec:
     return InvalidSpec(
-        f"`{found.name}: {found.value}` is not served", found.note, code="not_served", at=at
+        f"`{key.name}: {key.value}` is not served", key.note, code="not_served", at=at
     )
 
 
-def _unknown(key: str, known: Sequence[str], path: str, at: At) -> InvalidSpec:
-    shown = ", ".join(sorted(one for one in known if not one.startswith(("$", "*"))))
-    near = nearest(key, [one for one in known if one != "*"])
+def _unknown(key: str, known_keys: Sequence[str], path: str, at: At) -> InvalidSpec:
+    shown = ", ".join(sorted(name for name in known_keys if not name.startswith(("$", "*"))))
+    near = nearest(key, [name for name in known_keys if name != "*"])
     homes = [home.replace("*", "<name>") for home in keys.homes(key) if home != path]
     hint = f"known keys: {shown}"
     if near and _plain(near) == _plain(key):
         hint = f"did you mean `{near}`?"
     elif path and key in keys.below(""):
-        hint = f"`{key}` stands at the top of the job file, not under `{at[0]}`"
+        hint = f"`{key}` belongs at the top of the job file, not under `{at[0]}`"
     elif homes:
         hint = f"it belongs under `{homes[0]}`"
     elif near:

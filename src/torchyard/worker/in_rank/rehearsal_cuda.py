@@ -190,7 +190,7 @@ def _contexts(devices: Devices) -> dict[str, Any]:
             self.prev_idx = devices.current
             devices.note(self.idx)
 
-        def __exit__(self, *info: Any) -> None:
+        def __exit__(self, *details: Any) -> None:
             devices.note(self.prev_idx)
 
     class device_of(device):
@@ -225,6 +225,17 @@ class Event:
         return float(end._at_s - self._at_s) * 1e3
 
 
+class StreamContext:
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *details: Any) -> None:
+        pass
+
+
 def _streams(torch: Any, devices: Devices) -> dict[str, Any]:
     """Work is done when it is given, so that streams have nothing to wait for."""
 
@@ -251,16 +262,6 @@ def _streams(torch: Any, devices: Devices) -> dict[str, Any]:
             event = event or Event()
             event.record(self)
             return event
-
-    class StreamContext:
-        def __init__(self, stream: Any) -> None:
-            self.stream = stream
-
-        def __enter__(self) -> None:
-            pass
-
-        def __exit__(self, *info: Any) -> None:
-            pass
 
     return {
         "Stream": Stream,
@@ -311,7 +312,7 @@ class _Range:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, *info: Any) -> None:
+    def __exit__(self, *details: Any) -> None:
         pass
 
     def __call__(self, function: Any) -> Any:

@@ -59,7 +59,7 @@ class MpiLaunch:
         self._shims: dict[int, Request] = {}
         self._complete = False
         # One node may still be fetching data when another one is ready.
-        self._timeout_s = 3 * plan.meeting_timeout_s
+        self._timeout_s = 3 * plan.join_timeout_s
         self.log = folders.node / "mpi.log"
         self.log_name = f"system_logs/mpi-node-{node}.log"
         self.log.touch()

@@ -63,7 +63,7 @@ def supervise(
     Args:
         run_recovery: run in another child if the worker was killed; receives how it died.
     """
-    processes.adopt_orphans()
+    processes.become_subreaper()
     exit_code = _wait_for_child(_fork(work))
     _end_processes(node)
     if not _has_reported(node.folder):
@@ -75,7 +75,7 @@ def supervise(
 
 def recover(run_recovery: Callable[[str], int], node: SupervisedNode) -> int:
     """Recover a node whose worker and supervisor both died."""
-    processes.adopt_orphans()
+    processes.become_subreaper()
     _end_processes(node)
     exit_code = _wait_for_child(_fork(lambda: run_recovery("died together with its supervisor")))
     _end_processes(node)
@@ -129,7 +129,7 @@ def _run_child(work: Callable[[], int], supervisor_pid: int) -> int:
         for signum in _SIGNALS:
             signal.signal(signum, signal.SIG_DFL)
         os.setsid()
-        processes.adopt_orphans()
+        processes.become_subreaper()
         processes.die_with_parent(signal.SIGTERM)
         if os.getppid() == supervisor_pid:
             exit_code = work()

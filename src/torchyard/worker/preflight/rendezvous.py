@@ -114,7 +114,7 @@ def _wait_for_nodes(
     retry(lambda: link.call("POST", "/meeting", body), lambda: control.stopped)
     waited_s = 0.0
     while True:
-        wait_s = min(_POLL_S, max(1.0, plan.meeting_timeout_s - waited_s))
+        wait_s = min(_POLL_S, max(1.0, plan.join_timeout_s - waited_s))
         query = {"wait_s": f"{wait_s:g}"}
         request_sent_at = time.monotonic()
         response = retry(
@@ -129,7 +129,7 @@ def _wait_for_nodes(
         # Only the time that the server answered for counts: an unreachable server delays the job
         # but does not fail it.
         waited_s += min(wait_s, time.monotonic() - request_sent_at)
-        if waited_s >= plan.meeting_timeout_s:
+        if waited_s >= plan.join_timeout_s:
             raise _nodes_missing(plan, addresses)
         if control.stopped:
             raise OSError("stopped while waiting for the other nodes")
@@ -141,6 +141,6 @@ def _nodes_missing(plan: LaunchPlan, addresses: list[str]) -> Failure:
     names = f"node {missing[0]}" if len(missing) == 1 else f"nodes {', '.join(missing)}"
     return Failure(
         "nodes_missing",
-        f"{names} did not join the job within {plan.meeting_timeout_s:g} s",
+        f"{names} did not join the job within {plan.join_timeout_s:g} s",
         "check whether those nodes started: `yard job show`",
     )

@@ -29,7 +29,7 @@ def mark(attempt_id: str, node: int) -> str:
     return f"{attempt_id}:{node}"
 
 
-def adopt_orphans() -> bool:
+def become_subreaper() -> bool:
     """Be the parent of every descendant whose own parent ends; False where that can't be had."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 

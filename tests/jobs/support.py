@@ -1,4 +1,4 @@
-"""A room of jobs for tests: real database and files, an executor and environments that pretend."""
+"""Services for tests of jobs: a real database and files, fake executor and environments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.jobs import actions
-from torchyard.jobs.attempts import worker_reports
+from torchyard.jobs.attempts import report_fields, worker_reports
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.logs import Logs
@@ -34,13 +34,19 @@ JOB: dict[str, Any] = {"command": "true", "environment": "python"}
 
 @dataclass
 class FakeEnvironments:
-    """Every environment is built, but those whose name was put into `unbuilt` or `broken`."""
+    """Every environment is built, but those whose name was put into `unbuilt` or `broken`.
+
+    It is all parts of `Environments` at once.
+    """
 
     folder: Path
     unbuilt: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
-    builds: list[str] = field(default_factory=list)
+    built: list[str] = field(default_factory=list)
     go_on: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.resolver = self.builds = self.folders = self.images = self
 
     def resolve(self, definition: Any, workspace: str = "") -> EnvironmentSpec:
         return EnvironmentSpec("3.11", (str(definition),), "test")
@@ -48,30 +54,30 @@ class FakeEnvironments:
     def refuse_impossible(self, spec: EnvironmentSpec) -> None:
         pass
 
-    def is_built(self, spec: EnvironmentSpec) -> Path | None:
+    def find(self, spec: EnvironmentSpec) -> Path | None:
         return None if set(spec.requirements) & (self.unbuilt | self.broken) else self.folder
 
     def use(self, spec: EnvironmentSpec) -> Path | None:
-        return self.is_built(spec)
+        return self.find(spec)
 
-    def image_plan(self, folder: Path) -> None:
+    def plan(self, folder: Path) -> None:
         return None
 
-    def build(
+    def run(
         self, spec: EnvironmentSpec, cancelled: Callable[[], bool], secrets: object = None
     ) -> Path:
-        self.builds.append(spec.requirements[0])
+        self.built.append(spec.requirements[0])
         assert self.go_on.wait(60)
         if spec.requirements[0] in self.broken:
             raise BuildFailed("package `nope` does not exist", "check its name")
         self.unbuilt.discard(spec.requirements[0])
         return self.folder
 
-    def log_path(self, spec: EnvironmentSpec) -> Path:
+    def log_path(self, hash: str) -> Path:
         return self.folder / "build.log"
 
 
-def make(home: Path, db: Database, clock: FakeClock) -> Services:
+def make_services(home: Path, db: Database, clock: FakeClock) -> Services:
     workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, WORKSPACE)
     return Services(
@@ -84,7 +90,7 @@ def make(home: Path, db: Database, clock: FakeClock) -> Services:
         history=History(db, store.merge_tags),
         logs=Logs(home / "logs"),
         signals=Signals(),
-        bell=threading.Event(),
+        wakeup=threading.Event(),
     )
 
 
@@ -118,7 +124,8 @@ class Worker:
             "kind": kind,
             "body": body,
         }
-        worker_reports.report(self.services, self.attempt.id, self.node, [event])
+        events = report_fields.read_events(self.node, [event])
+        worker_reports.report(self.services, self.attempt.id, self.node, events)
         self.seq += 1
 
     def whole_life(self) -> None:

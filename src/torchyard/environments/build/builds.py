@@ -1,0 +1,223 @@
+"""Build each environment once, however many jobs need it.
+
+Owns: one build at a time over threads and processes, repairing a changed environment, where uv's
+cache is.
+Leaves: the steps of a build to builder.py and image_builder.py, its record to records.py.
+Always: all callers that wait for a build get its outcome, a failure too.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+
+from torchyard.base import disk
+from torchyard.base.errors import BuildFailed, DiskFull, TorchyardError
+from torchyard.environments.build import builder
+from torchyard.environments.build.builder import EnvironmentPaths
+from torchyard.environments.build.folders import BuiltFolders, locked, read_text
+from torchyard.environments.build.image_environments import Images
+from torchyard.environments.build.records import BuildRecords
+from torchyard.environments.packages import caches, layers, machine_config
+from torchyard.environments.packages.pythons import Pythons
+from torchyard.environments.packages.uv import Both, Log, Uv, no_space
+from torchyard.environments.types import Build, BuildCanceled, EnvironmentSpec
+from torchyard.shared import secret_values
+from torchyard.shared.masking import Masker
+
+_log = logging.getLogger(__name__)
+# An open shell in the environment holds back its repair for as long as it is open.
+_REPAIR_S = 300.0
+
+Secrets = Callable[[], Mapping[str, int]]
+
+
+class Builds:
+    """
+    Args:
+        home: the server's folder.
+        variables: the process environment; where pip's and uv's configuration is read from.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        variables: Mapping[str, str],
+        folders: BuiltFolders,
+        records: BuildRecords,
+        images: Images,
+        pythons: Pythons,
+    ) -> None:
+        self._home = home
+        self._variables = variables
+        self._folders = folders
+        self._records = records
+        self._images = images
+        self._pythons = pythons
+
+    def refuse_impossible(self, spec: EnvironmentSpec) -> None:
+        """
+        Raises:
+            BuildFailed: it is not built, and this machine has nothing that could build it.
+        """
+        if self._folders.find(spec) is not None:
+            return
+        for refuse in (self._images.refuse, self._pythons.refuse, layers.refuse):
+            refuse(spec)
+
+    def use(self, spec: EnvironmentSpec) -> Path | None:
+        """The folder for a job or a shell, or None when it is not built; marks it as used.
+
+        Where jobs can write to environments, one that a job has changed is built again.
+
+        Raises:
+            BuildFailed: it was changed, and can't be built any more.
+        """
+        folder = self._folders.find(spec)
+        if folder is not None:
+            if self._folders.is_writable_by_jobs and self._folders.is_changed(spec):
+                _log.warning("environment %s was changed and is built again", spec.hash[:12])
+                self._repair(spec)
+            self._folders.mark_used(folder)
+        return folder
+
+    def run(
+        self,
+        spec: EnvironmentSpec,
+        cancelled: Callable[[], bool] = lambda: False,
+        secrets: Secrets = dict,
+        also: Log | None = None,
+    ) -> Path:
+        """The folder, built now unless it exists; waits when it is being built already.
+
+        Args:
+            cancelled: called a few times a second; when it returns True, uv is killed.
+            secrets: called at each step: values that the log and the errors must not show, as
+                `shared.secret_values.written` takes them.
+            also: a log beside its own.
+
+        Raises:
+            BuildFailed: names the package at fault; the same error for all callers that waited.
+            BuildCanceled: `cancelled` returned True.
+        """
+        paths = self._folders.paths(spec.hash)
+        if paths.is_whole():
+            return paths.folder
+        paths.root.mkdir(parents=True, exist_ok=True)
+        before = self._records.row(spec.hash)
+        with locked(paths.mutex, cancelled):
+            last = self._records.row(spec.hash)
+            if paths.is_whole():
+                if last is None or last.status != "ready":
+                    self._records.end_ready(spec, read_text(paths.lock))
+                return paths.folder
+            if last is not None and last.status == "failed" and _is_newer(last, before):
+                raise BuildFailed(last.error, last.hint)
+            self._build(spec, paths, cancelled, secrets, also)
+        return paths.folder
+
+    def _repair(self, spec: EnvironmentSpec) -> None:
+        paths, until = self._folders.paths(spec.hash), time.monotonic() + _REPAIR_S
+        with locked(paths.mutex, lambda: time.monotonic() > until):
+            if self._folders.is_changed(spec):
+                self._build(spec, paths, lambda: False, dict)
+
+    def _build(
+        self,
+        spec: EnvironmentSpec,
+        paths: EnvironmentPaths,
+        cancelled: Callable[[], bool],
+        secrets: Secrets,
+        also: Log | None = None,
+    ) -> None:
+        """Build it now; the caller holds the environment's lock."""
+        self._records.begin(spec)
+        started = time.monotonic()
+        with open(paths.log, "ab") as file, self._uv(file, also, cancelled, secrets) as uv:
+            uv.say(f"Building environment {spec.hash[:12]} for {spec.platform}")
+            for line in spec.packages:
+                uv.say(f"  {line}")
+            with self._failure_recorded(spec, uv):
+                if spec.image is None:
+                    lock = builder.run(spec, paths, self._previous_lock(paths), uv)
+                else:
+                    run = partial(self.run, cancelled=cancelled, secrets=secrets, also=uv.log)
+                    lock = self._images.build(spec, paths, run, uv)
+            seconds = time.monotonic() - started
+            uv.say(f"Environment {spec.hash[:12]} is ready after {seconds:.1f} s")
+        self._records.end_ready(spec, lock)
+
+    @contextmanager
+    def _uv(
+        self, file: Log, also: Log | None, cancelled: Callable[[], bool], secrets: Secrets
+    ) -> Iterator[Uv]:
+        config = machine_config.read(self._variables)
+        # A package's build program sees the server's own variables.
+        server_secrets = secret_values.of_environment(config.variables, ())
+        cache = self._cache(config.variables)
+        with nullcontext() if cache is None else caches.in_use(self._home):
+            yield Uv(
+                config,
+                file if also is None else Both(file, also),
+                cancelled,
+                cache,
+                lambda: Masker(secret_values.written({**server_secrets, **secrets()})),
+                may_link=not self._folders.is_writable_by_jobs,
+            )
+
+    @contextmanager
+    def _failure_recorded(self, spec: EnvironmentSpec, uv: Uv) -> Iterator[None]:
+        """Write down, in the build's log and record, how the steps inside fail.
+
+        Raises:
+            BuildFailed: for any error that a user can do something about.
+        """
+        try:
+            yield
+        except BuildCanceled:
+            self._records.end(spec, "canceled")
+            raise
+        except TorchyardError as error:
+            uv.say(f"error: {error.message}\nhint: {error.hint}")
+            message, hint = uv.clean(error.message), uv.clean(error.hint)
+            self._records.end(spec, "failed", message, hint)
+            code = error.code if isinstance(error, (BuildFailed, DiskFull)) else ""
+            raise BuildFailed(message, hint, code=code) from error
+        except BaseException as error:
+            if isinstance(disk.meaning(error), DiskFull):
+                full = no_space()
+                self._records.end(spec, "failed", full.message, full.hint)
+                raise full from error
+            uv.say(f"error: the builder failed: {error!r}")
+            self._records.end(spec, "failed", uv.clean(f"the builder failed: {error!r}"))
+            raise
+
+    def _previous_lock(self, paths: EnvironmentPaths) -> str:
+        """The lock of the environment's first build, empty when this is the first."""
+        lock = read_text(paths.lock)
+        if lock:
+            return lock
+        last = self._records.row(paths.hash)
+        return last.lock if last else ""
+
+    def _cache(self, variables: Mapping[str, str]) -> Path | None:
+        """The server's own cache, where uv's is on another disk: hard links can't cross disks."""
+        shared = Path(variables.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        if _device(shared) == _device(self._folders.root):
+            return None
+        return caches.folder(self._home)
+
+
+def _is_newer(last: Build, before: Build | None) -> bool:
+    """Whether the build ended while its caller waited, so that its outcome is the caller's too."""
+    return before is None or last.number > before.number or before.status == "building"
+
+
+def _device(folder: Path) -> int:
+    while not folder.exists():
+        folder = folder.parent
+    return folder.stat().st_dev

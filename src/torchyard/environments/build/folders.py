@@ -1,0 +1,132 @@
+"""The built environments on the server's disk.
+
+Owns: finding, listing and removing them, locks of shells that use one, noticing a changed one.
+Leaves: what a folder holds to builder.py, building it again to builds.py.
+Always: a folder that exists is complete; one with a shell in it is not removed.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+from torchyard.environments.build import sealed
+from torchyard.environments.build.builder import EnvironmentPaths
+from torchyard.environments.build.image_environments import Images
+from torchyard.environments.images import image_folder
+from torchyard.environments.types import BuildCanceled, EnvironmentSpec
+from torchyard.shared import locks
+from torchyard.worker.system import mounts
+from torchyard.worker.system.mounts import Mount
+
+_SHELLS = ".shells"
+
+
+class BuiltFolders:
+    """The folders below `root`, one for each hash."""
+
+    def __init__(self, root: Path, db: Database, clock: Clock, images: Images) -> None:
+        self.root = root
+        self._db = db
+        self._clock = clock
+        self._images = images
+
+    def paths(self, hash: str) -> EnvironmentPaths:
+        return EnvironmentPaths(self.root, hash)
+
+    def log_path(self, hash: str) -> Path:
+        """The build log. A later build of the same environment is added at its end."""
+        return self.paths(hash).log
+
+    def find(self, spec: EnvironmentSpec) -> Path | None:
+        """The folder, or None when it is not built. Costs one access to the disk."""
+        paths = self.paths(spec.hash)
+        return paths.folder if paths.is_whole() else None
+
+    def all(self) -> Iterator[tuple[str, Path]]:
+        """(hash, folder) of each that is built; a folder's mtime is the time of its last use."""
+        for folder in sorted(self.root.glob("[0-9a-f]*")):
+            if folder.is_dir():
+                yield folder.name, folder
+
+    def mark_used(self, folder: Path) -> None:
+        """Set the time of its last use to now."""
+        now = self._clock.now().timestamp()
+        os.utime(folder, (now, now))
+
+    @functools.cached_property
+    def is_writable_by_jobs(self) -> bool:
+        """Whether jobs run as root and nothing can be mounted read-only for them."""
+        if os.geteuid() != 0:
+            return False
+        self.root.mkdir(parents=True, exist_ok=True)
+        return bool(mounts.why_not([Mount(str(self.root), str(self.root))]))
+
+    def is_changed(self, spec: EnvironmentSpec) -> bool:
+        """Whether the files differ from those that the build wrote."""
+        paths = self.paths(spec.hash)
+        built_mark = read_text(paths.mark)
+        return bool(built_mark) and sealed.mark(paths.folder) != built_mark
+
+    def shells_file(self, spec: EnvironmentSpec) -> Path:
+        """A shared lock on this file keeps the folder; it blocks nothing else."""
+        file = self.root / f"{spec.hash}{_SHELLS}"
+        file.touch(mode=0o600)
+        return file
+
+    def remove(self, hash: str, is_needed: Callable[[Connection], bool]) -> bool:
+        """Remove a folder unless it is needed, being built, or a shell uses it.
+
+        A later job builds it again.
+        """
+        paths = self.paths(hash)
+        removed = self.root / f".removing-{hash}"
+        if self._has_shells(hash):
+            return False
+        try:
+            with locked(paths.mutex, lambda: True):
+                image_folder.remove(removed)
+                # No job can be added while this transaction is open; one added later builds.
+                with self._db.write() as connection:
+                    if is_needed(connection):
+                        return False
+                    paths.folder.rename(removed)
+        except BuildCanceled:
+            return False
+        self._images.remove(removed)
+        return True
+
+    def _has_shells(self, hash: str) -> bool:
+        file = self.root / f"{hash}{_SHELLS}"
+        if not file.exists():
+            return False
+        with locks.held_if_free(file) as is_free:
+            return not is_free
+
+
+@contextmanager
+def locked(file: Path, cancelled: Callable[[], bool]) -> Iterator[None]:
+    """Hold the file's lock; other processes, and other threads of this one, wait.
+
+    Raises:
+        BuildCanceled: `cancelled` returned True while waiting.
+    """
+    with locks.held(file, cancelled) as is_held:
+        if not is_held:
+            raise BuildCanceled("the build was cancelled")
+        yield
+
+
+def read_text(file: Path) -> str:
+    """Empty when the file does not exist."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,53 @@
+"""The environments of one server.
+
+Owns: putting its parts together.
+Leaves: what each of them does to resolving.py and build/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
+from torchyard.environments.build.builds import Builds
+from torchyard.environments.build.folders import BuiltFolders
+from torchyard.environments.build.image_environments import FindEngine, Images
+from torchyard.environments.build.records import BuildRecords
+from torchyard.environments.images import containers
+from torchyard.environments.packages.pythons import Pythons
+from torchyard.environments.resolving import Resolver
+from torchyard.environments.types import Platform
+
+
+class Environments:
+    """What a server knows and does about environments, by its parts.
+
+    Args:
+        home: the server's folder; environments are built in `environments/` below it.
+        variables: the process environment; where pip's and uv's configuration is read from.
+        platform: what to build for; None asks this machine's tools, once.
+        is_shared: whether several people use the server: then a workspace without a setting of
+            its own takes no substitutes.
+        find_engine: finds the container engine that builds images.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        db: Database,
+        clock: Clock,
+        variables: Mapping[str, str],
+        platform: Platform | None = None,
+        is_shared: bool = False,
+        find_engine: FindEngine = containers.find,
+    ) -> None:
+        variables = dict(variables)
+        pythons = Pythons(variables)
+        self.db = db
+        self.images = Images(home, variables, find_engine)
+        self.resolver = Resolver(db, pythons, self.images.sources(), platform, is_shared)
+        self.folders = BuiltFolders(home / "environments", db, clock, self.images)
+        self.records = BuildRecords(db, clock, self.folders)
+        self.builds = Builds(home, variables, self.folders, self.records, self.images, pythons)

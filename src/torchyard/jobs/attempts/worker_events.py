@@ -1,0 +1,96 @@
+"""What a worker reports about its node, by kind.
+
+Owns: the types.
+Leaves: checking a worker's JSON to report_fields.py, acting on it to worker_reports.py.
+Always: an event of a kind that this server doesn't know is counted, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from torchyard.jobs.records.types import JobError
+
+
+@dataclass(frozen=True)
+class RanksStarted: ...
+
+
+@dataclass(frozen=True)
+class RankExited:
+    """`consequence`: all there is to see is a connection that another rank broke."""
+
+    exit_code: int
+    signal: int
+    consequence: bool
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.exit_code or self.signal)
+
+
+@dataclass(frozen=True)
+class RanksHang: ...
+
+
+@dataclass(frozen=True)
+class NodeServing:
+    """Nothing but parameter servers still runs there."""
+
+
+@dataclass(frozen=True)
+class NodeStopping:
+    reason: str
+
+
+@dataclass(frozen=True)
+class PreflightReported:
+    """`findings` is shown to people as the worker's preflight wrote it."""
+
+    findings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class NoticeReported:
+    message: str
+
+
+@dataclass(frozen=True)
+class NodeFinalizing: ...
+
+
+@dataclass(frozen=True)
+class NodeExited:
+    exit_code: int
+    error: JobError | None
+
+
+@dataclass(frozen=True)
+class OtherReported:
+    kind: str
+
+
+Report = (
+    RanksStarted
+    | RankExited
+    | RanksHang
+    | NodeServing
+    | NodeStopping
+    | PreflightReported
+    | NoticeReported
+    | NodeFinalizing
+    | NodeExited
+    | OtherReported
+)
+
+
+@dataclass(frozen=True)
+class WorkerEvent:
+    """`seq` counts per node from 0; `at` is the node's own time."""
+
+    seq: int
+    at: datetime
+    report: Report
