@@ -32,7 +32,7 @@ def test_a_disk_that_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("message", "code"),
     [
         ("database or disk is full", "disk_full"),
         ("disk I/O error", "disk_failed"),

@@ -49,7 +49,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("nonsense", "can't be read"),
         ("mysql://me@host/db", "kind `mysql`"),

@@ -261,7 +261,7 @@ def test_sizes_of_ones_own(tmp_path: Path) -> None:
         ("box: {cores: 0, memory_gb: 1}", "`cores` of size `box`"),
         ("box: 3", "mapping"),
         ("- box", "must be a mapping of names"),
-        ("Standard_NC6: {cores: 1, memory_gb: 1}", "a size of Azure's"),
+        ("Standard_NC6: {cores: 1, memory_gb: 1}", "one of Azure's sizes"),
         ("box: {", "can't be read"),
     ):
         (tmp_path / "sizes.yml").write_text(text)

@@ -35,7 +35,7 @@ def _foreign() -> str:
     return f"{part({'alg': 'RS256', 'typ': 'JWT'})}.{part(claims)}.c2lnbmF0dXJl"
 
 
-@operation("Errors", "a token of another issuer", ERROR, "not of this server")
+@operation("Errors", "a token of another issuer", ERROR, "not issued by this server")
 def foreign_token(world: World) -> Any:
     return [job.name for job in _client(world, _foreign()).jobs.list()]
 

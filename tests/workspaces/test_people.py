@@ -181,7 +181,7 @@ WRONG_QUOTAS: list[tuple[dict[str, object], str]] = [
     ({"limits": {"nodes": -1}}, "must be a whole number of 0 or more"),
     ({"limits": {"nodes": True}}, "must be a whole number of 0 or more"),
     ({"limits": {"nodes": 1.5}}, "must be a whole number of 0 or more"),
-    ({"limits": {}}, "no limit is named"),
+    ({"limits": {}}, "name at least one limit"),
     ({"limits": {"nodes": 1}, "user": "dann"}, "did you mean `dan`?"),
     ({"limit": {"nodes": 1}}, "unknown key `limit`"),
 ]
