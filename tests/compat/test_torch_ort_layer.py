@@ -20,7 +20,7 @@ LINUX = Platform("linux", "x86_64", "cpu")
 def test_a_listed_torch_ort_becomes_the_layer_and_says_so(line: str) -> None:
     spec = definition.resolve({"pip_requirements": ["six", line, "horovod"]}, LINUX)
     assert (spec.packages, spec.layers) == (("six",), ("horovod", "torch-ort"))
-    assert line in spec.notices[0] and "by torch itself" in spec.notices[0]
+    assert line in spec.notices[0] and "with torch itself" in spec.notices[0]
 
 
 def test_it_lies_there_as_a_package(tmp_path: Path) -> None:

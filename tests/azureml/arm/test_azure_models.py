@@ -92,7 +92,7 @@ BAD: tuple[tuple[dict[str, object], int, str], ...] = (
     (_model(modelType="mlflow_model", modelUri=f"{FOLDER}/data"), 400, "no file `MLmodel`"),
     (_model(modelUri=f"{LONG}/paths/nothing/here"), 404, "nothing"),
     (_model(modelUri="azureml://jobs/nojob/outputs/artifacts/paths/model"), 404, "nojob"),
-    (_model(modelUri="./local"), 400, "no path of a model"),
+    (_model(modelUri="./local"), 400, "is not a path of a model"),
     (_model(properties=3), 400, "`properties`"),
 )
 

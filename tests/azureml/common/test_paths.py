@@ -214,7 +214,7 @@ def test_other_templates_and_kinds_are_refused(azure: Azure) -> None:
     for wrong in bodies:
         assert azure.answer("PUT", path, wrong).status_code == 400
     path, body = deployment("a b")
-    assert "no name for a workspace" in azure.refused(400, "PUT", path, body)["message"]
+    assert "not a valid workspace name" in azure.refused(400, "PUT", path, body)["message"]
     existing = f"{GROUP}/providers/{PROVIDER}/workspaces/new"
     bodies = (None, [], "x", {"kind": "Project"})
     for wrong in bodies:

@@ -163,7 +163,7 @@ def test_a_hang_reports_where_each_rank_of_every_node_stood() -> None:
         ({"torchyard.hang_after_s": "-1"}, "is `-1`"),
         ({"torchyard.hang_action": "fail"}, "none is watched for"),
         ({"torchyard.hang_after_s": "9", "torchyard.hang_action": "fial"}, "is `fial`"),
-        ({"torchyard.rendezvous_timeout": "9"}, "no property `torchyard.rendezvous_timeout`"),
+        ({"torchyard.rendezvous_timeout": "9"}, "`torchyard.rendezvous_timeout` is not a property"),
     ],
 )
 def test_wrong_watch_properties_are_refused(

@@ -85,7 +85,7 @@ def test_a_misspelled_property_gets_a_suggestion(services: Services) -> None:
         "environment": "python",
         "properties": {"torchyard.rehearse_on_gpu": True},
     }
-    with pytest.raises(InvalidSpec, match="no property") as refused:
+    with pytest.raises(InvalidSpec, match="is not a property") as refused:
         submission.check(services, WORKSPACE, document)
     assert "torchyard.rehearse_on_cpu" in refused.value.hint
 
