@@ -152,7 +152,7 @@ def test_a_damaged_file_does_not_keep_the_server_from_starting(
     first_line = made.file.read_text().splitlines()[0]
     made.file.write_text(f"{first_line}\nnothing\n")
     with living(tmp_path) as life:
-        assert not life.had_tls and "made anew" in caplog.text
+        assert not life.had_tls and "creating a new one" in caplog.text
         assert scheme_at(life.own.way("localhost")) == "https"
 
 
@@ -164,6 +164,6 @@ def test_a_server_that_has_not_started_opens_nothing(tmp_path: Path) -> None:
         lambda: server.listen(tmp_path, "127.0.0.1", None, "tls-port", 0),
     )
     tls.server = listeners.Server(uvicorn.Config(hello))
-    with pytest.raises(Unreachable, match="starting or ending"):
+    with pytest.raises(Unreachable, match="starting or stopping"):
         tls.way("localhost")
     tls.close()

@@ -292,7 +292,7 @@ def test_a_file_that_is_not_a_backup_is_refused(tmp_path: Path) -> None:
         tar.add(__file__, "x.py")
     assert "not a torchyard backup" in refused(tmp_path / "new", other, "invalid_input")
     (tmp_path / "empty").mkdir()
-    assert "no backup" in refused(tmp_path / "new", tmp_path / "empty", "invalid_input")
+    assert "not a torchyard backup" in refused(tmp_path / "new", tmp_path / "empty", "invalid_input")
     assert "does not exist" in refused(tmp_path / "new", tmp_path / "nothing", "invalid_input")
 
 
@@ -346,7 +346,7 @@ def test_the_command_backs_up_and_restores(services: Services, tmp_path: Path) -
         return ended.stdout + ended.stderr
 
     file = tmp_path / "b.tar.gz"
-    assert f"are in {file}" in yard(services.home, "backup", str(file))
+    assert f"saved to {file}" in yard(services.home, "backup", str(file))
     assert "exists already" in yard(services.home, "backup", str(file), expect=2)
     assert "`.zip` file" in yard(services.home, "backup", str(tmp_path / "b.zip"), expect=2)
     assert not (tmp_path / "b.zip").exists()

@@ -151,7 +151,7 @@ def test_an_expired_and_a_revoked_token(as_: As, running: RealServer, tmp_path: 
 
     time.sleep(2.1)
     refused = as_("egon", "login", running.url, "--token-file", tmp_path / "short.token")
-    assert refused.code == 2 and "the token `short` of `egon` ended at" in refused.err
+    assert refused.code == 2 and "the token `short` of `egon` expired at" in refused.err
     assert "yard user token create egon" in refused.err
     # The login that was there before is kept.
     assert as_("egon", "whoami").code == 0
@@ -173,7 +173,7 @@ def test_logging_in_and_out(as_: As, running: RealServer, tmp_path: Path) -> Non
     assert nobody.code == 2 and "--token-file" in nobody.err
     wrong = tmp_path / "wrong.token"
     wrong.write_text("yard_p_wrong")
-    assert "not known to this server" in as_("gina", "login", running.url, "--token-file",
+    assert "unknown to this server" in as_("gina", "login", running.url, "--token-file",
                                              wrong).err  # fmt: skip
     assert not (tmp_path / "gina" / logins.FILE).exists()
     assert as_("fritz", "logout", "--revoke").code == 0
