@@ -126,7 +126,7 @@ def test_invalid_values_are_named(azure: Azure) -> None:
     body = {"properties": cluster()}
     for name in ("ab", "1st", "a" * 25, "under_score"):
         assert (
-            "no name for a compute"
+            "not a valid compute name"
             in azure.refused(400, "PUT", f"computes/{name}", body)["message"]
         )
     identity = {**body, "identity": {"type": "SystemAssigned"}}
