@@ -292,13 +292,9 @@ def test_a_file_that_is_not_a_backup_is_refused(tmp_path: Path) -> None:
         tar.add(__file__, "x.py")
     assert "not a torchyard backup" in refused(tmp_path / "new", other, "invalid_input")
     (tmp_path / "empty").mkdir()
-<<<<<<< HEAD
-    assert "is not a torchyard backup" in refused(tmp_path / "new", tmp_path / "empty", "invalid_input")
-=======
     assert "not a torchyard backup" in refused(
         tmp_path / "new", tmp_path / "empty", "invalid_input"
     )
->>>>>>> words-base
     assert "does not exist" in refused(tmp_path / "new", tmp_path / "nothing", "invalid_input")
 
 
