@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import configparser
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -183,3 +185,23 @@ def test_a_planted_violation_is_caught(
         else:
             file.write_text(was)
     assert re.search(rf"^{re.escape(contract)}.* BROKEN", printed, re.MULTILINE), printed[-3000:]
+
+
+# A file's name in a docstring or a comment, unless it is part of a longer path or a pattern.
+_FILE = re.compile(r"(?<![\w/.*<>{}-])((?:[a-z_0-9]+/)*[a-z_0-9]+\.py)(?![\w\"'])")
+# Files of other people: sources that a docstring cites, and scripts of users.
+_FOREIGN = re.compile(r"azureml/|azure/ai/|submit\.py$|train\.py$|env\.py$")
+
+
+def test_a_file_that_the_code_names_exists() -> None:
+    missing = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+            is_docstring = token.type == tokenize.STRING and '"""' in token.string[:4]
+            if token.type != tokenize.COMMENT and not is_docstring:
+                continue
+            for name in _FILE.findall(token.string):
+                folders = [path.parent, *path.parents[: len(path.relative_to(ROOT).parts)], ROOT]
+                if not _FOREIGN.search(name) and not any((f / name).is_file() for f in folders):
+                    missing.append(f"{path.relative_to(ROOT)}:{token.start[0]} {name}")
+    assert missing == []

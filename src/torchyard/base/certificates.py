@@ -2,7 +2,7 @@
 
 Owns: the folder `tls/` of the home: one authority for all servers of the home, one certificate a
 machine; when a certificate is renewed.
-Leaves: listening with them to listening.py, trusting the authority to the clients.
+Leaves: listening with them to app/listeners.py, trusting the authority to the clients.
 Always: a private key never leaves its file, which only its owner reads; each file holds key and
 certificate, so that they are replaced together; whatever is on the disk and still good is kept.
 

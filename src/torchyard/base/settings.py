@@ -4,7 +4,8 @@ Owns: which environment variables torchyard reads and what their absence means; 
 meant: TORCHYARD_URL's, else the one logged in to, else the machine's shared one, else the user's
 own, embedded one.
 Leaves: settings of a workspace to workspaces/.
-Always: nothing else in the package reads `os.environ`, but `base/job_env.py`.
+Always: the commands and the server get their settings from here; programs of their own (workers,
+resolvers) read `os.environ` themselves.
 """
 
 from __future__ import annotations

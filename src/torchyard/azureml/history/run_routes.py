@@ -312,7 +312,7 @@ def _run_id(document: Mapping[str, Any]) -> str:
 
 
 def _refuse_foreign(services: Services, call: Call, names: Sequence[str]) -> None:
-    """The check of access.py, for requests whose path does not name the run.
+    """The check of workspaces/access.py, for requests whose path does not name the run.
 
     Raises:
         Forbidden: a run belongs to somebody else, and the caller may change only their own.

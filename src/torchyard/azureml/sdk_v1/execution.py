@@ -54,7 +54,7 @@ def start_from_zip(call: AzureCall, experiment: str) -> JSONResponse:
     )
 
 
-# `name`: access.py finds the job's owner by this parameter.
+# `name`: workspaces/access.py finds the job's owner by this parameter.
 @routes.post("/runs/{name}/cancel")
 @needs(Permission.JOB)
 def cancel(call: AzureCall, services: ServicesOf, experiment: str, name: str) -> JSONResponse:

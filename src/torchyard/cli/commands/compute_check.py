@@ -1,7 +1,8 @@
 """`yard compute check`: can a cluster's nodes train together, and how fast is their network?
 
 Owns: the job that checks, its report, the exit code.
-Leaves: checking to the workers' preflight and to bandwidth.py, which runs as the job's script.
+Leaves: checking to the workers' preflight and to worker/preflight/bandwidth.py, which runs as the
+job's script.
 Always: it is a job like any other, tagged as torchyard's, and occupies the nodes while it runs; the
 exit code is 0 if it finds no error, else 1.
 """

@@ -1,7 +1,7 @@
 """Put a snapshot's files back into a folder.
 
 Owns: which files are asked for, hashes checked, modes set.
-Leaves: requests to a `Source`, which client/snapshots.py gives.
+Leaves: requests to a `Source`, which client/snapshots/snapshots.py gives.
 Always: nothing that stands in the folder is overwritten unless asked for; a file is there whole,
 with the bytes its hash promises, or not at all.
 """
