@@ -18,7 +18,7 @@ from torchyard.environments.types import EnvironmentSpec
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import report_fields, worker_reports
 from torchyard.jobs.history.history import History
-from torchyard.jobs.records import attempt_store, store
+from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import Attempt, Job
@@ -87,7 +87,7 @@ def make_services(home: Path, db: Database, clock: FakeClock) -> Services:
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores"),
         environments=FakeEnvironments(home),  # type: ignore[arg-type]
-        history=History(db, store.merge_tags),
+        history=History(db),
         logs=Logs(home / "logs"),
         signals=Signals(),
         wakeup=threading.Event(),

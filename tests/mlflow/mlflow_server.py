@@ -19,7 +19,6 @@ from torchyard.base.errors import NotAuthenticated
 from torchyard.base.lazy_routes import LazyRoutes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.services import Environments
-from torchyard.jobs.history import logged_metrics
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records import store
 from torchyard.jobs.records.logs import Logs
@@ -132,7 +131,7 @@ def services_in(folder: Path, db: Database) -> Services:
         blobs=Blobs(folder / "blobs"),
         datastores=Datastores(folder / "datastores"),
         environments=Environments(folder, db, clock, {}),
-        history=History(db, store.merge_tags, logged_metrics.add),
+        history=History(db),
         logs=Logs(folder / "logs"),
         signals=Signals(),
         wakeup=threading.Event(),

@@ -14,7 +14,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE
 from torchyard.jobs.files import artifacts
-from torchyard.jobs.history import history_records, logged_metrics
+from torchyard.jobs.history import history_records
 from torchyard.jobs.history.history import History
 from torchyard.jobs.history.history_records import ModelMetric
 from torchyard.jobs.requests import pinning
@@ -150,7 +150,7 @@ def test_a_model_is_never_mixed_with_other_files(services: Services) -> None:
 def test_metrics_of_a_model_are_deleted_with_the_job(services: Services) -> None:
     job = submit(services)
     made = log_model(services, job.name)
-    kept = History(services.db, lambda *_: None, logged_metrics.add)
+    kept = History(services.db)
     for timestamp, value in ((1, 0.5), (3, 0.7), (2, 0.6)):
         point = history_records.metric("acc", value, timestamp)
         kept.append(job.id, [ModelMetric(made.id, "", "", point)])

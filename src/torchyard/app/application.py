@@ -44,11 +44,12 @@ from torchyard.executors.machine import Machine
 from torchyard.jobs.admission import machine, quota_checks
 from torchyard.jobs.attempts.idle_time import IdleTime
 from torchyard.jobs.files import data_sources, model_sources, owners
+from torchyard.jobs.history.history import History
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.requests import runs, workspace_lifecycle
-from torchyard.jobs.services import Services, open_history
+from torchyard.jobs.services import Services
 from torchyard.servers import sharing as sharing_of
 from torchyard.servers.lease import SingleServer
 from torchyard.servers.sharing import Sharing
@@ -116,7 +117,7 @@ def build(
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores"),
         environments=Environments(home, db, clock, environ, is_shared=shared or for_others),
-        history=open_history(db),
+        history=History(db),
         logs=Logs(home / "logs", shared),
         signals=signals,
         wakeup=wakeup,

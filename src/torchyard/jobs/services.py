@@ -18,9 +18,7 @@ from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.environments.services import Environments
 from torchyard.executors.machine import Machine
-from torchyard.jobs.history import logged_metrics, logged_properties
 from torchyard.jobs.history.history import History
-from torchyard.jobs.records import store
 from torchyard.jobs.records.client_endpoints import ClientEndpoints
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
@@ -62,10 +60,6 @@ class Services:
     def fetcher(self) -> Fetcher:
         """The cache of data on this machine."""
         return Fetcher(self.home, self.db, self.datastores)
-
-
-def open_history(db: Database) -> History:
-    return History(db, store.merge_tags, logged_metrics.add, logged_properties.add)
 
 
 ServicesOf = Annotated[Services, Depends(from_state("services"))]

@@ -126,7 +126,7 @@ def test_one_point_none_and_a_range_beside_them() -> None:
 
 @pytest.fixture
 def history(db: Database) -> History:
-    return History(db, lambda connection, job_id, tags: None)
+    return History(db)
 
 
 def fill(history: History, points: Sequence[Point], batch: int = 150, key: str = "k") -> None:

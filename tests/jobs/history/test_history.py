@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, event, func, select
+from sqlalchemy import event, func, select
+from sqlalchemy.exc import NoResultFound
 
+from jobs.history.job_rows import add_jobs, tags_of
 from postgres_server import NewDatabase
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
@@ -39,27 +41,13 @@ def db(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> I
     made.close()
 
 
-class Tags:
-    """Where tags go, in place of the jobs' own table."""
-
-    def __init__(self) -> None:
-        self.of: dict[int, dict[str, str]] = {}
-
-    def set(self, connection: Connection, job_id: int, tags: Mapping[str, str]) -> None:
-        self.of.setdefault(job_id, {}).update(tags)
-
-
 @pytest.fixture
-def tags() -> Tags:
-    return Tags()
-
-
-@pytest.fixture
-def history(db: Database, tags: Tags) -> History:
+def history(db: Database) -> History:
     with db.write() as connection:
         for table in TABLES:
             connection.execute(table.delete())
-    return History(db, tags.set)
+    add_jobs(db, range(1, 521))
+    return History(db)
 
 
 def line(key: str, count: int, start: int = 0) -> list[Metric]:
@@ -176,7 +164,7 @@ def test_a_parameter_keeps_its_value(history: History) -> None:
     assert history.keys(1) == [], "of a refused call nothing is stored"
 
 
-def test_many_runs_are_read_at_once(history: History, tags: Tags) -> None:
+def test_many_runs_are_read_at_once(history: History, db: Database) -> None:
     for job_id in range(1, 520):
         history.append(job_id, [metric("m", job_id, 1), param("p", str(job_id)), tag("t", "v")])
 
@@ -186,7 +174,7 @@ def test_many_runs_are_read_at_once(history: History, tags: Tags) -> None:
     assert data[519].metrics[0].value == 519
     assert data[519].params == {"p": "519"}
     assert data[521].metrics == ()
-    assert tags.of[5] == {"t": "v"}
+    assert tags_of(db, 5) == {"t": "v"}
 
 
 def test_deleting_takes_all_of_one_job(history: History, db: Database) -> None:
@@ -250,7 +238,7 @@ def test_a_gap_that_nobody_can_fill_is_told(history: History) -> None:
     assert [point.step for point in history.series(1, "loss")] == [0, 7]
 
 
-def test_what_was_refused_is_told_again_with_a_repeat(history: History, tags: Tags) -> None:
+def test_what_was_refused_is_told_again_with_a_repeat(history: History, db: Database) -> None:
     param = {"kind": "param", "run": "job", "key": "lr", "value": "1"}
     tag = {"kind": "tag", "run": "job", "key": "t", "value": "old"}
     records = [param, tag, {**param, "value": "2"}, sent(run="nobody"), sent()]
@@ -260,7 +248,7 @@ def test_what_was_refused_is_told_again_with_a_repeat(history: History, tags: Ta
 
     again = history.receive(RUNS.get, "att", 0, 0, records)
     assert (again["next"], again["rejected"]) == (6, first["rejected"])
-    assert (history.params(1), tags.of[1]) == ({"lr": "1"}, {"t": "new"})
+    assert (history.params(1), tags_of(db, 1)) == ({"lr": "1"}, {"t": "new"})
     assert len(history.series(1, "loss")) == 1
 
 
@@ -292,7 +280,7 @@ BAD: list[Any] = [
 ]
 
 
-def test_one_bad_record_holds_up_none(history: History, tags: Tags) -> None:
+def test_one_bad_record_holds_up_none(history: History, db: Database) -> None:
     history.receive(
         RUNS.get, "att", 0, 0, [{"kind": "param", "run": "job", "key": "kept", "value": "first"}]
     )
@@ -309,20 +297,20 @@ def test_one_bad_record_holds_up_none(history: History, tags: Tags) -> None:
     assert all(rejection["message"] for rejection in answer["rejected"])
     assert set(history.keys(1)) == {f"key{place}" for place in range(len(BAD))}
     assert history.params(1) == {"kept": "first"}
-    assert tags.of == {1: {"t": "v"}}
+    assert tags_of(db, 1) == {"t": "v"}
 
 
 def test_a_failure_half_way_stores_nothing(db: Database, history: History) -> None:
-    def fail(connection: Connection, job_id: int, tags: Mapping[str, str]) -> None:
-        raise RuntimeError("the disk is gone")
-
+    """The points are stored before the tags, which fail: the job has no row yet."""
     records = [sent(), {"kind": "tag", "run": "job", "key": "t", "value": "v"}]
-    with pytest.raises(RuntimeError):
-        History(db, fail).receive(RUNS.get, "att", 0, 0, records)
+    late = {"job": 10_000}
+    with pytest.raises(NoResultFound):
+        history.receive(late.get, "att", 0, 0, records)
 
-    assert history.keys(1) == []
-    assert history.receive(RUNS.get, "att", 0, 0, records)["next"] == 2
-    assert history.keys(1) == ["loss"]
+    assert history.keys(10_000) == []
+    add_jobs(db, [10_000])
+    assert history.receive(late.get, "att", 0, 0, records)["next"] == 2
+    assert history.keys(10_000) == ["loss"]
 
 
 def test_a_page_is_what_a_slice_would_be_and_no_more_is_fetched(

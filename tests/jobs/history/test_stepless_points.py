@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
 
 from postgres_server import NewDatabase
 from torchyard.base.db import Database
@@ -31,9 +30,7 @@ def db(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> I
 
 @pytest.fixture
 def history(db: Database) -> Iterator[History]:
-    def no_tags(connection: Connection, job_id: int, tags: object) -> None: ...
-
-    made = History(db, no_tags)
+    made = History(db)
     yield made
     for job_id in (1, 2):
         made.delete(job_id)

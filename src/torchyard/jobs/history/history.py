@@ -1,8 +1,9 @@
 """The metrics, parameters and tags that runs log.
 
 Owns: that a parameter keeps its value, repeats from workers, writing and reading them.
-Leaves: what a valid record is to history_records.py; tables to history_store.py; where tags
-are kept to the one who passes `set_tags`.
+Leaves: what a valid record is to history_records.py; tables to history_store.py; a job's tags
+to records/store.py, its properties and what it measures of models to logged_properties.py and
+logged_metrics.py.
 Always: the records of one call are stored in one transaction; equal points are stored once; a bad
 record from a worker never holds up the others.
 """
@@ -18,7 +19,7 @@ from sqlalchemy import Connection
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs.history import history_store as store
-from torchyard.jobs.history import metric_rows
+from torchyard.jobs.history import logged_metrics, logged_properties, metric_rows
 from torchyard.jobs.history.history_records import (
     Metric,
     ModelMetric,
@@ -29,13 +30,8 @@ from torchyard.jobs.history.history_records import (
 )
 from torchyard.jobs.history.metric_blocks import Point
 from torchyard.jobs.history.metric_rows import Row
+from torchyard.jobs.records import store as job_store
 from torchyard.shared.record_rules import is_storable
-
-SetTags = Callable[[Connection, int, Mapping[str, str]], None]
-AddProperties = Callable[[Connection, int, Mapping[str, str]], Mapping[str, str]]
-
-
-AddModelMetrics = Callable[[Connection, int, Sequence[ModelMetric]], None]
 
 
 @dataclass(frozen=True)
@@ -76,25 +72,10 @@ class _Batch:
 
 
 class History:
-    """The run history of one server.
+    """The run history of one server."""
 
-    Args:
-        set_tags: merges tags into a job's own, in the transaction it is given.
-        add_model_metrics: keeps what was measured of logged models, likewise.
-        add_properties: adds to a job's own, likewise; says why it refused which.
-    """
-
-    def __init__(
-        self,
-        db: Database,
-        set_tags: SetTags,
-        add_model_metrics: AddModelMetrics | None = None,
-        add_properties: AddProperties | None = None,
-    ) -> None:
+    def __init__(self, db: Database) -> None:
         self._db = db
-        self._set_tags = set_tags
-        self._add_model_metrics = add_model_metrics
-        self._add_properties = add_properties
 
     def append(self, job_id: int, records: Sequence[Record]) -> None:
         """Store all of the records, made by `metric`, `param` and `tag`, or none.
@@ -174,13 +155,13 @@ class History:
         if batch.rows:
             metric_rows.add(connection, job_id, batch.rows)
         if batch.tags:
-            self._set_tags(connection, job_id, batch.tags)
-        if batch.properties and self._add_properties is not None:
+            job_store.merge_tags(connection, job_id, batch.tags)
+        if batch.properties:
             properties = {key: value for key, (_, value) in batch.properties.items()}
-            for key, why in self._add_properties(connection, job_id, properties).items():
+            for key, why in logged_properties.add(connection, job_id, properties).items():
                 refused.append((batch.properties[key][0], why))
-        if batch.model_metrics and self._add_model_metrics is not None:
-            self._add_model_metrics(connection, job_id, batch.model_metrics)
+        if batch.model_metrics:
+            logged_metrics.add(connection, job_id, batch.model_metrics)
         return refused
 
     def keys(self, job_id: int) -> list[str]:
