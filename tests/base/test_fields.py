@@ -56,3 +56,24 @@ def test_archived() -> None:
     ]
     with pytest.raises(InvalidInput, match="`archived` is `maybe`"):
         fields.archived("maybe")
+
+
+def test_texts_take_numbers_and_refuse_what_is_nested() -> None:
+    assert fields.texts({"tags": {"a": 1, "b": True, "c": "x"}}, "tags") == {
+        "a": "1",
+        "b": "true",
+        "c": "x",
+    }
+    nested: tuple[object, ...] = ({"a": ["x"]}, {"a": None}, ["a"])
+    for tags in nested:
+        with pytest.raises(InvalidSpec) as error:
+            fields.texts({"tags": tags}, "tags", ("inputs",))
+        assert error.value.at[:2] == ("inputs", "tags") and error.value.hint
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, True, "4", float("inf")])
+def test_a_count_is_a_whole_number_of_at_least_its_least(value: object) -> None:
+    assert fields.count({"nodes": 4.0}, "nodes", default=1) == 4
+    assert fields.count({"nodes": None}, "nodes", default=1) == 1
+    with pytest.raises(InvalidSpec, match="whole number of 0 or more"):
+        fields.count({"nodes": value}, "nodes", default=1)

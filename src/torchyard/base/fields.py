@@ -1,13 +1,14 @@
 """The fields of a document, and of a query, that a request or a file brings.
 
-Owns: the errors for a document that is not a mapping, an unknown key, a value of the wrong type.
-Leaves: what keys mean to the packages; job files, whose keys stand in a table, to
-jobs/spec/values.py.
+Owns: reading texts, numbers and mappings; the errors for a document that is not a mapping, an
+unknown key, a value of the wrong type.
+Leaves: what keys mean to the packages; the table of a job file's keys to jobs/spec/values.py.
 Always: an error says where by `at`, and gives the nearest right word or an example.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -81,32 +82,95 @@ def unknown_key(
     return InvalidSpec(f"unknown key `{key[:80]}`{where}", hint, at=(*at, key))
 
 
-def text(document: Mapping[str, Any], key: str) -> str:
-    """Empty when it is absent or null.
+def text(
+    document: Mapping[Any, Any], key: str, at: Sequence[str | int] = (), default: str = ""
+) -> str:
+    """The default when it is absent or null.
+
+    Args:
+        at: where the mapping stands that holds the key; so in the functions below.
 
     Raises:
         InvalidSpec: it is not a string.
     """
     value = document.get(key)
-    if value is not None and not isinstance(value, str):
-        raise InvalidSpec(f"`{key}` must be text", f"for example `{key}: some words`", at=[key])
-    return value or ""
+    if value is None:
+        return default
+    if not isinstance(value, str):
+        raise InvalidSpec(
+            f"`{key}` must be text, not {described(value)}",
+            f"put it in quotes: `{key}: '{value}'`"
+            if isinstance(value, int | float)
+            else f"write `{key}: …` with a text",
+            at=(*at, key),
+        )
+    return value
 
 
-def texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
-    """Empty when it is absent or null.
+def texts(document: Mapping[Any, Any], key: str, at: Sequence[str | int] = ()) -> dict[str, str]:
+    """A mapping of texts; numbers become texts. Empty when it is absent or null.
 
     Raises:
-        InvalidSpec: it is not a mapping.
+        InvalidSpec: it is not a mapping, or one of its values is neither text nor a number.
     """
     values = document.get(key) or {}
     if not isinstance(values, Mapping):
         raise InvalidSpec(
-            f"`{key}` must be a mapping of texts",
+            f"`{key}` must be a mapping of texts, not {described(values)}",
             f"for example `{key}: {{team: vision}}`",
-            at=[key],
+            at=(*at, key),
         )
-    return {str(name): str(value) for name, value in values.items()}
+    for name, value in values.items():
+        if not isinstance(value, str | int | float):
+            raise InvalidSpec(
+                f"the value of `{key}.{name}` must be text or a number, not {described(value)}",
+                f"write `{name}: …` with a text or a number",
+                at=(*at, key, str(name)),
+            )
+    return {str(name): literal(value) for name, value in values.items()}
+
+
+def count(
+    document: Mapping[Any, Any],
+    key: str,
+    at: Sequence[str | int] = (),
+    *,
+    default: int,
+    least: int = 0,
+) -> int:
+    """A whole number; the default when it is absent or null.
+
+    Raises:
+        InvalidSpec: it is not a whole number, or less than `least`.
+    """
+    value = document.get(key)
+    if value is None:
+        return default
+    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidSpec(
+            f"`{key}` must be a whole number of {least} or more, not {described(value)}",
+            f"for example `{key}: {max(least, 1)}`",
+            at=(*at, key),
+        )
+    return value
+
+
+def literal(value: Any) -> str:
+    """A value as YAML writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def described(value: Any) -> str:
+    """A value for a message: its kind when it is a mapping or a list, else itself."""
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "nothing" if value is None else f"`{str(value)[:80]}`"
 
 
 def archived(text: str) -> bool | None:

@@ -131,15 +131,7 @@ def _choice(
 
 
 def _number(document: Mapping[str, Any], key: str, default: int) -> int:
-    value = document.get(key, default)
-    if value is None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidSpec(
-            f"`{key}` must be a whole number of 0 or more, not `{value}`",
-            f"for example `{key}: 4`",
-            at=[key],
-        )
+    value = fields.count(document, key, default=default)
     if key.endswith("_instances") and value > _MOST_NODES:
         raise InvalidSpec(f"`{key}` is {value}", f"at most {_MOST_NODES:,}", at=[key])
     if value > 2**31 - 1:

@@ -14,13 +14,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base import fields
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.jobs.records import attempt_store, experiment_store, job_masking, progress, store
 from torchyard.jobs.records.job_events import Event
 from torchyard.jobs.records.types import ENDED, Experiment, Job, JobError, Status
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties, secrets
-from torchyard.jobs.spec import values as spec_values
 
 # What a person may change of a job, and what each value has to be.
 _CHANGES = ("display_name", "description", "tags")
@@ -266,7 +266,7 @@ def read_tags(tags: Any) -> dict[str, str | None]:
         if value is None:
             changes[str(key)] = None
         elif isinstance(value, str | int | float):
-            changes[str(key)] = spec_values.literal(value)
+            changes[str(key)] = fields.literal(value)
         else:
             raise InvalidSpec(
                 f"the value of `tags.{key}` must be text or a number",

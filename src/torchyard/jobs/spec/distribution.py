@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec
-from torchyard.jobs.spec.values import At, choice, count, mapping, refused, section
+from torchyard.base.fields import count
+from torchyard.jobs.spec.values import At, choice, mapping, refused, section
 
 _OF_TYPE = {
     "pytorch": ("process_count_per_instance", "communication_backend"),
@@ -62,7 +63,7 @@ def read(job: Mapping[str, Any], nodes: int) -> Distribution:
             )
     if kind.value == "tensorflow":
         return _tensorflow(body, nodes)
-    processes = count(body, "process_count_per_instance", _AT, 1)
+    processes = count(body, "process_count_per_instance", _AT, default=1, least=1)
     if kind.value == "mpi":
         return _mpi(job, nodes, processes)
     return Distribution(kind.value, processes)
@@ -87,8 +88,8 @@ def _mpi(job: Mapping[str, Any], nodes: int, processes: int) -> Distribution:
 
 
 def _tensorflow(body: Mapping[str, Any], nodes: int) -> Distribution:
-    workers = count(body, "worker_count", _AT, nodes)
-    servers = count(body, "parameter_server_count", _AT, 0, least=0)
+    workers = count(body, "worker_count", _AT, default=nodes, least=1)
+    servers = count(body, "parameter_server_count", _AT, default=0)
     tasks = workers + servers
     if tasks % nodes:
         named = "`worker_count` and `parameter_server_count`" if servers else "`worker_count`"

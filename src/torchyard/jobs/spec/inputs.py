@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec
-from torchyard.jobs.spec.values import At, known_keys, literal, mapping, served, text
+from torchyard.base.fields import literal, text
+from torchyard.jobs.spec.values import At, known_keys, mapping, served
 
 LITERAL = "literal"
 _LITERAL_TYPES = ("string", "integer", "number", "boolean")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.fields import text, texts
 from torchyard.jobs.spec import (
     keys,
     own_properties,
@@ -24,7 +25,7 @@ from torchyard.jobs.spec import (
     watch_properties,
 )
 from torchyard.jobs.spec.inputs import Input, Output, read_inputs, read_outputs
-from torchyard.jobs.spec.values import NAME, known_keys, mapping, name, served, text, texts
+from torchyard.jobs.spec.values import NAME, known_keys, mapping, name, served
 
 __all__ = ["NAME", "Input", "JobSpec", "Output", "read"]
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec
+from torchyard.base.fields import count, text
 from torchyard.jobs.spec import distribution as spec_distribution
-from torchyard.jobs.spec.values import At, count, mapping, section, served, text
+from torchyard.jobs.spec.values import At, mapping, section, served
 
 _SHM_SIZE = re.compile(r"^\d+(?:\.\d+)?[bkmg]\Z", re.IGNORECASE)
 _BACKENDS = ("nccl", "gloo")
@@ -43,7 +44,7 @@ def read(job: Mapping[str, Any]) -> Shape:
         InvalidSpec: what is wrong or not served, and where.
     """
     resources = section(job, "resources")
-    nodes = count(resources, "instance_count", ("resources",), 1)
+    nodes = count(resources, "instance_count", ("resources",), default=1, least=1)
     notices = []
     size = text(resources, "instance_type", ("resources",))
     if size:
@@ -60,7 +61,7 @@ def read(job: Mapping[str, Any]) -> Shape:
         distribution.kind,
         distribution.processes,
         nodes,
-        float(count(limits, "timeout", ("limits",), 0, least=0)),
+        float(count(limits, "timeout", ("limits",), default=0)),
         tuple(notices + [distribution.notice] * bool(distribution.notice)),
         job_tier,
         priority,

@@ -15,7 +15,8 @@ from functools import lru_cache
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec, nearest
-from torchyard.jobs.spec.values import literal, mapping
+from torchyard.base.fields import literal
+from torchyard.jobs.spec.values import mapping
 from torchyard.shared import secret_values
 from torchyard.shared.masking import TOKENS, Masker
 

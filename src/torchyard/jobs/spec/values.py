@@ -1,18 +1,18 @@
-"""Values of a job file: texts, numbers, names, choices, and the words when they are wrong.
+"""Values of a job file that its table of keys decides: known keys, names, choices.
 
-Owns: checking one value, or the keys of one mapping against the table of keys.
-Leaves: what the values mean to job_spec.py and its neighbours.
+Owns: checking the keys of a mapping, or one value, against the table.
+Leaves: texts and numbers to base/fields.py, what the values mean to job_spec.py and its neighbours.
 Always: an error says where by `at`, and gives the nearest right word when there is one.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.fields import described, text
 from torchyard.jobs.spec import keys
 
 NAME = re.compile(r"^[a-zA-Z0-9][\w-]{0,254}\Z", re.ASCII)
@@ -23,7 +23,7 @@ At = tuple[str | int, ...]
 def mapping(value: Any, at: At, what: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise InvalidSpec(
-            f"{what} must be a mapping of keys to values", f"not {_kind(value)}", at=at
+            f"{what} must be a mapping of keys to values", f"not {described(value)}", at=at
         )
     return value
 
@@ -49,61 +49,12 @@ def known_keys(body: Mapping[Any, Any], path: str, at: At) -> None:
             )
 
 
-def text(body: Mapping[Any, Any], key: str, at: At, default: str = "") -> str:
-    value = body.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, str):
-        raise InvalidSpec(
-            f"`{key}` must be text, not {_shown(value)}",
-            f"put it in quotes: `{key}: '{value}'`"
-            if isinstance(value, int | float)
-            else f"write `{key}: …` with a text",
-            at=(*at, key),
-        )
-    return value
-
-
 def name(body: Mapping[Any, Any], key: str, at: At = ()) -> str:
     value = text(body, key, at)
     if value and not NAME.match(value):
         raise InvalidSpec(
             f"`{value[:80]}` is not a valid `{key}`",
             "up to 255 letters, digits, `_` and `-`, beginning with a letter or digit",
-            at=(*at, key),
-        )
-    return value
-
-
-def literal(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
-
-def texts(body: Mapping[Any, Any], key: str) -> dict[str, str]:
-    values = {}
-    for inner, value in mapping(body.get(key) or {}, (key,), f"`{key}`").items():
-        if not isinstance(value, str | int | float):
-            raise InvalidSpec(
-                f"the value of `{key}.{inner}` must be text or a number, not {_kind(value)}",
-                f"write `{inner}: …` with a text or a number",
-                at=(key, str(inner)),
-            )
-        values[str(inner)] = literal(value)
-    return values
-
-
-def count(body: Mapping[Any, Any], key: str, at: At, default: int, least: int = 1) -> int:
-    value = body.get(key)
-    if value is None:
-        return default
-    if isinstance(value, float) and math.isfinite(value) and value == int(value):
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InvalidSpec(
-            f"`{key}` must be a whole number of {least} or more, not {_shown(value)}",
-            f"for example `{key}: {max(least, 1)}`",
             at=(*at, key),
         )
     return value
@@ -165,15 +116,3 @@ def _unknown(key: str, known_keys: Sequence[str], path: str, at: At) -> InvalidS
 
 def _plain(word: str) -> str:
     return word.replace("_", "").replace("-", "").replace(" ", "").lower()
-
-
-def _shown(value: Any) -> str:
-    return _kind(value) if isinstance(value, Mapping | list) else f"`{str(value)[:80]}`"
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "a mapping"
-    if isinstance(value, list | tuple):
-        return "a list"
-    return "nothing" if value is None else f"`{str(value)[:80]}`"
