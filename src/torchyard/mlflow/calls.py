@@ -18,9 +18,7 @@ from fastapi import Depends, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from torchyard.base import request_bodies
 from torchyard.base.errors import Forbidden, InvalidInput
-from torchyard.base.request_bodies import STRANGERS_LIMIT_BYTES
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.services import Services
@@ -28,8 +26,7 @@ from torchyard.mlflow import plugin_uris
 from torchyard.mlflow.errors import Handler, MlflowRoute, with_mlflow_errors
 from torchyard.shared.masking import Masker
 from torchyard.shared.record_rules import INT64_MAX, INT64_MIN
-from torchyard.workspaces import audit
-from torchyard.workspaces.guarded_routes import IDENTITY, identity_of
+from torchyard.workspaces.guarded_routes import identity_of
 from torchyard.workspaces.types import Identity
 
 REQUEST_HEADER = "x-torchyard-request"
@@ -251,43 +248,20 @@ def _read_call(request: Request, content: bytes) -> Call:
 class CallRoute(MlflowRoute):
     """A route that works in one thread, if its endpoint takes a call and services alone.
 
-    By itself FastAPI would switch threads for the permission, the call and the endpoint, and each
-    switch takes about as long as to store a metric. So that one thread does it all, a body that is
-    no larger than what anybody may send is read before the permission is enforced.
+    By itself FastAPI would switch threads for the call and for the endpoint, and each switch takes
+    about as long as to store a metric.
     """
 
     def get_route_handler(self) -> Handler:
         if list(inspect.signature(self.endpoint).parameters) != ["call", "services"]:
             return super().get_route_handler()
-        assert self.needs is not None
-        permission = self.needs.permission
 
         def run(request: Request, content: bytes) -> Response:
             services: Services = request.app.state.services
             response: Response = self.endpoint(_read_call(request, content), services)
             return response
 
-        def enforce_and_run(request: Request, content: bytes) -> Response:
-            request.scope[IDENTITY] = request.app.state.access.enforce(request, permission)
-            return run(request, content)
-
-        async def handle_any(request: Request) -> Response:
+        async def handle(request: Request) -> Response:
             return await run_in_threadpool(run, request, await request.body())
 
-        handle_guarded = self.guard(handle_any)
-
-        async def handle(request: Request) -> Response:
-            if not _has_small_body(request):
-                return await handle_guarded(request)
-            audit.note_permission(request.scope, permission)
-            request = await request_bodies.with_body(request, STRANGERS_LIMIT_BYTES)
-            return await run_in_threadpool(enforce_and_run, request, await request.body())
-
-        return with_mlflow_errors(handle)
-
-
-def _has_small_body(request: Request) -> bool:
-    length = request.headers.get("content-length", "0")
-    if not length.isdigit() or len(length) > 18 or "transfer-encoding" in request.headers:
-        return False
-    return int(length) <= STRANGERS_LIMIT_BYTES
+        return with_mlflow_errors(self.guard(handle))
