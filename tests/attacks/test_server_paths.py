@@ -46,7 +46,7 @@ IN_PATH = [
     ("GET", "/v1/attempts/ATTEMPT/inputs/{}"),
     ("GET", "/v1/attempts/ATTEMPT/inputs/data/files/{}"),
     ("GET", "/v1/attempts/ATTEMPT/blobs/{}"),
-    ("GET", "/v1/attempts/ATTEMPT/earlier/best/{}"),
+    ("GET", "/v1/attempts/ATTEMPT/previous-outputs/best/{}"),
 ]
 JOB = {"command": "true", "environment": "python"}
 

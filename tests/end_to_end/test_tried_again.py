@@ -124,10 +124,10 @@ def _kill_worker(yard: Yard, name: str, also_supervisor: bool) -> None:
     wait_until(waiting, 60, "the script waits")
     who = yard.worker_of(name)
     if also_supervisor:
-        os.kill(who["guardian"]["pid"], signal.SIGSTOP)
+        os.kill(who["supervisor"]["pid"], signal.SIGSTOP)
     os.kill(who["pid"], signal.SIGKILL)
     if also_supervisor:
-        os.kill(who["guardian"]["pid"], signal.SIGKILL)
+        os.kill(who["supervisor"]["pid"], signal.SIGKILL)
 
 
 def _marked(name: str, yard: Yard) -> list[str]:

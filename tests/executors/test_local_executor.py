@@ -49,9 +49,9 @@ class LocalSite(Site):
     def lose(self, plan: LaunchPlan, node: int) -> None:
         who = self.bench.who(plan, node)
         # Both at once, as a machine that is switched off loses them.
-        os.kill(who["guardian"]["pid"], signal.SIGSTOP)
+        os.kill(who["supervisor"]["pid"], signal.SIGSTOP)
         os.kill(who["pid"], signal.SIGKILL)
-        os.kill(who["guardian"]["pid"], signal.SIGKILL)
+        os.kill(who["supervisor"]["pid"], signal.SIGKILL)
 
     def starts(self, plan: LaunchPlan) -> int:
         file = self.bench.home / "flags" / f"{plan.attempt_id}.started"
@@ -120,7 +120,7 @@ def test_a_node_is_not_over_while_its_supervisor_is_at_work(bench: Bench) -> Non
     plan = site.plan()
     handle = bench.executor.launch(plan)
     bench.server.wait_for("ranks_started")
-    supervisor = bench.who(plan)["guardian"]["pid"]
+    supervisor = bench.who(plan)["supervisor"]["pid"]
     os.kill(supervisor, signal.SIGSTOP)
     site.end(plan)
     report = Path(plan.scratch) / "node-0" / "exit.json"

@@ -195,7 +195,7 @@ def _do(site: Site, name: str, fault: str, mark: str, chance: random.Random) -> 
         return
     node = chance.choice(site.nodes(name))
     who = json.loads((node / "worker.json").read_text())
-    worker, supervisor = who["pid"], who["guardian"]["pid"]
+    worker, supervisor = who["pid"], who["supervisor"]["pid"]
     with contextlib.suppress(ProcessLookupError):
         if fault == "kill_supervisor":
             os.kill(supervisor, signal.SIGKILL)

@@ -55,22 +55,22 @@ def _connection(url: str, token: str = "token") -> Connection:
 def test_a_response_that_is_cut_off_means_an_unreachable_server() -> None:
     with _responding(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n") as url:
         with pytest.raises(OSError, match="cut off"):
-            _connection(url).call("GET", "/orders")
+            _connection(url).call("GET", "/control")
 
 
 def test_a_connection_that_the_server_closed_meanwhile_is_opened_again(server: StubServer) -> None:
     connection = _connection(server.url)
-    connection.call("GET", "/orders")
+    connection.call("GET", "/control")
     server.stop()
     server.start()
     # The kept connection is gone; the server is there.
-    assert connection.call("GET", "/orders") is not None
+    assert connection.call("GET", "/control") is not None
     connection.close()
 
 
 def test_nobody_listening_means_an_unreachable_server() -> None:
     with pytest.raises(Unreachable):
-        _connection("http://127.0.0.1:9").call("GET", "/orders")
+        _connection("http://127.0.0.1:9").call("GET", "/control")
 
 
 @pytest.mark.parametrize("body", [b"", b"{}"])
@@ -79,7 +79,7 @@ def test_a_redirect_is_neither_followed_nor_success(body: bytes) -> None:
     with _responding(head % len(body) + body) as url:
         connection = _connection(url)
         with pytest.raises(OSError, match="not a torchyard server's response: 302"):
-            connection.call("GET", "/orders")
+            connection.call("GET", "/control")
         connection.close()
 
 

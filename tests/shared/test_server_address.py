@@ -47,23 +47,23 @@ def _server(status: int, server_id: str = "", body: bytes = b"") -> Iterator[str
 
 def test_only_the_own_server_disowns_an_attempt() -> None:
     with _server(401, "ours") as url, pytest.raises(AttemptOver):
-        Connection.of_attempt(ServerAddress(url, "ours"), "token", "a").call("GET", "/orders")
+        Connection.of_attempt(ServerAddress(url, "ours"), "token", "a").call("GET", "/control")
     for stranger in ("theirs", ""):
         with _server(401, stranger) as url, pytest.raises(OSError, match="another server"):
-            Connection.of_attempt(ServerAddress(url, "ours"), "token", "a").call("GET", "/orders")
+            Connection.of_attempt(ServerAddress(url, "ours"), "token", "a").call("GET", "/control")
 
 
 @pytest.mark.parametrize("status", [200, 404, 409])
 def test_a_stranger_neither_takes_nor_refuses_anything(status: int) -> None:
     with _server(status, "theirs") as url, pytest.raises(OSError, match="another server"):
-        Connection.of_attempt(ServerAddress(url, "ours"), "token", "a").call("GET", "/orders")
+        Connection.of_attempt(ServerAddress(url, "ours"), "token", "a").call("GET", "/control")
 
 
 @pytest.mark.parametrize("body", [b"<html>hello</html>", b"[1]", b"null"])
 def test_what_is_no_answer_of_a_server_is_a_lost_one(body: bytes) -> None:
     # A worker's thread that died of it would neither hear orders nor report any more.
     with _server(200, body=body) as url, pytest.raises(OSError, match="not a torchyard server"):
-        Connection.of_attempt(ServerAddress(url), "token", "a").call("GET", "/orders")
+        Connection.of_attempt(ServerAddress(url), "token", "a").call("GET", "/control")
 
 
 def test_another_server_of_the_home_is_asked_when_one_is_away(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_another_server_of_the_home_is_asked_when_one_is_away(tmp_path: Path) ->
             ServerAddress("http://127.0.0.1:9", "ours", str(file)), "token", "a"
         )
         with pytest.raises(OSError):
-            link.call("GET", "/orders")
-        assert link.call("GET", "/orders") == {"who": "ours"}
+            link.call("GET", "/control")
+        assert link.call("GET", "/control") == {"who": "ours"}
         # The one that answered is killed, another one answers, and a stranger has the first port.
     with _server(200, "ours") as successor, _server(401, "theirs") as stranger:
         for name, url in (("a", stranger), ("b", living), ("c", successor)):
@@ -89,7 +89,7 @@ def test_another_server_of_the_home_is_asked_when_one_is_away(tmp_path: Path) ->
         answers = []
         for _ in range(4):
             try:
-                answers.append(link.call("GET", "/orders"))
+                answers.append(link.call("GET", "/control"))
             except OSError:
                 pass
         assert answers[-1] == {"who": "ours"}
@@ -101,14 +101,14 @@ def test_the_server_is_found_where_it_listens_now(tmp_path: Path) -> None:
         address = ServerAddress(stranger, "ours", str(file))
         link = Connection.of_attempt(address, "token", "a")
         with pytest.raises(OSError, match="another server"):
-            link.call("GET", "/orders")
+            link.call("GET", "/control")
         file.write_text("{ half a fi")
         with pytest.raises(OSError, match="another server"):
-            link.call("GET", "/orders")
+            link.call("GET", "/control")
         file.write_text(json.dumps({"url": own_url}))
         with pytest.raises(OSError, match="another server"):
-            link.call("GET", "/orders")
-        assert link.call("GET", "/orders") == {"who": "ours"}
+            link.call("GET", "/control")
+        assert link.call("GET", "/control") == {"who": "ours"}
         link.close()
 
 

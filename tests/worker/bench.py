@@ -134,11 +134,11 @@ class Bench:
         return any(process.pid == who["pid"] for who in self._recorded())
 
     def _is_supervisor(self, process: Process) -> bool:
-        return any(process.pid == who["guardian"]["pid"] for who in self._recorded())
+        return any(process.pid == who["supervisor"]["pid"] for who in self._recorded())
 
     def _recorded(self) -> list[dict[str, Any]]:
         files = self.home.glob("scratch/*/node-*/worker.json")
-        return [who for file in files if "guardian" in (who := json.loads(file.read_text()))]
+        return [who for file in files if "supervisor" in (who := json.loads(file.read_text()))]
 
 
 @contextmanager

@@ -22,7 +22,7 @@ _TICK_S = 0.01
 
 
 class StubServer:
-    """Attributes are what arrived; `order` and `over` are what it answers."""
+    """Attributes are what arrived; `control` and `over` are what it answers."""
 
     def __init__(self) -> None:
         self.events: dict[int, list[dict[str, Any]]] = {}
@@ -37,7 +37,7 @@ class StubServer:
         self.addresses: dict[int, tuple[str, int | None]] = {}
         self.facts: dict[int, dict[str, Any]] = {}
         self.node_count = 1
-        self.order = ""
+        self.control = ""
         self.reason = ""
         self.over = False
         self.refuse: Callable[[str, str], tuple[int, dict[str, Any]] | None] = lambda *_: None
@@ -118,7 +118,7 @@ class StubServer:
 
     def say_stop(self, reason: str) -> None:
         self.reason = reason
-        self.order = "stop"
+        self.control = "stop"
 
     # Answers, by path below the attempt
 
@@ -131,11 +131,11 @@ class StubServer:
         first, _, rest = path.lstrip("/").partition("/")
         if first == "report":
             return 200, self._report(json.loads(body))
-        if first == "orders":
+        if first == "control":
             wait_s = float(query.get("wait_s", 0))
-            self._wait(lambda: bool(self.order) or self.over or not self._httpd, wait_s)
-            return 200, {"order": self.order, "reason": self.reason}
-        if first == "meeting":
+            self._wait(lambda: bool(self.control) or self.over or not self._httpd, wait_s)
+            return 200, {"control": self.control, "reason": self.reason}
+        if first == "rendezvous":
             return 200, self._meet(method, query, body)
         if first == "logs":
             return self._log(query["path"], int(query["offset"]), body)

@@ -252,7 +252,7 @@ class LocalExecutor:
 def _node_state(folder: Path, launched: Mapping[str, Any]) -> State:
     # Read in this order: a worker is recorded, writes its exit, and then ends.
     worker = _worker(folder)
-    supervisor = (worker or {}).get("guardian") or {}
+    supervisor = (worker or {}).get("supervisor") or {}
     if worker is not None and _is_running(worker):
         return "running"
     if (folder / "exit.json").exists():

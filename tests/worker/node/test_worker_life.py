@@ -205,7 +205,7 @@ def test_the_ranks_of_a_killed_worker_are_stopped(bench: Bench) -> None:
     assert not any(map(_sleeping, (312, 313, 314)))
     # The recovery worker has reported it.
     assert bench.exit()["error"]["code"] == "worker_lost"
-    bench.server.wait_until(lambda: not is_alive(pids["guardian"]["pid"]), 5.0)
+    bench.server.wait_until(lambda: not is_alive(pids["supervisor"]["pid"]), 5.0)
 
 
 LOGS_POINTS = """
@@ -273,7 +273,7 @@ def test_a_worker_whose_supervisor_is_killed_stops(bench: Bench) -> None:
     plan = bench.plan("sleep 315")
     handle = bench.launch(plan)
     bench.server.wait_for("ranks_started")
-    os.kill(bench.who(plan)["guardian"]["pid"], signal.SIGKILL)
+    os.kill(bench.who(plan)["supervisor"]["pid"], signal.SIGKILL)
     bench.wait(handle)
     assert bench.exit()["error"]["code"] == "stopped"
 

@@ -1,4 +1,4 @@
-"""Events and orders against a server that forgets, goes away and gives orders."""
+"""Events and control against a server that forgets, goes away and gives control."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def server() -> Iterator[StubServer]:
         yield made
 
 
-def _events(server: StubServer, folder: Path, orders: Control, heartbeat_s: float = 5.0) -> Events:
+def _events(server: StubServer, folder: Path, control: Control, heartbeat_s: float = 5.0) -> Events:
     link = Connection.of_attempt(ServerAddress(server.url), "token", "attempt")
-    events = Events(link, 0, folder, orders, heartbeat_s)
+    events = Events(link, 0, folder, control, heartbeat_s)
     events.start()
     return events
 
@@ -78,31 +78,31 @@ def test_silence_is_filled_with_heartbeats(server: StubServer, tmp_path: Path) -
 
 
 def test_the_first_reason_to_stop_stays_but_for_the_end(server: StubServer) -> None:
-    orders = Control()
-    orders.poll_server(Connection.of_attempt(ServerAddress(server.url), "token", "attempt"), 0)
-    assert not orders.stopped
+    control = Control()
+    control.poll_server(Connection.of_attempt(ServerAddress(server.url), "token", "attempt"), 0)
+    assert not control.stopped
     server.say_stop("cancel")
-    server.wait_until(lambda: orders.stopped)
-    orders.stop("failed")
-    assert orders.reason == "cancel"
-    orders.stop(OVER)
-    assert orders.over
+    server.wait_until(lambda: control.stopped)
+    control.stop("failed")
+    assert control.reason == "cancel"
+    control.stop(OVER)
+    assert control.over
 
 
 def test_waiting_ends_when_woken() -> None:
-    orders = Control()
-    orders.wake()
-    orders.wait(30.0)
-    orders.wait(0.001)
+    control = Control()
+    control.wake()
+    control.wait(30.0)
+    control.wait(0.001)
 
 
 def test_an_attempt_that_is_over_ends_the_delivery(server: StubServer, tmp_path: Path) -> None:
     server.over = True
-    orders = Control()
-    events = _events(server, tmp_path, orders)
+    control = Control()
+    events = _events(server, tmp_path, control)
     events.post("notice", message="x")
     assert not events.deliver()
-    assert orders.over
+    assert control.over
     events.close()
 
 

@@ -45,13 +45,13 @@ def report(
     node_events = report_fields.read_events(node, events)
     following = worker_reports.report(services, attempt_id, node, node_events)
     stop = worker_reports.stop_request(services, attempt_id)
-    response = {"next": following, "order": stop.control, "reason": stop.reason}
+    response = {"next": following, "control": stop.control, "reason": stop.reason}
     if watched:
-        response["quiet_s"] = idle_time.seconds(worker_reports.get(services, attempt_id)[0])
+        response["idle_s"] = idle_time.seconds(worker_reports.get(services, attempt_id)[0])
     return response
 
 
-@router.get("/orders")
+@router.get("/control")
 @needs(Permission.WORKER)
 async def stop_request(
     services: ServicesOf, attempt_id: str, node: int = 0, wait_s: float = 0.0
@@ -63,10 +63,10 @@ async def stop_request(
         lambda: worker_reports.stop_request(services, attempt_id),
         lambda stop: bool(stop.control),
     )
-    return {"order": stop.control, "reason": stop.reason}
+    return {"control": stop.control, "reason": stop.reason}
 
 
-@router.post("/meeting")
+@router.post("/rendezvous")
 @needs(Permission.WORKER)
 def join(
     services: ServicesOf,
@@ -82,7 +82,7 @@ def join(
     return {}
 
 
-@router.get("/meeting")
+@router.get("/rendezvous")
 @needs(Permission.WORKER)
 async def rendezvous(services: ServicesOf, attempt_id: str, wait_s: float = 0.0) -> dict[str, Any]:
     state = await _until(
@@ -147,7 +147,7 @@ def get_input(services: ServicesOf, attempt_id: str, name: str, path: str) -> Fi
     return FileResponse(file, media_type="application/octet-stream")
 
 
-@router.get("/earlier")
+@router.get("/previous-outputs")
 @needs(Permission.WORKER)
 def list_earlier(services: ServicesOf, attempt_id: str) -> dict[str, Any]:
     _, job = worker_reports.get(services, attempt_id)
@@ -159,7 +159,7 @@ def list_earlier(services: ServicesOf, attempt_id: str) -> dict[str, Any]:
     }
 
 
-@router.get("/earlier/{output}/{path:path}")
+@router.get("/previous-outputs/{output}/{path:path}")
 @needs(Permission.WORKER)
 def get_earlier(services: ServicesOf, attempt_id: str, output: str, path: str) -> FileResponse:
     _, job = worker_reports.get(services, attempt_id)

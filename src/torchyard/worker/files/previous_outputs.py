@@ -32,13 +32,13 @@ def fetch_previous_outputs(
         OSError: the server is unreachable and `give_up` returned True.
     """
     try:
-        listing = retry(lambda: link.call("GET", "/earlier"), give_up)
+        listing = retry(lambda: link.call("GET", "/previous-outputs"), give_up)
         for file in listing["files"]:
             output, path = str(file["output"]), str(file["path"])
             folder = folders.outputs / checked_name(output) if output else folders.work / "outputs"
             target = folder / relative_path(path)
             target.parent.mkdir(parents=True, exist_ok=True)
-            url_path = f"/earlier/{quote(output, safe='') or '-'}/{quote(path)}"
+            url_path = f"/previous-outputs/{quote(output, safe='') or '-'}/{quote(path)}"
             size = int(file["size_bytes"])
             retry(lambda: fetch_file(link, url_path, target, size), give_up)  # noqa: B023
     except Refused as refusal:

@@ -86,9 +86,9 @@ def recover(run_recovery: Callable[[str], int], node: SupervisedNode) -> int:
 def record_pids(folder: Path) -> None:
     """Record the processes of the worker and its supervisor in `worker.json`."""
     body = {}
-    for key, pid in (("worker", os.getpid()), ("guardian", os.getppid())):
+    for key, pid in (("worker", os.getpid()), ("supervisor", os.getppid())):
         body[key] = {"pid": pid, "start_time": start_time(pid)}
-    text = json.dumps({**body["worker"], "guardian": body["guardian"]})
+    text = json.dumps({**body["worker"], "supervisor": body["supervisor"]})
     temporary = folder / f"worker.json.{os.getpid()}"
     temporary.write_text(text)
     temporary.replace(folder / "worker.json")

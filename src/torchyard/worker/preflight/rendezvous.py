@@ -111,14 +111,14 @@ def _wait_for_nodes(
     }
     if this_node.facts:
         body["facts"] = this_node.facts[0]
-    retry(lambda: link.call("POST", "/meeting", body), lambda: control.stopped)
+    retry(lambda: link.call("POST", "/rendezvous", body), lambda: control.stopped)
     waited_s = 0.0
     while True:
         wait_s = min(_POLL_S, max(1.0, plan.join_timeout_s - waited_s))
         query = {"wait_s": f"{wait_s:g}"}
         request_sent_at = time.monotonic()
         response = retry(
-            lambda: link.call("GET", "/meeting", query=query, timeout_s=wait_s + 10),  # noqa: B023
+            lambda: link.call("GET", "/rendezvous", query=query, timeout_s=wait_s + 10),  # noqa: B023
             lambda: control.stopped,
         )
         addresses = list(response.get("nodes") or [])

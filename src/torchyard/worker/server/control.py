@@ -95,11 +95,11 @@ class Control:
 
     def apply(self, response: dict[str, Any]) -> None:
         """Apply the control message in a server's response, if there is one."""
-        idle_s = response.get("quiet_s")
+        idle_s = response.get("idle_s")
         if isinstance(idle_s, (int, float)):
             self.idle_s = float(idle_s)
             self.wake()
-        if response.get("order") == "stop":
+        if response.get("control") == "stop":
             self.stop(str(response.get("reason") or "cancel"))
 
     def _stop_from_signal(self) -> None:
@@ -112,7 +112,9 @@ class Control:
         query = {"node": node, "wait_s": _POLL_S}
         while not self.stopped:
             try:
-                self.apply(connection.call("GET", "/orders", query=query, timeout_s=_POLL_S + 10.0))
+                self.apply(
+                    connection.call("GET", "/control", query=query, timeout_s=_POLL_S + 10.0)
+                )
             except AttemptOver:
                 self.stop(OVER)
             except (OSError, Refused):
