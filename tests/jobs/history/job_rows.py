@@ -19,8 +19,8 @@ _BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 def add_jobs(db: Database, ids: Iterable[int]) -> None:
     """Write those rows that are missing, and clear the tags of all of them."""
     with db.write() as connection:
-        known = set(connection.scalars(select(experiments.c.id)))
-        if EXPERIMENT_ID not in known:
+        present = set(connection.scalars(select(experiments.c.id)))
+        if EXPERIMENT_ID not in present:
             values = {"workspace": "logs", "name": "logs", "created_at": _BEGAN}
             connection.execute(
                 insert(experiments).values(id=EXPERIMENT_ID, tags={}, deleted=False, **values)
