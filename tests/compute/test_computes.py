@@ -325,9 +325,9 @@ def test_scaling_under_a_random_load(db: Database, clock: FakeClock, seed: int) 
         while queue:
             attempt, count, length_s = queue[0]
             with db.write() as connection:
-                services = actions.available_nodes(connection, HERE, name)
+                available = actions.available_nodes(connection, HERE, name)
                 why = actions.try_hold(connection, HERE, name, count, attempt, clock.now())
-            assert bool(why) == (services < count), "a job that fits is never left waiting"
+            assert bool(why) == (available < count), "a job that fits is never left waiting"
             if why:
                 break
             queue.pop(0)

@@ -107,7 +107,7 @@ routes.add(["POST"], "/{name}/{rest:path}", needs(Permission.WRITE)(partial(get_
 
 
 def register(
-    services: Environments,
+    environments: Environments,
     clock: Clock,
     call: Call,
     environment: Mapping[str, Any],
@@ -115,7 +115,7 @@ def register(
 ) -> EnvironmentAsset:
     """The version with this content; a new one, unless a version has it already."""
     document = {
-        **definition_of(services, environment),
+        **definition_of(environments, environment),
         "name": environment.get("name"),
         "properties": _v1_properties(environment),
     }
@@ -125,21 +125,21 @@ def register(
         request = assets.read_document({**document, "version": version})
     else:
         content = request.definition, request.properties
-        for asset in assets.list_in(services.db, workspace, request.name):
+        for asset in assets.list_in(environments.db, workspace, request.name):
             if (asset.definition, asset.properties) == content:
                 return asset
     return assets.register(
-        services.db,
+        environments.db,
         clock,
         workspace,
         request,
         call.identity.user,
-        lambda definition: services.resolver.resolve(definition, workspace),
+        lambda definition: environments.resolver.resolve(definition, workspace),
     )
 
 
 def for_job(
-    services: Environments, clock: Clock, call: Call, environment: Mapping[str, Any]
+    environments: Environments, clock: Clock, call: Call, environment: Mapping[str, Any]
 ) -> Any:
     """A job's `environment`: a reference if it has a name, otherwise its definition.
 
@@ -148,19 +148,19 @@ def for_job(
     """
     body = _keys_lowered(environment)
     name = str(body.get("name") or "")
-    if _is_published_unchanged(services, call.workspace.name, name, body) is not False:
+    if _is_published_unchanged(environments, call.workspace.name, name, body) is not False:
         # Azure's version numbers are not ours; the client returns ours unchanged.
         return f"azureml:{name}"
     try:
-        asset = register(services, clock, call, body)
+        asset = register(environments, clock, call, body)
     except TorchyardError as error:
         if error.at[:1] != ("name",):
             raise
-        return definition_of(services, body)
+        return definition_of(environments, body)
     return f"azureml:{asset.name}:{asset.version}"
 
 
-def definition_of(services: Environments, environment: Mapping[str, Any]) -> dict[str, Any]:
+def definition_of(environments: Environments, environment: Mapping[str, Any]) -> dict[str, Any]:
     """Our definition for the JSON of an Environment.
 
     Raises:
@@ -169,7 +169,7 @@ def definition_of(services: Environments, environment: Mapping[str, Any]) -> dic
     """
     body = _keys_lowered(environment)
     docker, python = _part(body, "docker"), _part(body, "python")
-    definition = _base(services, docker)
+    definition = _base(environments, docker)
     conda = python.get("condaDependencies")
     if python.get("userManagedDependencies") or not isinstance(conda, Mapping):
         return definition
@@ -183,7 +183,7 @@ def _v1_properties(environment: Mapping[str, Any]) -> dict[str, str]:
     return {_V1_PROPERTY: json.dumps(values, sort_keys=True)} if values else {}
 
 
-def _base(services: Environments, docker: Mapping[str, Any]) -> dict[str, Any]:
+def _base(environments: Environments, docker: Mapping[str, Any]) -> dict[str, Any]:
     """What packages are installed into: an image, or the result of a Dockerfile."""
     image, text = str(docker.get("baseImage") or ""), str(docker.get("baseDockerfile") or "")
     context = _part(docker, "buildContext")
@@ -194,7 +194,7 @@ def _base(services: Environments, docker: Mapping[str, Any]) -> dict[str, Any]:
             "set the others to None",
         )
     if text:
-        return {"build": {"path": services.images.context_of(text)}}
+        return {"build": {"path": environments.images.context_of(text)}}
     if context:
         path = str(context.get("location") or "")
         if not path.startswith(SNAPSHOT_PREFIX):
@@ -221,18 +221,18 @@ def _with_registry(image: str, registry: Mapping[str, Any]) -> str:
 
 
 def environment_json(
-    services: Environments, workspace: str, name: str, version: str = versions.LATEST
+    environments: Environments, workspace: str, name: str, version: str = versions.LATEST
 ) -> dict[str, Any]:
     """An environment as the client's class reads it."""
     bare_name = catalogue.bare(name)
     if curated_environments.named(bare_name) is None and not _is_published(
-        services, workspace, name
+        environments, workspace, name
     ):
-        asset = assets.get(services.db, workspace, name, version)
-        document = to_json(services, asset.name, asset.version, asset.definition)
+        asset = assets.get(environments.db, workspace, name, version)
+        document = to_json(environments, asset.name, asset.version, asset.definition)
         return {**document, **json.loads(asset.properties.get(_V1_PROPERTY, "{}"))}
     reference = name if version == versions.LATEST else f"{name}:{version}"
-    resolved = showing.resolved_json(services, workspace, reference)
+    resolved = showing.resolved_json(environments, workspace, reference)
     packages = list(resolved.get("packages", resolved["requirements"]))
     python = f"python={resolved['python']}" if resolved["python"] else "python"
     conda = {
@@ -241,40 +241,40 @@ def environment_json(
         "dependencies": [python, "pip", {"pip": packages or list(resolved["requirements"])}],
     }
     version = resolved["ref"].rpartition(":")[2] if version == versions.LATEST else version
-    return to_json(services, name, version, {"image": _IMAGE, "conda_file": conda})
+    return to_json(environments, name, version, {"image": _IMAGE, "conda_file": conda})
 
 
-def _is_published(services: Environments, workspace: str, name: str) -> bool:
+def _is_published(environments: Environments, workspace: str, name: str) -> bool:
     """Whether a name is that of a curated or published environment, and not of the workspace."""
-    if not name or assets.owned(services.db, workspace)(name):
+    if not name or assets.owned(environments.db, workspace)(name):
         return False
     try:
-        services.resolver.resolve(f"azureml:{name}", workspace)
+        environments.resolver.resolve(f"azureml:{name}", workspace)
     except TorchyardError:
         return name.lower().startswith("azureml")
     return True
 
 
 def _is_published_unchanged(
-    services: Environments, workspace: str, name: str, environment: Mapping[str, Any]
+    environments: Environments, workspace: str, name: str, environment: Mapping[str, Any]
 ) -> bool | None:
     """Whether it equals the curated or published one of its name; None if that is unavailable.
 
     A user's own environment may have such a name (`pytorch-1.6-gpu`), and one that was read by it
     may have been changed since.
     """
-    if not _is_published(services, workspace, name):
+    if not _is_published(environments, workspace, name):
         return False
     try:
-        published = environment_json(services, workspace, name)
+        published = environment_json(environments, workspace, name)
     except TorchyardError:
         # Creating a job with it, or registering it, reports the reason.
         return None
-    return definition_of(services, environment) == definition_of(services, published)
+    return definition_of(environments, environment) == definition_of(environments, published)
 
 
 def to_json(
-    services: Environments, name: str, version: str, definition: Mapping[str, Any]
+    environments: Environments, name: str, version: str, definition: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The keys of azureml.core.Environment, in its own serialization."""
     conda = definition.get("conda_file")
@@ -290,7 +290,7 @@ def to_json(
     document = azureml_environment.document(name, version, image, conda is None)
     document["python"]["condaDependencies"] = conda
     if build:
-        text = services.images.text_alone(build["path"])
+        text = environments.images.text_alone(build["path"])
         file = build.get("dockerfile_path") or "Dockerfile"
         context = {"locationType": None, "location": build["path"], "dockerfilePath": file}
         document["docker"] |= {"baseDockerfile": text} if text else {"buildContext": context}
