@@ -40,7 +40,7 @@ def foreign_token(world: World) -> Any:
     return [job.name for job in _client(world, _foreign()).jobs.list()]
 
 
-@operation("Errors", "a token whose time is over", ERROR, "ended")
+@operation("Errors", "a token whose time is over", ERROR, "expired")
 def expired_token(world: World) -> Any:
     return [job.name for job in _client(world, os.environ[EXPIRED]).jobs.list()]
 

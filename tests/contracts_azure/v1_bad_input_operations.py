@@ -161,7 +161,7 @@ def no_config(world: World) -> Any:
         os.chdir(before)
 
 
-@operation("Errors", "a token whose time is over", ERROR, "ended")
+@operation("Errors", "a token whose time is over", ERROR, "expired")
 def expired(world: World) -> Any:
     from azureml.core import Experiment, Workspace
     from azureml.core.authentication import ArmTokenAuthentication

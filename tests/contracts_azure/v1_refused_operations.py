@@ -141,7 +141,7 @@ def other_stores(world: World) -> Any:
     ).name
 
 
-@operation("Data", "a dataset of several places as a run's input", REFUSED, "names 2 places")
+@operation("Data", "a dataset of several places as a run's input", REFUSED, "names 2 paths")
 def several_places(world: World) -> Any:
     from azureml.core import Dataset
 
