@@ -154,7 +154,7 @@ def test_an_environment_of_another_machine_is_not_opened(
     if os.geteuid() != 0 or subprocess.run([*hide, "true"], capture_output=True).returncode:
         pytest.skip("this machine forbids the mount that hides the folder")
     result = inside(yard, shells, "true", before=hide)
-    assert result.returncode == 2 and "lies on the server's machine" in result.stderr
+    assert result.returncode == 2 and "is on the server's machine" in result.stderr
     assert "yard environment export -n small:1" in result.stderr
 
 

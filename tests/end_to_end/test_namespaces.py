@@ -162,15 +162,15 @@ def test_a_silent_firewall_before_the_other_node(services: Services, site: Site)
     message = refused(services, "ports_blocked")
     first, second = site.addresses
     assert message.startswith(f"node 0 ({first}) can't reach node 1 ({second}) at port ")
-    assert "as gloo and NCCL use: no answer within 5 s" in message
+    assert "which gloo and NCCL use): no answer within 5 s" in message
 
 
 def test_a_route_that_prohibits_connections(services: Services, site: Site) -> None:
     site.prohibit(1, 32768, 60999)
     message = refused(services, "ports_blocked")
     assert "node 1" in message and "node 0" in message
-    assert "one of 32768 to 60999 as gloo and NCCL use: Permission denied" in message
-    assert "where the ranks meet" not in message
+    assert "(of the range 32768 to 60999, which gloo and NCCL use): Permission denied" in message
+    assert "of the ranks' rendezvous" not in message
 
 
 def test_a_blocked_port_is_only_a_warning_if_the_job_says_so(
@@ -194,7 +194,8 @@ def test_a_clock_an_hour_ahead_is_reported(services: Services, site: Site, tmp_p
     site.before(1, f"PYTHON={ahead}\n")
     message = refused(services, "clocks_apart")
     assert re.fullmatch(
-        rf"node 1 \({site.addresses[1]}\) has a clock 3[56]\d\d\.\d s ahead of node 0's", message
+        rf"node 1 \({site.addresses[1]}\) has a clock that is 3[56]\d\d\.\d s ahead of node 0's",
+        message,
     )
 
 

@@ -275,7 +275,7 @@ def test_logs_metrics_outputs_and_models(small_home: Site, tmp_path: Path) -> No
     # What can go is told on a full disk, too; what the job needs stays until it is cleaned up.
     look = _yard(site, "gc", "--older-than", "0d", "--explain", "--dry-run")
     assert look.returncode == 0, look.stderr
-    assert f"named by job `{name}`" in look.stdout
+    assert f"used by job `{name}`" in look.stdout
     _free(site.home)
     assert _yard(site, *create).returncode == 0
     fault_site.until(lambda: not list((tmp_path / "scratch").iterdir()), 60, "it is cleaned up")

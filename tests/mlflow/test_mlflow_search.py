@@ -97,9 +97,9 @@ def test_experiments_have_fewer_attributes() -> None:
         (["Run Name"], "abcd"),
     ],
 )
-def test_missing_values_come_last_in_every_order(control: list[str], ids: str) -> None:
+def test_missing_values_come_last_in_every_order(orders: list[str], ids: str) -> None:
     rows = list(ROWS)
-    search.sort_items(rows, search.parse_order_by(control, RUNS), lookup)
+    search.sort_items(rows, search.parse_order_by(orders, RUNS), lookup)
     assert "".join(row["attribute.run_id"] for row in rows) == ids
 
 

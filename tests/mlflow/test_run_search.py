@@ -83,14 +83,14 @@ def test_runs_can_be_searched_by_ids(server: Server, runs: dict[str, str]) -> No
 
 
 def test_runs_without_the_value_come_last(server: Server, runs: dict[str, str]) -> None:
-    for control, names in (
+    for orders, names in (
         (["metrics.acc"], "acbd"),
         (["metrics.acc DESC"], "cabd"),
         (["params.`my lr`"], "dacb"),
         (["attributes.start_time ASC"], "abcd"),
         (["status", "attributes.run_name"], "abcd"),
     ):
-        assert search_names(server, order_by=control) == names, control
+        assert search_names(server, order_by=orders) == names, orders
     # Databases sort texts by different rules; all put missing values last.
     names_found = search_names(server, order_by=["tags.stage DESC", "Created ASC"])
     assert (sorted(names_found[:2]), names_found[2:]) == (["b", "c"], "ad")

@@ -147,7 +147,7 @@ def _to_json(call: Call, experiment: Experiment) -> dict[str, Any]:
 
 def _search(call: Call, services: Services) -> JSONResponse:
     conditions = search.parse_filter(call.text("filter", default=""), search.EXPERIMENTS)
-    control = search.parse_order_by(call.texts("order_by"), search.EXPERIMENTS)
+    orders = search.parse_order_by(call.texts("order_by"), search.EXPERIMENTS)
     # Clients expect the default experiment to exist.
     default = default_experiment(services, call.workspace)
     conditions = _with_default_id(conditions, default)
@@ -155,7 +155,7 @@ def _search(call: Call, services: Services) -> JSONResponse:
         call.text("page_token", default=""),
         call.count("max_results", 1000, _PAGE_LIMIT),
         lambda offset, limit: runs.find_experiments(
-            services, call.workspace, View(conditions, control, read_deleted(call), offset, limit)
+            services, call.workspace, View(conditions, orders, read_deleted(call), offset, limit)
         ),
     )
     experiments = [_to_json(call, experiment) for experiment in page]

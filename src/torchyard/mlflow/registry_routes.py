@@ -97,15 +97,15 @@ def delete(call: CallOf, services: ServicesOf) -> JSONResponse:
 @needs(Permission.READ)
 def search_models(call: CallOf, services: ServicesOf) -> JSONResponse:
     conditions = search.parse_filter(call.text("filter", default=""), _FILTERS)
-    control = search.parse_order_by(call.texts("order_by"), _ORDERS)
-    if len({order.key for order in control}) < len(control):
+    orders = search.parse_order_by(call.texts("order_by"), _ORDERS)
+    if len({order.key for order in orders}) < len(orders):
         raise InvalidInput(f"`order_by` contains duplicate fields: {call.texts('order_by')}")
     models = search.filter_items(
         list(registry.list_in(services.db, call.workspace)),
         without_prompt_conditions(conditions),
         _attribute,
     )
-    search.sort_items(models, control, _attribute)
+    search.sort_items(models, orders, _attribute)
     size = call.count("max_results", 100, _PAGE_LIMIT)
     page, next_page_token = search.slice_page(models, call.text("page_token", default=""), size)
     items = _with_versions(call, services, page)

@@ -201,13 +201,13 @@ def log_model(call: CallOf, services: ServicesOf) -> JSONResponse:
 @needs(Permission.READ)
 def search_runs(call: CallOf, services: ServicesOf) -> JSONResponse:
     conditions = search.parse_filter(call.text("filter", default=""), search.RUNS)
-    control = search.parse_order_by(call.texts("order_by"), search.RUNS)
+    orders = search.parse_order_by(call.texts("order_by"), search.RUNS)
     deleted = read_deleted(call, "run_view_type")
     experiments = experiment_ids(services, call)
 
     def find(offset: int, limit: int) -> Sequence[Job]:
         status_conditions = translate.translate_status_conditions(conditions, search.matches)
-        view = View(status_conditions, control, deleted, offset, limit)
+        view = View(status_conditions, orders, deleted, offset, limit)
         return runs.find_runs(services, experiments, view, translate.IMPLIED_TAGS)
 
     page, next_page_token = search.find_page(

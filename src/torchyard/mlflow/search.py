@@ -150,14 +150,14 @@ def parse_order_by(texts: Sequence[str], language: Language) -> list[Order]:
     Raises:
         InvalidInput: quotes the order that can't be parsed.
     """
-    control = []
+    orders = []
     for text in texts:
         match = _ORDER.match(text)
         if match is None:
             raise InvalidInput(f"can't parse order_by `{text}`", "write `metrics.loss DESC`")
         kind, key = _kind_and_key(match, language)
-        control.append(Order(kind, key, (match["direction"] or "asc").lower() == "desc"))
-    return control
+        orders.append(Order(kind, key, (match["direction"] or "asc").lower() == "desc"))
+    return orders
 
 
 def filter_items(items: Sequence[T], conditions: Sequence[Condition], lookup: Lookup[T]) -> list[T]:
@@ -172,9 +172,9 @@ def filter_items(items: Sequence[T], conditions: Sequence[Condition], lookup: Lo
     ]
 
 
-def sort_items(items: list[T], control: Sequence[Order], lookup: Lookup[T]) -> None:
+def sort_items(items: list[T], orders: Sequence[Order], lookup: Lookup[T]) -> None:
     """Sort in place; in both directions, NaN and then items without a value come last."""
-    for order in reversed(control):
+    for order in reversed(orders):
         keyed = [(_sort_key(lookup(item, order.kind, order.key)), item) for item in items]
         with_value = [(key, item) for key, item in keyed if key[0] == 0]
         with_value.sort(key=lambda pair: pair[0][1], reverse=order.descending)

@@ -128,13 +128,13 @@ def transition_stage(call: CallOf, services: ServicesOf) -> JSONResponse:
 def search_versions(call: CallOf, services: ServicesOf) -> JSONResponse:
     conditions = search.parse_filter(call.text("filter", default=""), _FILTERS)
     order_by = call.texts("order_by") or ["last_updated_timestamp DESC"]
-    control = search.parse_order_by(order_by, _ORDERS)
+    orders = search.parse_order_by(order_by, _ORDERS)
     versions = sorted(
         registry.all_versions(services.db, call.workspace),
         key=lambda model: (model.name, -model.version),
     )
     models = search.filter_items(versions, without_prompt_conditions(conditions), _attribute)
-    search.sort_items(models, control, _attribute)
+    search.sort_items(models, orders, _attribute)
     size = call.count("max_results", _PAGE_LIMIT, _PAGE_LIMIT)
     page, next_page_token = search.slice_page(models, call.text("page_token", default=""), size)
     registered = {model.name: model for model in registry.list_in(services.db, call.workspace)}

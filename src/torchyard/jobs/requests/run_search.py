@@ -116,15 +116,15 @@ def find_experiments(connection: Connection, workspace: str, view: View) -> list
     """The page of experiments, newest first where the orders are equal."""
     dialect = connection.dialect.name
     wheres: list[ColumnElement[bool]] = [experiments.c.workspace == workspace]
-    control: list[ColumnElement[Any]] = []
+    orders: list[ColumnElement[Any]] = []
     for condition in view.conditions:
         wheres.append(_holds(_of_experiment(condition, dialect), condition, dialect))
     for order in view.orders:
-        control += _sorted_by(_of_experiment(order, dialect), order)
+        orders += _sorted_by(_of_experiment(order, dialect), order)
     query = select(experiments).where(*wheres)
     if view.deleted is not None:
         query = query.where(experiments.c.deleted == view.deleted)
-    query = query.order_by(*control, experiments.c.created_at.desc(), experiments.c.id.desc())
+    query = query.order_by(*orders, experiments.c.created_at.desc(), experiments.c.id.desc())
     return [Experiment(**row._mapping) for row in connection.execute(_page(query, view))]
 
 
