@@ -121,7 +121,7 @@ def listen(
     """A listening socket on the port asked for, else the one used last, else a free one.
 
     Args:
-        known_as: the file of the home folder that remembers the port.
+        port_file: the file of the home folder that remembers the port.
         shared: the first of several has it, so it is remembered once.
 
     Raises:
@@ -135,10 +135,11 @@ def listen(
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, number))
+            # Two that bind at once both may; only one of them may listen.
+            listener.listen(1024)
         except OSError:
             listener.close()
             continue
-        listener.listen(1024)
         last_port = _remembered(remembered)
         if not (shared and last_port) and last_port != listener.getsockname()[1]:
             with whole(remembered) as writing:

@@ -12,9 +12,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from torchyard import server
 from torchyard.app import listeners
 from torchyard.base.errors import InvalidInput
 
@@ -133,3 +135,23 @@ def _endless_head(port: int) -> None:
         for number in range(9):
             connection.sendall(b"X-%d: %b\r\n" % (number, b"x" * 8000))
         assert connection.recv(1000).startswith(b"HTTP/1.1 431 ")
+
+
+def test_a_port_that_another_takes_between_bind_and_listen_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux lets two sockets bind one port while neither listens; the second may not listen."""
+    rival = socket.socket()
+    rival.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    rival.bind(("127.0.0.1", 0))
+    port = rival.getsockname()[1]
+
+    class Slow(socket.socket):
+        def bind(self, address: Any) -> None:
+            super().bind(address)
+            if address[1] == port:
+                rival.listen()
+
+    monkeypatch.setattr(socket, "socket", Slow)
+    with rival, server.listen(tmp_path, "127.0.0.1", None, default=port) as listener:
+        assert listener.getsockname()[1] != port
