@@ -32,7 +32,7 @@ from torchyard.app import listeners
 from torchyard.app.application import Parts, build, create_app
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
-from torchyard.base import disk, home_database, settings
+from torchyard.base import disk, home_database, node_folder, settings
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
@@ -163,7 +163,8 @@ class Options:
     on using a plain one on loopback. None for the server's own, when it is wanted. `database` is a
     URL, empty for the one that the home had last. `shared`: other servers may serve the home, too.
     `storage_domain`: of which storage accounts are host names; see azureml/entry_routes.py.
-    `ready_fd`: where the URL is written once the server listens.
+    `ready_fd`: where the URL is written once the server listens. `node_folder`: see
+    base/node_folder.py; None for one in the home.
     """
 
     home: Path
@@ -174,6 +175,7 @@ class Options:
     shared: bool = False
     storage_domain: str = ""
     ready_fd: int | None = None
+    node_folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -232,6 +234,7 @@ def run(options: Options) -> None:
             database=options.database,
             shared=shared,
             for_others=not listeners.is_loopback(options.host),
+            node=node_folder.of(home, options.node_folder),
         )
         ensure_token(parts, settings.Settings(home).token_file)
     tls = entrance.tls
@@ -325,6 +328,14 @@ def _parser() -> argparse.ArgumentParser:
         help="Azure's clients reach storage as ACCOUNT.blob.DOMAIN; needs a wildcard in DNS and in "
         "the certificate",
     )
+    parser.add_argument(
+        "--node-folder",
+        type=Path,
+        default=None,
+        metavar="FOLDER",
+        help="where jobs that a runner starts find environments and work; default: "
+        "TORCHYARD_NODE_FOLDER, then the home",
+    )
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     return parser
 
@@ -351,6 +362,7 @@ def main() -> None:
             arguments.shared,
             arguments.storage_domain,
             arguments.ready_fd,
+            arguments.node_folder.absolute() if arguments.node_folder else configured.node_folder,
         )
         run(options)
     except TorchyardError as error:

@@ -17,7 +17,7 @@ from torchyard.data.fetching import FetchCanceled, Fetcher
 
 @pytest.fixture
 def fetcher(tmp_path: Path, db: Database, stores: Datastores) -> Fetcher:
-    return Fetcher(tmp_path / "home", db, stores)
+    return Fetcher(tmp_path / "home/cache/data", db, stores)
 
 
 def _left(tmp_path: Path) -> list[str]:

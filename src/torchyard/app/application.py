@@ -34,6 +34,7 @@ from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.files import whole
 from torchyard.base.lazy_routes import LazyRoutes, every_route
+from torchyard.base.node_folder import NodeFolder
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.requested_builds import RequestedBuilds
@@ -81,6 +82,7 @@ def build(
     database: str = "",
     shared: bool = False,
     for_others: bool = False,
+    node: NodeFolder | None = None,
 ) -> Parts:
     """Open the home folder and put the packages together; nothing runs yet.
 
@@ -89,13 +91,14 @@ def build(
         database: its URL; empty for the one that the home had last.
         shared: other servers may serve the home, too.
         for_others: it is reachable from other machines.
+        node: what jobs reach of this machine, apart from the home where they are other users.
 
     Raises:
         InvalidInput: the database can't be used, or can't be shared.
         Conflict: it is another home's, or in use by servers that exclude this one.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    clock = clock or SystemClock()
+    clock, node = clock or SystemClock(), node or NodeFolder(home)
     chosen = home_database.chosen(home, database)
     if shared:
         sharing_of.check_shareable(home, chosen)
@@ -112,11 +115,14 @@ def build(
     devices = Machine(environ)
     services = Services(
         home=home,
+        node=node,
         db=db,
         clock=clock,
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores"),
-        environments=Environments(home, db, clock, environ, is_shared=shared or for_others),
+        environments=Environments(
+            home, db, clock, environ, is_shared=shared or for_others, node=node
+        ),
         history=History(db),
         logs=Logs(home / "logs", shared),
         signals=signals,
@@ -127,7 +133,7 @@ def build(
         membership=sharing.lease if sharing else SingleServer(),
     )
     here = machines.here() if shared else ""
-    local = executor or LocalExecutor(home, environ, devices=devices, machine=here)
+    local = executor or LocalExecutor(node.root, environ, devices=devices, machine=here)
     signer = Signer(home, services.server_id)
     access = Access(db, clock, partial(owners.of_name, services), signer)
     return Parts(services, access, Scheduler(services, local, url), signer, sharing)

@@ -28,7 +28,8 @@ class Settings:
 
     `url_from` says who named the URL: `TORCHYARD_URL`, `yard login` or the machine's file.
     `ca_cert` is a PEM file beside the system's certificates. `database` is empty for the one that
-    the home folder had last; it may hold a password.
+    the home folder had last; it may hold a password. `node_folder` is what jobs reach, apart from
+    the home, where a runner starts them as other users.
     """
 
     home: Path
@@ -40,6 +41,7 @@ class Settings:
     database: str = field(default="", repr=False)
     url_from: str = ""
     ca_cert: str = ""
+    node_folder: Path | None = None
 
     @property
     def token_file(self) -> Path:
@@ -62,8 +64,8 @@ class Settings:
 
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE and
-    _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
+    """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE,
+    _NODE_FOLDER and _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
 
     Raises:
         InvalidInput: a limit is not an integer, or a file is malformed.
@@ -81,6 +83,7 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         database=values.get("TORCHYARD_DATABASE", ""),
         url_from=url_from,
         ca_cert=server.ca_cert,
+        node_folder=_folder(values, "TORCHYARD_NODE_FOLDER"),
     )
 
 
@@ -133,6 +136,10 @@ def is_set(name: str, environ: Mapping[str, str] | None = None) -> bool:
     """Whether a variable of ours has a value, for a command that is about to be overruled by it."""
     values = os.environ if environ is None else environ
     return bool(values.get(name))
+
+
+def _folder(values: Mapping[str, str], name: str) -> Path | None:
+    return Path(values[name]).expanduser().absolute() if values.get(name) else None
 
 
 def _number(values: Mapping[str, str], name: str, default: int) -> int:

@@ -1,6 +1,6 @@
 """The node's cache of remote data.
 
-Owns: the folder `cache/data/`, copying into it, verifying the copies.
+Owns: the folder of the copies (see base/node_folder.py), copying into it, verifying the copies.
 Leaves: what a path means to actions.py, mounting it for a rank to worker/.
 Always: a folder of the cache is complete or absent, and never changes; its name is computed from
 the source's listing, so equal data is copied once, however many jobs use it.
@@ -42,8 +42,8 @@ class FetchCanceled(Exception):
 class Fetcher:
     """The node's cache. Keeps nothing in memory: several programs may use one folder."""
 
-    def __init__(self, home: Path, db: Database, stores: Datastores) -> None:
-        self._folder = home / "cache" / "data"
+    def __init__(self, folder: Path, db: Database, stores: Datastores) -> None:
+        self._folder = folder
         self._db = db
         self._stores = stores
 

@@ -14,6 +14,7 @@ from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.dependencies import from_state
+from torchyard.base.node_folder import NodeFolder
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.environments.services import Environments
@@ -29,12 +30,14 @@ from torchyard.servers.lease import Membership, SingleServer
 class Services:
     """What the functions of this package use.
 
+    `node` is what jobs reach of this machine, the home itself where they run as the server's user.
     `wakeup` wakes the scheduler; `server_id` is the home's, shared by all of its servers, and
     `membership` tells them apart. `machine` limits what the clusters share (see
     admission/machine.py); `devices` are its GPUs.
     """
 
     home: Path
+    node: NodeFolder
     db: Database
     clock: Clock
     blobs: Blobs
@@ -59,7 +62,7 @@ class Services:
     @property
     def fetcher(self) -> Fetcher:
         """The cache of data on this machine."""
-        return Fetcher(self.home, self.db, self.datastores)
+        return Fetcher(self.node.data, self.db, self.datastores)
 
 
 ServicesOf = Annotated[Services, Depends(from_state("services"))]

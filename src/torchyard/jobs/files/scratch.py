@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 def folder(services: Services, attempt_id: str) -> Path:
-    return services.home / "scratch" / attempt_id
+    return services.node.scratch / attempt_id
 
 
 def node_folder(services: Services, attempt_id: str, node: int) -> Path:
