@@ -141,7 +141,7 @@ def _pool(value: Any) -> tuple[str, ...]:
         prefix, count = value["prefix"], value["count"]
         if isinstance(prefix, str) and prefix and isinstance(count, int):
             return tuple(f"{prefix}{number}" for number in range(1, min(count, _MOST_ACCOUNTS) + 1))
-    raise _bad("`pool` is neither a list of accounts nor `{\"prefix\": …, \"count\": …}`")
+    raise _bad('`pool` is neither a list of accounts nor `{"prefix": …, "count": …}`')
 
 
 def _text(body: dict[str, Any], key: str, default: str | None = None) -> str:

@@ -26,9 +26,7 @@ class BadMessage(Exception):
     """The other end sent something that is no message."""
 
 
-def send(
-    connection: socket.socket, body: dict[str, Any], descriptors: Sequence[int] = ()
-) -> None:
+def send(connection: socket.socket, body: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
     """Send one message; the descriptors stay open here."""
     payload = json.dumps(body).encode()
     if len(payload) > MOST_BYTES:
