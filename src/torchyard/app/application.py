@@ -32,6 +32,7 @@ from torchyard.base import home_database
 from torchyard.base import machine as machines
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock, SystemClock
+from torchyard.base.db import Database
 from torchyard.base.files import whole
 from torchyard.base.lazy_routes import LazyRoutes, every_route
 from torchyard.base.node_folder import NodeFolder
@@ -104,11 +105,8 @@ def build(
         sharing_of.check_shareable(home, chosen)
     db = home_database.open_for(home, chosen, shared)
     signals, wakeup = Signals(), threading.Event()
-    sharing = None
-    if shared:
-        sharing = sharing_of.share(db, home, url, wakeup.set, signals.heard, signals.missed)
-        signals.share(sharing.notifier.notify)
-    else:
+    sharing = _share(db, home, url, wakeup, signals) if shared else None
+    if sharing is None:
         sharing_of.claim_alone(db, home)
     default = workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, default.name)
@@ -137,6 +135,14 @@ def build(
     signer = Signer(home, services.server_id)
     access = Access(db, clock, partial(owners.of_name, services), signer)
     return Parts(services, access, Scheduler(services, local, url), signer, sharing)
+
+
+def _share(
+    db: Database, home: Path, url: str, wakeup: threading.Event, signals: Signals
+) -> Sharing:
+    sharing = sharing_of.share(db, home, url, wakeup.set, signals.heard, signals.missed)
+    signals.share(sharing.notifier.notify)
+    return sharing
 
 
 def create_app(
