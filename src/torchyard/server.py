@@ -32,10 +32,11 @@ from torchyard.app import listeners
 from torchyard.app.application import Parts, build, create_app
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
-from torchyard.base import disk, home_database, node_folder, settings
+from torchyard.base import disk, home_database, settings
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
+from torchyard.executors import job_users
 from torchyard.jobs.records.signals import Signals
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.types import Server
@@ -164,7 +165,8 @@ class Options:
     URL, empty for the one that the home had last. `shared`: other servers may serve the home, too.
     `storage_domain`: of which storage accounts are host names; see azureml/entry_routes.py.
     `ready_fd`: where the URL is written once the server listens. `node_folder`: see
-    base/node_folder.py; None for one in the home.
+    base/node_folder.py; None for one in the home. `runner`, `jobs_as_server_user`: see
+    executors/job_users.py.
     """
 
     home: Path
@@ -176,6 +178,8 @@ class Options:
     storage_domain: str = ""
     ready_fd: int | None = None
     node_folder: Path | None = None
+    runner: Path | None = None
+    jobs_as_server_user: bool = False
 
 
 @dataclass(frozen=True)
@@ -222,6 +226,14 @@ def run(options: Options) -> None:
     """Serve until SIGTERM or SIGINT."""
     context = listeners.context_of(options.tls) if options.tls is not None else None
     home, shared = options.home, options.shared
+    for_others = not listeners.is_loopback(options.host)
+    users = job_users.choose(
+        home,
+        shared or for_others,
+        options.runner,
+        options.node_folder,
+        options.jobs_as_server_user,
+    )
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     held = hold_home(home, shared)
     environ = settings.for_jobs(os.environ)
@@ -233,8 +245,9 @@ def run(options: Options) -> None:
             environ,
             database=options.database,
             shared=shared,
-            for_others=not listeners.is_loopback(options.host),
-            node=node_folder.of(home, options.node_folder),
+            for_others=for_others,
+            node=users.node,
+            runner=users.runner,
         )
         ensure_token(parts, settings.Settings(home).token_file)
     tls = entrance.tls
@@ -255,7 +268,7 @@ def run(options: Options) -> None:
     server.signals = parts.services.signals
     if entrance.own_tls is not None:
         entrance.own_tls.server = server
-    files = ServerFiles(home)
+    files = ServerFiles(home, users.node)
     if parts.sharing is not None:
         # Not before: until its app runs, nothing must keep it from renewing its lease in time.
         parts.sharing.start()
@@ -336,6 +349,20 @@ def _parser() -> argparse.ArgumentParser:
         help="where jobs that a runner starts find environments and work; default: "
         "TORCHYARD_NODE_FOLDER, then the home",
     )
+    parser.add_argument(
+        "--runner",
+        type=Path,
+        default=None,
+        metavar="SOCKET",
+        help="the runner's; default: TORCHYARD_RUNNER, then this machine's if people reach the "
+        "server from elsewhere",
+    )
+    parser.add_argument(
+        "--jobs-as-server-user",
+        action="store_true",
+        help="without a runner: everybody who may submit a job may read and change all that the "
+        "server can; or TORCHYARD_JOBS_AS_SERVER_USER=1",
+    )
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     return parser
 
@@ -363,6 +390,8 @@ def main() -> None:
             arguments.storage_domain,
             arguments.ready_fd,
             arguments.node_folder.absolute() if arguments.node_folder else configured.node_folder,
+            arguments.runner.absolute() if arguments.runner else configured.runner,
+            arguments.jobs_as_server_user or configured.jobs_as_server_user,
         )
         run(options)
     except TorchyardError as error:

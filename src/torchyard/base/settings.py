@@ -29,7 +29,8 @@ class Settings:
     `url_from` says who named the URL: `TORCHYARD_URL`, `yard login` or the machine's file.
     `ca_cert` is a PEM file beside the system's certificates. `database` is empty for the one that
     the home folder had last; it may hold a password. `node_folder` is what jobs reach, apart from
-    the home, where a runner starts them as other users.
+    the home, where a runner starts them as other users: the program whose socket is `runner`.
+    `jobs_as_server_user` is set by an owner who accepts that jobs run as the server's own user.
     """
 
     home: Path
@@ -42,6 +43,8 @@ class Settings:
     url_from: str = ""
     ca_cert: str = ""
     node_folder: Path | None = None
+    runner: Path | None = None
+    jobs_as_server_user: bool = False
 
     @property
     def token_file(self) -> Path:
@@ -65,7 +68,8 @@ class Settings:
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
     """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE,
-    _NODE_FOLDER and _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
+    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER and _SNAPSHOT_MAX_FILES, _MAX_MB, and what
+    `yard login` has written.
 
     Raises:
         InvalidInput: a limit is not an integer, or a file is malformed.
@@ -84,6 +88,8 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         url_from=url_from,
         ca_cert=server.ca_cert,
         node_folder=_folder(values, "TORCHYARD_NODE_FOLDER"),
+        runner=_folder(values, "TORCHYARD_RUNNER"),
+        jobs_as_server_user=_yes(values, "TORCHYARD_JOBS_AS_SERVER_USER"),
     )
 
 
@@ -140,6 +146,13 @@ def is_set(name: str, environ: Mapping[str, str] | None = None) -> bool:
 
 def _folder(values: Mapping[str, str], name: str) -> Path | None:
     return Path(values[name]).expanduser().absolute() if values.get(name) else None
+
+
+def _yes(values: Mapping[str, str], name: str) -> bool:
+    text = values.get(name, "").lower()
+    if text not in ("", "0", "1", "false", "true", "no", "yes"):
+        raise InvalidInput(f"`{name}` is `{text}`", "set it to 1, or unset it")
+    return text in ("1", "true", "yes")
 
 
 def _number(values: Mapping[str, str], name: str, default: int) -> int:

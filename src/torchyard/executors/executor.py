@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from torchyard.shared.node_records import State
+from torchyard.shared.node_records import State as State
 from torchyard.shared.plan import LaunchPlan
 
 _WORST_FIRST: tuple[State, ...] = ("lost", "ending", "running")

@@ -29,8 +29,10 @@ from torchyard.shared.node_records import SAFELY, is_running, receipt
 # In the environment of every worker that was launched here, and of no other process.
 VARIABLE = "YARD_LAUNCH"
 _RECORDS = "attempts"
-_RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGXFSZ)
-_RESET += (signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM)
+_RESET = (
+    *(signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGXFSZ),
+    *(signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM),
+)
 _SIGNALS = (signal.SIGTERM, signal.SIGKILL)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _EXEC_FAILED = 127

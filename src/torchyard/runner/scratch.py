@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 import re
 import shutil
 import stat
@@ -42,6 +43,15 @@ def prepare(config: Config) -> None:
     config.node_folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     check_only_root_writes(config.node_folder)
     os.chmod(config.node_folder, 0o755)
+    server = pwd.getpwnam(config.server_user)
+    for name in ("server", "environments", "cache"):
+        # The server writes them, and jobs read them.
+        own = config.node_folder / name
+        try:
+            os.mkdir(own, 0o755)
+            os.chown(own, server.pw_uid, server.pw_gid, follow_symlinks=False)
+        except FileExistsError:
+            pass
     for folder, mode in ((config.scratch, 0o711), (config.workers, 0o755), (config.homes, 0o711)):
         folder.mkdir(mode=mode, exist_ok=True)
         check_only_root_writes(folder)
