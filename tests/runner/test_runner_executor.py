@@ -13,6 +13,7 @@ import pytest
 
 from contracts.executor_contract import ExecutorContract, Site
 from runner.runner_site import RunnerSite, runner_site
+from torchyard.executors.bundle import worker_zip
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
@@ -158,16 +159,11 @@ def test_an_attempt_stays_with_the_account_that_it_began_as(site: RunnerBench) -
     plan = site.plan()
     handle = site.executor.launch(plan)
     site.starts(plan)
+    with open(worker_zip(site.bench.home), "rb") as file:
+        worker = site.runner.client.call("keep_worker", [file.fileno()])["worker"]
+    launch = {"attempt": plan.attempt_id, "node": 1, "worker": worker, "plan": plan.to_json()}
     with pytest.raises(RunnerRefused, match="is another account's"):
-        site.executor.launch(replace(plan, person="berta")).body["nodes"]
-        site.runner.client.call(
-            "launch",
-            attempt=plan.attempt_id,
-            node=1,
-            person="berta",
-            worker=site.executor._spawner._worker,  # type: ignore[attr-defined]
-            plan="{}",
-        )
+        site.runner.client.call("launch", person="berta", **launch)
     site.end(plan)
     site.bench.wait(handle)
 
@@ -185,4 +181,5 @@ def test_what_still_runs_is_not_removed_and_what_ended_is(site: RunnerBench) -> 
     )
     assert site.runner.client.call("remove", attempt=plan.attempt_id) == {"removed": True}
     assert not Path(plan.scratch).exists()
-    assert site.runner.client.call("attempts") == {"attempts": []} or True
+    names = [entry["name"] for entry in site.runner.client.call("attempts")["attempts"]]
+    assert plan.attempt_id not in names
