@@ -242,6 +242,7 @@ def run(options: Options) -> None:
             shared=shared,
             for_others=not listeners.is_loopback(options.host),
             node=node_folder.of(home, options.node_folder),
+            private=_private_files(options),
         )
         if options.database.url or options.database.file:
             home_database.remember_file(home, _file_of(options.database))
@@ -294,6 +295,13 @@ class _Server(listeners.Server):
     def handle_exit(self, sig: int, frame: Any) -> None:
         self.signals.close()
         super().handle_exit(sig, frame)
+
+
+def _private_files(options: Options) -> list[Path]:
+    files = [_file_of(options.database)]
+    if isinstance(options.tls, listeners.Tls):
+        files.append(options.tls.key)
+    return [file for file in files if file is not None]
 
 
 def _file_of(database: Choice) -> Path | None:

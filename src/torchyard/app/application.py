@@ -84,6 +84,7 @@ def build(
     shared: bool = False,
     for_others: bool = False,
     node: NodeFolder | None = None,
+    private: Sequence[Path] = (),
 ) -> Parts:
     """Open the home folder and put the packages together; nothing runs yet.
 
@@ -93,6 +94,7 @@ def build(
         shared: other servers may serve the home, too.
         for_others: it is reachable from other machines.
         node: what jobs reach of this machine, apart from the home where they are other users.
+        private: more files that no datastore may show, such as keys.
 
     Raises:
         InvalidInput: the database can't be used, or can't be shared.
@@ -117,7 +119,7 @@ def build(
         db=db,
         clock=clock,
         blobs=Blobs(home / "blobs"),
-        datastores=Datastores(home / "datastores"),
+        datastores=Datastores(home / "datastores", (node.root, *private)),
         environments=Environments(
             home, db, clock, environ, is_shared=shared or for_others, node=node
         ),
