@@ -35,7 +35,6 @@ from torchyard.azureml import job_variables
 from torchyard.base import (
     disk,
     home_database,
-    node_folder,
     private_home,
     process_secrets,
     settings,
@@ -44,6 +43,7 @@ from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
 from torchyard.base.home_database import Choice
+from torchyard.executors import job_users
 from torchyard.jobs.records.signals import Signals
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.types import Server
@@ -171,7 +171,8 @@ class Options:
     on using a plain one on loopback. None for the server's own, when it is wanted. `shared`: other
     servers may serve the home, too. `storage_domain`: of which storage accounts are host names; see
     azureml/entry_routes.py. `ready_fd`: where the URL is written once the server listens.
-    `node_folder`: see base/node_folder.py; None for one in the home.
+    `node_folder`: see base/node_folder.py; None for one in the home. `runner`,
+    `jobs_as_server_user`: see executors/job_users.py.
     """
 
     home: Path
@@ -183,6 +184,8 @@ class Options:
     storage_domain: str = ""
     ready_fd: int | None = None
     node_folder: Path | None = None
+    runner: Path | None = None
+    jobs_as_server_user: bool = False
 
 
 @dataclass(frozen=True)
@@ -230,6 +233,14 @@ def run(options: Options) -> None:
     context = listeners.context_of(options.tls) if options.tls is not None else None
     home, shared = options.home, options.shared
     environ = private_home.restrict_umask(settings.for_jobs(os.environ))
+    for_others = not listeners.is_loopback(options.host)
+    users = job_users.choose(
+        home,
+        shared or for_others,
+        options.runner,
+        options.node_folder,
+        options.jobs_as_server_user,
+    )
     private_home.ensure(home, mend=options.ready_fd is not None)
     held = hold_home(home, shared)
     with _starting_one_at_a_time(home, shared):
@@ -240,8 +251,9 @@ def run(options: Options) -> None:
             environ,
             database=home_database.resolve(home, options.database),
             shared=shared,
-            for_others=not listeners.is_loopback(options.host),
-            node=node_folder.of(home, options.node_folder),
+            for_others=for_others,
+            node=users.node,
+            runner=users.runner,
             private=_private_files(options),
         )
         if options.database.url or options.database.file:
@@ -265,7 +277,7 @@ def run(options: Options) -> None:
     server.signals = parts.services.signals
     if entrance.own_tls is not None:
         entrance.own_tls.server = server
-    files = ServerFiles(home)
+    files = ServerFiles(home, users.node)
     if parts.sharing is not None:
         # Not before: until its app runs, nothing must keep it from renewing its lease in time.
         parts.sharing.start()
@@ -365,6 +377,20 @@ def _parser() -> argparse.ArgumentParser:
         help="where jobs that a runner starts find environments and work; default: "
         "TORCHYARD_NODE_FOLDER, then the home",
     )
+    parser.add_argument(
+        "--runner",
+        type=Path,
+        default=None,
+        metavar="SOCKET",
+        help="the runner's; default: TORCHYARD_RUNNER, then this machine's if people reach the "
+        "server from elsewhere",
+    )
+    parser.add_argument(
+        "--jobs-as-server-user",
+        action="store_true",
+        help="without a runner: everybody who may submit a job may read and change all that the "
+        "server can; or TORCHYARD_JOBS_AS_SERVER_USER=1",
+    )
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     return parser
 
@@ -404,6 +430,8 @@ def main() -> None:
             arguments.storage_domain,
             arguments.ready_fd,
             arguments.node_folder.absolute() if arguments.node_folder else configured.node_folder,
+            arguments.runner.absolute() if arguments.runner else configured.runner,
+            arguments.jobs_as_server_user or configured.jobs_as_server_user,
         )
         run(options)
     except TorchyardError as error:

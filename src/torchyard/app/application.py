@@ -43,6 +43,8 @@ from torchyard.environments.services import Environments
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
+from torchyard.executors.runner_client import RunnerClient
+from torchyard.executors.spawner import RunnerSpawner
 from torchyard.jobs.admission import machine, quota_checks
 from torchyard.jobs.attempts.idle_time import IdleTime
 from torchyard.jobs.files import data_sources, model_sources, owners
@@ -85,6 +87,7 @@ def build(
     for_others: bool = False,
     node: NodeFolder | None = None,
     private: Sequence[Path] = (),
+    runner: RunnerClient | None = None,
 ) -> Parts:
     """Open the home folder and put the packages together; nothing runs yet.
 
@@ -95,6 +98,7 @@ def build(
         for_others: it is reachable from other machines.
         node: what jobs reach of this machine, apart from the home where they are other users.
         private: more files that no datastore may show, such as keys.
+        runner: starts them as these; None where jobs are the server's own user.
 
     Raises:
         InvalidInput: the database can't be used, or can't be shared.
@@ -107,12 +111,11 @@ def build(
         sharing_of.check_shareable(home, chosen)
     db = home_database.open_for(home, chosen, shared)
     signals, wakeup = Signals(), threading.Event()
-    sharing = _share(db, home, url, wakeup, signals) if shared else None
+    sharing = _share(db, home, node, url, wakeup, signals) if shared else None
     if sharing is None:
-        sharing_of.claim_alone(db, home)
+        sharing_of.claim_alone(db, home, node)
     default = workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, default.name)
-    devices = Machine(environ)
     services = Services(
         home=home,
         node=node,
@@ -129,20 +132,32 @@ def build(
         wakeup=wakeup,
         server_id=_id_of(home),
         machine=machine.read(home),
-        devices=devices,
+        devices=Machine(environ),
+        runner=runner,
         membership=sharing.lease if sharing else SingleServer(),
     )
-    here = machines.here() if shared else ""
-    local = executor or LocalExecutor(node.root, environ, devices=devices, machine=here)
+    local = executor or _executor(services, environ, shared)
     signer = Signer(home, services.server_id)
     access = Access(db, clock, partial(owners.of_name, services), signer)
     return Parts(services, access, Scheduler(services, local, url), signer, sharing)
 
 
+def _executor(services: Services, environ: Mapping[str, str], shared: bool) -> Executor:
+    here = machines.here() if shared else ""
+    runner = RunnerSpawner(services.home, services.runner) if services.runner else None
+    root = services.node.root
+    return LocalExecutor(root, environ, devices=services.devices, machine=here, spawner=runner)
+
+
 def _share(
-    db: Database, home: Path, url: str, wakeup: threading.Event, signals: Signals
+    db: Database,
+    home: Path,
+    node: NodeFolder,
+    url: str,
+    wakeup: threading.Event,
+    signals: Signals,
 ) -> Sharing:
-    sharing = sharing_of.share(db, home, url, wakeup.set, signals.heard, signals.missed)
+    sharing = sharing_of.share(db, home, url, wakeup.set, signals.heard, signals.missed, node)
     signals.share(sharing.notifier.notify)
     return sharing
 

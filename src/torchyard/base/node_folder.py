@@ -54,7 +54,7 @@ class NodeFolder:
         """The worker's program, as one file."""
         return self.root / "workers"
 
-
-def of(home: Path, separate: Path | None) -> NodeFolder:
-    """The folder at `separate`, or the home itself where jobs run as the server's user."""
-    return NodeFolder(home) if separate is None else NodeFolder(separate, is_separate=True)
+    @property
+    def server_file(self) -> Path:
+        """Says where the server listens, for workers; others that share the home are beside it."""
+        return (self.root / "server" if self.is_separate else self.root) / "server.json"

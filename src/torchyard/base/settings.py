@@ -32,8 +32,9 @@ class Settings:
     `url_from` says who named the URL: `TORCHYARD_URL`, `yard login` or the machine's file.
     `ca_cert` is a PEM file beside the system's certificates. `database` is empty for the one that
     the home folder had last; it may hold a password, as may what `database_file` holds.
-    `database_password` is for a URL without one. `node_folder` is what jobs reach, apart from
-    the home, where a runner starts them as other users.
+    `database_password` is for a URL without one. `node_folder` is what jobs reach, apart from the
+    home, where a runner starts them as other users: the program whose socket is `runner`.
+    `jobs_as_server_user` is set by an owner who accepts that jobs run as the server's own user.
     """
 
     home: Path
@@ -48,6 +49,8 @@ class Settings:
     url_from: str = ""
     ca_cert: str = ""
     node_folder: Path | None = None
+    runner: Path | None = None
+    jobs_as_server_user: bool = False
 
     @property
     def token_file(self) -> Path:
@@ -71,7 +74,8 @@ class Settings:
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
     """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE, _DATABASE_FILE,
-    _NODE_FOLDER and _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
+    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER and _SNAPSHOT_MAX_FILES, _MAX_MB, and what
+    `yard login` has written.
 
     Raises:
         InvalidInput: a limit is not an integer, or a file is malformed.
@@ -92,6 +96,8 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         url_from=url_from,
         ca_cert=server.ca_cert,
         node_folder=_folder(values, "TORCHYARD_NODE_FOLDER"),
+        runner=_folder(values, "TORCHYARD_RUNNER"),
+        jobs_as_server_user=_yes(values, "TORCHYARD_JOBS_AS_SERVER_USER"),
     )
 
 
@@ -157,6 +163,13 @@ def _database_file(values: Mapping[str, str]) -> Path | None:
         return _folder(values, "TORCHYARD_DATABASE_FILE")
     file = Path(folder, _CREDENTIAL)
     return file if file.exists() else None
+
+
+def _yes(values: Mapping[str, str], name: str) -> bool:
+    text = values.get(name, "").lower()
+    if text not in ("", "0", "1", "false", "true", "no", "yes"):
+        raise InvalidInput(f"`{name}` is `{text}`", "set it to 1, or unset it")
+    return text in ("1", "true", "yes")
 
 
 def _number(values: Mapping[str, str], name: str, default: int) -> int:

@@ -19,6 +19,7 @@ from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.environments.services import Environments
 from torchyard.executors.machine import Machine
+from torchyard.executors.runner_client import RunnerClient
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records.client_endpoints import ClientEndpoints
 from torchyard.jobs.records.logs import Logs
@@ -31,6 +32,7 @@ class Services:
     """What the functions of this package use.
 
     `node` is what jobs reach of this machine, the home itself where they run as the server's user.
+    `runner` starts jobs as other users, and is None where they run as the server's.
     `wakeup` wakes the scheduler; `server_id` is the home's, shared by all of its servers, and
     `membership` tells them apart. `machine` limits what the clusters share (see
     admission/machine.py); `devices` are its GPUs.
@@ -49,6 +51,7 @@ class Services:
     wakeup: threading.Event
     server_id: str = ""
     machine: Mapping[str, int] = field(default_factory=dict)
+    runner: RunnerClient | None = None
     devices: Machine = field(default_factory=lambda: Machine({}))
     membership: Membership = field(default_factory=SingleServer)
     client_endpoints: ClientEndpoints = field(default_factory=ClientEndpoints)

@@ -45,6 +45,8 @@ def of_person(config: Config, person: str) -> Account:
     if not _PERSON.fullmatch(person):
         raise Refused("bad_request", "the person has no valid name")
     name = config.accounts.get(person) or _of_pool(config, person)
+    if name == config.build_user:
+        raise Refused("account_refused", f"`{name}` is the build user, and runs no jobs")
     return named(config, name)
 
 

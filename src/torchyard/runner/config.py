@@ -22,8 +22,9 @@ NODE_FOLDER = Path("/var/lib/torchyard-node")
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 _MOST_ACCOUNTS = 10_000
 # Members of these become root without a password, or read every disk, process or log.
-DANGEROUS_GROUPS = ("root", "sudo", "wheel", "adm", "docker", "podman", "lxd", "incus", "libvirt")
-DANGEROUS_GROUPS += ("disk", "kmem", "shadow", "systemd-journal")
+DANGEROUS_GROUPS = frozenset(
+    "root sudo wheel adm docker podman lxd incus libvirt disk kmem shadow systemd-journal".split()
+)
 
 
 class Refused(Exception):

@@ -21,6 +21,7 @@ WORKER = "worker.json"
 EXIT = "exit.json"
 PLAN = "plan.json"
 _MOST_BYTES = 8 << 20
+_MOST_DEVICES = 64
 SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
@@ -43,8 +44,12 @@ class NodeRecords:
         """Whether the node's folder exists; it is made just before its worker is started."""
         return self._exists(f"node-{node}")
 
-    def plan(self) -> Optional[dict[str, Any]]:
-        return self._read(PLAN)
+    def devices(self, node_count: int) -> list[list[dict[str, Any]]]:
+        """The devices that an earlier launch of the attempt gave its nodes, by node."""
+        written = (self._read(PLAN) or {}).get("devices")
+        nodes = written if isinstance(written, list) else []
+        devices = [_devices(node) for node in nodes[:node_count]]
+        return devices + [[] for _ in range(node_count - len(devices))]
 
     def state(self, node: int, launched: Mapping[str, Any]) -> State:
         """
@@ -98,6 +103,8 @@ class NodeRecords:
 
 def receipt(process: Mapping[str, Any]) -> dict[str, int]:
     """pid and start_time of a process; zeros where it has none."""
+    if not isinstance(process, Mapping):
+        return receipt({})
     return {key: _whole(process.get(key)) for key in ("pid", "start_time")}
 
 
@@ -105,6 +112,17 @@ def is_running(process: Mapping[str, Any]) -> bool:
     if not isinstance(process, Mapping):
         return False
     return processes.is_running(_whole(process.get("pid")), _whole(process.get("start_time")))
+
+
+def _devices(written: Any) -> list[dict[str, Any]]:
+    devices = []
+    for device in written[:_MOST_DEVICES] if isinstance(written, list) else []:
+        if not isinstance(device, dict):
+            continue
+        kind, index, uuid = (device.get(key) for key in ("kind", "index", "uuid"))
+        if isinstance(kind, str) and isinstance(index, int) and isinstance(uuid, str):
+            devices.append({"kind": kind[:100], "index": index, "uuid": uuid[:200]})
+    return devices
 
 
 def _whole(value: Any) -> int:

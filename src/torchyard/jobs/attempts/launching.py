@@ -16,6 +16,7 @@ from torchyard.base import disk
 from torchyard.base.errors import DatabaseUnreachable
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors.executor import DevicesTaken, Executor, Handle
+from torchyard.executors.runner_client import RunnerUnreachable
 from torchyard.jobs.attempts import endings, planner, worker_reports
 from torchyard.jobs.files import inputs
 from torchyard.jobs.records import attempt_store, store
@@ -45,7 +46,7 @@ class Launcher:
             plan = self._plan(attempt)
             self._services.membership.confirm()
             handle = self._executor.launch(plan)
-        except (DatabaseUnreachable, LeaseLost):
+        except (DatabaseUnreachable, LeaseLost, RunnerUnreachable):
             raise  # the next round launches it
         except DevicesTaken as error:
             # If some nodes run, the next round tries to start the others.

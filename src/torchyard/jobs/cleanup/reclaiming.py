@@ -19,10 +19,11 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from torchyard.base import files
 from torchyard.base.errors import Conflict
 from torchyard.environments.packages import caches
+from torchyard.executors.runner_client import RunnerRefused
 from torchyard.jobs.cleanup import references, stale_files
+from torchyard.jobs.files import scratch
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import ENDED
 from torchyard.jobs.services import Services
@@ -261,22 +262,21 @@ def _scratch(services: Services, options: GcOptions) -> Iterator[GcItem]:
     with services.db.read() as connection:
         owned = references.attempts_with_folder(connection)
     now_s = services.clock.now().timestamp()
-    top = services.node.scratch
-    for folder in sorted(top.iterdir()) if top.exists() else ():
-        try:
-            used_at_s = folder.stat().st_mtime
-        except FileNotFoundError:
-            continue  # cleaned up since it was listed
+    for folder in scratch.folders(services):
         remove, reason = True, "its attempt is gone"
         if folder.name in owned:
             remove, reason = False, f"job `{owned[folder.name]}` is not cleaned up yet"
-        elif used_at_s > now_s - options.grace_s:
+        elif folder.used_at_s > now_s - options.grace_s:
             remove, reason = False, "its attempt is gone, but the folder is new"
-        yield GcItem("scratch", folder.name, _size(folder), remove, reason, used_at_s)
+        if services.runner is None:
+            size = _size(scratch.folder(services, folder.name))
+        else:
+            size = scratch.size_bytes(services.runner, folder.name)
+        yield GcItem("scratch", folder.name, size, remove, reason, folder.used_at_s)
 
 
 def _remove_scratch(services: Services, name: str) -> bool:
-    folder = services.node.scratch / name
+    folder = scratch.folder(services, name)
     for lock in folder.glob("node-*/lock"):
         with open(lock, "rb") as held:
             if not locks.try_lock(held):
@@ -284,7 +284,10 @@ def _remove_scratch(services: Services, name: str) -> bool:
     with services.db.read() as connection:
         if name in references.attempts_with_folder(connection):
             return False
-    return files.remove(folder)
+    try:
+        return scratch.remove(services, name)
+    except RunnerRefused:
+        return False  # it still runs, whatever the records say
 
 
 # Logs
