@@ -86,6 +86,7 @@ def build(
     shared: bool = False,
     for_others: bool = False,
     node: NodeFolder | None = None,
+    private: Sequence[Path] = (),
     runner: RunnerClient | None = None,
 ) -> Parts:
     """Open the home folder and put the packages together; nothing runs yet.
@@ -96,6 +97,7 @@ def build(
         shared: other servers may serve the home, too.
         for_others: it is reachable from other machines.
         node: what jobs reach of this machine, apart from the home where they are other users.
+        private: more files that no datastore may show, such as keys.
         runner: starts them as these; None where jobs are the server's own user.
 
     Raises:
@@ -120,7 +122,7 @@ def build(
         db=db,
         clock=clock,
         blobs=Blobs(home / "blobs"),
-        datastores=Datastores(home / "datastores"),
+        datastores=Datastores(home / "datastores", (node.root, *private)),
         environments=Environments(
             home, db, clock, environ, is_shared=shared or for_others, node=node
         ),

@@ -208,14 +208,21 @@ def backup(session: Session, target: Path) -> None:
     default="",
     help="Database for the records. Default: one in the home.",
 )
+@click.option(
+    "--database-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File with the database's URL and password.",
+)
 @common
-def restore(session: Session, source: Path, database: str) -> None:
+def restore(session: Session, source: Path, database: str, database_file: Path | None) -> None:
     """Restore a backup into the home folder TORCHYARD_HOME, which must be empty.
 
     Example: yard server restore /mnt/backups/monday.tar
     """
     _warn_of_url(session)
     options = ["--database", database] if database else []
+    options += ["--database-file", str(database_file)] if database_file else []
     done = _run_backups(session, "restore", str(source), *options)
     text = (
         f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, restored to {done['path']}; "

@@ -119,6 +119,8 @@ class _ImageBuild:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(blobs.path(context_file.sha256), target)
             target.chmod(int(context_file.mode, 8))
+        for folder, _, _ in os.walk(context):
+            os.chmod(folder, 0o755)  # as a checkout has it: the image may have users of its own
         text = (context / image.dockerfile).read_text(encoding="utf-8-sig")
         others = {}
         for name, based in image.bases:
