@@ -106,6 +106,7 @@ def build(
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     clock, node = clock or SystemClock(), node or NodeFolder(home)
+    node.prepare()
     chosen = home_database.chosen(home, database)
     if shared:
         sharing_of.check_shareable(home, chosen)

@@ -57,4 +57,23 @@ class NodeFolder:
     @property
     def server_file(self) -> Path:
         """Says where the server listens, for workers; others that share the home are beside it."""
-        return (self.root / "server" if self.is_separate else self.root) / "server.json"
+        return self.public / "server.json"
+
+    @property
+    def public(self) -> Path:
+        """What the server writes for every worker, such as where it listens."""
+        return self.root / "server" if self.is_separate else self.root
+
+    def prepare(self) -> None:
+        """Make the folders of a separate one that the server writes; nothing in a home.
+
+        Copies of inputs can be entered by those who know their names, and read by whom the server
+        lets; see data/access_lists.py.
+        """
+        if not self.is_separate:
+            return
+        modes = {self.environments: 0o755, self.cache: 0o711, self.data: 0o711, self.public: 0o755}
+        for folder, mode in modes.items():
+            folder.mkdir(parents=True, exist_ok=True)
+            if folder.stat().st_mode & 0o777 != mode:
+                folder.chmod(mode)

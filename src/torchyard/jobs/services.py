@@ -65,7 +65,7 @@ class Services:
     @property
     def fetcher(self) -> Fetcher:
         """The cache of data on this machine."""
-        return Fetcher(self.node.data, self.db, self.datastores)
+        return Fetcher(self.node.data, self.db, self.datastores, self.node.is_separate)
 
 
 ServicesOf = Annotated[Services, Depends(from_state("services"))]

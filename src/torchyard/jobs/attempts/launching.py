@@ -89,6 +89,7 @@ class Launcher:
             job = store.job_by_id(connection, attempt.job_id)
             environment = environment_from_json(store.environment_of(connection, job.id))
         input_plans = {} if recovers else inputs.plans(services, job)
+        inputs.let_read(services, job, input_plans)
         folder = None if recovers else services.environments.builds.use(environment)
         if folder is not None:
             services.client_endpoints.expect(folder)
