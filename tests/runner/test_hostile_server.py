@@ -181,7 +181,7 @@ def test_no_process_but_a_launched_worker_is_signalled(site: RunnerSite, worker:
 @pytest.mark.parametrize("signum", [1, 19, 0, 64, -9, "KILL"])
 def test_signals_only_end(site: RunnerSite, worker: str, signum: Any) -> None:
     finish(site, launch(site, worker, "signals", "true"))
-    with pytest.raises(RunnerRefused, match="is neither SIGTERM nor SIGKILL|is not a number"):
+    with pytest.raises(RunnerRefused, match=r"neither SIGTERM nor|not a number"):
         site.client.call("signal", attempt="signals", node=0, signal=signum)
 
 
