@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from runner.shared_site import SharedSite, shared_site
+from runner.waiting_jobs import start_waiting
 from torchyard.shared import processes
 from torchyard.worker.system.processes import below
 
@@ -22,15 +23,11 @@ pytestmark = [
 ]
 
 TAKEOVERS = Path(__file__).with_name("takeovers.py")
-WAITING = "echo weights > outputs/model.txt; while [ ! -e {flag} ]; do sleep 0.05; done"
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[SharedSite]:
     with shared_site() as site:
-        flags = site.folder / "flags"
-        flags.mkdir()
-        flags.chmod(0o1777)
         setuid = site.folder / "id"
         shutil.copy("/usr/bin/id", setuid)
         setuid.chmod(0o4755)
@@ -39,16 +36,6 @@ def site() -> Iterator[SharedSite]:
         site.add_person("anna")
         site.add_person("berta")
         yield site
-
-
-def start_waiting(site: SharedSite, person: str, **job: Any) -> tuple[str, Path, Path]:
-    """A job that runs until its flag appears; its name, its flag and its scratch folder."""
-    flag = site.folder / "flags" / f"{person}-{len(os.listdir(site.folder / 'flags'))}"
-    before = site.attempts()
-    name = site.submit(person, WAITING.format(flag=flag), **job)
-    site.wait(name, "Running")
-    [scratch] = set(site.attempts()) - set(before)
-    return name, flag, scratch
 
 
 def worker_of(site: SharedSite, scratch: Path) -> dict[str, Any]:
