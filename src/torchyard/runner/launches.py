@@ -27,7 +27,7 @@ from torchyard.shared import locks, processes
 from torchyard.shared.node_records import SAFELY, is_running, receipt
 
 # In the environment of every worker that was launched here, and of no other process.
-VARIABLE = "YARD_LAUNCH"
+VARIABLE = "TORCHYARD_LAUNCH"
 _RECORDS = "attempts"
 _RESET = (
     *(signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGXFSZ),
@@ -204,8 +204,9 @@ def _prepare(config: Config, account: Account) -> None:
     for signum in _RESET:
         signal.signal(signum, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    hard = max(config.open_files, 64)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = config.open_files if most == resource.RLIM_INFINITY else min(config.open_files, most)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         Path("/proc/self/oom_score_adj").write_text("0")

@@ -115,7 +115,12 @@ def records(request: Request) -> Body:
     count = request.number("count")
     folder = request.as_account()
     if folder is None:
-        return {"workers": [None] * count, "begun": [False] * count, "devices": []}
+        nothing: list[Body] = []
+        return {
+            "workers": [None] * count,
+            "begun": [False] * count,
+            "devices": [nothing] * count,
+        }
     found = NodeRecords("", folder)
     return {
         "workers": [_checked(found.worker(node)) for node in range(count)],

@@ -38,7 +38,8 @@ def send(connection: socket.socket, body: dict[str, Any], descriptors: Sequence[
         if descriptors
         else connection.send(frame)
     )
-    connection.sendall(frame[sent:])
+    if sent < len(frame):  # an empty rest would fail where the other end has answered and gone
+        connection.sendall(frame[sent:])
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:

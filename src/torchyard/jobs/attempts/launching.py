@@ -16,7 +16,7 @@ from torchyard.base import disk
 from torchyard.base.errors import DatabaseUnreachable
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors.executor import DevicesTaken, Executor, Handle
-from torchyard.executors.runner_client import RunnerUnreachable
+from torchyard.executors.runner_client import RunnerRefused, RunnerUnreachable
 from torchyard.jobs.attempts import endings, planner, worker_reports
 from torchyard.jobs.files import inputs
 from torchyard.jobs.records import attempt_store, store
@@ -52,6 +52,10 @@ class Launcher:
             # If some nodes run, the next round tries to start the others.
             if not error.begun:
                 worker_reports.put_back(self._services, attempt, error.message)
+            return
+        except RunnerRefused as error:
+            message = f"the job could not be launched: {error.message}"
+            endings.fail(self._services, attempt, JobError("launch_failed", message, error.hint))
             return
         except Exception as error:
             if disk.meaning(error) is not None:
