@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from torchyard.backups import actions
+from torchyard.backups import actions, secrets
 from torchyard.base import home_database, settings
 from torchyard.base.errors import TorchyardError
 from torchyard.base.home_database import Choice
@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--database", default="")
     parser.add_argument("--database-file", type=Path, default=None)
+    parser.add_argument("--passphrase-file", type=Path, default=None)
     parser.add_argument("place", type=Path)
     options = parser.parse_args()
     try:
@@ -31,10 +32,12 @@ def main() -> None:
         home = options.home.absolute()
         choice = _choice(options)
         database = home_database.resolve(home, choice)
+        passphrase = secrets.passphrase_in(options.passphrase_file)
+        place = options.place.absolute()
         if options.action == "backup":
-            result = actions.backup(home, database, options.place.absolute())
+            result = actions.backup(home, database, place, passphrase)
         else:
-            result = actions.restore(home, database, options.place.absolute())
+            result = actions.restore(home, database, place, passphrase)
             if choice.file is not None and not choice.url:
                 home_database.remember_file(home, choice.file)
     except TorchyardError as error:

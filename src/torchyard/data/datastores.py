@@ -8,6 +8,7 @@ Always: a file is complete or absent; credentials never leave the server.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -30,6 +31,8 @@ BLOB_STORE = "workspaceblobstore"
 BUILT_IN = (BLOB_STORE, ARTIFACT_STORE)
 _ALWAYS = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _PRIVATE = "server_files"
+WITHOUT_CREDENTIALS = '{"torchyard.credentials": "left out of a backup"}'
+"""The options of a datastore, as JSON, whose credentials its backup left out."""
 # Which kinds name paths of the server's own machine, by key.
 _WITH_PATHS = {"path": ("local",), "private_key_file": ("sftp",)}
 _CREATE_HINT = "create another one with `yard datastore create`"
@@ -247,6 +250,13 @@ def open_files(stores: Datastores, datastore: Datastore) -> Files:
                 code=_PRIVATE,
             )
         return FolderFiles(Path(root))
+    if datastore.options == json.loads(WITHOUT_CREDENTIALS):
+        raise InvalidInput(
+            f"datastore `{datastore.name}` has no credentials: the backup that this server was "
+            "restored from left them out",
+            "give them again with `yard datastore create`",
+            code="credentials_missing",
+        )
     remote = RemoteFiles(f"datastore `{datastore.name}`", protocol, datastore.options, root)
     remote.check()
     return remote

@@ -56,6 +56,7 @@ def plan(
         input_plans: as `inputs.plans` returns them.
     """
     spec = job.spec
+    secrets.check_present(spec.environment_variables)
     report_token = _new_token(connection, services, job, TokenKind.ATTEMPT, attempt.id)
     run_token = _new_token(connection, services, job, TokenKind.RUN, progress.run_subject(job))
     image = services.environments.images.plan(environment) if environment else None
