@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import uvicorn
+from fastapi import FastAPI
 
 import torchyard
 from torchyard.app import listeners
@@ -263,17 +264,7 @@ def run(options: Options) -> None:
     hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
     app = create_app(parts, hosts, tls.way, options.storage_domain)
     job_variables.publish(parts.services, environ, parts.signer, tls.current, tls.way)
-    server = _Server(
-        uvicorn.Config(
-            app,
-            http=listeners.PacedProtocol,
-            log_level="warning",
-            access_log=False,
-            lifespan="on",
-            timeout_graceful_shutdown=5,
-        ),
-        entrance.secure,
-    )
+    server = _Server(_uvicorn_settings(app), entrance.secure)
     server.signals = parts.services.signals
     if entrance.own_tls is not None:
         entrance.own_tls.server = server
@@ -297,6 +288,17 @@ def run(options: Options) -> None:
         if not shared:
             files.unname()
         held.close()
+
+
+def _uvicorn_settings(app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=listeners.PacedProtocol,
+        log_level="warning",
+        access_log=False,
+        lifespan="on",
+        timeout_graceful_shutdown=5,
+    )
 
 
 class _Server(listeners.Server):

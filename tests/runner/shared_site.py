@@ -50,17 +50,17 @@ class SharedSite(RunnerSite):
         """As `pip install torchyard` in /opt/torchyard, by root."""
         python = str(self.folder / "opt" / "bin" / "python")
         uv_program = [uv.find_uv_bin(), "--quiet"]
-        run = {"check": True, "cwd": ROOT, "stdin": subprocess.DEVNULL}
-        subprocess.run(
-            [*uv_program, "venv", "--python", python_for_all(), str(self.folder / "opt")], **run
-        )
+        self._run([*uv_program, "venv", "--python", python_for_all(), str(self.folder / "opt")])
         for what in (("-r", "requirements.lock"), (".",)):
-            subprocess.run([*uv_program, "pip", "install", "-p", python, "--no-deps", *what], **run)
+            self._run([*uv_program, "pip", "install", "-p", python, "--no-deps", *what])
 
     def install_driver(self) -> None:
         """PostgreSQL's, as `pip install 'torchyard[postgres]'` does."""
         words = [uv.find_uv_bin(), "--quiet", "pip", "install", "--python"]
         words += [str(self.program / "python"), "-r", "pyproject.toml", "--extra", "postgres"]
+        self._run(words)
+
+    def _run(self, words: list[str]) -> None:
         subprocess.run(words, check=True, cwd=ROOT, stdin=subprocess.DEVNULL)
 
     def make_certificate(self) -> None:
@@ -153,8 +153,8 @@ class SharedSite(RunnerSite):
         return str(made["name"])
 
     def job(self, name: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.ask("GET", f"/v1/workspaces/default/jobs/{name}")
-        return found
+        job: Mapping[str, Any] = self.ask("GET", f"/v1/workspaces/default/jobs/{name}")
+        return job
 
     def wait(self, name: str, *statuses: str) -> Mapping[str, Any]:
         deadline = time.monotonic() + _LIMIT_S

@@ -107,10 +107,7 @@ def build(
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     clock, node = clock or SystemClock(), node or NodeFolder(home)
     node.prepare()
-    chosen = home_database.chosen(home, database)
-    if shared:
-        sharing_of.check_shareable(home, chosen)
-    db = home_database.open_for(home, chosen, shared)
+    db = _open_database(home, database, shared)
     signals, wakeup = Signals(), threading.Event()
     sharing = _share(db, home, node, url, wakeup, signals) if shared else None
     if sharing is None:
@@ -137,10 +134,17 @@ def build(
         runner=runner,
         membership=sharing.lease if sharing else SingleServer(),
     )
-    local = executor or _executor(services, environ, shared)
     signer = Signer(home, services.server_id)
     access = Access(db, clock, partial(owners.of_name, services), signer)
-    return Parts(services, access, Scheduler(services, local, url), signer, sharing)
+    scheduler = Scheduler(services, executor or _executor(services, environ, shared), url)
+    return Parts(services, access, scheduler, signer, sharing)
+
+
+def _open_database(home: Path, database: str, shared: bool) -> Database:
+    chosen = home_database.chosen(home, database)
+    if shared:
+        sharing_of.check_shareable(home, chosen)
+    return home_database.open_for(home, chosen, shared)
 
 
 def _executor(services: Services, environ: Mapping[str, str], shared: bool) -> Executor:
