@@ -46,18 +46,13 @@ class SharedSite(RunnerSite):
         self.tokens: dict[str, str] = {}
         self.environ: dict[str, str] = {}
 
-    def install(self) -> None:
+    def install(self, what: str = ".") -> None:
         """As `pip install torchyard` in /opt/torchyard, by root."""
         python = str(self.folder / "opt" / "bin" / "python")
         uv_program = [uv.find_uv_bin(), "--quiet"]
         self._run([*uv_program, "venv", "--python", python_for_all(), str(self.folder / "opt")])
-        for what in (("-r", "requirements.lock"), (".",)):
-            self._run([*uv_program, "pip", "install", "-p", python, "--no-deps", *what])
-
-    def install_driver(self) -> None:
-        """PostgreSQL's, as `pip install 'torchyard[postgres]'` does."""
-        words = [uv.find_uv_bin(), "--quiet", "pip", "install", "--python"]
-        words += [str(self.program / "python"), "-r", "pyproject.toml", "--extra", "postgres"]
+        # What people get, in the versions of the lock; no tool of the tests.
+        words = [*uv_program, "pip", "install", "-p", python, "-c", "requirements.lock", what]
         self._run(words)
 
     def _run(self, words: list[str]) -> None:
@@ -179,14 +174,14 @@ class SharedSite(RunnerSite):
 
 
 @contextmanager
-def shared_site(**changes: Any) -> Iterator[SharedSite]:
+def shared_site(what: str = ".", **changes: Any) -> Iterator[SharedSite]:
     """The installation, with a runner that answers; servers are started by the test."""
     folder = Path(tempfile.mkdtemp(prefix="tyt-", dir="/var/lib"))
     folder.chmod(0o755)
     site = SharedSite(folder, str(os.getpid()))
     try:
         site.add_users("server", "build", "other", "job1", "job2", "anna")
-        site.install()
+        site.install(what)
         site.home.mkdir(mode=0o700)
         shutil.chown(site.home, site.user("server"), site.user("server"))
         python = str(site.program / "python")
