@@ -29,8 +29,8 @@ def test_a_broken_file_names_no_service(tmp_path: Path, text: str) -> None:
 
 
 def test_the_unit_is_that_of_its_main_process_only() -> None:
-    own = {"SYSTEMD_EXEC_PID": str(os.getpid())}
-    assert home_service.unit_of_this_process(own, CGROUPS) == "torchyard.service"
+    variables = {"SYSTEMD_EXEC_PID": str(os.getpid())}
+    assert home_service.unit_of_this_process(variables, CGROUPS) == "torchyard.service"
     # A shell below a unit, as in a terminal or on a CI runner, passes the variable on.
     assert home_service.unit_of_this_process({"SYSTEMD_EXEC_PID": "1"}, CGROUPS) == ""
-    assert home_service.unit_of_this_process(own, "0::/\n") == ""
+    assert home_service.unit_of_this_process(variables, "0::/\n") == ""

@@ -1,7 +1,7 @@
 """What serves a home folder when it is not a server that commands start.
 
 Owns: `service.json` of a home: the systemd unit or the address of the server that serves it.
-Leaves: starting and stopping to the unit, or to whoever runs `yard-server`.
+Leaves: starting and stopping to the unit, or to the person who runs `yard-server`.
 Always: while the file is there, no command starts a server for the home, so that none is in the
 way of the real one in the moment of its restart.
 """
