@@ -129,6 +129,12 @@ def without_colour(environ: Mapping[str, str] | None = None) -> bool:
     return bool(values.get("NO_COLOR"))
 
 
+def terminal_type(environ: Mapping[str, str] | None = None) -> str:
+    """TERM; empty where nothing says what the terminal can do."""
+    values = os.environ if environ is None else environ
+    return values.get("TERM", "")
+
+
 def is_set(name: str, environ: Mapping[str, str] | None = None) -> bool:
     """Whether a variable of ours has a value, for a command that is about to be overruled by it."""
     values = os.environ if environ is None else environ

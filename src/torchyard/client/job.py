@@ -195,7 +195,8 @@ class JobSummary(Resource):
 
         Args:
             rank: only this rank's output, as it is. None for all: of a job with several ranks
-                they follow each other, every line behind its rank, `[3] `.
+                they follow each other, every line behind its rank, `[3] `, and of a progress
+                bar its last state.
 
         Raises:
             NotFound: the rank has written nothing.
