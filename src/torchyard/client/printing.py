@@ -191,9 +191,11 @@ class Printer:
             waits = fields.get("waited_for")
             self.line(f"{stage}…" + (f" ({waits})" if waits else ""))
             return
-        took = seconds_between(self._stage_started.get(stage), at)
-        if took is not None:
-            self.line(f"{stage} took {duration(took)}")
+        took_s = fields.get("took_s")
+        if took_s is None:
+            took_s = seconds_between(self._stage_started.get(stage), at)
+        if took_s is not None:
+            self.line(f"{stage} took {duration(took_s)}")
 
 
 def last_state(line: bytes) -> bytes:

@@ -81,11 +81,13 @@ def leave(name: str) -> None:
 def summary(job: Mapping[str, Any]) -> str:
     """Azure ML's `Execution Summary`, with metrics, outputs and the error."""
     name = job["name"]
-    started = job.get("started_at") or job["created_at"]
+    took_s = job.get("duration_s")
+    if took_s is None:
+        took_s = seconds_between(job.get("started_at") or job["created_at"], job.get("ended_at"))
     pairs: list[tuple[str, Any]] = [
         ("RunId:", name),
         ("Status:", tables.status(job["status"])),
-        ("Took:", duration(seconds_between(started, job.get("ended_at")))),
+        ("Took:", duration(took_s)),
     ]
     text = "Execution Summary\n=================\n" + tables.fields(pairs)
     if job.get("metrics"):

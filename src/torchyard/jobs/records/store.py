@@ -87,6 +87,8 @@ jobs = Table(
     Column("turn", Integer, key="priority_rank", nullable=False, server_default="1"),
     Column("limit_s", Float),
     Column("gpus", Integer, nullable=False, server_default="0"),
+    Column("started_steady", String(64), nullable=False, server_default=""),
+    Column("duration_s", Float),
     UniqueConstraint("workspace", "name"),
     Index("ix_jobs_status_id", "status", "id"),
     Index("ix_jobs_workspace_id", "workspace", "id"),

@@ -18,6 +18,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base import clock
 from torchyard.base.errors import Conflict
 from torchyard.jobs import actions
 from torchyard.jobs.records import progress, store
@@ -221,6 +222,7 @@ def _move(connection: Connection, job: Job, status: Status, now: datetime) -> No
     values: dict[str, Any] = {"status": status.value, "ended_at": None, "error": None}
     if status is Status.RUNNING and job.started_at is None:
         values["started_at"] = now
+        values["started_steady"] = clock.steady_text(now)
     store.change_job(connection, job.id, **values)
     store.add_event(connection, job.id, now, StatusChanged(status))
 
