@@ -43,7 +43,7 @@ def refused(home: Path, url: str = "", variable: str = "", first: str = "", **en
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     folder = tmp_path / "home"
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
     return folder
 
 

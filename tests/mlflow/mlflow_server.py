@@ -17,6 +17,7 @@ from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.base.errors import NotAuthenticated
 from torchyard.base.lazy_routes import LazyRoutes
+from torchyard.base.node_folder import NodeFolder
 from torchyard.data.datastores import Datastores
 from torchyard.environments.services import Environments
 from torchyard.jobs.history.history import History
@@ -126,6 +127,7 @@ def services_in(folder: Path, db: Database) -> Services:
     clock = SystemClock()
     return Services(
         home=folder,
+        node=NodeFolder(folder),
         db=db,
         clock=clock,
         blobs=Blobs(folder / "blobs"),

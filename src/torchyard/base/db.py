@@ -168,18 +168,26 @@ class Database:
             return None
         query = text("SELECT version_num FROM alembic_version")
         version: str | None = connection.execute(query).scalar()
-        if version is not None and version < _FIRST_VERSION:
-            raise Conflict(
-                f"the database `{postgres.redacted(self.url)}` was made by a development version "
-                f"of torchyard before 0.1.0 (schema `{version}`)",
-                "open it with the version that made it, or start fresh: set TORCHYARD_HOME to a "
-                "new folder, and `--database` to an empty database if you use it",
-                code="development_schema",
-            )
+        refuse_development(version, f"the database `{postgres.redacted(self.url)}`")
         return version
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def refuse_development(version: str | None, what: str) -> None:
+    """
+    Raises:
+        Conflict: a development version before 0.1.0 made the schema of `what`.
+    """
+    if version is not None and version < _FIRST_VERSION:
+        raise Conflict(
+            f"{what} was made by a development version of torchyard before 0.1.0 "
+            f"(schema `{version}`)",
+            "open it with the version that made it, or start fresh: set TORCHYARD_HOME to a "
+            "new folder, and `--database` to an empty database if you use it",
+            code="development_schema",
+        )
 
 
 def refuse_newer(version: str | None) -> None:

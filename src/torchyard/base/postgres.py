@@ -193,8 +193,8 @@ def _hint(url: URL, why: str) -> str:
     host = url.host or "this machine"
     if "password" in why or "authentication" in why:
         return (
-            "give the password in a passfile (`~/.pgpass`, or `?passfile=FILE` in the URL), in "
-            "PGPASSWORD, or in TORCHYARD_DATABASE"
+            "give the password in a passfile (`~/.pgpass`, or `?passfile=FILE` in the URL), or in "
+            "the URL of `--database-file` (TORCHYARD_DATABASE_FILE)"
         )
     if "does not exist" in why:
         return f"make it as PostgreSQL's administrator: `createdb -O {url.username or 'user'} NAME`"

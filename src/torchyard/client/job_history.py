@@ -229,7 +229,7 @@ class JobHistory:
         query = {"format": form, "key": _list(keys), "x": x, "from": start, "to": end}
         with (
             self._transport.stream(f"{self._job_path(name)}/metrics/export", query) as response,
-            whole(target) as file_written,
+            whole(target, mode=0o644) as file_written,
         ):
             while chunk := response.read(1 << 18):
                 file_written.write(chunk)

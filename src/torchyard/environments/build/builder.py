@@ -25,14 +25,19 @@ from torchyard.environments.types import EnvironmentSpec, platform_python
 
 @dataclass(frozen=True)
 class EnvironmentPaths:
-    """Where an environment's files are, below `<home>/environments`."""
+    """Where an environment's files are.
+
+    `root` is `<home>/environments`, for what the server alone reads; `built` is where jobs find
+    the folder: the same, or that of a node folder apart from the home.
+    """
 
     root: Path
     hash: str
+    built: Path
 
     @property
     def folder(self) -> Path:
-        return self.root / self.hash
+        return self.built / self.hash
 
     @property
     def lock(self) -> Path:
@@ -69,7 +74,7 @@ def run(spec: EnvironmentSpec, paths: EnvironmentPaths, known_lock: str, uv: Uv)
         BuildCanceled: the build was canceled.
     """
     _remove_stale_folders(paths)
-    working = paths.root / f".building-{spec.hash}-{os.getpid()}"
+    working = paths.built / f".building-{spec.hash}-{os.getpid()}"
     working.mkdir()
     try:
         conda = conda_packages.resolve(spec, known_lock, uv, working, paths.folder)
@@ -225,5 +230,5 @@ def _publish(working: Path, paths: EnvironmentPaths, text: str) -> None:
 
 
 def _remove_stale_folders(paths: EnvironmentPaths) -> None:
-    for folder in paths.root.glob(f".building-{paths.hash}-*"):
+    for folder in paths.built.glob(f".building-{paths.hash}-*"):
         image_folder.remove(folder)

@@ -41,6 +41,9 @@ def ends_with_parent(by, parent):
         os._exit(1)
 signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
 ends_with_parent(signal.SIGTERM, int(sys.argv[1]))
+umask = os.environ.pop("TORCHYARD_UMASK", "")
+if umask:
+    os.umask(int(umask, 8))
 own = os.getpid()
 child = os.fork()
 if child == 0:

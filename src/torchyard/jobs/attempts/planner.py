@@ -14,7 +14,6 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from torchyard.base.settings import Settings
 from torchyard.compute import actions as computes
 from torchyard.jobs.admission import gpus, quota_checks
 from torchyard.jobs.files import outputs, scratch
@@ -57,6 +56,7 @@ def plan(
         input_plans: as `inputs.plans` returns them.
     """
     spec = job.spec
+    secrets.check_present(spec.environment_variables)
     report_token = _new_token(connection, services, job, TokenKind.ATTEMPT, attempt.id)
     run_token = _new_token(connection, services, job, TokenKind.RUN, progress.run_subject(job))
     image = services.environments.images.plan(environment) if environment else None
@@ -87,10 +87,11 @@ def plan(
         code=spec.code.removeprefix("snapshot:"),
         inputs=input_plans,
         outputs=_outputs(job),
-        blobs=str(services.blobs.folder),
+        blobs="" if services.node.is_separate else str(services.blobs.folder),
         single_host=True,
         server_id=services.server_id,
-        server_file=str(Settings(services.home).server_file),
+        server_file=str(services.node.server_file),
+        person=job.owner,
         timeout_s=_timeout_s(connection, job),
         rehearsed_gpus=_rehearsed_gpus(connection, job),
         communication_backend=spec.communication_backend,

@@ -7,7 +7,8 @@ Always: literals, uploaded snapshots and direct inputs need nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pwd
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,21 @@ def bring(services: Services, job: Job, cancelled: Callable[[], bool]) -> None:
             _check_table(services, name, job_input, folder)
         else:
             _check_table(services, name, job_input)
+
+
+def let_read(services: Services, job: Job, input_plans: Mapping[str, InputPlan]) -> None:
+    """Let the Unix account that the job will run as read its copies of inputs, and nobody else.
+
+    Raises:
+        RunnerUnreachable, RunnerRefused: the account can't be told.
+    """
+    sources = [Path(plan.source) for plan in input_plans.values() if plan.source]
+    if services.runner is None or not sources:
+        return
+    account = str(services.runner.call("account", person=job.owner)["account"])
+    user = pwd.getpwnam(account).pw_uid
+    for file in sources:
+        services.fetcher.let_read(file, user)
 
 
 def source(services: Services, job: Job, name: str) -> Path:

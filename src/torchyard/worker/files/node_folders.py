@@ -124,7 +124,7 @@ def lay_out(
             [Placement(file.sha256, folders.work / file.path, file.mode | 0o600) for file in files]
         )
     fetch = None if fetch_input is None else lambda name: fetch_input(name, folders.fetched / name)
-    inputs = inputs_of.place(plan.inputs, folders.inputs, blobs, fetch)
+    inputs = inputs_of.place(plan.inputs, folders.inputs, blobs, fetch, plan.single_host)
     outputs = {
         name: _make_output(name, output, folders.outputs) for name, output in plan.outputs.items()
     }
