@@ -30,9 +30,10 @@ import uvicorn
 import torchyard
 from torchyard.app import listeners
 from torchyard.app.application import Parts, build, create_app
+from torchyard.app.connections import DEFAULT_LIMITS, ConnectionLimits
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
-from torchyard.base import disk, home_database, settings
+from torchyard.base import addresses, disk, home_database, settings
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
@@ -163,6 +164,7 @@ class Options:
     on using a plain one on loopback. None for the server's own, when it is wanted. `database` is a
     URL, empty for the one that the home had last. `shared`: other servers may serve the home, too.
     `storage_domain`: of which storage accounts are host names; see azureml/entry_routes.py.
+    `connections`: how many; its `unlimited` are the proxies whose headers are believed.
     `ready_fd`: where the URL is written once the server listens.
     """
 
@@ -174,6 +176,7 @@ class Options:
     shared: bool = False
     storage_domain: str = ""
     ready_fd: int | None = None
+    connections: ConnectionLimits = DEFAULT_LIMITS
 
 
 @dataclass(frozen=True)
@@ -236,18 +239,21 @@ def run(options: Options) -> None:
         ensure_token(parts, settings.Settings(home).token_file)
     tls = entrance.tls
     hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
-    app = create_app(parts, hosts, tls.way, options.storage_domain)
+    proxies = options.connections.unlimited
+    app = create_app(parts, hosts, tls.way, options.storage_domain, proxies)
     job_variables.publish(parts.services, environ, parts.signer, tls.current, tls.way)
     server = _Server(
         uvicorn.Config(
             app,
-            http=listeners.PacedProtocol,
+            # They would be believed from loopback; see app/forwarded.py.
+            proxy_headers=False,
             log_level="warning",
             access_log=False,
             lifespan="on",
             timeout_graceful_shutdown=5,
         ),
         entrance.secure,
+        options.connections,
     )
     server.signals = parts.services.signals
     if entrance.own_tls is not None:
@@ -325,8 +331,29 @@ def _parser() -> argparse.ArgumentParser:
         help="Azure's clients reach storage as ACCOUNT.blob.DOMAIN; needs a wildcard in DNS and in "
         "the certificate",
     )
+    parser.add_argument(
+        "--trusted-proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS[/NET]",
+        help="a reverse proxy whose X-Forwarded-For, X-Forwarded-Proto or Forwarded headers are "
+        "believed; repeatable; default: TORCHYARD_TRUSTED_PROXIES, else none",
+    )
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     return parser
+
+
+def _connection_limits(configured: settings.Settings, proxies: list[str]) -> ConnectionLimits:
+    """
+    Raises:
+        InvalidInput: a proxy is neither an address nor a network.
+    """
+    named = addresses.parse_networks(proxies, "--trusted-proxy")
+    if not proxies:
+        named = addresses.parse_networks(configured.trusted_proxies, "TORCHYARD_TRUSTED_PROXIES")
+    return ConnectionLimits(
+        configured.max_connections, configured.max_connections_per_address, named
+    )
 
 
 def main() -> None:
@@ -351,6 +378,7 @@ def main() -> None:
             arguments.shared,
             arguments.storage_domain,
             arguments.ready_fd,
+            _connection_limits(configured, arguments.trusted_proxy),
         )
         run(options)
     except TorchyardError as error:

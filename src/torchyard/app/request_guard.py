@@ -11,11 +11,10 @@ rebinding"); it can't choose another Host header: https://crypto.stanford.edu/dn
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
-from torchyard.azureml.common import errors as azure_errors
+from torchyard.app.refusals import refuse
 from torchyard.base.errors import Forbidden, InvalidInput, LimitExceeded, TorchyardError
 
 Scope = MutableMapping[str, Any]
@@ -53,7 +52,7 @@ class RequestGuard:
         try:
             self._check(scope)
         except TorchyardError as error:
-            await _refuse(scope, send, error)
+            await refuse(scope, send, error)
             return
         await self._app(scope, receive, send)
 
@@ -87,22 +86,6 @@ class _TooLong(LimitExceeded):
     """The status that HTTP has for headers."""
 
     http_status = 431
-
-
-async def _refuse(scope: Scope, send: Send, error: TorchyardError) -> None:
-    body = error.to_json()
-    if "/api/2.0/mlflow" in scope["path"]:
-        # MLflow's clients read these two.
-        body = {"error_code": "INVALID_PARAMETER_VALUE", "message": error.message, **body}
-    elif scope["path"].startswith(("/azureml/", "/azureml-above/")):
-        body = azure_errors.envelope(error)
-    content = json.dumps(body).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(content)).encode()),
-    ]
-    await send({"type": "http.response.start", "status": error.http_status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})
 
 
 def _header(scope: Scope, name: bytes) -> str:

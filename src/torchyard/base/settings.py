@@ -27,7 +27,8 @@ class Settings:
     """`url` and `token` are empty when the embedded server on this machine is meant.
 
     `url_from` says who named the URL: `TORCHYARD_URL`, `yard login` or the machine's file.
-    `ca_cert` is a PEM file beside the system's certificates. `database` is empty for the one that
+    `ca_cert` is a PEM file beside the system's certificates. `trusted_proxies` are addresses and
+    networks whose `X-Forwarded-` headers the server believes. `database` is empty for the one that
     the home folder had last; it may hold a password.
     """
 
@@ -40,6 +41,9 @@ class Settings:
     database: str = field(default="", repr=False)
     url_from: str = ""
     ca_cert: str = ""
+    trusted_proxies: tuple[str, ...] = ()
+    max_connections: int = 2048
+    max_connections_per_address: int = 256
 
     @property
     def token_file(self) -> Path:
@@ -62,8 +66,9 @@ class Settings:
 
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE and
-    _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
+    """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE,
+    _TRUSTED_PROXIES, _MAX_CONNECTIONS, _MAX_CONNECTIONS_PER_ADDRESS and _SNAPSHOT_MAX_FILES,
+    _MAX_MB, and what `yard login` has written.
 
     Raises:
         InvalidInput: a limit is not an integer, or a file is malformed.
@@ -81,6 +86,11 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         database=values.get("TORCHYARD_DATABASE", ""),
         url_from=url_from,
         ca_cert=server.ca_cert,
+        trusted_proxies=tuple(
+            values.get("TORCHYARD_TRUSTED_PROXIES", "").replace(",", " ").split()
+        ),
+        max_connections=_number(values, "TORCHYARD_MAX_CONNECTIONS", 2048),
+        max_connections_per_address=_number(values, "TORCHYARD_MAX_CONNECTIONS_PER_ADDRESS", 256),
     )
 
 

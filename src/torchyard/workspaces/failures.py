@@ -1,7 +1,7 @@
 """Rate limit for wrong tokens.
 
-Owns: counting failures by address, refusing addresses that fail too often.
-Leaves: whether a token is valid to actions.py.
+Owns: counting failures by address (of IPv6, by /64), refusing addresses that fail too often.
+Leaves: whether a token is valid to actions.py, a request's address to app/forwarded.py.
 Always: a token that was valid before is not affected by failures from its address; memory is
 bounded.
 """
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
+from torchyard.base import addresses
 from torchyard.base.errors import NotAuthenticated, TooManyRequests
 
 MOST_FAILURES = 200
@@ -38,6 +39,7 @@ class Failures:
         Raises:
             TooManyRequests: the address failed too often within the last minute.
         """
+        address = addresses.client_of(address)
         mark = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         with self._lock:
             if mark not in self._good and self._count(address, now) >= MOST_FAILURES:
