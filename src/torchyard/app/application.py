@@ -33,6 +33,7 @@ from torchyard.base import home_database
 from torchyard.base import machine as machines
 from torchyard.base.addresses import Network
 from torchyard.base.blobs import Blobs
+from torchyard.base.body_spool import BodySpool
 from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.files import whole
 from torchyard.base.lazy_routes import LazyRoutes, every_route
@@ -154,6 +155,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.body_spool.clear()
         services.signals.attach(asyncio.get_running_loop())
         parts.scheduler.start()
         yield
@@ -218,6 +220,7 @@ def _fill_state(
     state.signer = parts.signer
     state.scheduler = parts.scheduler
     state.audit = audit
+    state.body_spool = BodySpool(services.home / "spool")
     state.services = services
     state.home = services.home
     state.db = services.db

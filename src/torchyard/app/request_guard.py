@@ -16,12 +16,14 @@ from typing import Any
 
 from torchyard.app.refusals import refuse
 from torchyard.base.errors import Forbidden, InvalidInput, LimitExceeded, TorchyardError
+from torchyard.base.request_bodies import BUSY
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_RETRY_AFTER = (b"retry-after", b"2")
 SERVER_HEADER = b"x-torchyard-server"
 _DISOWNED = (401, 410)
 _OF_WORKERS = "/v1/attempts/"
@@ -48,7 +50,7 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        send = self._signed(send, scope["path"].startswith(_OF_WORKERS))
+        send = self._signed(scope, send, scope["path"].startswith(_OF_WORKERS))
         try:
             self._check(scope)
         except TorchyardError as error:
@@ -56,9 +58,11 @@ class RequestGuard:
             return
         await self._app(scope, receive, send)
 
-    def _signed(self, send: Send, always: bool) -> Send:
+    def _signed(self, scope: Scope, send: Send, always: bool) -> Send:
         async def signed(message: MutableMapping[str, Any]) -> None:
             starts = message["type"] == "http.response.start"
+            if starts and BUSY in scope:
+                message["headers"] = [*message["headers"], _RETRY_AFTER]
             if starts and (always or message["status"] in _DISOWNED):
                 message["headers"] = [*message["headers"], (SERVER_HEADER, self._server_id)]
             await send(message)

@@ -120,7 +120,10 @@ class GuardedRoute(APIRoute):
                 access: Enforcer = request.app.state.access
                 identity = await run_in_threadpool(access.enforce, request, permission)
                 request.scope[IDENTITY] = identity
-            return await handle(await request_bodies.with_body(request, limit_bytes))
+            if not request_bodies.has_body(request, limit_bytes):
+                return await handle(request)
+            async with request_bodies.with_body(request, limit_bytes) as whole:
+                return await handle(whole)
 
         return guarded
 
