@@ -51,7 +51,8 @@ def test_bodies_are_bounded(client: TestClient, api: Api) -> None:
     _refused(client.post(f"{W}/jobs", content=iter([large])), 413, "larger than 16384 KiB")
     stranger = client.post(f"{W}/jobs", content=large[:100_000], headers={"Authorization": ""})
     _refused(stranger, 401, "has no token")
-    secret = client.post("/msi/token", content=large[:100_000], headers={"Authorization": ""})
+    headers = {"Authorization": "", "secret": api.person}
+    secret = client.post("/msi/token", content=large[:100_000], headers=headers)
     _refused(secret, 413, "larger than 64 KiB")
     mlflow = client.post("/api/2.0/mlflow/runs/log-batch", content=large)
     assert mlflow.status_code == 413 and mlflow.json()["error_code"]

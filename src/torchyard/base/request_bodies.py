@@ -48,8 +48,13 @@ def has_body(request: Request, limit_bytes: int) -> bool:
 
 
 @asynccontextmanager
-async def with_body(request: Request, limit_bytes: int) -> AsyncIterator[Request]:
+async def with_body(
+    request: Request, limit_bytes: int, is_file: bool = False
+) -> AsyncIterator[Request]:
     """The request, its body read whole; the block is what works on it.
+
+    Args:
+        is_file: the body is stored as it is, and not parsed.
 
     Raises:
         LimitExceeded: the body is larger than the limit, or has too many values.
@@ -63,7 +68,7 @@ async def with_body(request: Request, limit_bytes: int) -> AsyncIterator[Request
         if broken_off is not None:
             yield Request(request.scope, _replay(broken_off, request.receive))
             return
-        is_text = "octet-stream" not in request.headers.get("content-type", "")
+        is_text = not is_file and "octet-stream" not in request.headers.get("content-type", "")
         if body.size_bytes <= _SMALL_BYTES and not body.is_spooled:
             content = body.content()
             if is_text:
