@@ -43,11 +43,21 @@ class ConnectionLimits:
         per_address: of one IPv4 address or one /64 network of IPv6.
         unlimited: networks without a limit per address: the trusted proxies, behind which many
             people come from one address.
+        head_s: how long a request's head may take.
+        grace_s: how long a body, or the client's reading of a response, may be slower than the
+            least rate.
+        skip_s: how long the rest of a body is skipped that the response did not wait for.
+        look_s: how often connections are looked at.
     """
 
     total: int = 2048
     per_address: int = 256
     unlimited: Sequence[Network] = ()
+    handshake_s: float = 10.0
+    head_s: float = 30.0
+    grace_s: float = 30.0
+    skip_s: float = 10.0
+    look_s: float = 5.0
 
 
 DEFAULT_LIMITS = ConnectionLimits()
@@ -148,6 +158,11 @@ class Connections:
         self._slots.add(slot)
         slot.enter(Stage.WAITING)
         return slot
+
+    @property
+    def total(self) -> int:
+        """How many there may be: as the limits say, or fewer if the system allows no more files."""
+        return self._total
 
     def forget(self, slot: Slot, client: _Client) -> None:
         self._slots.discard(slot)

@@ -19,14 +19,8 @@ from torchyard.base.errors import LimitExceeded, ServerBusy, SlowRequest, Torchy
 
 _HEAD_MOST_BYTES = 64 << 10
 _MOST_HEADERS = 256
-_HEAD_LIMIT_S = 30.0
-# A client may be this long below the rate, counted anew as it makes up for it.
-_GRACE_S = 30.0
 LEAST_BYTES_PER_S = 1000.0
-# How long the rest of a body is skipped that nobody wants any more.
-_SKIP_LIMIT_S = 10.0
 _MOST_PIPELINED = 16
-_LOOK_EVERY_S = 5.0
 _RETRY_AFTER_S = 2
 _FAREWELL_S = 1.0
 _PHRASES = {408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Busy"}
@@ -50,8 +44,8 @@ _BUSY = ServerBusy("the server has too many connections", "try again in a few se
 class Pace:
     """Whether bytes come, or go, at the least rate, averaged; a lead lasts for the grace."""
 
-    def __init__(self, now: float) -> None:
-        self._lead_s = _GRACE_S
+    def __init__(self, grace_s: float, now: float) -> None:
+        self._grace_s = self._lead_s = grace_s
         self._at = now
 
     def is_kept(self, now: float, new_bytes: int) -> bool:
@@ -60,7 +54,7 @@ class Pace:
             new_bytes: since the last call.
         """
         lead_s = self._lead_s - (now - self._at) + new_bytes / LEAST_BYTES_PER_S
-        self._lead_s, self._at = min(lead_s, _GRACE_S), now
+        self._lead_s, self._at = min(lead_s, self._grace_s), now
         return lead_s > 0
 
     def pause(self, now: float) -> None:
@@ -80,6 +74,7 @@ class PacedProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(*args, **more)
         self._connections = connections
+        self._limits = connections.limits
         self._slot = slot
         self._early = bytearray()
         self._is_refused = False
@@ -92,8 +87,8 @@ class PacedProtocol(HttpToolsProtocol):
         self._head_bytes = self._body_bytes = self._headers_count = 0
         self._unsent_bytes = 0
         self._head_since = now
-        self._body_pace = self._response_pace = Pace(now)
-        self._timer = self.loop.call_later(_LOOK_EVERY_S, self._look)
+        self._body_pace = self._response_pace = Pace(self._limits.grace_s, now)
+        self._timer = self.loop.call_later(self._limits.look_s, self._look)
         host = self.client[0] if self.client else ""
         if self._slot is None:
             self._slot = self._connections.admit(host, self._abort)
@@ -156,7 +151,7 @@ class PacedProtocol(HttpToolsProtocol):
             raise ValueError(_MANY_HEADERS.message)
         self._in_head = False
         self._body_bytes = 0
-        self._body_pace = Pace(self.loop.time())
+        self._body_pace = Pace(self._limits.grace_s, self.loop.time())
         self._enter(Stage.BUSY)
         super().on_headers_complete()
 
@@ -178,7 +173,7 @@ class PacedProtocol(HttpToolsProtocol):
             # A body that was not wanted.
             self.cycle.body.clear()
             if not self._in_head:
-                self.loop.call_later(_SKIP_LIMIT_S, self._stop_skipping, self.cycle)
+                self.loop.call_later(self._limits.skip_s, self._stop_skipping, self.cycle)
 
     def send_400_response(self, msg: str) -> None:
         if not self.transport.is_closing():
@@ -234,14 +229,14 @@ class PacedProtocol(HttpToolsProtocol):
     def _look(self) -> None:
         """Hang up on a client that is too slow."""
         now = self.loop.time()
-        self._timer = self.loop.call_later(_LOOK_EVERY_S, self._look)
+        self._timer = self.loop.call_later(self._limits.look_s, self._look)
         if not self._takes_response(now):
             self.transport.abort()
         elif self.transport.is_closing():
             return
         elif self._in_head:
             is_new = self.cycle is None  # between two requests uvicorn has a limit of its own
-            if (self._head_bytes or is_new) and now - self._head_since > _HEAD_LIMIT_S:
+            if (self._head_bytes or is_new) and now - self._head_since > self._limits.head_s:
                 self.transport.close()
         elif not self._sends_body(now):
             if self.cycle is not None and not self.cycle.response_started:
@@ -260,6 +255,6 @@ class PacedProtocol(HttpToolsProtocol):
         before_bytes = self._unsent_bytes
         self._unsent_bytes = self.transport.get_write_buffer_size()
         if not before_bytes or self._unsent_bytes > before_bytes:
-            self._response_pace = Pace(now)
+            self._response_pace = Pace(self._limits.grace_s, now)
             return True
         return self._response_pace.is_kept(now, before_bytes - self._unsent_bytes)

@@ -29,7 +29,6 @@ from torchyard.base import certificates
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, Unreachable
 
-_HANDSHAKE_LIMIT_S = 10.0
 _RENEWAL_LOOK_EVERY_S = 6 * 3600.0
 _OPEN_LIMIT_S = 30.0
 _log = logging.getLogger(__name__)
@@ -130,7 +129,7 @@ class _Handshake(asyncio.Protocol):
                 protocol,
                 self._context,
                 server_side=True,
-                ssl_handshake_timeout=_HANDSHAKE_LIMIT_S,
+                ssl_handshake_timeout=self._connections.limits.handshake_s,
             )
         except (OSError, ssl.SSLError) as error:
             _log.debug("a TLS handshake failed: %s", error)

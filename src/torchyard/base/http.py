@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import random
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -166,6 +165,8 @@ class Transport:
                 raise refusal
             self.close()
             rewind()
+            import random  # what every command would wait for
+
             # Those who were refused together do not all come back together.
             time.sleep(delay_s * random.uniform(0.5, 1.0))
 
