@@ -30,9 +30,11 @@ import uvicorn
 import torchyard
 from torchyard.app import listeners
 from torchyard.app.application import Parts, build, create_app
+from torchyard.app.connections import DEFAULT_LIMITS, ConnectionLimits
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
 from torchyard.base import (
+    addresses,
     disk,
     home_database,
     home_service,
@@ -173,7 +175,8 @@ class Options:
     servers may serve the home, too. `storage_domain`: of which storage accounts are host names; see
     azureml/entry_routes.py. `ready_fd`: where the URL is written once the server listens.
     `node_folder`: see base/node_folder.py; None for one in the home. `runner`,
-    `jobs_as_server_user`: see executors/job_users.py.
+    `jobs_as_server_user`: see executors/job_users.py. `connections`: how many; its `unlimited` are
+    the proxies whose headers are believed.
     """
 
     home: Path
@@ -187,6 +190,7 @@ class Options:
     node_folder: Path | None = None
     runner: Path | None = None
     jobs_as_server_user: bool = False
+    connections: ConnectionLimits = DEFAULT_LIMITS
 
 
 @dataclass(frozen=True)
@@ -265,18 +269,21 @@ def run(options: Options) -> None:
         ensure_token(parts, settings.Settings(home).token_file)
     tls = entrance.tls
     hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
-    app = create_app(parts, hosts, tls.way, options.storage_domain)
+    proxies = options.connections.unlimited
+    app = create_app(parts, hosts, tls.way, options.storage_domain, proxies)
     job_variables.publish(parts.services, environ, parts.signer, tls.current, tls.way)
     server = _Server(
         uvicorn.Config(
             app,
-            http=listeners.PacedProtocol,
+            # They would be believed from loopback; see app/forwarded.py.
+            proxy_headers=False,
             log_level="warning",
             access_log=False,
             lifespan="on",
             timeout_graceful_shutdown=5,
         ),
         entrance.secure,
+        options.connections,
     )
     server.signals = parts.services.signals
     if entrance.own_tls is not None:
@@ -407,6 +414,14 @@ def _parser() -> argparse.ArgumentParser:
         help="without a runner: everybody who may submit a job may read and change all that the "
         "server can; or TORCHYARD_JOBS_AS_SERVER_USER=1",
     )
+    parser.add_argument(
+        "--trusted-proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS[/NET]",
+        help="a reverse proxy whose X-Forwarded-For, X-Forwarded-Proto or Forwarded headers are "
+        "believed; repeatable; default: TORCHYARD_TRUSTED_PROXIES, else none",
+    )
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     return parser
 
@@ -419,6 +434,19 @@ def _database(arguments: argparse.Namespace, configured: settings.Settings) -> C
         return Choice(file=arguments.database_file.absolute())
     return Choice(
         configured.database, configured.database_file, password=configured.database_password
+    )
+
+
+def _connection_limits(configured: settings.Settings, proxies: list[str]) -> ConnectionLimits:
+    """
+    Raises:
+        InvalidInput: a proxy is neither an address nor a network.
+    """
+    named = addresses.parse_networks(proxies, "--trusted-proxy")
+    if not proxies:
+        named = addresses.parse_networks(configured.trusted_proxies, "TORCHYARD_TRUSTED_PROXIES")
+    return ConnectionLimits(
+        configured.max_connections, configured.max_connections_per_address, named
     )
 
 
@@ -448,6 +476,7 @@ def main() -> None:
             arguments.node_folder.absolute() if arguments.node_folder else configured.node_folder,
             arguments.runner.absolute() if arguments.runner else configured.runner,
             arguments.jobs_as_server_user or configured.jobs_as_server_user,
+            _connection_limits(configured, arguments.trusted_proxy),
         )
         run(options)
     except TorchyardError as error:

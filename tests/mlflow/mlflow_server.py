@@ -13,6 +13,7 @@ import httpx2
 from fastapi import FastAPI, Request
 
 from torchyard.base.blobs import Blobs
+from torchyard.base.body_spool import BodySpool
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.base.errors import NotAuthenticated
@@ -146,6 +147,7 @@ def server_in(folder: Path, url: str) -> Iterator[Server]:
     app = FastAPI()
     app.state.access = TokenAccess()
     app.state.services = services_in(folder, db)
+    app.state.body_spool = BodySpool(folder / "spool")
     app.router.routes.append(LazyRoutes([""], lambda: router, within="/mlflow/{workspace}"))
     app.router.routes.append(LazyRoutes(PATHS, lambda: router))
     yield Server(app, app.state.services)

@@ -25,12 +25,15 @@ from starlette.datastructures import State
 import torchyard
 from torchyard.app import route_groups, server_routes
 from torchyard.app.error_responses import answer_errors
+from torchyard.app.forwarded import ForwardedRequests
 from torchyard.app.request_guard import RequestGuard
 from torchyard.azureml.common.context import OpenTls
 from torchyard.azureml.common.paths import AzurePaths
 from torchyard.base import home_database
 from torchyard.base import machine as machines
+from torchyard.base.addresses import Network
 from torchyard.base.blobs import Blobs
+from torchyard.base.body_spool import BodySpool
 from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.db import Database
 from torchyard.base.files import whole
@@ -168,18 +171,21 @@ def create_app(
     hosts: Sequence[str] = (),
     open_tls: OpenTls | None = None,
     storage_domain: str = "",
+    proxies: Sequence[Network] = (),
 ) -> FastAPI:
     """Create the HTTP application.
 
     Args:
         hosts: the Host names that requests without TLS may use; any when empty.
         open_tls: see azureml/common/context.py, as `storage_domain`.
+        proxies: whose `X-Forwarded-` headers are believed.
     """
     services = parts.services
     builds = RequestedBuilds(services.environments, parts.scheduler.preparer.secrets)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.body_spool.clear()
         services.signals.attach(asyncio.get_running_loop())
         parts.scheduler.start()
         yield
@@ -202,6 +208,7 @@ def create_app(
     audit = Audit(services.home, services.clock)
     app.add_middleware(Auditing, lines=audit)
     app.add_middleware(AzurePaths, spellings=Spellings(services.db))
+    app.add_middleware(ForwardedRequests, proxies=proxies)
 
     _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)
     app.router.routes.extend(server_routes.router.routes)
@@ -243,6 +250,7 @@ def _fill_state(
     state.signer = parts.signer
     state.scheduler = parts.scheduler
     state.audit = audit
+    state.body_spool = BodySpool(services.home / "spool")
     state.services = services
     state.home = services.home
     state.db = services.db

@@ -7,10 +7,12 @@
     ├── Forbidden             a good token without the permission (403)
     ├── NotFound              the named thing does not exist (404)
     ├── Conflict              the name is taken, or the state forbids it (409)
+    ├── SlowRequest           the request's body came too slowly (408)
     ├── LimitExceeded         a quota or a limit is exceeded (413)
     ├── TooManyRequests       too many requests of that kind; try again later (429)
     ├── BuildFailed           an environment could not be built (422)
     ├── Unreachable           the server does not answer (503)
+    │   ├── ServerBusy            it has too much to do just now; try again (503)
     │   └── DatabaseUnreachable   the server's database does not answer (503)
     │       ├── DiskFull          the disk is full (507)
     │       └── DiskFailed        the disk can't be written (503)
@@ -87,6 +89,11 @@ class Conflict(TorchyardError):
     http_status = 409
 
 
+class SlowRequest(TorchyardError):
+    code = "slow_request"
+    http_status = 408
+
+
 class LimitExceeded(TorchyardError):
     code = "limit_exceeded"
     http_status = 413
@@ -106,6 +113,15 @@ class Unreachable(TorchyardError):
     code = "unreachable"
     http_status = 503
     exit_code = 1
+
+
+class ServerBusy(Unreachable):
+    """Nothing was done. A response carries `Retry-After`, and clients of ours wait by themselves.
+
+    Which class it is on the client's side follows from `code`.
+    """
+
+    code = "server_busy"
 
 
 class DatabaseUnreachable(Unreachable):
@@ -143,6 +159,7 @@ _BY_STATUS: dict[int, type[TorchyardError]] = {
         Forbidden,
         NotFound,
         Conflict,
+        SlowRequest,
         LimitExceeded,
         TooManyRequests,
         BuildFailed,

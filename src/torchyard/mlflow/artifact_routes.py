@@ -89,7 +89,7 @@ def download_version_file(call: CallOf, services: ServicesOf) -> FileResponse:
 
 
 @router.post("/api/2.0/mlflow/upload-artifact")
-@needs(Permission.LOG)
+@needs(Permission.LOG, body_limit_bytes=UNLIMITED)
 async def upload_small(request: Request, identity: Person, services: ServicesOf) -> JSONResponse:
     workspace = workspace_of(request, identity)
     run_id, path = (request.query_params.get(name, "") for name in ("run_uuid", "path"))

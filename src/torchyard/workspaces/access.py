@@ -152,7 +152,7 @@ class Access:
         self, request: Request, token: str, place: str, signer: Signer | None
     ) -> Identity:
         address = request.client.host if request.client else ""
-        with self._failures.watched(address, token, self._clock.now()):
+        with self._failures.watched(address, self._clock.now()):
             return actions.authenticate(self._db, self._clock, token, place, self._lookups, signer)
 
     def _with_role(self, identity: Identity, permission: Permission, place: str) -> Identity:

@@ -120,7 +120,11 @@ class GuardedRoute(APIRoute):
                 access: Enforcer = request.app.state.access
                 identity = await run_in_threadpool(access.enforce, request, permission)
                 request.scope[IDENTITY] = identity
-            return await handle(await request_bodies.with_body(request, limit_bytes))
+            is_read = permission is Permission.OPEN and request.method in ("GET", "HEAD")
+            if is_read or not request_bodies.has_body(request, limit_bytes):
+                return await handle(request)
+            async with request_bodies.with_body(request, limit_bytes) as whole:
+                return await handle(whole)
 
         return guarded
 
