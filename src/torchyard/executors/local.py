@@ -30,6 +30,8 @@ from torchyard.shared.plan import DevicePlan, LaunchPlan
 
 NAME = "local"
 _MACHINE_FILE = "machine"
+# Tells a worker that the signal which asks it to end is ours.
+_STOP_FILE = "stop-requested"
 _POLL_S = 0.1
 _WORKER_START_LIMIT_S = 5.0
 _RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGXFSZ)
@@ -165,6 +167,7 @@ class LocalExecutor:
         if not self._sees(handle):
             return  # its number may be another process's here; the stop request reaches it
         if grace_s > 0:
+            _announce_stop(handle)
             _signal(handle, signal.SIGTERM)
             if not self.status(handle).over:
                 args = (handle, grace_s)
@@ -297,6 +300,13 @@ def _signal(handle: Handle, signum: int) -> None:
     for number, launched in enumerate(handle.body["nodes"]):
         worker = _worker(_folder(scratch, number)) or launched
         processes.send(int(worker["pid"]), int(worker["start_time"]), signum)
+
+
+def _announce_stop(handle: Handle) -> None:
+    for number in range(len(handle.body["nodes"])):
+        # A folder that is gone has no worker.
+        with contextlib.suppress(FileNotFoundError):
+            (_folder(Path(handle.body["scratch"]), number) / _STOP_FILE).touch()
 
 
 def _worker(folder: Path) -> dict[str, Any] | None:

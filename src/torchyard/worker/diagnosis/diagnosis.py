@@ -11,7 +11,6 @@ does after it was told to stop is never the cause.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 from torchyard.shared.failures import Failure
 from torchyard.worker.diagnosis import artifacts, causes
 from torchyard.worker.diagnosis.artifacts import Frame, Record, Trace
-from torchyard.worker.diagnosis.context import DiagnosisContext
+from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
 from torchyard.worker.launch.ranks import RankExit
 
 _LOG_LINES, _LINE_LENGTH = 12, 400
@@ -298,7 +297,7 @@ def _diagnosis(
         "node": context.node,
         "exit_code": exit.exit_code,
         "signal": exit.signal or None,
-        "at": _iso_time(at),
+        "at": iso_time(at),
         "consequence": finding.consequence,
         "exception": finding.error,
         "frames": _user_frames(finding.frames, context),
@@ -347,11 +346,6 @@ def _title(trace: Trace) -> str:
 def _first_line(text: str) -> str:
     line = next((line for line in text.strip().splitlines() if line.strip()), "")
     return line if len(line) <= _TITLE else line[:_TITLE] + "…"
-
-
-def _iso_time(at: float) -> str:
-    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
-    return f"{text}.{int(at % 1 * 1e6):06d}Z"
 
 
 def _replaced(finding: _Finding, **changes: Any) -> _Finding:
