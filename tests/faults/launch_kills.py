@@ -94,7 +94,7 @@ class Counts:
 class Server:
     """The site's server, which some rounds kill while others use it.
 
-    Nobody asks it anything while it is away: its port may be another server's for that moment.
+    Nobody asks it anything while it does not run: its port may be another server's for that moment.
     """
 
     def __init__(self, site: Site) -> None:

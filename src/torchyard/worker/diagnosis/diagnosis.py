@@ -11,6 +11,7 @@ does after it was told to stop is never the cause.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,9 @@ _CRASHES = ("segmentation_fault", "bus_error", "arithmetic_fault", "illegal_inst
 # Codes that take precedence over an error that was raised because of them.
 _DECISIVE = ("cuda_out_of_memory", "disk_full", "io_error", "out_of_memory", "shared_memory_full",
              "too_many_files")  # fmt: skip
+# Python's own exit code for it.
+_UNWRITTEN = 120
+_JUST_NOW_S = 1.0
 _WITH_STACK = (*_CRASHES, "aborted")
 
 
@@ -75,6 +79,10 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
     folder = context.records_folder(exit.rank.rank)
     records = artifacts.records(folder)
     record = artifacts.decisive_record(records, exit.exit_code, exit.signal, exit.at)
+    if exit.signal == signal.SIGABRT and not artifacts.ended_abruptly(folder, exit.pid):
+        # It was aborted at its end, after it had failed.
+        own_records = [record for record in records if record.pid == exit.pid]
+        record = artifacts.decisive_record(own_records, 1, 0, exit.at) or record
     tail = artifacts.log_tail(exit.rank.log)
     finding = _finding(exit, context, folder, record, tail)
     return _diagnosis(exit, context, finding, record, tail)
@@ -259,6 +267,15 @@ def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: 
         return _Finding(
             "hard_exit", what, "look for calls of `os._exit`, which exits without a message"
         )
+    if exit.exit_code == _UNWRITTEN and artifacts.last_orderly_end(folder):
+        what = "Python could not write the rest of its output when it ended"
+        hint = "the script, or what reads its output, closed stdout or stderr before"
+        return _Finding("output_unwritten", what, hint)
+    if artifacts.ended_orderly(folder, exit.pid):
+        return _Finding("exited", "the script raised SystemExit or called `exit`")
+    if exit.at - artifacts.last_orderly_end(folder) < _JUST_NOW_S:
+        what = "no Python in it failed: the script raised SystemExit, or the shell exited"
+        return _Finding("rank_failed", what)
     return _Finding("rank_failed")
 
 

@@ -78,6 +78,23 @@ def is_consequence(exit: RankExit, context: DiagnosisContext) -> bool:
         return False
 
 
+def forgive(exit: RankExit, context: DiagnosisContext) -> RankExit:
+    """The exit to record for a rank that failed: a success if it was aborted after its end."""
+    from torchyard.worker.diagnosis import late_aborts
+
+    try:
+        return late_aborts.forgive(exit, context.records_folder(exit.rank.rank))
+    except Exception:
+        traceback.print_exc()
+        return exit
+
+
+def late_abort_notice(exit: RankExit) -> str:
+    from torchyard.worker.diagnosis import late_aborts
+
+    return late_aborts.notice(exit)
+
+
 def root_cause(gang: Gang, context: DiagnosisContext, node: int, work: Path) -> Failure | None:
     """The failure of the rank that failed first, if any."""
     from torchyard.worker.diagnosis import diagnosis
@@ -95,6 +112,8 @@ def root_cause(gang: Gang, context: DiagnosisContext, node: int, work: Path) -> 
 def hidden_failures(exits: Iterable[RankExit], context: DiagnosisContext) -> Iterator[str]:
     """Failures inside of ranks that succeeded, one sentence each."""
     for exit in exits:
+        if exit.aborted_late:
+            continue  # that is all there is to tell
         if any(context.records_folder(exit.rank.rank).glob("*.json")):
             from torchyard.worker.diagnosis import diagnosis
 

@@ -73,7 +73,11 @@ class Node:
         self._control = Control()
         self._link = Connection.of_plan(plan)
         self._gang = Gang(
-            processes.mark(plan.attempt_id, node), plan.grace_s, self._rank_exited, self._stopping
+            processes.mark(plan.attempt_id, node),
+            plan.grace_s,
+            self._rank_exited,
+            self._stopping,
+            lambda exit: outcome.forgive(exit, self._context),
         )
         node_folders.make_folders(self._folders)
         spool = self._folders.spool
@@ -306,6 +310,8 @@ class Node:
             signal=exit.signal or None,
             **({"consequence": True} if consequence else {}),
         )
+        if exit.aborted_late:
+            self._notice(outcome.late_abort_notice(exit))
         self._report_if_serving()
 
     def _report_if_serving(self) -> None:
