@@ -224,6 +224,9 @@ def _apply(
         case NodeServing():
             _change_state(connection, attempt, node, NodeState.SERVING)
             _stop_if_served(connection, attempt)
+        case NodeStopping("signal"):
+            # Nobody here asked for that: it is this node's failure, and it came first.
+            _rank_failed(connection, attempt, node, event.at, "failed")
         case NodeStopping(reason):
             # The other nodes report where their ranks stood, too.
             is_late = reason == root_cause.TIMEOUT
@@ -270,7 +273,8 @@ def _node_exited(
         values["error"] = vars(error)
         if error.code not in _STOPPED:
             values["failed_at"] = root_cause.failed_at(error, current.failed_at or now)
-            _request_stop(connection, attempt, "failed")
+        # Whatever ended it: the other nodes would wait for it.
+        _request_stop(connection, attempt, "failed")
     attempt_store.change_node(connection, attempt.id, node, **values)
 
 

@@ -144,6 +144,30 @@ def ended_abruptly(folder: Path, pid: int) -> bool:
     return (folder / f"{pid}.stack").exists()
 
 
+def ended_orderly(folder: Path, pid: int) -> bool:
+    """Whether this process was a Python that came to its end without an error."""
+    return ended_well(folder, pid) or (folder / f"{pid}.quit").exists()
+
+
+def ended_well(folder: Path, pid: int) -> bool:
+    """Whether it would have exited with 0 as well."""
+    return (folder / f"{pid}.end").exists() and not ended_abruptly(folder, pid)
+
+
+def has_abrupt_ends(folder: Path) -> bool:
+    """Whether any Python of the rank exited without Python's own shutdown, or runs."""
+    return any(folder.glob("*.stack"))
+
+
+def last_orderly_end(folder: Path) -> float:
+    """When the last Python came to its end, in seconds since 1970; 0 if none did."""
+    try:
+        files = [*folder.glob("*.end"), *folder.glob("*.quit")]
+        return max((file.stat().st_ctime for file in files), default=0.0)
+    except OSError:
+        return 0.0
+
+
 def stack_frames(text: str, *, of_main: bool = False) -> tuple[Frame, ...]:
     """The frames of the thread that crashed, or of the main thread; outermost first."""
     threads: list[list[Frame]] = []

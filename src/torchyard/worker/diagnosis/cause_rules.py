@@ -39,6 +39,14 @@ _INSTALL = (
 RULES: tuple[Rule, ...] = (
     # The shell's own
     Rule(
+        "interpreter_missing",
+        r"(?P<path>[^\s:]+): (?P<interpreter>[^\s:]+): bad interpreter"
+        r"|(?P<file>[^\s:]+): cannot execute: required file not found",
+        "the first line of the file (`#!…`) names a program that this node does not have; a file "
+        "with Windows line endings names one with a carriage return: run it with its interpreter "
+        "(`bash FILE`, `python FILE`), or correct that line",
+    ),
+    Rule(
         "command_not_found",
         r"(?:line \d+: |: )(?P<command>[^\s:]+): (?:command )?not found",
         "`{command}` does not exist on the node: use its full path, or add the package that "
@@ -194,6 +202,15 @@ RULES: tuple[Rule, ...] = (
         "raise the limit in the command (`ulimit -n 65536`), or use fewer data-loader workers",
     ),
     Rule(
+        "too_many_processes",
+        r"fork: (?:retry: )?Resource temporarily unavailable|: Cannot fork|can't start new thread"
+        r"|BlockingIOError: \[Errno 11\]|(?:pthread_create|Thread creation) failed"
+        r".{0,80}Resource temporarily unavailable",
+        "the job reached its limit of processes and threads: start fewer of them (`num_workers`, "
+        "OMP_NUM_THREADS), or see `ulimit -u` and the limits of its compute size; a program that "
+        "starts copies of itself without end reaches any limit",
+    ),
+    Rule(
         "io_error",
         r"\[Errno 5\]|Input/output error|\[Errno 116\]|Stale file handle",
         "the disk or the network share is failing: see `dmesg` on that machine",
@@ -257,7 +274,8 @@ RULES: tuple[Rule, ...] = (
 OTHER_CODES: tuple[tuple[str, str], ...] = (
     ("exception", "a Python exception that matches no rule"),
     ("rank_failed", "a rank exited with a code other than 0 and left no further information"),
-    ("exited", "the script called `sys.exit`"),
+    ("exited", "the script called `sys.exit` or `exit`, or raised SystemExit"),
+    ("output_unwritten", "Python exited with 120: stdout or stderr was closed when it ended"),
     ("hard_exit", "`os._exit(n)`, or a library that ended the process without Python's shutdown"),
     ("segmentation_fault", "SIGSEGV; the error's traceback has the Python stack of that moment"),
     ("aborted", "SIGABRT: a library aborted the process; the last lines of the log show why"),
@@ -279,7 +297,11 @@ OTHER_CODES: tuple[tuple[str, str], ...] = (
     ("mpi_missing", "a node has no Open MPI, which `type: mpi` needs"),
     ("mpi_unsupported", "the MPI of a node is not Open MPI 4"),
     ("mpi_failed", "mpirun or one of its daemons ended before the ranks, or did not start them"),
-    ("worker_lost", "the worker of a node died without a report"),
+    (
+        "worker_lost",
+        "the worker of a node, or its supervisor, was killed, or told to end by something else "
+        "than torchyard",
+    ),
     ("not_responding", "the worker of a node is running, but has not reported for too long"),
     ("stopped", "the node was stopped because another one failed"),
 )
