@@ -28,7 +28,11 @@ Always: a message names the thing, the hint gives the next step; both without a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
+
+_LONGEST_COMPARED = 100
+_MOST_COMPARED = 500
 
 
 class TorchyardError(Exception):
@@ -185,6 +189,10 @@ def nearest(word: str, words: Sequence[str]) -> str:
     """The one of `words` that is most like `word`, or an empty string when none is alike."""
     import difflib
 
-    by_lower = {candidate.lower(): candidate for candidate in words}
+    # The comparison takes time that grows with the product of the lengths.
+    if len(word) > _LONGEST_COMPARED:
+        return ""
+    near = islice((each for each in words if len(each) <= _LONGEST_COMPARED), _MOST_COMPARED)
+    by_lower = {candidate.lower(): candidate for candidate in near}
     matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.65)
     return by_lower[matches[0]] if matches else ""

@@ -45,6 +45,8 @@ from torchyard.jobs.records.types import Experiment, Job, JobError, Status
 ARTIFACT_URI = "mlflow.artifact_uri"
 _HEAVY = frozenset({"spec", "environment", "environment_hash"})
 _JOBS_A_QUERY = 500
+# SQLite joins 64 tables at most; a database that plans a join of so many is slow before that.
+_MOST_JOINS = 16
 
 
 @dataclass(frozen=True)
@@ -129,12 +131,16 @@ def find_experiments(connection: Connection, workspace: str, view: View) -> list
 
 
 class _Runs:
-    """The query on its way: each metric or parameter that is asked for is joined once."""
+    """The query on its way: each metric or parameter that is asked for is joined once.
+
+    Databases join only so many tables; those beyond are looked up for each run.
+    """
 
     def __init__(self, dialect: str, implied_tags: Mapping[str, str]) -> None:
         self._dialect = dialect
         self._implied = implied_tags
         self._sides: dict[tuple[str, str], _Side] = {}
+        self._joins = 0
         self.joined: FromClause = jobs
         self.wheres: list[ColumnElement[bool]] = []
         self.orders: list[ColumnElement[Any]] = []
@@ -160,6 +166,8 @@ class _Runs:
         return self._sides[kind, key]
 
     def _new_side(self, kind: str, key: str) -> _Side:
+        if kind in ("metric", "param") and self._joins == _MOST_JOINS:
+            return self._looked_up(kind, key)
         if kind == "metric":
             table = self._join(metrics, key)
             return _Side(table.c.latest_value, table.c.key.is_not(None), is_number=True)
@@ -173,7 +181,18 @@ class _Runs:
             )
         return self._attribute(key)
 
+    def _looked_up(self, kind: str, key: str) -> _Side:
+        """A metric or parameter by a query of its own for each run, instead of a join."""
+        table = (metrics if kind == "metric" else params).alias()
+        same = and_(table.c.job_id == jobs.c.id, table.c.key == key)
+        if kind == "param":
+            return _Side(select(table.c.value).where(same).correlate(jobs).scalar_subquery())
+        value = select(table.c.latest_value).where(same).correlate(jobs).scalar_subquery()
+        there = exists(select(literal(1)).where(same).correlate(jobs))
+        return _Side(value, there, is_number=True)
+
     def _join(self, table: Table, key: str) -> Any:
+        self._joins += 1
         joined = table.alias()
         same = and_(joined.c.job_id == jobs.c.id, joined.c.key == key)
         self.joined = self.joined.outerjoin(joined, same)

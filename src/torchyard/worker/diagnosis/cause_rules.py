@@ -55,14 +55,14 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "not_executable",
-        r"(?P<path>\S+): (?:Permission denied|cannot execute|Is a directory)",
+        r"(?<!\S)(?P<path>\S+): (?:Permission denied|cannot execute|Is a directory)",
         "run it with its interpreter (`bash {path}`, `python {path}`), or run `chmod +x` before "
         "you submit the job",
         exit_code=126,
     ),
     Rule(
         "shell_syntax",
-        r"(?:line \d+: |sh: \d+: )(?:.*syntax error|.*Syntax error|.*unexpected EOF"
+        r"(?:line \d+: |sh: \d+: )(?:.{0,200}(?:[Ss]yntax error|unexpected EOF)"
         r"|\w+: (?:unbound variable|parameter not set))",
         "the shell can't parse the job's `command`: see the line in the message",
     ),
@@ -108,7 +108,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "nccl_error",
-        r"unhandled (?:cuda|system) error.*NCCL|NCCL error in|ncclUnhandledCudaError"
+        r"unhandled (?:cuda|system) error.{0,200}NCCL|NCCL error in|ncclUnhandledCudaError"
         r"|ncclSystemError|ncclInternalError|ncclInvalidUsage|Duplicate GPU detected",
         "set NCCL_DEBUG=INFO under `environment_variables` and see what NCCL logs before the error",
     ),
@@ -127,7 +127,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "rendezvous_timeout",
         r"waiting for clients\. \d+/\d+ clients joined|RendezvousTimeoutError"
-        r"|did not join the rendezvous|Timed out .*rendezvous",
+        r"|did not join the rendezvous|Timed out .{0,200}rendezvous",
         "a rank did not join `init_process_group`: check what it was doing; all ranks of the job "
         "must call it, with the job's own WORLD_SIZE",
         consequence=True,
@@ -135,8 +135,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "collective_timeout",
         r"Watchdog caught collective operation timeout|Timed out waiting \d+ms for"
-        r"|wait timeout after \d+ms|monitoredBarrier.*timed out|Socket Timeout"
-        r"|store->get\(.*timeout",
+        r"|wait timeout after \d+ms|monitoredBarrier.{0,200}timed out|Socket Timeout"
+        r"|store->get\(.{0,200}timeout",
         "a rank did not take part in a collective call that the others wait for: set the property "
         "`torchyard.hang_after_s` to see where each rank is",
         consequence=True,
@@ -149,7 +149,7 @@ RULES: tuple[Rule, ...] = (
         r"|client socket has (?:failed to connect|timed out)|DistNetworkError|DistStoreError"
         r"|failed to recv, got 0 bytes|recvValue failed|sendBytes failed|Gloo connectFullMesh"
         r"|NCCL communicator was aborted|ncclRemoteError|DistBackendError|Connection refused"
-        r"|Application timeout caused pair closure|\[.*/gloo/.*\]|EOFError(?!: Ran out)",
+        r"|Application timeout caused pair closure|\[[^\[\]\n]{0,200}/gloo/|EOFError(?!: Ran out)",
         _PEERS,
         consequence=True,
     ),
@@ -162,7 +162,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "connection_failed",
-        r"urllib.*URLError|ConnectionError|HTTPError|Name or service not known"
+        r"urllib.{0,200}URLError|ConnectionError|HTTPError|Name or service not known"
         r"|Temporary failure in name resolution|Network is unreachable|Connection (?:refused|reset)"
         r"|Max retries exceeded|TimeoutError",
         "a remote server did not respond: check whether this machine can reach it, or provide the "
@@ -171,9 +171,9 @@ RULES: tuple[Rule, ...] = (
     # Memory and disk
     Rule(
         "shared_memory_full",
-        r"unable to (?:write|allocate|mmap|open).*(?:shared memory|</torch_)"
-        r"|DataLoader worker.*Bus error"
-        r"|insufficient shared memory|/dev/shm.*No space left",
+        r"unable to (?:write|allocate|mmap|open).{0,200}(?:shared memory|</torch_)"
+        r"|DataLoader worker.{0,200}Bus error"
+        r"|insufficient shared memory|/dev/shm.{0,200}No space left",
         "`/dev/shm` is full: use fewer `num_workers`, smaller batches, or "
         "`torch.multiprocessing.set_sharing_strategy('file_system')`",
     ),
@@ -186,13 +186,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "out_of_memory",
         r"MemoryError|[Cc]annot allocate memory|can't allocate memory|std::bad_alloc"
-        r"|DataLoader worker.*killed by signal: Killed|Unable to allocate [\d.]+ [KMGT]iB",
+        r"|DataLoader worker.{0,200}killed by signal: Killed|Unable to allocate [\d.]+ [KMGT]iB",
         "the machine ran out of memory: load less data at once, use fewer data-loader workers or "
         "fewer ranks per node",
     ),
     Rule(
         "data_worker_lost",
-        r"DataLoader worker.*(?:exited unexpectedly|killed by signal)",
+        r"DataLoader worker.{0,200}(?:exited unexpectedly|killed by signal)",
         "a data-loader worker died without an error, usually because memory ran out: use fewer "
         "`num_workers`, or 0 to see its own error",
     ),
@@ -224,7 +224,7 @@ RULES: tuple[Rule, ...] = (
     Rule("import_failed", r"No module named '?(?P<module>[\w.]+)", _INSTALL),
     Rule(
         "import_failed",
-        r"(?P<library>lib[\w.+-]+\.so[\w.]*): cannot open shared object file",
+        r"(?<![\w.+-])(?P<library>lib[\w.+-]+): cannot open shared object file",
         "`{library}` is a system library: install it on the machine, or use a package that "
         "includes it",
     ),

@@ -29,6 +29,7 @@ _TITLE = 300
 _FRAMES = 3
 _TRACEBACK = 32_000
 _SHELL_SIGNAL = 128
+_BUDGET_S = 10.0
 _KILL = 9
 # Signals that are a rank's own fault even after it was told to stop.
 _CRASHES = ("segmentation_fault", "bus_error", "arithmetic_fault", "illegal_instruction")
@@ -59,7 +60,10 @@ def root_cause(
         ending_at: when running ranks were told to stop, in seconds since 1970.
     """
     diagnoses = []
+    until = time.monotonic() + _BUDGET_S
     for exit in exits:
+        if diagnoses and time.monotonic() > until:
+            break  # what ranks left may be long, and the node's report must not wait for it
         if not exit.stop_requested:
             diagnoses += [diagnose(exit, context)] if exit.exit_code else []
         else:

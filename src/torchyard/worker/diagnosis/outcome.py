@@ -117,7 +117,11 @@ def hidden_failures(exits: Iterable[RankExit], context: DiagnosisContext) -> Ite
         if any(context.records_folder(exit.rank.rank).glob("*.json")):
             from torchyard.worker.diagnosis import diagnosis
 
-            message = diagnosis.hidden_failure(exit, context)
+            try:
+                message = diagnosis.hidden_failure(exit, context)
+            except Exception:
+                traceback.print_exc()
+                continue
             if message:
                 yield message
 
