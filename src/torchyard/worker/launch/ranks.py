@@ -23,6 +23,7 @@ from torchyard.worker.server.control import PEER_LOST, TIMEOUT, Control
 from torchyard.worker.system import cgroups, processes
 from torchyard.worker.system import mounts as mounts_of
 from torchyard.worker.system.mounts import Mount
+from torchyard.worker.system.rank_limits import RankLimits
 
 if TYPE_CHECKING:
     from torchyard.worker.launch.image_root import Root
@@ -87,7 +88,10 @@ class Watch(Protocol):
 
 
 class Gang:
-    """The ranks of this node. Used only by the main thread, which owns all child processes."""
+    """The ranks of this node. Used only by the main thread, which owns all child processes.
+
+    `limits` are those of ranks that are yet to be started.
+    """
 
     def __init__(
         self,
@@ -96,6 +100,7 @@ class Gang:
         on_exit: Callable[[RankExit], None],
         on_stop: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self.limits = RankLimits()
         self._mark = mark
         self._grace_s = grace_s
         self._on_exit = on_exit
@@ -125,9 +130,11 @@ class Gang:
             Failure: a rank could not be started; those already started are stopped.
         """
         try:
-            with cgroups.inside(self._mark):
+            with cgroups.inside(self._mark), self.limits.inherited():
                 for rank, environment in environments.items():
-                    self._running[_spawn(command, rank, environment, mounts, root)] = rank
+                    pid = _spawn(command, rank, environment, mounts, root)
+                    self._running[pid] = rank
+                    self.limits.apply(pid)
         except OSError as error:
             self.end()
             raise Failure(
@@ -145,8 +152,9 @@ class Gang:
         Raises:
             OSError: it could not be started.
         """
-        with cgroups.inside(self._mark):
+        with cgroups.inside(self._mark), self.limits.inherited():
             self._launcher = _spawn_in_root(words, environment, log)
+            self.limits.apply(self._launcher)
 
     def poll(self) -> bool:
         """Reap ended processes; return False once a rank failed or the launcher ended."""

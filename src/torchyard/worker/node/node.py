@@ -24,6 +24,7 @@ from torchyard.shared.masking import Masker
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.diagnosis import outcome
 from torchyard.worker.diagnosis.context import DiagnosisContext
+from torchyard.worker.diagnosis.limit_watch import LimitWatch, WatchedNode, limit_notices
 from torchyard.worker.files import node_folders, rehearsal
 from torchyard.worker.files.logs import LogShipper
 from torchyard.worker.files.node_folders import NodeFolders
@@ -38,8 +39,9 @@ from torchyard.worker.node.preparation import Prepared, prepare
 from torchyard.worker.relay.relay import Relay
 from torchyard.worker.server.control import HANG, OVER, PEER_LOST, SERVED, TIMEOUT, Control
 from torchyard.worker.server.events import Events
-from torchyard.worker.system import cgroups, networks, processes, temporary
+from torchyard.worker.system import cgroups, networks, processes, rank_limits, temporary
 from torchyard.worker.system.memory_kills import MemoryKills
+from torchyard.worker.system.rank_limits import RankLimits
 
 if TYPE_CHECKING:
     from torchyard.worker.diagnosis.watches import Watches
@@ -73,8 +75,13 @@ class Node:
         self._mpi_launch: MpiLaunch | None = None
         self._is_serving = False
         self._context = DiagnosisContext(
-            node, plan.world_size > 1, self._folders.work, self._folders.errors, MemoryKills()
+            node,
+            plan.world_size > 1,
+            self._folders.work,
+            self._folders.errors,
+            MemoryKills(others=cgroups.memory_events(processes.mark(plan.attempt_id, node))),
         )
+        self._in_force = cgroups.InForce()
 
     def run(self) -> int:
         """Run all steps and return the node's exit code."""
@@ -143,18 +150,19 @@ class Node:
             preflight.check_script(prepared.setup.layout.command, self._folders.work)
         self._start_ranks(prepared)
         watches = self._watches(prepared)
+        limit_watch = self._limit_watch(watches)
         try:
             failed = self._gang.supervise(
                 self._control,
                 self._plan.timeout_s,
                 lambda exit: outcome.is_consequence(exit, self._context),
-                watches,
+                limit_watch,
             )
         finally:
             if prepared.port is not None:
                 prepared.port.close()
             prepared.launch_ports.close()
-        return self._result_of_ranks(failed is not None, watches)
+        return limit_watch.explain(self._result_of_ranks(failed is not None, watches))
 
     def _result_of_ranks(self, rank_failed: bool, watches: Watches | None) -> Failure | None:
         """The node's failure, if any, after all ranks have ended."""
@@ -202,6 +210,20 @@ class Node:
             self._events.post,
         )
 
+    def _limit_watch(self, other: Watches | None) -> LimitWatch:
+        plan = self._plan
+        planned = ranks.plan_ranks(
+            self._node, plan.processes_per_node, plan.world_size, self._folders.user_logs
+        )
+        node = WatchedNode(
+            self._node,
+            processes.mark(plan.attempt_id, self._node),
+            self._folders,
+            tuple(rank.log for rank in planned),
+            self._in_force.processes,
+        )
+        return LimitWatch(node, plan.limits, self._notice, other)
+
     def _start_ranks(self, prepared: Prepared) -> None:
         plan, node, folders = self._plan, self._node, self._folders
         shared = variables_of.node_variables(self._base, plan, node, prepared.setup)
@@ -217,9 +239,7 @@ class Node:
         layout = prepared.setup.layout
         for message in layout.notices:
             self._notice(message)
-        limits = cgroups.limit(processes.mark(plan.attempt_id, node), plan.cores, plan.memory_bytes)
-        if limits:
-            self._notice(f"node {node} is limited to {' and '.join(limits)} by its compute size")
+        self._limit_ranks()
         rehearsal.announce(plan, planned)
         root = self._image_root(prepared)
         if plan.distribution == MPI and plan.world_size > 1:
@@ -229,6 +249,16 @@ class Node:
         self._events.post("ranks_started", ranks=[_started(pid, started[pid]) for pid in started])
         self._report_if_serving()
         self._watch_logs(planned)
+
+    def _limit_ranks(self) -> None:
+        """Limit what ranks that are about to start may have, and tell what can't be held here."""
+        plan = self._plan
+        ceiling = cgroups.Ceiling(plan.cores, plan.memory_bytes, plan.limits.processes)
+        self._in_force = cgroups.limit(processes.mark(plan.attempt_id, self._node), ceiling)
+        for message in limit_notices(self._node, plan, self._in_force):
+            self._notice(message)
+        processes_limit = 0 if self._in_force.processes else plan.limits.processes
+        self._gang.limits = RankLimits(plan.limits.open_files, rank_limits.of_user(processes_limit))
 
     def _launch_by_mpi(
         self,
