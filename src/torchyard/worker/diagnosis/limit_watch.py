@@ -53,35 +53,36 @@ class WatchedNode:
 
 
 class LimitWatch:
-    """
+    """Made before the ranks start: from then on their logs have space.
+
+    `other` is a watch that is asked in the same turn; `disk_full` says that the ranks found no
+    space when last checked.
+
     Args:
         notify: shows a sentence to the user.
-        other: a watch that is asked in the same turn.
     """
 
     def __init__(
-        self,
-        node: WatchedNode,
-        limits: LimitsPlan,
-        notify: Callable[[str], None],
-        other: Watch | None = None,
+        self, node: WatchedNode, limits: LimitsPlan, notify: Callable[[str], None]
     ) -> None:
         self._node = node
         self._limits = limits
         self._notify = notify
-        self._other = other
+        self.other: Watch | None = None
         self._space = LogSpace(node.folders.node)
         self._disk_use = DiskUse(node.folders.node) if limits.disk_bytes else None
         self._refused = cgroups.refused_processes(node.mark)
         self._counted_at = time.monotonic()
-        self._disk_was_full = False
+        self.disk_full = False
         self._lost: dict[Path, int] = {}
+        for log in node.logs:
+            log.touch()
         self._space.reserve(self._growing())
 
     def check(self, running: Mapping[int, Rank]) -> float:
         intervals_s = [_EVERY_S]
-        if self._other is not None:
-            intervals_s.append(self._other.check(running))
+        if self.other is not None:
+            intervals_s.append(self.other.check(running))
         self._check_processes()
         self._check_disk_use()
         if self._check_log_space():
@@ -89,13 +90,14 @@ class LimitWatch:
         return min(intervals_s)
 
     def ending(self, running: Mapping[int, Rank]) -> None:
-        if self._other is not None:
-            self._other.ending(running)
+        if self.other is not None:
+            self.other.ending(running)
 
     def explain(self, failure: Failure | None) -> Failure | None:
         """The failure of ranks that have ended, or the limit that they met."""
-        self._space.release()
+        self.disk_full = self.disk_full or self._space.is_full()
         self._look_for_losses()
+        self._space.release()
         if failure is None:
             return None
         details = {**failure.details, "ended": failure.message}
@@ -158,12 +160,12 @@ class LimitWatch:
         """Reserve more; True while the disk has no more."""
         short = self._space.reserve(self._growing())
         full = bool(short) or self._space.is_full()
-        if full and not self._disk_was_full:
+        if full and not self.disk_full:
             self._notify(
                 f"no space left on `scratch` of node {self._node.number}: files that the job "
                 "writes are refused; its logs and metrics use space kept for them"
             )
-        self._disk_was_full = full
+        self.disk_full = full
         self._look_for_losses()
         for log in self._node.logs:
             if log in short and short[log] < self._space.ahead_bytes // _LEAST_SHARE:
@@ -181,7 +183,7 @@ class LimitWatch:
 
     def _look_for_losses(self) -> None:
         """Tell of logs that fill their space to the end: what came after it was refused."""
-        if not self._disk_was_full:
+        if not self.disk_full:
             return
         for log in self._node.logs:
             try:

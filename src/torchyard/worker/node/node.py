@@ -81,7 +81,7 @@ class Node:
             self._folders.errors,
             MemoryKills(others=cgroups.memory_events(processes.mark(plan.attempt_id, node))),
         )
-        self._in_force = cgroups.InForce()
+        self._limit_watch: LimitWatch | None = None
 
     def run(self) -> int:
         """Run all steps and return the node's exit code."""
@@ -150,7 +150,9 @@ class Node:
             preflight.check_script(prepared.setup.layout.command, self._folders.work)
         self._start_ranks(prepared)
         watches = self._watches(prepared)
-        limit_watch = self._limit_watch(watches)
+        limit_watch = self._limit_watch
+        assert limit_watch is not None
+        limit_watch.other = watches
         try:
             failed = self._gang.supervise(
                 self._control,
@@ -210,20 +212,6 @@ class Node:
             self._events.post,
         )
 
-    def _limit_watch(self, other: Watches | None) -> LimitWatch:
-        plan = self._plan
-        planned = ranks.plan_ranks(
-            self._node, plan.processes_per_node, plan.world_size, self._folders.user_logs
-        )
-        node = WatchedNode(
-            self._node,
-            processes.mark(plan.attempt_id, self._node),
-            self._folders,
-            tuple(rank.log for rank in planned),
-            self._in_force.processes,
-        )
-        return LimitWatch(node, plan.limits, self._notice, other)
-
     def _start_ranks(self, prepared: Prepared) -> None:
         plan, node, folders = self._plan, self._node, self._folders
         shared = variables_of.node_variables(self._base, plan, node, prepared.setup)
@@ -239,7 +227,7 @@ class Node:
         layout = prepared.setup.layout
         for message in layout.notices:
             self._notice(message)
-        self._limit_ranks()
+        self._limit_ranks(planned)
         rehearsal.announce(plan, planned)
         root = self._image_root(prepared)
         if plan.distribution == MPI and plan.world_size > 1:
@@ -250,14 +238,18 @@ class Node:
         self._report_if_serving()
         self._watch_logs(planned)
 
-    def _limit_ranks(self) -> None:
+    def _limit_ranks(self, planned: Sequence[Rank]) -> None:
         """Limit what ranks that are about to start may have, and tell what can't be held here."""
-        plan = self._plan
+        plan, mark = self._plan, processes.mark(self._plan.attempt_id, self._node)
         ceiling = cgroups.Ceiling(plan.cores, plan.memory_bytes, plan.limits.processes)
-        self._in_force = cgroups.limit(processes.mark(plan.attempt_id, self._node), ceiling)
-        for message in limit_notices(self._node, plan, self._in_force):
+        in_force = cgroups.limit(mark, ceiling)
+        for message in limit_notices(self._node, plan, in_force):
             self._notice(message)
-        processes_limit = 0 if self._in_force.processes else plan.limits.processes
+        logs = tuple(rank.log for rank in planned)
+        node = WatchedNode(self._node, mark, self._folders, logs, in_force.processes)
+        # Before the first rank, which may fill the disk within milliseconds.
+        self._limit_watch = LimitWatch(node, plan.limits, self._notice)
+        processes_limit = 0 if in_force.processes else plan.limits.processes
         self._gang.limits = RankLimits(plan.limits.open_files, rank_limits.of_user(processes_limit))
 
     def _launch_by_mpi(
@@ -351,6 +343,9 @@ class Node:
         if self._control.over:
             return failure
         self._events.post("node_finalizing")
+        if self._limit_watch is not None and self._limit_watch.disk_full:
+            # The server may need the space for what is delivered to it.
+            node_folders.free_space(self._folders)
         self._store_unsent_metrics()
         try:
             undelivered = delivery.deliver(
