@@ -34,6 +34,7 @@ MIGRATIONS = Path(run.__file__).parent
 # Every migration that was ever committed. A change of the schema is a new file and a new line.
 RELEASED = {
     "0100_first_schema.py": "b4a0f96ef24f197b34255fb270429a8a570e92006fab6a3010c79ab7f16505fe",
+    "0105_workspace_limits.py": "fa1a00431ab94999eb62ead414657cceca4ccb8a94c56089b772543609b84374",
 }
 VERSIONS = sorted(name[:4] for name in RELEASED)
 FIRST = VERSIONS[0]
