@@ -27,6 +27,7 @@ from torchyard.worker.system.rank_limits import RankLimits
 
 if TYPE_CHECKING:
     from torchyard.worker.launch.image_root import Root
+    from torchyard.worker.system.network_space import NetworkSpace
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _POLL_EVERY_S = 5.0
@@ -90,7 +91,7 @@ class Watch(Protocol):
 class Gang:
     """The ranks of this node. Used only by the main thread, which owns all child processes.
 
-    `limits` are those of ranks that are yet to be started.
+    `limits` and `network` are those of ranks that are yet to be started.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Gang:
         on_stop: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.limits = RankLimits()
+        self.network: NetworkSpace | None = None
         self._mark = mark
         self._grace_s = grace_s
         self._on_exit = on_exit
@@ -132,7 +134,7 @@ class Gang:
         try:
             with cgroups.inside(self._mark), self.limits.inherited():
                 for rank, environment in environments.items():
-                    pid = _spawn(command, rank, environment, mounts, root)
+                    pid = _spawn(command, rank, environment, mounts, root, self.network)
                     self._running[pid] = rank
                     self.limits.apply(pid)
         except OSError as error:
@@ -292,13 +294,15 @@ def _spawn(
     environment: Mapping[str, str],
     mounts: Sequence[Mount],
     root: Root | None,
+    network: NetworkSpace | None,
 ) -> int:
+    enter = network.command if network is not None else list
     if root is not None:
-        words = root.command([root.shell, "-c", command])
+        words = enter(root.command([root.shell, "-c", command]))
         return _spawn_words(words, root.hide_loader_variables(environment), rank.log)
     shell = next((path for path in _SHELLS if os.access(path, os.X_OK)), "/bin/sh")
     words = mounts_of.command(mounts, [shell, "-c", command])
-    return _spawn_words(words, environment, rank.log)
+    return _spawn_words(enter(words), environment, rank.log)
 
 
 def _spawn_words(words: Sequence[str], environment: Mapping[str, str], log: Path) -> int:

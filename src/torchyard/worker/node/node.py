@@ -21,7 +21,7 @@ from torchyard.shared import secret_values
 from torchyard.shared.connection import AttemptOver, Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.masking import Masker
-from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.plan import OPEN, LaunchPlan
 from torchyard.worker.diagnosis import outcome
 from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.diagnosis.limit_watch import LimitWatch, WatchedNode, limit_notices
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from torchyard.worker.diagnosis.watches import Watches
     from torchyard.worker.launch.image_root import Root
     from torchyard.worker.launch.mpi import MpiLaunch
+    from torchyard.worker.node.enclosure import Enclosure
     from torchyard.worker.preflight.preflight import Preflight
     from torchyard.worker.preflight.rendezvous import Rendezvous
 
@@ -74,6 +75,7 @@ class Node:
         self._logs = LogShipper(self._link, spool, masker)
         self._mpi_launch: MpiLaunch | None = None
         self._is_serving = False
+        self._enclosure: Enclosure | None = None
         self._context = DiagnosisContext(
             node,
             plan.world_size > 1,
@@ -135,6 +137,7 @@ class Node:
 
     def _train(self) -> Failure | None:
         preflight = self._preflight()
+        self._enclose()
         prepared = prepare(
             self._link,
             self._plan,
@@ -164,7 +167,20 @@ class Node:
             if prepared.port is not None:
                 prepared.port.close()
             prepared.launch_ports.close()
+            if self._enclosure is not None:
+                self._enclosure.close()
         return limit_watch.explain(self._result_of_ranks(failed is not None, watches))
+
+    def _enclose(self) -> None:
+        """Make the ranks' own network, where the job is not to have the machine's."""
+        if self._plan.limits.network == OPEN:
+            return
+        from torchyard.worker.node.enclosure import Enclosure  # Few jobs have one.
+
+        enclosure = Enclosure(self._plan, self._node, lambda: self._control.stopped)
+        self._gang.network, self._relay.listener = enclosure.space, enclosure.relay_listener
+        self._enclosure = enclosure
+        self._notice(enclosure.notice)
 
     def _result_of_ranks(self, rank_failed: bool, watches: Watches | None) -> Failure | None:
         """The node's failure, if any, after all ranks have ended."""
