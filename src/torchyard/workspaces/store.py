@@ -38,6 +38,9 @@ workspaces = Table(
     Column("retention_days", Integer, nullable=False, server_default="0"),
     Column("rehearse_on_cpu", Boolean, nullable=False, server_default=false()),
     Column("allow_substitutes", Boolean),
+    Column("max_processes", Integer, nullable=False, server_default="0"),
+    Column("disk_quota_mb", Integer, nullable=False, server_default="0"),
+    Column("network", String(16), nullable=False, server_default="open"),
 )
 
 tokens = Table(

@@ -21,7 +21,13 @@ from torchyard.jobs.files.outputs import OutputPlace
 from torchyard.jobs.records import progress
 from torchyard.jobs.records.types import Attempt, Job
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import own_properties, rehearsal, secrets, watch_properties
+from torchyard.jobs.spec import (
+    limit_properties,
+    own_properties,
+    rehearsal,
+    secrets,
+    watch_properties,
+)
 from torchyard.jobs.spec.inputs import Output
 from torchyard.shared.plan import InputPlan, LaunchPlan, OutputPlan
 from torchyard.workspaces import actions as workspaces
@@ -96,6 +102,7 @@ def plan(
         rehearsed_gpus=_rehearsed_gpus(connection, job),
         communication_backend=spec.communication_backend,
         preflight=own_properties.preflight(spec.properties),
+        limits=limit_properties.plan(job.properties, workspace, job.processes_per_node),
         **vars(_node(connection, services, job)),
         **vars(watch_properties.read(spec.properties)),
     )

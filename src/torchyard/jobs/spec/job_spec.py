@@ -17,6 +17,7 @@ from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.base.fields import bounded, text, texts
 from torchyard.jobs.spec import (
     keys,
+    limit_properties,
     own_properties,
     rehearsal,
     resources,
@@ -80,7 +81,7 @@ def read(document: Any) -> JobSpec:
     Raises:
         InvalidSpec: the first thing that is wrong, with its place.
     """
-    job = mapping(document, (), "the job")
+    job = own_properties.with_mapping(mapping(document, (), "the job"))
     _is_command(job)
     known_keys(job, "", ())
     inputs, outputs = read_inputs(job), read_outputs(job)
@@ -242,6 +243,7 @@ def _properties(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[st
     own_properties.log_quota_mb(properties)
     own_properties.preflight(properties)
     rehearsal.read(properties)
+    limit_properties.read(properties)
     return properties
 
 

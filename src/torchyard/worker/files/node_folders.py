@@ -178,6 +178,18 @@ def clean(folders: NodeFolders, keep_spool: bool = False) -> None:
             print(f"`{entry.name}` not removed: {error}", file=sys.stderr, flush=True)
 
 
+def free_space(folders: NodeFolders) -> None:
+    """Remove what ranks that have ended left and nobody is given: all but outputs and logs."""
+    for folder in (folders.work, folders.temporary):
+        for entry in list(folder.iterdir()):
+            if folder == folders.work and entry.name in ("outputs", "logs"):
+                continue
+            try:
+                _remove(entry)
+            except (OSError, RecursionError) as error:
+                print(f"`{entry.name}` not removed: {error}", file=sys.stderr, flush=True)
+
+
 def _make_output(name: str, output: OutputPlan, folder: Path) -> str:
     if output.mode == "direct":
         return output.value

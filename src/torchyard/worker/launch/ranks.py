@@ -24,9 +24,11 @@ from torchyard.worker.server.control import PEER_LOST, TIMEOUT, Control
 from torchyard.worker.system import cgroups, processes
 from torchyard.worker.system import mounts as mounts_of
 from torchyard.worker.system.mounts import Mount
+from torchyard.worker.system.rank_limits import RankLimits
 
 if TYPE_CHECKING:
     from torchyard.worker.launch.image_root import Root
+    from torchyard.worker.system.network_space import NetworkSpace
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _POLL_EVERY_S = 5.0
@@ -92,6 +94,8 @@ class Watch(Protocol):
 class Gang:
     """The ranks of this node. Used only by the main thread, which owns all child processes.
 
+    `limits` and `network` are those of ranks that are yet to be started.
+
     Args:
         forgive: the exit that a rank with an exit code other than 0 is to be recorded with.
     """
@@ -105,6 +109,8 @@ class Gang:
         is_urgent: Callable[[], bool] = lambda: False,
         forgive: Callable[[RankExit], RankExit] = lambda exit: exit,
     ) -> None:
+        self.limits = RankLimits()
+        self.network: NetworkSpace | None = None
         self._mark = mark
         self._grace_s = grace_s
         self._on_exit = on_exit
@@ -136,9 +142,11 @@ class Gang:
             Failure: a rank could not be started; those already started are stopped.
         """
         try:
-            with cgroups.inside(self._mark):
+            with cgroups.inside(self._mark), self.limits.inherited():
                 for rank, environment in environments.items():
-                    self._running[_spawn(command, rank, environment, mounts, root)] = rank
+                    pid = _spawn(command, rank, environment, mounts, root, self.network)
+                    self._running[pid] = rank
+                    self.limits.apply(pid)
         except OSError as error:
             self.end()
             message = f"rank {rank.rank} could not be started: {error.strerror or error}"
@@ -157,8 +165,9 @@ class Gang:
         Raises:
             OSError: it could not be started.
         """
-        with cgroups.inside(self._mark):
+        with cgroups.inside(self._mark), self.limits.inherited():
             self._launcher = _spawn_in_root(words, environment, log)
+            self.limits.apply(self._launcher)
 
     def poll(self) -> bool:
         """Reap ended processes; return False once a rank failed or the launcher ended."""
@@ -298,13 +307,15 @@ def _spawn(
     environment: Mapping[str, str],
     mounts: Sequence[Mount],
     root: Root | None,
+    network: NetworkSpace | None,
 ) -> int:
+    enter = network.command if network is not None else list
     if root is not None:
-        words = root.command([root.shell, "-c", command])
+        words = enter(root.command([root.shell, "-c", command]))
         return _spawn_words(words, root.hide_loader_variables(environment), rank.log)
     shell = next((path for path in _SHELLS if os.access(path, os.X_OK)), "/bin/sh")
     words = mounts_of.command(mounts, [shell, "-c", command])
-    return _spawn_words(words, environment, rank.log)
+    return _spawn_words(enter(words), environment, rank.log)
 
 
 def _spawn_words(words: Sequence[str], environment: Mapping[str, str], log: Path) -> int:

@@ -22,9 +22,10 @@ from torchyard.shared import node_records, secret_values
 from torchyard.shared.connection import AttemptOver, Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.masking import Masker
-from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.plan import OPEN, LaunchPlan
 from torchyard.worker.diagnosis import outcome
 from torchyard.worker.diagnosis.context import DiagnosisContext
+from torchyard.worker.diagnosis.limit_watch import LimitWatch, WatchedNode, limit_notices
 from torchyard.worker.files import node_folders, rehearsal
 from torchyard.worker.files.logs import LogShipper
 from torchyard.worker.files.node_folders import NodeFolders
@@ -47,13 +48,15 @@ from torchyard.worker.server.control import (
     Control,
 )
 from torchyard.worker.server.events import Events
-from torchyard.worker.system import cgroups, networks, processes, temporary
+from torchyard.worker.system import cgroups, networks, processes, rank_limits, temporary
 from torchyard.worker.system.memory_kills import MemoryKills
+from torchyard.worker.system.rank_limits import RankLimits
 
 if TYPE_CHECKING:
     from torchyard.worker.diagnosis.watches import Watches
     from torchyard.worker.launch.image_root import Root
     from torchyard.worker.launch.mpi import MpiLaunch
+    from torchyard.worker.node.enclosure import Enclosure
     from torchyard.worker.preflight.preflight import Preflight
     from torchyard.worker.preflight.rendezvous import Rendezvous
 
@@ -89,9 +92,15 @@ class Node:
         # A signal is reported at once, but not while what succeeded is being delivered.
         self._reporting = threading.Lock()
         self._finalizes = self._signal_reported = False
+        self._enclosure: Enclosure | None = None
         self._context = DiagnosisContext(
-            node, plan.world_size > 1, self._folders.work, self._folders.errors, MemoryKills()
+            node,
+            plan.world_size > 1,
+            self._folders.work,
+            self._folders.errors,
+            MemoryKills(others=cgroups.memory_events(processes.mark(plan.attempt_id, node))),
         )
+        self._limit_watch: LimitWatch | None = None
 
     def run(self) -> int:
         """Run all steps and return the node's exit code."""
@@ -145,6 +154,7 @@ class Node:
 
     def _train(self) -> Failure | None:
         preflight = self._preflight()
+        self._enclose()
         prepared = prepare(
             self._link,
             self._plan,
@@ -160,18 +170,34 @@ class Node:
             preflight.check_script(prepared.setup.layout.command, self._folders.work)
         self._start_ranks(prepared)
         watches = self._watches(prepared)
+        limit_watch = self._limit_watch
+        assert limit_watch is not None
+        limit_watch.other = watches
         try:
             failed = self._gang.supervise(
                 self._control,
                 self._plan.timeout_s,
                 lambda exit: outcome.is_consequence(exit, self._context),
-                watches,
+                limit_watch,
             )
         finally:
             if prepared.port is not None:
                 prepared.port.close()
             prepared.launch_ports.close()
-        return self._result_of_ranks(failed is not None, watches)
+            if self._enclosure is not None:
+                self._enclosure.close()
+        return limit_watch.explain(self._result_of_ranks(failed is not None, watches))
+
+    def _enclose(self) -> None:
+        """Make the ranks' own network, where the job is not to have the machine's."""
+        if self._plan.limits.network == OPEN:
+            return
+        from torchyard.worker.node.enclosure import Enclosure  # Few jobs have one.
+
+        enclosure = Enclosure(self._plan, self._node, lambda: self._control.stopped)
+        self._gang.network, self._relay.listener = enclosure.space, enclosure.relay_listener
+        self._enclosure = enclosure
+        self._notice(enclosure.notice)
 
     def _result_of_ranks(self, rank_failed: bool, watches: Watches | None) -> Failure | None:
         """The node's failure, if any, after all ranks have ended."""
@@ -234,9 +260,7 @@ class Node:
         layout = prepared.setup.layout
         for message in layout.notices:
             self._notice(message)
-        limits = cgroups.limit(processes.mark(plan.attempt_id, node), plan.cores, plan.memory_bytes)
-        if limits:
-            self._notice(f"node {node} is limited to {' and '.join(limits)} by its compute size")
+        self._limit_ranks(planned)
         rehearsal.announce(plan, planned)
         root = self._image_root(prepared)
         if plan.distribution == MPI and plan.world_size > 1:
@@ -246,6 +270,20 @@ class Node:
         self._events.post("ranks_started", ranks=[_started(pid, started[pid]) for pid in started])
         self._report_if_serving()
         self._watch_logs(planned)
+
+    def _limit_ranks(self, planned: Sequence[Rank]) -> None:
+        """Limit what ranks that are about to start may have, and tell what can't be held here."""
+        plan, mark = self._plan, processes.mark(self._plan.attempt_id, self._node)
+        ceiling = cgroups.Ceiling(plan.cores, plan.memory_bytes, plan.limits.processes)
+        in_force = cgroups.limit(mark, ceiling)
+        for message in limit_notices(self._node, plan, in_force):
+            self._notice(message)
+        logs = tuple(rank.log for rank in planned)
+        node = WatchedNode(self._node, mark, self._folders, logs, in_force.processes)
+        # Before the first rank, which may fill the disk within milliseconds.
+        self._limit_watch = LimitWatch(node, plan.limits, self._notice)
+        processes_limit = 0 if in_force.processes else plan.limits.processes
+        self._gang.limits = RankLimits(plan.limits.open_files, rank_limits.of_user(processes_limit))
 
     def _launch_by_mpi(
         self,
@@ -361,6 +399,9 @@ class Node:
         if self._control.over:
             return failure
         self._events.post("node_finalizing")
+        if self._limit_watch is not None and self._limit_watch.disk_full:
+            # The server may need the space for what is delivered to it.
+            node_folders.free_space(self._folders)
         self._store_unsent_metrics()
         try:
             undelivered = delivery.deliver(
