@@ -25,6 +25,10 @@ from starlette.datastructures import State
 import torchyard
 from torchyard.app import route_groups, server_routes
 from torchyard.app.error_responses import answer_errors
+from torchyard.app.monitoring import routes as monitoring_routes
+from torchyard.app.monitoring.probes import Probes
+from torchyard.app.monitoring.requests import Measuring, Requests
+from torchyard.app.monitoring.server_metrics import ServerMetrics
 from torchyard.app.request_guard import RequestGuard
 from torchyard.azureml.common.context import OpenTls
 from torchyard.azureml.common.paths import AzurePaths
@@ -172,9 +176,13 @@ def create_app(
     audit = Audit(services.home, services.clock)
     app.add_middleware(Auditing, lines=audit)
     app.add_middleware(AzurePaths, spellings=Spellings(services.db))
+    requests = Requests()
+    app.add_middleware(Measuring, requests=requests)
 
     _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)
+    _fill_monitoring(app.state, parts, requests)
     app.router.routes.extend(server_routes.router.routes)
+    app.router.routes.extend(monitoring_routes.router.routes)
     app.router.routes.extend(route_groups.lazy_routes())
     answer_errors(app)
     return app
@@ -234,6 +242,12 @@ def _fill_state(
     state.delete_workspace = partial(workspace_lifecycle.delete_empty, services)
     state.quota_use = partial(quota_checks.use_of, services)
     state.cancel_jobs_of = partial(owners.cancel_all, services)
+
+
+def _fill_monitoring(state: State, parts: Parts, requests: Requests) -> None:
+    state.requests = requests
+    state.probes = Probes(parts.services, parts.scheduler)
+    state.server_metrics = ServerMetrics(parts.services, parts.scheduler, state.probes)
 
 
 def _resolve_data(services: Services, workspace: str, type: str, path: str) -> str:
