@@ -42,6 +42,7 @@ from torchyard.servers.types import Server
 from torchyard.shared import locks, processes
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people
+from torchyard.workspaces.audit_sinks import sink_of
 
 _log = logging.getLogger(__name__)
 _DEFAULT_PORT = 8765
@@ -163,6 +164,7 @@ class Options:
     on using a plain one on loopback. None for the server's own, when it is wanted. `database` is a
     URL, empty for the one that the home had last. `shared`: other servers may serve the home, too.
     `storage_domain`: of which storage accounts are host names; see azureml/entry_routes.py.
+    `audit_sink`: where copies of the audit go; see workspaces/audit_sinks.py.
     `ready_fd`: where the URL is written once the server listens.
     """
 
@@ -173,6 +175,7 @@ class Options:
     database: str = ""
     shared: bool = False
     storage_domain: str = ""
+    audit_sink: str = ""
     ready_fd: int | None = None
 
 
@@ -218,6 +221,7 @@ def _open(options: Options, context: ssl.SSLContext | None) -> _Listeners:
 
 def run(options: Options) -> None:
     """Serve until SIGTERM or SIGINT."""
+    sink = sink_of(options.audit_sink)
     context = listeners.context_of(options.tls) if options.tls is not None else None
     home, shared = options.home, options.shared
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -236,7 +240,7 @@ def run(options: Options) -> None:
         ensure_token(parts, settings.Settings(home).token_file)
     tls = entrance.tls
     hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
-    app = create_app(parts, hosts, tls.way, options.storage_domain)
+    app = create_app(parts, hosts, tls.way, options.storage_domain, sink)
     job_variables.publish(parts.services, environ, parts.signer, tls.current, tls.way)
     server = _Server(
         uvicorn.Config(
@@ -325,6 +329,13 @@ def _parser() -> argparse.ArgumentParser:
         help="Azure's clients reach storage as ACCOUNT.blob.DOMAIN; needs a wildcard in DNS and in "
         "the certificate",
     )
+    parser.add_argument(
+        "--audit-sink",
+        default="",
+        metavar="SINK",
+        help="send a copy of each audit line to syslog:/dev/log, udp://HOST:PORT, tcp://HOST:PORT "
+        "or pipe:/PATH",
+    )
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     return parser
 
@@ -350,6 +361,7 @@ def main() -> None:
             arguments.database or configured.database,
             arguments.shared,
             arguments.storage_domain,
+            arguments.audit_sink,
             arguments.ready_fd,
         )
         run(options)

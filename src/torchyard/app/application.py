@@ -60,6 +60,7 @@ from torchyard.servers.sharing import Sharing
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.access import Access
 from torchyard.workspaces.audit import Audit
+from torchyard.workspaces.audit_sinks import Sink
 from torchyard.workspaces.auditing import Auditing
 from torchyard.workspaces.jwts import Signer
 from torchyard.workspaces.spellings import Spellings
@@ -142,12 +143,14 @@ def create_app(
     hosts: Sequence[str] = (),
     open_tls: OpenTls | None = None,
     storage_domain: str = "",
+    audit_sink: Sink | None = None,
 ) -> FastAPI:
     """Create the HTTP application.
 
     Args:
         hosts: the Host names that requests without TLS may use; any when empty.
         open_tls: see azureml/common/context.py, as `storage_domain`.
+        audit_sink: gets copies of the audit's lines.
     """
     services = parts.services
     builds = RequestedBuilds(services.environments, parts.scheduler.preparer.secrets)
@@ -173,14 +176,14 @@ def create_app(
         redoc_url=None,
     )
     app.add_middleware(RequestGuard, hosts=hosts, server_id=services.server_id)
-    audit = Audit(services.home, services.clock)
+    audit = Audit(services.home, services.clock, audit_sink)
     app.add_middleware(Auditing, lines=audit)
     app.add_middleware(AzurePaths, spellings=Spellings(services.db))
     requests = Requests()
     app.add_middleware(Measuring, requests=requests)
 
     _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)
-    _fill_monitoring(app.state, parts, requests)
+    _fill_monitoring(app.state, parts, requests, audit)
     app.router.routes.extend(server_routes.router.routes)
     app.router.routes.extend(monitoring_routes.router.routes)
     app.router.routes.extend(route_groups.lazy_routes())
@@ -244,10 +247,10 @@ def _fill_state(
     state.cancel_jobs_of = partial(owners.cancel_all, services)
 
 
-def _fill_monitoring(state: State, parts: Parts, requests: Requests) -> None:
+def _fill_monitoring(state: State, parts: Parts, requests: Requests, audit: Audit) -> None:
     state.requests = requests
     state.probes = Probes(parts.services, parts.scheduler)
-    state.server_metrics = ServerMetrics(parts.services, parts.scheduler, state.probes)
+    state.server_metrics = ServerMetrics(parts.services, parts.scheduler, state.probes, audit)
 
 
 def _resolve_data(services: Services, workspace: str, type: str, path: str) -> str:

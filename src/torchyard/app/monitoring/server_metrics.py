@@ -24,6 +24,7 @@ from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.requests import statistics
 from torchyard.jobs.services import Services
 from torchyard.shared import processes
+from torchyard.workspaces.audit import Audit
 
 _ENDED_KEPT_S = 60.0
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
@@ -32,10 +33,13 @@ _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 class ServerMetrics:
     """Reads the numbers of one server process and its home; for any thread."""
 
-    def __init__(self, services: Services, scheduler: Scheduler, probes: Probes) -> None:
+    def __init__(
+        self, services: Services, scheduler: Scheduler, probes: Probes, audit: Audit
+    ) -> None:
         self._services = services
         self._scheduler = scheduler
         self._probes = probes
+        self._audit = audit
         self._lock = threading.Lock()
         self._ended: dict[str, int] = {}
         self._ended_until = float("-inf")
@@ -60,6 +64,7 @@ class ServerMetrics:
             except TorchyardError:
                 pass  # It was lost in between; the next scrape says that it is not up.
         yield from self._of_scheduler()
+        yield from self._of_audit()
         yield from _of_disk(self._services.home)
         yield from _of_process()
 
@@ -120,6 +125,22 @@ class ServerMetrics:
             "check",
             [(name, float(word == OK)) for name, word in self._probes.checks().items()],
         )
+
+
+    def _of_audit(self) -> Iterator[Family]:
+        audit = self._audit
+        yield counter("torchyard_audit_lines_total", "Audit lines written.", audit.written)
+        sink = audit.sink
+        lost = [("log", float(audit.failed)), ("sink", float(sink.lost if sink else 0))]
+        yield by_label(
+            "torchyard_audit_lost_lines_total",
+            "Audit lines that could not be written to the log, or sent to the sink.",
+            "counter",
+            "place",
+            lost,
+        )
+        waiting = sink.waiting if sink else 0
+        yield gauge("torchyard_audit_sink_backlog", "Lines that wait for the sink.", waiting)
 
 
 def _of_disk(home: Path) -> Iterator[Family]:
