@@ -32,7 +32,7 @@ from torchyard.app import listeners
 from torchyard.app.application import Parts, build, create_app
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
-from torchyard.base import disk, home_database, settings
+from torchyard.base import disk, home_database, home_service, settings
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
@@ -226,6 +226,8 @@ def run(options: Options) -> None:
     home, shared = options.home, options.shared
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     held = hold_home(home, shared)
+    if options.ready_fd is None:
+        home_service.record(home, _service(options))
     environ = settings.for_jobs(os.environ)
     with _starting_one_at_a_time(home, shared):
         entrance = _open(options, context)
@@ -276,6 +278,18 @@ def run(options: Options) -> None:
         if not shared:
             files.unname()
         held.close()
+
+
+def _service(options: Options) -> home_service.HomeService | None:
+    """What serves the home, unless commands may start its server."""
+    try:
+        cgroups = Path("/proc/self/cgroup").read_text()
+    except OSError:
+        cgroups = ""
+    unit = home_service.unit_of_this_process(os.environ, cgroups)
+    if not unit and listeners.is_loopback(options.host):
+        return None
+    return home_service.HomeService(unit, options.host)
 
 
 class _Server(listeners.Server):

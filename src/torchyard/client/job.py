@@ -179,9 +179,16 @@ class JobSummary(Resource):
             document = print_frames(frames, Printer(out, print, rank))
         return job_from_json(document, self._reader)
 
-    def cancel(self) -> Job:
-        """Ask for the job's end, and return at once; a job that has ended stays as it is."""
-        return job_from_json(self._reader.request("POST", self.name, "cancel"), self._reader)
+    def cancel(self, now: bool = False) -> Job:
+        """Ask for the job's end, and return at once; a job that has ended stays as it is.
+
+        Args:
+            now: kill its ranks at once, without the grace period in which they may save their
+                work; also for a job that is being canceled already.
+        """
+        query = {"now": "true"} if now else None
+        body = self._reader.request("POST", self.name, "cancel", query=query)
+        return job_from_json(body, self._reader)
 
     def logs(self, rank: int | None = None) -> str:
         """What the ranks have written so far, in the newest attempt.

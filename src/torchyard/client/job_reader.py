@@ -8,7 +8,7 @@ Always: a lost connection is waited for, and everything that takes long ends at 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPResponse
@@ -167,10 +167,17 @@ class JobReader(JobHistory):
                 wanted.append(Wanted(source, target, file.size_bytes, bundle))
         return download_all(self._transport, wanted, count, timeout_s)
 
-    def request(self, method: str, name: str, verb: str = "", body: Json | None = None) -> Json:
+    def request(
+        self,
+        method: str,
+        name: str,
+        verb: str = "",
+        body: Json | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Json:
         """Send a request about one job, and return its JSON."""
         path = self._job_path(name) + (f"/{verb}" if verb else "")
-        document: Json = self._transport.call(method, path, body)
+        document: Json = self._transport.call(method, path, body, query)
         return document
 
     def _limit(self, deadline: Deadline) -> Callable[[], None]:

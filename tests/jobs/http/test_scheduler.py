@@ -220,6 +220,24 @@ def test_a_job_can_be_canceled_in_every_state(services: Services, scheduler: Sch
     assert actions.cancel(services, support.WORKSPACE, running.name).status is Status.CANCELED
 
 
+@pytest.mark.parametrize("canceled_before", [False, True])
+def test_a_cancel_may_skip_the_grace_period(
+    services: Services, scheduler: Scheduler, canceled_before: bool
+) -> None:
+    job = submit(services)
+    scheduler.run_round()
+    worker = Worker(services, attempt_of(services, job))
+    if canceled_before:
+        actions.cancel(services, support.WORKSPACE, job.name)
+    actions.cancel(services, support.WORKSPACE, job.name, kill=True)
+    assert worker_reports.stop_request(services, worker.attempt.id) == worker_reports.StopRequest(
+        "kill", "cancel"
+    )
+    # A plain cancel after it gives no grace back.
+    assert actions.cancel(services, support.WORKSPACE, job.name).status is Status.CANCEL_REQUESTED
+    assert worker_reports.stop_request(services, worker.attempt.id).control == "kill"
+
+
 def test_a_server_that_died_before_the_launch_launches_again(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:

@@ -124,6 +124,21 @@ def test_a_stop_request_stops_the_ranks_and_keeps_outputs(
     assert bench.server.files == {"outputs/k": b"kept\n"}
 
 
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_a_kill_request_allows_no_grace(bench: Bench, asked_before: bool) -> None:
+    handle = bench.launch(bench.plan(f"trap '' TERM; {nap(311)}", grace_s=300.0))
+    bench.server.wait_for("ranks_started")
+    bench.server.wait_until(lambda: _sleeping(311))
+    if asked_before:
+        bench.server.say_stop("cancel")
+        bench.server.wait_for("node_stopping")
+    started = time.monotonic()
+    bench.server.say_stop("cancel", kill=True)
+    bench.wait(handle)
+    assert time.monotonic() - started < 60
+    assert bench.exit()["error"]["code"] == "canceled"
+
+
 def test_sigterm_to_the_worker_is_a_stop_request(bench: Bench) -> None:
     handle = bench.launch(bench.plan("sleep 309"))
     bench.server.wait_for("ranks_started")

@@ -251,14 +251,18 @@ def stream(session: Session, name: str, rank: int | None) -> int:
 
 @group.command("cancel")
 @named("job", "jobs")
+@click.option("--now", is_flag=True, help="Kill its ranks at once, without the grace period.")
 @accepts("--no-wait")
 @common
-def cancel(session: Session, name: str) -> None:
+def cancel(session: Session, name: str, now: bool) -> None:
     """Cancel a job.
+
+    Its ranks receive SIGTERM and have 10 seconds to save their work before they are killed. Use
+    `--now` to kill them at once, also when the job is already being canceled.
 
     Example: yard job cancel -n brave-otter
     """
-    job = session.client().jobs.cancel(name)
+    job = session.client().jobs.cancel(name, now)
     tables.one(session.form, job.raw, lambda: f"{job.name}  {tables.status(job.status)}")
 
 

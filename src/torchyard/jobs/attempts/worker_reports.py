@@ -49,7 +49,7 @@ _STOPPED = ("stopped", "canceled", root_cause.PREEMPTED)
 
 @dataclass(frozen=True)
 class StopRequest:
-    """What a node must do: `control` is `stop`, or empty."""
+    """What a node must do: `control` is `stop`, `kill` to skip the grace period, or empty."""
 
     control: str
     reason: str

@@ -54,14 +54,14 @@ def report(
 @router.get("/control")
 @needs(Permission.WORKER)
 async def stop_request(
-    services: ServicesOf, attempt_id: str, node: int = 0, wait_s: float = 0.0
+    services: ServicesOf, attempt_id: str, node: int = 0, wait_s: float = 0.0, after: str = ""
 ) -> dict[str, Any]:
     stop = await _until(
         services,
         attempt_id,
         wait_s,
         lambda: worker_reports.stop_request(services, attempt_id),
-        lambda stop: bool(stop.control),
+        lambda stop: stop.control not in ("", after),
     )
     return {"control": stop.control, "reason": stop.reason}
 

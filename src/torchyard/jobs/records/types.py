@@ -182,8 +182,8 @@ class NewJob:
 @dataclass(frozen=True)
 class Attempt:
     """One try. `handle` is None until the executor has given its receipt; `clean` once its
-    scratch folder is gone. `exit_code` and `error` tell how it ended. `server` looks after it, when
-    several share the home.
+    scratch folder is gone. `order` is `stop`, or `kill` to skip the ranks' grace period.
+    `exit_code` and `error` tell how it ended. `server` looks after it, when several share the home.
     """
 
     id: str

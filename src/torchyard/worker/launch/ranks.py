@@ -95,11 +95,13 @@ class Gang:
         grace_s: float,
         on_exit: Callable[[RankExit], None],
         on_stop: Callable[[str], None] = lambda _: None,
+        is_urgent: Callable[[], bool] = lambda: False,
     ) -> None:
         self._mark = mark
         self._grace_s = grace_s
         self._on_exit = on_exit
         self._on_stop = on_stop
+        self._is_urgent = is_urgent
         self._running: dict[int, Rank] = {}
         self._first_failure: RankExit | None = None
         self._ending = False
@@ -224,11 +226,14 @@ class Gang:
         own_pid = os.getpid()
         if self._launcher and self.launcher_status is None:
             # Ranks that save their work in the grace period may need it to communicate.
-            processes.end(self._without_launcher, self._grace_s, self._reap)
-        processes.end(lambda: processes.family(own_pid, self._mark), self._grace_s, self._reap)
+            self._end_all(self._without_launcher)
+        self._end_all(lambda: processes.family(own_pid, self._mark))
         # Also done here, because a supervisor that was killed removes nothing.
         cgroups.remove(self._mark)
         self._reap()
+
+    def _end_all(self, find: Callable[[], list[Process]]) -> None:
+        processes.end(find, self._grace_s, self._reap, self._is_urgent)
 
     def _is_active(self) -> bool:
         """Whether ranks or their launcher still run, unless the launcher failed."""

@@ -60,7 +60,11 @@ class Node:
         self._control = Control()
         self._link = Connection.of_plan(plan)
         self._gang = Gang(
-            processes.mark(plan.attempt_id, node), plan.grace_s, self._rank_exited, self._stopping
+            processes.mark(plan.attempt_id, node),
+            plan.grace_s,
+            self._rank_exited,
+            self._stopping,
+            lambda: self._control.urgent,
         )
         node_folders.make_folders(self._folders)
         spool = self._folders.spool

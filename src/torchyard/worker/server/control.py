@@ -23,6 +23,9 @@ PEER_LOST = "peer_lost"
 # No rank is left that a parameter server could serve.
 SERVED = "served"
 TIMEOUT = "timeout"
+# What the server asks for.
+STOP = "stop"
+KILL = "kill"
 _POLL_S = 20
 _PAUSE_S = 1.0
 
@@ -31,12 +34,14 @@ class Control:
     """`reason` is empty until something requests a stop: cancel, preempted, failed, peer_lost,
     hang, timeout, signal, over, served.
 
-    `idle_s` is how long the ranks have written nothing, as the server says where that is watched.
+    `urgent` once the ranks are to be killed without a grace period. `idle_s` is how long the ranks
+    have written nothing, as the server says where that is watched.
     """
 
     def __init__(self) -> None:
         self.reason = ""
         self.stopped_at = 0.0
+        self.urgent = False
         self.idle_s = 0.0
         self._lock = threading.Lock()
         self._readable, self._writable = os.pipe()
@@ -99,7 +104,9 @@ class Control:
         if isinstance(idle_s, (int, float)):
             self.idle_s = float(idle_s)
             self.wake()
-        if response.get("control") == "stop":
+        control = response.get("control")
+        if control in (STOP, KILL):
+            self.urgent = self.urgent or control == KILL
             self.stop(str(response.get("reason") or "cancel"))
 
     def _stop_from_signal(self) -> None:
@@ -109,8 +116,10 @@ class Control:
             self.reason = "signal"
 
     def _poll(self, connection: Connection, node: int) -> None:
-        query = {"node": node, "wait_s": _POLL_S}
-        while not self.stopped:
+        query: dict[str, Any] = {"node": node, "wait_s": _POLL_S}
+        while not self.urgent and not self.over:
+            if self.stopped:
+                query["after"] = STOP
             try:
                 self.apply(
                     connection.call("GET", "/control", query=query, timeout_s=_POLL_S + 10.0)
