@@ -32,7 +32,7 @@ from torchyard.app import listeners
 from torchyard.app.application import Parts, build, create_app
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
-from torchyard.base import disk, home_database, home_service, settings
+from torchyard.base import disk, home_database, home_service, server_log, settings
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
@@ -141,12 +141,16 @@ def listen(
         except OSError:
             listener.close()
             continue
-        last_port = _remembered(remembered)
-        if not (shared and last_port) and last_port != listener.getsockname()[1]:
-            with whole(remembered) as writing:
-                writing.write(str(listener.getsockname()[1]).encode())
+        _remember(remembered, listener, shared)
         return listener
     raise Conflict(f"port {port} of `{host}` is taken", "choose another with `--port`")
+
+
+def _remember(file: Path, listener: socket.socket, shared: bool) -> None:
+    last_port, port = _remembered(file), listener.getsockname()[1]
+    if not (shared and last_port) and last_port != port:
+        with whole(file) as writing:
+            writing.write(str(port).encode())
 
 
 def _remembered(file: Path) -> int:
@@ -165,6 +169,7 @@ class Options:
     URL, empty for the one that the home had last. `shared`: other servers may serve the home, too.
     `storage_domain`: of which storage accounts are host names; see azureml/entry_routes.py.
     `audit_sink`: where copies of the audit go; see workspaces/audit_sinks.py.
+    `inherited`: listens already, at `host`; see listeners.inherited.
     `ready_fd`: where the URL is written once the server listens.
     """
 
@@ -176,6 +181,7 @@ class Options:
     shared: bool = False
     storage_domain: str = ""
     audit_sink: str = ""
+    inherited: socket.socket | None = None
     ready_fd: int | None = None
 
 
@@ -199,6 +205,17 @@ class _Listeners:
         assert tls is not None
         return tls
 
+    @property
+    def public_url(self) -> str:
+        """Where people on other machines reach the server; empty when they don't."""
+        if self.configured_tls is not None and self.secure is not None:
+            host = self.configured_tls.way("localhost").host
+            return f"https://{host or socket.getfqdn()}:{self.secure[0].getsockname()[1]}"
+        if listeners.is_loopback(self.host):
+            return ""
+        host = socket.getfqdn() if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://{host}:{self.plain.getsockname()[1]}"
+
 
 def _open(options: Options, context: ssl.SSLContext | None) -> _Listeners:
     """
@@ -210,13 +227,22 @@ def _open(options: Options, context: ssl.SSLContext | None) -> _Listeners:
         bind = partial(listen, home, options.host, None, "tls-port", _DEFAULT_TLS_PORT, shared)
         own_tls = listeners.OwnTls(home, options.host, SystemClock(), bind)
         secure = own_tls.at_start()
-        plain = listen(home, options.host, options.port, shared=shared)
+        plain = _listener(options, "port", _DEFAULT_PORT)
         return _Listeners(options.host, plain, secure, None, own_tls)
-    with_tls = listen(home, options.host, options.port, "tls-port", _DEFAULT_TLS_PORT, shared)
+    with_tls = _listener(options, "tls-port", _DEFAULT_TLS_PORT)
     configured = listeners.ConfiguredTls(options.tls, with_tls.getsockname()[1])
     host = LOOPBACK_NAMES[0]
     plain = listen(home, host, None, shared=shared)
     return _Listeners(host, plain, (with_tls, context), configured, None)
+
+
+def _listener(options: Options, port_file: str, default: int) -> socket.socket:
+    """What listens at `host`: inherited, or opened now."""
+    if options.inherited is None:
+        arguments = (options.home, options.host, options.port, port_file, default)
+        return listen(*arguments, options.shared)
+    _remember(options.home / port_file, options.inherited, options.shared)
+    return options.inherited
 
 
 def run(options: Options) -> None:
@@ -226,6 +252,7 @@ def run(options: Options) -> None:
     home, shared = options.home, options.shared
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     held = hold_home(home, shared)
+    server_log.rotate(settings.Settings(home).server_log)
     if options.ready_fd is None:
         home_service.record(home, _service(options))
     environ = settings.for_jobs(os.environ)
@@ -242,7 +269,14 @@ def run(options: Options) -> None:
         ensure_token(parts, settings.Settings(home).token_file)
     tls = entrance.tls
     hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
-    app = create_app(parts, hosts, tls.way, options.storage_domain, sink)
+    app = create_app(
+        parts,
+        hosts,
+        tls.way,
+        options.storage_domain,
+        audit_sink=sink,
+        public_url=entrance.public_url,
+    )
     job_variables.publish(parts.services, environ, parts.signer, tls.current, tls.way)
     server = _Server(
         uvicorn.Config(
@@ -361,21 +395,22 @@ def main() -> None:
     if arguments.ready_fd is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        tls = listeners.tls_of(
-            arguments.host, arguments.tls_cert, arguments.tls_key, arguments.insecure
-        )
+        inherited = listeners.inherited(os.environ)
+        host = inherited.getsockname()[0] if inherited is not None else arguments.host
+        tls = listeners.tls_of(host, arguments.tls_cert, arguments.tls_key, arguments.insecure)
         configured = settings.read()
         if arguments.database:
             home_database.refuse_password(arguments.database)
         options = Options(
             arguments.home.absolute() if arguments.home else configured.home,
-            arguments.host,
+            host,
             arguments.port,
             tls,
             arguments.database or configured.database,
             arguments.shared,
             arguments.storage_domain,
             arguments.audit_sink,
+            inherited,
             arguments.ready_fd,
         )
         run(options)

@@ -76,7 +76,7 @@ def test_a_whole_chain_goes_over_days(tmp_path: Path) -> None:
 
 
 def test_a_missing_day_is_a_break(tmp_path: Path) -> None:
-    first, second = _written(tmp_path)
+    _, second = _written(tmp_path)
     text, link = audit_chain.seal({"at": "2026-11-03"}, "box", audit_chain.tail([second]))
     (tmp_path / "2026-11-03.box.jsonl").write_bytes(text + b"\n")
     second.unlink()

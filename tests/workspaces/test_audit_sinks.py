@@ -206,10 +206,10 @@ def rsyslog(tmp_path: Path) -> Iterator[tuple[Path, Path, int]]:
     log, file = tmp_path / "log.sock", tmp_path / "messages"
     configuration = tmp_path / "rsyslog.conf"
     configuration.write_text(
-        'global(workDirectory="%s" maxMessageSize="16k")\n'
-        'module(load="imuxsock" SysSock.Use="off")\ninput(type="imuxsock" Socket="%s")\n'
-        'module(load="imtcp")\ninput(type="imtcp" port="%d")\n'
-        'authpriv.* action(type="omfile" file="%s")\n' % (tmp_path, log, port, file)
+        f'global(workDirectory="{tmp_path}" maxMessageSize="16k")\n'
+        f'module(load="imuxsock" SysSock.Use="off")\ninput(type="imuxsock" Socket="{log}")\n'
+        f'module(load="imtcp")\ninput(type="imtcp" port="{port}")\n'
+        f'authpriv.* action(type="omfile" file="{file}")\n'
     )
     process = subprocess.Popen(
         [program, "-n", "-f", str(configuration), "-i", str(tmp_path / "pid")],

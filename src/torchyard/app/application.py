@@ -144,6 +144,7 @@ def create_app(
     open_tls: OpenTls | None = None,
     storage_domain: str = "",
     audit_sink: Sink | None = None,
+    public_url: str = "",
 ) -> FastAPI:
     """Create the HTTP application.
 
@@ -151,6 +152,7 @@ def create_app(
         hosts: the Host names that requests without TLS may use; any when empty.
         open_tls: see azureml/common/context.py, as `storage_domain`.
         audit_sink: gets copies of the audit's lines.
+        public_url: where people on other machines reach the server; empty when they don't.
     """
     services = parts.services
     builds = RequestedBuilds(services.environments, parts.scheduler.preparer.secrets)
@@ -183,6 +185,7 @@ def create_app(
     app.add_middleware(Measuring, requests=requests)
 
     _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)
+    app.state.public_url = public_url
     _fill_monitoring(app.state, parts, requests, audit)
     app.router.routes.extend(server_routes.router.routes)
     app.router.routes.extend(monitoring_routes.router.routes)

@@ -51,9 +51,7 @@ class Sink:
         lost: lines that will never be sent, because too many waited.
     """
 
-    def __init__(
-        self, way: Way, name: str, now_s: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, way: Way, name: str, now_s: Callable[[], float] = time.monotonic) -> None:
         self.name = name
         self.lost = 0
         self._way = way

@@ -125,8 +125,11 @@ def set_role(
         return _existing(connection, name)
 
 
-def remove(db: Database, clock: Clock, name: str) -> Person:
+def remove(db: Database, clock: Clock, name: str, with_jobs: bool = False) -> Person:
     """Take every role and token away; what the person made stays under the name.
+
+    Args:
+        with_jobs: the tokens of their jobs end, too, before the jobs themselves have.
 
     Raises:
         NotFound: no such person.
@@ -136,7 +139,7 @@ def remove(db: Database, clock: Clock, name: str) -> Person:
         person = _existing(connection, name)
         _keep_an_owner(connection, person)
         store.drop_roles(connection, name)
-        store.drop_all_tokens(connection, name)
+        store.drop_all_tokens(connection, name, with_jobs)
         store.change(connection, name, removed_at=clock.now())
     return person
 
@@ -157,12 +160,7 @@ def new_token(
             "use 1 to 64 letters, digits, `_`, `.`, `@`, `+` and `-`",
             at=["token"],
         )
-    if expires_at is not None and not now < expires_at <= now + _LONGEST:
-        raise InvalidInput(
-            f"a token can't expire at {expires_at:%Y-%m-%d %H:%M} UTC",
-            "choose a time within the next ten years, or none",
-            at=["expires_at"],
-        )
+    _check_expiry(expires_at, now)
     text = actions.new_token(TokenKind.PERSON)
     with db.write() as connection:
         _existing(connection, name)
@@ -192,15 +190,50 @@ def revoke(db: Database, name: str, token: str) -> None:
         NotFound: the person has no such token.
     """
     with db.write() as connection:
-        _existing(connection, name)
-        names = [each.name for each in store.tokens_of(connection, name)]
-        if token not in names:
-            near = nearest(token, names)
-            raise NotFound(
-                f"`{name}` has no token `{token}`",
-                f"did you mean `{near}`?" if near else f"see `yard user token list {name}`",
-            )
+        _token_of(connection, name, token)
         store.drop_token(connection, name, token)
+
+
+def rotate(
+    db: Database, clock: Clock, name: str, token: str, expires_at: datetime | None
+) -> tuple[str, datetime | None]:
+    """Replace a token by a new one of the same name; the old text is refused at once.
+
+    Args:
+        expires_at: None for as long from now as the old one was good for when it was made.
+
+    Raises:
+        NotFound: the person has no such token.
+        InvalidInput: it is the token of the home folder, or `expires_at` is past.
+    """
+    if token == HOME_TOKEN:
+        raise InvalidInput(
+            f"`{HOME_TOKEN}` is the token of the server's home folder",
+            "stop the server, remove the file `token` in the home and start it: it writes a new "
+            "one, and the old one is refused",
+        )
+    now = clock.now()
+    text = actions.new_token(TokenKind.PERSON)
+    with db.write() as connection:
+        old = _token_of(connection, name, token)
+        if expires_at is None and old.expires_at is not None:
+            expires_at = now + (old.expires_at - old.created_at)
+        _check_expiry(expires_at, now)
+        store.drop_token(connection, name, token)
+        identity = Identity(name, TokenKind.PERSON, token=token)
+        actions.keep_token(connection, text, identity, now, expires_at)
+    return text, expires_at
+
+
+def revoke_all(db: Database, name: str) -> list[str]:
+    """Revoke every token of a person but that of the home folder; returns their names."""
+    with db.write() as connection:
+        _existing(connection, name)
+        revoked = [each.name for each in store.tokens_of(connection, name)]
+        revoked = [token for token in revoked if token != HOME_TOKEN]
+        for token in revoked:
+            store.drop_token(connection, name, token)
+    return revoked
 
 
 def owners(db: Database, workspace: str) -> list[str]:
@@ -224,6 +257,31 @@ def workspaces_of(db: Database, identity: Identity) -> list[Workspace]:
         if identity.workspace in ("", workspace.name)
         and (identity.workspace or "" in roles or workspace.name in roles)
     ]
+
+
+def _check_expiry(expires_at: datetime | None, now: datetime) -> None:
+    if expires_at is not None and not now < expires_at <= now + _LONGEST:
+        raise InvalidInput(
+            f"a token can't expire at {expires_at:%Y-%m-%d %H:%M} UTC",
+            "choose a time within the next ten years, or none",
+            at=["expires_at"],
+        )
+
+
+def _token_of(connection: Connection, name: str, token: str) -> KeptToken:
+    """
+    Raises:
+        NotFound: the person has no such token.
+    """
+    _existing(connection, name)
+    held = {each.name: each for each in store.tokens_of(connection, name)}
+    if token not in held:
+        near = nearest(token, held)
+        raise NotFound(
+            f"`{name}` has no token `{token[:80]}`",
+            f"did you mean `{near}`?" if near else f"see `yard user token list {name}`",
+        )
+    return held[token]
 
 
 def _existing(connection: Connection, name: str) -> Person:

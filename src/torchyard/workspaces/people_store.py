@@ -108,7 +108,12 @@ def drop_token(connection: Connection, name: str, token: str) -> None:
     )
 
 
-def drop_all_tokens(connection: Connection, name: str) -> None:
-    """Drop a person's tokens; their running jobs keep the jobs' own."""
+def drop_all_tokens(connection: Connection, name: str, with_jobs: bool) -> None:
+    """Drop a person's tokens.
+
+    Args:
+        with_jobs: those of their running jobs' scripts, too; workers keep theirs to report the end.
+    """
     changed(connection)
-    connection.execute(delete(tokens).where(_PERSONS, tokens.c.user == name))
+    kinds = [TokenKind.PERSON.value, *([TokenKind.RUN.value] if with_jobs else [])]
+    connection.execute(delete(tokens).where(tokens.c.kind.in_(kinds), tokens.c.user == name))

@@ -33,7 +33,9 @@ _OF_WORKSPACE = frozenset(
 )
 _OF_SERVER = frozenset({"attempts", "users", "whoami", "audit", "gc", "sign-in"})
 _MONITORING = frozenset({"health", "livez", "readyz", "metrics"})
-_AZURE = frozenset({"azureml", "azureml-above", "subscriptions", "mferp", "history", "azureml-blob"})
+_AZURE = frozenset(
+    {"azureml", "azureml-above", "subscriptions", "mferp", "history", "azureml-blob"}
+)
 
 
 def group_of(path: str) -> str:

@@ -46,9 +46,7 @@ def readyz(probes: ProbesOf) -> Any:
 @needs(Permission.METRICS)
 def metrics(requests: RequestsOf, server_metrics: ServerMetricsOf) -> Response:
     families = [*server_metrics.families(), *requests.families()]
-    return Response(
-        exposition.text_of(families), headers={"content-type": exposition.CONTENT_TYPE}
-    )
+    return Response(exposition.text_of(families), headers={"content-type": exposition.CONTENT_TYPE})
 
 
 def _answer(is_ok: bool, more: dict[str, Any]) -> Any:

@@ -56,9 +56,7 @@ class ServerMetrics:
             "torchyard_database_up", "Whether the database answers.", float(ping_s is not None)
         )
         if ping_s is not None:
-            yield gauge(
-                "torchyard_database_ping_seconds", "Time of the smallest query.", ping_s
-            )
+            yield gauge("torchyard_database_ping_seconds", "Time of the smallest query.", ping_s)
             try:
                 yield from self._of_jobs()
             except TorchyardError:
@@ -110,9 +108,7 @@ class ServerMetrics:
             "Rounds of which a part failed.",
             rounds.failed,
         )
-        yield counter(
-            "torchyard_scheduler_seconds_total", "Time that rounds took.", rounds.total_s
-        )
+        yield counter("torchyard_scheduler_seconds_total", "Time that rounds took.", rounds.total_s)
         yield gauge(
             "torchyard_scheduler_last_round_age_seconds",
             "Time since a round ended; it grows if the scheduler hangs.",
@@ -125,7 +121,6 @@ class ServerMetrics:
             "check",
             [(name, float(word == OK)) for name, word in self._probes.checks().items()],
         )
-
 
     def _of_audit(self) -> Iterator[Family]:
         audit = self._audit
@@ -166,9 +161,7 @@ def _of_disk(home: Path) -> Iterator[Family]:
 def _of_process() -> Iterator[Family]:
     """Under the names that Prometheus' own libraries use."""
     times = os.times()
-    yield counter(
-        "process_cpu_seconds_total", "CPU time of the server.", times.user + times.system
-    )
+    yield counter("process_cpu_seconds_total", "CPU time of the server.", times.user + times.system)
     status = _status()
     yield gauge("process_resident_memory_bytes", "Its memory.", status.get("VmRSS", 0) << 10)
     yield gauge("process_virtual_memory_bytes", "Its addresses.", status.get("VmSize", 0) << 10)

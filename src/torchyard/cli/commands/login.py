@@ -22,8 +22,6 @@ from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, warn
 from torchyard.cli.terminal import tables
 
-_LOOPBACK = ("http://127.0.0.1:", "http://localhost:", "http://[::1]:")
-
 
 @click.command("login", cls=Verb)
 @click.argument("url", required=False)
@@ -68,7 +66,7 @@ def login(session: Session, url: str | None, token_file: str, ca_cert: str) -> N
         attempt = dataclasses.replace(attempt, token=_read_token(address, ""))
         identity = _try(session, attempt)
     logins.write(home, saved.with_login(dataclasses.replace(attempt, user=identity["user"])))
-    if not address.startswith(("https://", *_LOOPBACK)):
+    if not address.startswith(("https://", *logins.LOOPBACK)):
         warn(f"`{address}` does not use TLS: the token is sent unencrypted")
     for name in ("TORCHYARD_URL", "TORCHYARD_TOKEN"):
         if _is_set(name):

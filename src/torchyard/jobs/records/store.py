@@ -278,9 +278,7 @@ def nodes_wanted(connection: Connection, now: datetime) -> dict[tuple[str, str],
     return {(workspace, compute): int(count) for workspace, compute, count in rows}
 
 
-def count_by_status(
-    connection: Connection, statuses: Collection[Status]
-) -> dict[Status, int]:
+def count_by_status(connection: Connection, statuses: Collection[Status]) -> dict[Status, int]:
     """How many jobs of all workspaces are in these statuses; without those that nobody is in."""
     rows = connection.execute(
         select(jobs.c.status, func.count())
