@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -50,20 +51,19 @@ def _settings(name: str) -> list[str]:
     return re.findall(rf"^{name}=(.*)$", UNIT.read_text(), re.MULTILINE)
 
 
-def test_jobs_can_mount_their_inputs_under_the_units_limits(tmp_path: Path) -> None:
+def test_jobs_can_mount_their_inputs_under_the_units_limits() -> None:
     """What can be had of the unit without systemd: no capabilities, no new privileges."""
     assert {"user", "mnt"} <= set(_settings("RestrictNamespaces")[0].split())
     assert not {"@mount", "@privileged"} & set(_settings("SystemCallFilter")[0].strip("~").split())
     assert (_settings("CapabilityBoundingSet"), _settings("NoNewPrivileges")) == ([""], ["yes"])
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root can give its capabilities up here")
-    source, target = tmp_path / "source", tmp_path / "target"
-    for folder in (source, target):
-        folder.mkdir()
+    folder = Path(tempfile.mkdtemp())  # One that another user may enter.
+    folder.chmod(0o755)
+    source, target = folder / "source", folder / "target"
+    source.mkdir()
+    target.mkdir()
     (source / "file").write_text("data")
-    for parent in (tmp_path, *tmp_path.parents):
-        if parent.stat().st_uid == 0 and parent != Path("/") and parent != Path("/tmp"):
-            parent.chmod(0o755)
     script = (
         f"mount --bind -o ro {source} {target} && mount -o remount,bind,ro {target} "
         f"&& cat {target}/file && ! touch {target}/new"
@@ -75,6 +75,7 @@ def test_jobs_can_mount_their_inputs_under_the_units_limits(tmp_path: Path) -> N
         capture_output=True,
         text=True,
     )
+    shutil.rmtree(folder)
     assert (done.returncode, done.stdout) == (0, "data"), done.stderr
 
 
