@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import uvicorn
 
@@ -43,6 +43,9 @@ from torchyard.shared import locks, processes
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people
 from torchyard.workspaces.audit_sinks import sink_of
+
+if TYPE_CHECKING:
+    from torchyard.sign_in.routes import SignIn
 
 _log = logging.getLogger(__name__)
 _DEFAULT_PORT = 8765
@@ -170,6 +173,7 @@ class Options:
     `storage_domain`: of which storage accounts are host names; see azureml/entry_routes.py.
     `audit_sink`: where copies of the audit go; see workspaces/audit_sinks.py.
     `inherited`: listens already, at `host`; see listeners.inherited.
+    `oidc`: settings of the sign-in; see sign_in/settings.py.
     `ready_fd`: where the URL is written once the server listens.
     """
 
@@ -182,6 +186,7 @@ class Options:
     storage_domain: str = ""
     audit_sink: str = ""
     inherited: socket.socket | None = None
+    oidc: Path | None = None
     ready_fd: int | None = None
 
 
@@ -276,6 +281,7 @@ def run(options: Options) -> None:
         options.storage_domain,
         audit_sink=sink,
         public_url=entrance.public_url,
+        sign_in=_sign_in(options, entrance.public_url),
     )
     job_variables.publish(parts.services, environ, parts.signer, tls.current, tls.way)
     server = _Server(
@@ -324,6 +330,22 @@ def _service(options: Options) -> home_service.HomeService | None:
     if not unit and listeners.is_loopback(options.host):
         return None
     return home_service.HomeService(unit, options.host)
+
+
+def _sign_in(options: Options, public_url: str) -> SignIn | None:
+    """
+    Raises:
+        InvalidInput: the file of `--oidc` is wrong, or a library is missing.
+    """
+    if options.oidc is None:
+        return None
+    from torchyard.sign_in import settings as sign_in_settings
+    from torchyard.sign_in.provider import Provider
+    from torchyard.sign_in.routes import SignIn
+    from torchyard.sign_in.sealing import Seal
+
+    provider = Provider(sign_in_settings.read(options.oidc, public_url))
+    return SignIn(provider, Seal(options.home, SystemClock()))
 
 
 class _Server(listeners.Server):
@@ -378,6 +400,13 @@ def _parser() -> argparse.ArgumentParser:
         "the certificate",
     )
     parser.add_argument(
+        "--oidc",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="let people sign in with the OpenID Connect provider that this JSON file describes",
+    )
+    parser.add_argument(
         "--audit-sink",
         default="",
         metavar="SINK",
@@ -411,6 +440,7 @@ def main() -> None:
             arguments.storage_domain,
             arguments.audit_sink,
             inherited,
+            arguments.oidc,
             arguments.ready_fd,
         )
         run(options)

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -64,6 +64,9 @@ from torchyard.workspaces.audit_sinks import Sink
 from torchyard.workspaces.auditing import Auditing
 from torchyard.workspaces.jwts import Signer
 from torchyard.workspaces.spellings import Spellings
+
+if TYPE_CHECKING:
+    from torchyard.sign_in.routes import SignIn
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,7 @@ def create_app(
     storage_domain: str = "",
     audit_sink: Sink | None = None,
     public_url: str = "",
+    sign_in: SignIn | None = None,
 ) -> FastAPI:
     """Create the HTTP application.
 
@@ -153,6 +157,7 @@ def create_app(
         open_tls: see azureml/common/context.py, as `storage_domain`.
         audit_sink: gets copies of the audit's lines.
         public_url: where people on other machines reach the server; empty when they don't.
+        sign_in: beside tokens; None for tokens alone.
     """
     services = parts.services
     builds = RequestedBuilds(services.environments, parts.scheduler.preparer.secrets)
@@ -185,7 +190,7 @@ def create_app(
     app.add_middleware(Measuring, requests=requests)
 
     _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)
-    app.state.public_url = public_url
+    app.state.public_url, app.state.sign_in = public_url, sign_in
     _fill_monitoring(app.state, parts, requests, audit)
     app.router.routes.extend(server_routes.router.routes)
     app.router.routes.extend(monitoring_routes.router.routes)

@@ -234,6 +234,17 @@ class Users:
         raw: Json = self._transport.delete(f"{_user_path(name)}/tokens")
         return read.texts(raw, "revoked")
 
+    def unlink(self, name: str) -> int:
+        """Release a person's account at the sign-in provider, and end their sign-ins.
+
+        The next account there that has their name becomes theirs. Returns how many were released.
+
+        Raises:
+            NotFound: there is nobody of this name.
+        """
+        raw: Json = self._transport.delete(f"{_user_path(name)}/sign-in")
+        return int(raw["unlinked"])
+
     def audit(
         self, user: str = "", since: str = "", limit: int = 100, everywhere: bool = True
     ) -> Listing[AuditLine]:

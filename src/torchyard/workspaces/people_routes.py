@@ -197,6 +197,14 @@ def revoke(
     return {}
 
 
+@router.delete("/users/{name}/sign-in")
+@needs(Permission.SERVER)
+def unlink(db: DatabaseOf, name: str, request: Request) -> dict[str, Any]:
+    """Release the account at the sign-in provider that is bound to a person."""
+    audit.note_about(request.scope, person=name)
+    return {"user": name, "unlinked": people.unlink(db, name)}
+
+
 @router.get("/audit")
 @needs(Permission.SERVER)
 def all_lines(lines: AuditOf, user: str = "", since: str = "", limit: int = 100) -> dict[str, Any]:

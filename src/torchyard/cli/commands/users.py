@@ -147,6 +147,21 @@ def remove(session: Session, name: str, cancel_jobs: bool, yes: bool) -> None:
     tables.done(session.form, result.raw, text)
 
 
+@group.command("unlink")
+@named("user")
+@common
+def unlink(session: Session, name: str) -> None:
+    """Release a user's account at the sign-in provider, and end their sign-ins.
+
+    For an account that was made anew there: the next one with their name becomes theirs.
+
+    Example: yard user unlink anna
+    """
+    count = session.client().users.unlink(name)
+    text = f"`{name}` is linked to no account." if count else f"`{name}` was not linked."
+    tables.done(session.form, {"user": name, "unlinked": count}, text)
+
+
 @token_group.command("create")
 @named("user")
 @click.option("--token-name", default="", help="Token name. Default: the date.")
