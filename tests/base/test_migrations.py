@@ -34,6 +34,7 @@ MIGRATIONS = Path(run.__file__).parent
 # Every migration that was ever committed. A change of the schema is a new file and a new line.
 RELEASED = {
     "0100_first_schema.py": "b4a0f96ef24f197b34255fb270429a8a570e92006fab6a3010c79ab7f16505fe",
+    "0101_subjects.py": "ab4da2b9f442ce2cdb30f0a302b11cd6ba14ccb96301ff9d57f804ce222efc26",
 }
 VERSIONS = sorted(name[:4] for name in RELEASED)
 FIRST = VERSIONS[0]

@@ -278,12 +278,16 @@ def test_a_rotated_key_of_the_provider_is_taken(site: Site) -> None:
 
 
 def test_a_provider_that_is_down_is_told(site: Site) -> None:
+    path = site.start_url("v" * 43).removeprefix(site.server.url)
+    begun = site.server.ask("GET", path)
+    state = parse_qs(urlsplit(begun.headers["location"]).query)["state"][0]
+    cookie = {"Cookie": begun.headers["set-cookie"].partition(";")[0]}
+    query = urlencode({"state": state, "code": "x", "iss": site.provider.issuer})
     site.provider.stop()
     try:
-        verifier = "v" * 43
-        state = _state_of(site.browser("x"), site, site.start_url(verifier))
-        assert state
-        health = site.server.ask("GET", "/readyz")
-        assert health.status == 200
+        reply = site.server.ask("GET", f"/v1/sign-in/callback?{query}", more=cookie)
+        assert reply.status == 503
+        assert b"can&#x27;t be asked" in reply.body and b"Connection refused" in reply.body
+        assert site.server.ask("GET", "/readyz").status == 200
     finally:
         site.provider.restart("third")
