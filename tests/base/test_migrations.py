@@ -36,6 +36,7 @@ RELEASED = {
     "0100_first_schema.py": "b4a0f96ef24f197b34255fb270429a8a570e92006fab6a3010c79ab7f16505fe",
     "0101_durations.py": "4b556ffac6a32526a4c7e2eab33da019d9ad4c13286f8f589e33054527e26795",
     "0105_workspace_limits.py": "d0bea921ebcd7cc3895010d26d5ae3dfbafd04a34f6f460a07791478ca289abb",
+    "0106_subjects.py": "03c6a9ed6bfc6458b4aa8c40f15b1022d1d9be52e14ae074c9bc392f3d75cb43",
 }
 VERSIONS = sorted(name[:4] for name in RELEASED)
 FIRST = VERSIONS[0]

@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from torchyard.base.errors import InvalidInput, Unreachable
 
 _RENEWAL_LOOK_EVERY_S = 6 * 3600.0
 _OPEN_LIMIT_S = 30.0
+_FIRST_INHERITED = 3
 _log = logging.getLogger(__name__)
 
 
@@ -88,6 +90,39 @@ def context_of(tls: Tls) -> ssl.SSLContext:
             "give PEM files: the certificate with its chain, and the key without a password",
         ) from error
     return context
+
+
+def inherited(environ: MutableMapping[str, str]) -> socket.socket | None:
+    """The listening socket that systemd has opened for this process; None when it has not.
+
+    The variables that say so are removed: no process that this one starts has the socket.
+
+    Raises:
+        InvalidInput: it opened several, or one that is not of TCP.
+
+    Source: sd_listen_fds(3).
+    """
+    told = {name: environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")}
+    if told["LISTEN_PID"] != str(os.getpid()) or not told["LISTEN_FDS"].isdecimal():
+        return None
+    count = int(told["LISTEN_FDS"])
+    if count != 1:
+        raise InvalidInput(
+            f"systemd passed {count} sockets to the server, which takes one",
+            "leave one `ListenStream=` in the `.socket` unit",
+        )
+    listener = socket.socket(fileno=_FIRST_INHERITED)
+    listener.set_inheritable(False)
+    if listener.family not in (socket.AF_INET, socket.AF_INET6) or not listener.getsockopt(
+        socket.SOL_SOCKET, socket.SO_ACCEPTCONN
+    ):
+        listener.close()
+        raise InvalidInput(
+            "the socket that systemd passed to the server does not listen for TCP",
+            "write `ListenStream=PORT` into the `.socket` unit",
+        )
+    # asyncio turns Nagle's delay off only for sockets that name their protocol.
+    return socket.socket(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())
 
 
 class _Handshake(asyncio.Protocol):

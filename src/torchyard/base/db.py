@@ -27,7 +27,7 @@ from sqlalchemy.types import TypeDecorator
 from torchyard.base import postgres
 from torchyard.base.errors import Conflict, InvalidInput
 
-SCHEMA_VERSION = "0105"
+SCHEMA_VERSION = "0106"
 # Development versions before 0.1.0 numbered their schemas 0001 to 0015.
 _FIRST_VERSION = "0100"
 

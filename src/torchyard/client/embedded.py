@@ -205,15 +205,25 @@ def token(settings: Settings) -> str:
 
 
 def log_tail(settings: Settings, lines: int = _TAIL_LINES, start: int = 0) -> str:
-    """The last lines of the server's log, of what was written behind the offset `start`."""
+    """The last lines of the server's log, of what was written behind the offset `start`.
+
+    Where the log was rotated a moment ago, the file before it is read, too.
+    """
+    text = _last_of(settings.server_log, start)
+    if not start and text.count("\n") < lines:
+        text = _last_of(settings.server_log.with_name(f"{settings.server_log.name}.1"), 0) + text
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _last_of(file: Path, start: int) -> str:
     try:
-        with open(settings.server_log, "rb") as log:
+        with open(file, "rb") as log:
             size_bytes = log.seek(0, os.SEEK_END)
-            log.seek(max(start, size_bytes - (1 << 16)))
-            text = log.read().decode("utf-8", "replace")
+            # It may have been rotated since `start` was its end.
+            log.seek(max(start if start <= size_bytes else 0, size_bytes - (1 << 16)))
+            return log.read().decode("utf-8", "replace")
     except OSError:
         return ""
-    return "\n".join(text.splitlines()[-lines:])
 
 
 def _answers(running: Running) -> bool:

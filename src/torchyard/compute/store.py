@@ -343,6 +343,16 @@ def count_held(connection: Connection, workspace: str, name: str) -> int:
     ).scalar_one()
 
 
+def count_nodes(connection: Connection) -> tuple[int, int, int]:
+    """(held, existing, allowed at most) nodes of all clusters of all workspaces."""
+    held = connection.execute(select(func.count()).select_from(node_slots)).scalar_one()
+    there = connection.execute(select(func.count()).select_from(cluster_nodes)).scalar_one()
+    most = connection.execute(
+        select(func.coalesce(func.sum(computes.c.max_instances), 0))
+    ).scalar_one()
+    return held, there, int(most)
+
+
 def _these(workspace: str, name: str, numbers: Collection[int]) -> Any:
     return and_(
         cluster_nodes.c.workspace == workspace,

@@ -197,6 +197,10 @@ def get(db: Database, name: str) -> Workspace:
     raise NotFound(f"workspace `{name}` does not exist", hint)
 
 
+def exists(connection: Connection, name: str) -> bool:
+    return store.get_workspace(connection, name) is not None
+
+
 def allows_substitutes(db: Database, name: str) -> bool | None:
     """Whether a substitute may replace what its jobs name; None if the workspace doesn't say."""
     with db.read() as connection:

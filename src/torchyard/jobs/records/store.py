@@ -280,6 +280,29 @@ def nodes_wanted(connection: Connection, now: datetime) -> dict[tuple[str, str],
     return {(workspace, compute): int(count) for workspace, compute, count in rows}
 
 
+def count_by_status(connection: Connection, statuses: Collection[Status]) -> dict[Status, int]:
+    """How many jobs of all workspaces are in these statuses; without those that nobody is in."""
+    rows = connection.execute(
+        select(jobs.c.status, func.count())
+        .where(jobs.c.status.in_([status.value for status in statuses]))
+        .group_by(jobs.c.status)
+    )
+    return {Status(status): int(count) for status, count in rows}
+
+
+def queue_size(connection: Connection) -> tuple[int, int, datetime | None]:
+    """(jobs, nodes they ask for, when the oldest was submitted) of those that wait for nodes."""
+    queued = jobs.c.status == Status.QUEUED.value
+    count, nodes = connection.execute(
+        select(func.count(), func.coalesce(func.sum(jobs.c.node_count), 0)).where(queued)
+    ).one()
+    # The index has them in the order of their submission.
+    oldest = connection.execute(
+        select(jobs.c.created_at).where(queued).order_by(jobs.c.id).limit(1)
+    ).scalar()
+    return int(count), int(nodes), oldest
+
+
 def queued_at(connection: Connection, workspace: str, compute: str) -> list[Job]:
     """The jobs that wait for nodes of a cluster, in the order of the queue."""
     return _at(connection, workspace, compute, [Status.QUEUED])
