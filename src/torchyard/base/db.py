@@ -9,9 +9,8 @@ tried again half-way; no transaction is open while the network is waited for.
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -26,6 +25,7 @@ from sqlalchemy.types import TypeDecorator
 
 from torchyard.base import postgres
 from torchyard.base.errors import Conflict, InvalidInput
+from torchyard.base.turns import Turns
 
 SCHEMA_VERSION = "0100"
 # Development versions before 0.1.0 numbered their schemas 0001 to 0015.
@@ -85,9 +85,7 @@ class Database:
             self._writing = self._engine.execution_options(writes=True)
         # SQLite waits for another writer by sleeping ever longer, up to 100 ms; threads of one
         # server take turns instead.
-        self._turn: AbstractContextManager[Any] = (
-            nullcontext() if self._is_postgres else threading.RLock()
-        )
+        self._turn: AbstractContextManager[Any] = nullcontext() if self._is_postgres else Turns()
 
     @property
     def engine(self) -> Engine:
@@ -123,12 +121,26 @@ class Database:
             DatabaseUnreachable: the database does not answer; if it was lost at the very end, what
                 was written may be there all the same, so a retry has to be recognised.
         """
+        with self.write_parts(lambda _: alone or None) as connection:
+            yield connection
+
+    @contextmanager
+    def write_parts(
+        self, parts: Callable[[Connection], Iterable[str] | None]
+    ) -> Iterator[Connection]:
+        """Like `write`, by a transaction that has to read first what it is going to change.
+
+        Args:
+            parts: called at the beginning; what may differ by the time the parts are held it must
+                not read. None means everything, and none at all that nothing is written.
+        """
         after: list[Callable[[], None]] = []
         try:
             with _translated(), self._turn, self._writing.begin() as connection:
                 connection.info[_AFTER] = after
+                names = parts(connection)
                 if self._is_postgres:
-                    postgres.hold(connection, alone)
+                    postgres.hold(connection, names)
                 yield connection
         finally:
             for act in after:

@@ -87,8 +87,11 @@ def numbered(connection: Connection, jobs: Table, values: Mapping[str, Any]) -> 
     """
     if connection.dialect.name != "sqlite" or "id" in values:
         return dict(values)
-    dead = connection.execute(select(func.max(removed_jobs.c.job_id))).scalar()
-    if dead is None:
-        return dict(values)
-    alive = connection.execute(select(func.max(jobs.c.id))).scalar() or 0
-    return {**values, "id": max(dead, alive) + 1}
+    return {**values, "id": next_number(connection, jobs)}
+
+
+def next_number(connection: Connection, jobs: Table) -> int:
+    """The number of the next job in SQLite, in a transaction that writes."""
+    dead = select(func.max(removed_jobs.c.job_id)).scalar_subquery()
+    alive = select(func.max(jobs.c.id)).scalar_subquery()
+    return 1 + max(number or 0 for number in connection.execute(select(dead, alive)).one())

@@ -114,6 +114,14 @@ events = Table(
 
 
 def add_job(connection: Connection, job: NewJob) -> Job:
+    values = removal_store.numbered(connection, jobs, values_of(job))
+    result = connection.execute(insert(jobs).values(values))
+    assert result.inserted_primary_key is not None
+    return job_by_id(connection, result.inserted_primary_key[0]).with_parsed(job.spec)
+
+
+def values_of(job: NewJob) -> dict[str, Any]:
+    """By column; the number is the database's to give."""
     values = {
         **vars(job),
         "status": job.status.value,
@@ -125,10 +133,7 @@ def add_job(connection: Connection, job: NewJob) -> Job:
         "archived": False,
     }
     del values["document"]
-    values = removal_store.numbered(connection, jobs, values)
-    result = connection.execute(insert(jobs).values(values))
-    assert result.inserted_primary_key is not None
-    return job_by_id(connection, result.inserted_primary_key[0]).with_parsed(job.spec)
+    return values
 
 
 def _jobs() -> Select[Any]:
