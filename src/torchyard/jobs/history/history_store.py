@@ -146,6 +146,10 @@ def add_points_of_jobs(
     for job_id, key in places:
         points = points_by_job[job_id][key]
         row = stored_metrics.get((job_id, key))
+        appended = None if row is None else _appended(row, points)
+        if appended is not None:
+            updates.append({"the_job": job_id, "the_key": key, **appended})
+            continue
         tail = [] if row is None else metric_blocks.unpack(row.tail)
         fresh = list(dict.fromkeys(points))
         if row is not None:
@@ -170,6 +174,26 @@ def add_points_of_jobs(
         connection.execute(insert(metrics), inserts)
     if updates:
         connection.execute(_UPDATE, updates)
+
+
+def _appended(row: Row[Any], points: Sequence[Point]) -> dict[str, Any] | None:
+    """The row with points added that come after all it has; None for others.
+
+    Most points do, and then the tail need not be read.
+    """
+    place = row.max_step
+    for point in points:
+        if point.step <= place or stepless_points.waits(point):
+            return None
+        place = point.step
+    oldest = metric_blocks.first_step(row.tail)
+    if oldest is not None and stepless_points.is_moment(oldest):
+        return None
+    if len(row.tail) // POINT_BYTES + len(points) >= metric_blocks.TAIL_POINTS:
+        return None
+    values = _grown(row, len(points), list(points))
+    values["tail"] = metric_blocks.joined(row.tail, metric_blocks.pack(points))
+    return values
 
 
 def _metrics_of(
