@@ -13,10 +13,23 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Engine, MetaData, Table, create_engine, event, text
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Engine,
+    MetaData,
+    Table,
+    Update,
+    bindparam,
+    create_engine,
+    event,
+    text,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Dialect, make_url
 from sqlalchemy.exc import DataError, DBAPIError
@@ -236,6 +249,27 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
     ordered = sorted(rows, key=lambda row: tuple(row[name] for name in names))
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     connection.execute(dialect.insert(table).on_conflict_do_nothing(), ordered)
+
+
+def change_row(
+    connection: Connection, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]
+) -> None:
+    """Set columns of the rows that `key` names.
+
+    The statement is built once for each choice of columns: SQLAlchemy takes longer to build it than
+    to run it.
+    """
+    if not values:
+        return
+    statement = _update_of(table, tuple(key), tuple(values))
+    places = {f"key_{name}": value for name, value in key.items()}
+    connection.execute(statement, {**places, **{f"new_{n}": value for n, value in values.items()}})
+
+
+@lru_cache(maxsize=256)
+def _update_of(table: Table, key: tuple[str, ...], names: tuple[str, ...]) -> Update:
+    where = [table.c[name] == bindparam(f"key_{name}") for name in key]
+    return update(table).where(*where).values({name: bindparam(f"new_{name}") for name in names})
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

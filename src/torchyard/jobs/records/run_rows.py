@@ -16,6 +16,9 @@ from torchyard.jobs.records import removal_store
 from torchyard.jobs.records.store import jobs, values_of
 from torchyard.jobs.records.types import Job, NewJob
 
+_ADD = insert(jobs)
+_ADD_NUMBERED = insert(jobs).returning(jobs.c.id, sort_by_parameter_order=True)
+
 
 def add_runs(connection: Connection, runs: Sequence[tuple[NewJob, str]]) -> list[Job]:
     """Add runs that are not jobs, each with the name of its experiment, by one statement."""
@@ -24,11 +27,10 @@ def add_runs(connection: Connection, runs: Sequence[tuple[NewJob, str]]) -> list
         first = removal_store.next_number(connection, jobs)
         ids = list(range(first, first + len(runs)))
         rows = [{**values_of(run), "id": id} for id, (run, _) in zip(ids, runs, strict=True)]
-        connection.execute(insert(jobs), rows)
+        connection.execute(_ADD, rows)
     else:
-        statement = insert(jobs).returning(jobs.c.id, sort_by_parameter_order=True)
         rows = [values_of(run) for run, _ in runs]
-        ids = list(connection.execute(statement, rows).scalars())
+        ids = list(connection.execute(_ADD_NUMBERED, rows).scalars())
     return [_as_added(id, run, name) for id, (run, name) in zip(ids, runs, strict=True)]
 
 
