@@ -58,8 +58,20 @@ def start_stage(
     connection: Connection, job: Job, stage: Stage, now: datetime, waited_for: str = ""
 ) -> None:
     """End the stage that is open and begin the next."""
-    end_stage(connection, job, now)
-    store.add_event(connection, job.id, now, StageChanged(stage, "start", waited_for))
+    bodies = [*_end_of_stage(connection, job), StageChanged(stage, "start", waited_for)]
+    store.add_events(connection, job.id, now, bodies)
+
+
+def start_attempt(connection: Connection, job: Job, number: int, now: datetime) -> None:
+    """Move a queued job to Starting, with its next attempt."""
+    assert Status.STARTING in MOVES[job.status], f"{job.name}: {job.status.value} to Starting"
+    bodies = [
+        *_end_of_stage(connection, job),
+        StageChanged(Stage.RUNNING, "start"),
+        StatusChanged(Status.STARTING),
+    ]
+    store.change_job(connection, job.id, attempt=number, status=Status.STARTING.value)
+    store.add_events(connection, job.id, now, bodies)
 
 
 def start_preparing(connection: Connection, job: Job, now: datetime, build_log_offset: int) -> None:
@@ -74,10 +86,14 @@ def start_preparing(connection: Connection, job: Job, now: datetime, build_log_o
 
 def end_stage(connection: Connection, job: Job, now: datetime) -> None:
     """End the stage that is open, if one is."""
+    store.add_events(connection, job.id, now, _end_of_stage(connection, job))
+
+
+def _end_of_stage(connection: Connection, job: Job) -> list[StageChanged]:
     spans = timeline(store.events_after(connection, job.id, 0))
-    if spans and spans[-1].end is None:
-        body = StageChanged(spans[-1].name, "end", spans[-1].waited_for)
-        store.add_event(connection, job.id, now, body)
+    if not spans or spans[-1].end is not None:
+        return []
+    return [StageChanged(spans[-1].name, "end", spans[-1].waited_for)]
 
 
 def notice(connection: Connection, job: Job, message: str, now: datetime) -> None:

@@ -348,11 +348,12 @@ def drop_job(connection: Connection, job_id: int) -> None:
     connection.execute(delete(jobs).where(jobs.c.id == job_id))
 
 
+_ENVIRONMENT = select(jobs.c.environment).where(jobs.c.id == bindparam("number"))
+
+
 def environment_of(connection: Connection, job_id: int) -> dict[str, Any]:
     """The environment as it was pinned when the job was created."""
-    body: dict[str, Any] = connection.execute(
-        select(jobs.c.environment).where(jobs.c.id == job_id)
-    ).scalar_one()
+    body: dict[str, Any] = connection.execute(_ENVIRONMENT, {"number": job_id}).scalar_one()
     return body
 
 
@@ -417,8 +418,17 @@ _EVENTS_AFTER = (
 
 
 def add_event(connection: Connection, job_id: int, at: datetime, body: EventBody) -> None:
-    values = {"the_time": at, "the_kind": body.kind, "the_body": body.to_json()}
-    connection.execute(_ADD_EVENT, {"of_job": job_id, "the_job": job_id, **values})
+    add_events(connection, job_id, at, [body])
+
+
+def add_events(
+    connection: Connection, job_id: int, at: datetime, bodies: Sequence[EventBody]
+) -> None:
+    """Add events that happened together, in this order."""
+    place = {"of_job": job_id, "the_job": job_id, "the_time": at}
+    rows = [{**place, "the_kind": body.kind, "the_body": body.to_json()} for body in bodies]
+    if rows:
+        connection.execute(_ADD_EVENT, rows)
 
 
 def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:
