@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy import Connection
 
 from torchyard.base.group_commit import Plan
+from torchyard.jobs.actions import job_key_of
 from torchyard.jobs.files import owners
 from torchyard.jobs.history import history
 from torchyard.jobs.history.history import RunData
@@ -86,7 +87,7 @@ def _target(log: _Log, run: LoggedRun | None) -> int | None:
 
 
 def _logged(log: _Log, job_id: int) -> Response:
-    log.services.signals.notify(f"job/{job_id}")
+    log.services.signals.notify(job_key_of(job_id))
     return JSONResponse({})
 
 
