@@ -34,6 +34,7 @@ MIGRATIONS = Path(run.__file__).parent
 # Every migration that was ever committed. A change of the schema is a new file and a new line.
 RELEASED = {
     "0100_first_schema.py": "b4a0f96ef24f197b34255fb270429a8a570e92006fab6a3010c79ab7f16505fe",
+    "0101_run_search.py": "2eb8d8519bb65ef9dbd9dc71b9f35b1c661868e5c5271cb3191597126ba78a38",
 }
 VERSIONS = sorted(name[:4] for name in RELEASED)
 FIRST = VERSIONS[0]

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Column,
     Connection,
     Double,
+    Index,
     Integer,
     LargeBinary,
     Row,
@@ -54,6 +55,8 @@ metrics = Table(
     Column("max_step", BigInteger, nullable=False),
     Column("max_timestamp", BigInteger, nullable=False),
     Column("tail", LargeBinary, nullable=False),
+    # The runs in the order of a metric.
+    Index("ix_metrics_best", "key", "latest_value", "job_id"),
 )
 
 metric_blocks_table = Table(

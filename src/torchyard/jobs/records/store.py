@@ -29,10 +29,12 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     bindparam,
+    case,
     delete,
     false,
     func,
     insert,
+    literal_column,
     or_,
     select,
     update,
@@ -98,6 +100,19 @@ jobs = Table(
         "ix_jobs_run_search",
         *("experiment_id", "deleted", "started_at", "created_at", "name", "status", "ended_at"),
     ),
+)
+RUN_NAME = case(
+    (jobs.c.display_name == literal_column("''"), jobs.c.name), else_=jobs.c.display_name
+)
+"""What a run is called."""
+# The newest runs of an experiment, in the order of searches, and all by name.
+Index("ix_jobs_by_name", jobs.c.experiment_id, jobs.c.deleted, RUN_NAME)
+Index(
+    "ix_jobs_newest",
+    jobs.c.experiment_id,
+    jobs.c.deleted,
+    func.coalesce(jobs.c.started_at, jobs.c.created_at).desc(),
+    jobs.c.name,
 )
 
 events = Table(
