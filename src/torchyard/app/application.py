@@ -208,6 +208,7 @@ def create_app(
         audit.close()
         if parts.sharing is not None:
             parts.sharing.stop()
+        services.history.close()
         services.db.close()
 
     app = _App(

@@ -355,7 +355,12 @@ def _request_stop(
 
 def job_key(job: Job) -> str:
     """What `Signals` calls a job."""
-    return f"job/{job.id}"
+    return job_key_of(job.id)
+
+
+def job_key_of(job_id: int) -> str:
+    """`job_key` of the job with that number."""
+    return f"job/{job_id}"
 
 
 def attempt_key(attempt_id: str) -> str:

@@ -62,9 +62,23 @@ def start_stage(
     connection: Connection, job: Job, stage: Stage, now: datetime, waited_for: str = ""
 ) -> None:
     """End the stage that is open and begin the next."""
-    end_stage(connection, job, now)
-    body = StageChanged(stage, "start", waited_for, steady=clock.steady_text(now))
-    store.add_event(connection, job.id, now, body)
+    bodies = [
+        *_end_of_stage(connection, job, now),
+        StageChanged(stage, "start", waited_for, steady=clock.steady_text(now)),
+    ]
+    store.add_events(connection, job.id, now, bodies)
+
+
+def start_attempt(connection: Connection, job: Job, number: int, now: datetime) -> None:
+    """Move a queued job to Starting, with its next attempt."""
+    assert Status.STARTING in MOVES[job.status], f"{job.name}: {job.status.value} to Starting"
+    bodies = [
+        *_end_of_stage(connection, job, now),
+        StageChanged(Stage.RUNNING, "start", steady=clock.steady_text(now)),
+        StatusChanged(Status.STARTING),
+    ]
+    store.change_job(connection, job.id, attempt=number, status=Status.STARTING.value)
+    store.add_events(connection, job.id, now, bodies)
 
 
 def start_preparing(connection: Connection, job: Job, now: datetime, build_log_offset: int) -> None:
@@ -85,12 +99,16 @@ def start_preparing(connection: Connection, job: Job, now: datetime, build_log_o
 
 def end_stage(connection: Connection, job: Job, now: datetime) -> None:
     """End the stage that is open, if one is."""
+    store.add_events(connection, job.id, now, _end_of_stage(connection, job, now))
+
+
+def _end_of_stage(connection: Connection, job: Job, now: datetime) -> list[StageChanged]:
     spans = timeline(store.events_after(connection, job.id, 0))
-    if spans and spans[-1].end is None:
-        last = spans[-1]
-        took_s = clock.seconds_since(last.start, last.steady, now)
-        body = StageChanged(last.name, "end", last.waited_for, took_s=round(took_s, 6))
-        store.add_event(connection, job.id, now, body)
+    if not spans or spans[-1].end is not None:
+        return []
+    last = spans[-1]
+    took_s = clock.seconds_since(last.start, last.steady, now)
+    return [StageChanged(last.name, "end", last.waited_for, took_s=round(took_s, 6))]
 
 
 def notice(connection: Connection, job: Job, message: str, now: datetime) -> None:

@@ -104,16 +104,18 @@ def create(
     """
     job = runs.create_run(
         services,
-        workspace,
-        experiment_id=experiment_id,
-        owner=owner,
-        display_name="",
-        started_at=None,
-        parent=parent,
-        tags={},
-        name=name,
-        status=Status.PREPARING,
-        document={"environment_variables": dict(variables), _KEY: spec.to_json()},
+        runs.RunRequest(
+            workspace,
+            experiment_id=experiment_id,
+            owner=owner,
+            display_name="",
+            started_at=None,
+            parent=parent,
+            tags={},
+            name=name,
+            status=Status.PREPARING,
+            document={"environment_variables": dict(variables), _KEY: spec.to_json()},
+        ),
     )
     if not is_local(job):
         raise Conflict(f"run `{name}` exists already and is not a local run", "choose another id")

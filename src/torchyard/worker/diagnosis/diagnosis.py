@@ -12,6 +12,7 @@ does after it was told to stop is never the cause.
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
