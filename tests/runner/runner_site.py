@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.executors.runner_client import RunnerClient
+from torchyard.runner import cgroups
 
 _LIMIT_S = 30.0
 
@@ -127,7 +128,19 @@ class RunnerSite:
                 assert time.monotonic() < deadline, f"processes of {name} do not end: {pids}"
                 time.sleep(0.05)
             subprocess.run(["userdel", name], check=True, capture_output=True)
+        self._remove_cgroups()
         shutil.rmtree(self.folder)
+
+    def _remove_cgroups(self) -> None:
+        """Those of attempts whose folders nobody asked to remove, and the runner's own."""
+        parent = cgroups.own()
+        if parent is None:
+            return
+        for record in self.state.glob("attempts/*.json"):
+            for node in json.loads(record.read_text())["nodes"]:
+                assert cgroups.remove(record.stem, int(node))
+        with suppress(OSError):
+            (parent / "yard-runner").rmdir()  # another test's runner may be in it
 
 
 def python_for_all() -> str:

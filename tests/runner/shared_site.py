@@ -57,6 +57,12 @@ class SharedSite(RunnerSite):
         for what in (("-r", "requirements.lock"), (".",)):
             subprocess.run([*uv_program, "pip", "install", "-p", python, "--no-deps", *what], **run)
 
+    def install_driver(self) -> None:
+        """PostgreSQL's, as `pip install 'torchyard[postgres]'` does."""
+        words = [uv.find_uv_bin(), "--quiet", "pip", "install", "--python"]
+        words += [str(self.program / "python"), "-r", "pyproject.toml", "--extra", "postgres"]
+        subprocess.run(words, check=True, cwd=ROOT, stdin=subprocess.DEVNULL)
+
     def make_certificate(self) -> None:
         """As an administrator does: the key is the server's to read, and nobody else's."""
         words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from runner.shared_site import SharedSite, shared_site
+from runner.waiting_jobs import start_waiting
 from torchyard.shared import processes
 from torchyard.worker.system.processes import below
 
@@ -22,15 +23,11 @@ pytestmark = [
 ]
 
 TAKEOVERS = Path(__file__).with_name("takeovers.py")
-WAITING = "echo weights > outputs/model.txt; while [ ! -e {flag} ]; do sleep 0.05; done"
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[SharedSite]:
     with shared_site() as site:
-        flags = site.folder / "flags"
-        flags.mkdir()
-        flags.chmod(0o1777)
         setuid = site.folder / "id"
         shutil.copy("/usr/bin/id", setuid)
         setuid.chmod(0o4755)
@@ -39,17 +36,6 @@ def site() -> Iterator[SharedSite]:
         site.add_person("anna")
         site.add_person("berta")
         yield site
-
-
-def start_waiting(site: SharedSite, person: str, **job: Any) -> tuple[str, Path]:
-    """A job that runs until its flag appears; its name and the flag."""
-    flag = site.folder / "flags" / f"{person}-{len(os.listdir(site.folder / 'flags'))}"
-    before = site.attempts()
-    name = site.submit(person, WAITING.format(flag=flag), **job)
-    site.wait(name, "Running")
-    [scratch] = set(site.attempts()) - set(before)
-    assert scratch.is_dir()
-    return name, flag
 
 
 def worker_of(site: SharedSite, scratch: Path) -> dict[str, Any]:
@@ -64,8 +50,8 @@ def ranks_of(site: SharedSite, scratch: Path) -> list[int]:
 
 def test_every_takeover_is_refused(site: SharedSite) -> None:
     key = "sk-the-key-of-berta-0123456789"
-    name, flag = start_waiting(site, "berta", environment_variables={"THEIR_API_KEY": key})
-    [other] = site.attempts()
+    variables = {"THEIR_API_KEY": key}
+    name, flag, other = start_waiting(site, "berta", environment_variables=variables)
     rank = ranks_of(site, other)[0]
     # Root sees what the job is after: it is there, and the job does not get it.
     assert key.encode() in Path(f"/proc/{rank}/environ").read_bytes()
@@ -110,7 +96,7 @@ def test_every_takeover_is_refused(site: SharedSite) -> None:
 
 
 def test_a_job_that_kills_all_it_can_ends_itself_alone(site: SharedSite) -> None:
-    name, flag = start_waiting(site, "berta")
+    name, flag, _ = start_waiting(site, "berta")
     killer = site.submit("anna", "sleep 1; kill -9 -1; sleep 60")
     ended = site.wait(killer)
     assert ended["status"] == "Failed" and ended["error"]["code"] == "worker_lost"
@@ -173,8 +159,7 @@ def test_ranks_of_two_nodes_meet_as_one_account(site: SharedSite) -> None:
 
 
 def test_a_cancel_ends_the_ranks(site: SharedSite) -> None:
-    name, _ = start_waiting(site, "berta")
-    [scratch] = site.attempts()
+    name, _, scratch = start_waiting(site, "berta")
     ranks = ranks_of(site, scratch)
     site.ask("POST", f"/v1/workspaces/default/jobs/{name}/cancel", {}, "berta")
     assert site.wait(name)["status"] == "Canceled"
@@ -182,7 +167,7 @@ def test_a_cancel_ends_the_ranks(site: SharedSite) -> None:
 
 
 def test_a_job_outlives_a_killed_server_and_a_killed_runner(site: SharedSite) -> None:
-    name, flag = start_waiting(site, "berta")
+    name, flag, _ = start_waiting(site, "berta")
     site.stop_servers(signal.SIGKILL)
     site.stop(signal.SIGKILL)
     site.start()

@@ -12,12 +12,18 @@ from pathlib import Path
 
 import torchyard
 from torchyard.base.errors import Conflict, InvalidInput
+from torchyard.base.files import whole
 from torchyard.base.node_folder import NodeFolder
 from torchyard.executors.runner_client import RunnerClient
 from torchyard.shared import runner_messages
 
 FLAG = "--jobs-as-server-user"
 VARIABLE = "TORCHYARD_JOBS_AS_SERVER_USER"
+# What the owner accepted once holds for the home's later servers, until the file is removed.
+_CONSENT = "jobs-as-server-user"
+_CONSENT_TEXT = b"""The owner of this home accepts that jobs run as the server's own user, without a
+runner. Remove this file to take that back.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,18 +47,24 @@ def choose(
         is_shared: other people reach the server.
         socket: the runner's, as the owner named it; None for the one of this machine, if any.
         node_folder: as the owner named it; the runner's own is used.
-        as_server_user: the owner accepts that jobs run as the server's user.
+        as_server_user: the owner accepts that jobs run as the server's user; remembered in the
+            home.
 
     Raises:
         InvalidInput: the server is shared, and has neither a runner nor the owner's consent.
         RunnerUnreachable: the runner does not answer.
         Conflict: the runner is of another version, or has another node folder.
     """
+    consent = home / _CONSENT
     if socket is None and is_shared and not as_server_user and default_socket.exists():
         socket = default_socket
     if socket is None:
-        if is_shared and not as_server_user:
+        if is_shared and not as_server_user and not consent.exists():
             raise _no_runner(default_socket)
+        if is_shared and not consent.exists():
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with whole(consent, mode=0o600) as file:
+                file.write(_CONSENT_TEXT)
         node = NodeFolder(home)
         if node_folder is not None:
             node = NodeFolder(node_folder, is_separate=True)

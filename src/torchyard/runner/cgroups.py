@@ -5,8 +5,10 @@ Leaves: the groups that a worker makes below it to worker/system/cgroups.py.
 Always: a limit that is set here is root's: a job can neither raise nor leave it. Where there is no
 cgroup v2, or no controller, there is none, and `yard-runner check` says so.
 
-    <the runner's own>/yard-<attempt>-<node>/            limits; the account may make groups here
-                                            torchyard-worker/    the worker and its supervisor
+    <what the unit delegates>/yard-runner/               the runner, for the kernel wants its
+                                                         processes in leaves
+                              yard-<attempt>-<node>/     limits; the account may make groups here
+                                  torchyard-worker/      the worker and its supervisor
 
 Source: the kernel's admin-guide/cgroup-v2.rst, "Delegation".
 """
@@ -25,10 +27,22 @@ _DELEGATED = ("", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control")
 _CONTROLLERS = ("cpu", "memory", "pids")
 _END_LIMIT_S = 5.0
 WORKER = "torchyard-worker"
+_RUNNER = "yard-runner"
+
+
+def settle() -> None:
+    """Move the runner into a leaf, so that limits can be set beside it."""
+    parent = own()
+    if parent is not None:
+        try:
+            (parent / _RUNNER).mkdir(exist_ok=True)
+        except OSError:
+            return  # `yard-runner check` says that no limit holds
+        enter(parent / _RUNNER)
 
 
 def own() -> Path | None:
-    """The runner's own group, if it may make groups below it."""
+    """The group that was delegated to the runner, if cgroups can be written here."""
     try:
         mounts = _MOUNTS.read_text().splitlines()
         lines = _OWN.read_text().splitlines()
@@ -38,7 +52,8 @@ def own() -> Path | None:
     for line in mounts:
         fields = line.split(" ")
         if path is not None and fields[2] == "cgroup2" and "rw" in fields[3].split(","):
-            return Path(fields[1], path.lstrip("/"))
+            group = Path(fields[1], path.lstrip("/"))
+            return group.parent if group.name == _RUNNER else group
     return None
 
 

@@ -217,6 +217,7 @@ REQUESTS: dict[str, Callable[[Request], Body]] = {
 def serve(config: Config, listener: socket.socket) -> NoReturn:
     """Answer until SIGTERM."""
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    cgroups.settle()
     # Children are counted by what they hold open: the pipe of one that ended reads as empty.
     answering: dict[int, int] = {}
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
