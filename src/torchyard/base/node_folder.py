@@ -50,6 +50,16 @@ class NodeFolder:
         return self.root / "scratch"
 
     @property
+    def builds(self) -> Path:
+        """Where the build user builds, one folder for each environment."""
+        return self.root / "builds"
+
+    @property
+    def pythons(self) -> Path:
+        """The Pythons that the server downloaded for builds of another user."""
+        return self.root / "pythons"
+
+    @property
     def workers(self) -> Path:
         """The worker's program, as one file."""
         return self.root / "workers"
@@ -73,6 +83,7 @@ class NodeFolder:
         if not self.is_separate:
             return
         modes = {self.environments: 0o755, self.cache: 0o711, self.data: 0o711, self.public: 0o755}
+        modes |= {self.builds: 0o711, self.pythons: 0o755}
         for folder, mode in modes.items():
             folder.mkdir(parents=True, exist_ok=True)
             if folder.stat().st_mode & 0o777 != mode:

@@ -58,20 +58,24 @@ class RunnerClient:
                 messages.send(connection, {"request": request, **body}, descriptors)
                 answer, received = messages.receive(connection)
         except (OSError, messages.BadMessage) as error:
-            raise RunnerUnreachable(
-                f"the runner at `{self.path}` does not answer: {error}",
-                "see `systemctl status torchyard-runner.socket torchyard-runner`",
-            ) from error
-        if "ok" not in answer:
-            for descriptor in received:
-                os.close(descriptor)
-            error_body = answer.get("error") or {}
-            raise RunnerRefused(
-                str(error_body.get("message") or "the runner refused"),
-                str(error_body.get("hint") or ""),
-                code=str(error_body.get("code") or ""),
-            )
-        return answer["ok"], received
+            raise _unreachable(self.path, error) from error
+        return _checked(answer, received), received
+
+    def start(self, request: str, descriptors: Sequence[int] = (), **body: Any) -> RunningRequest:
+        """Ask for what takes long; it is ended by closing what is returned.
+
+        Raises:
+            RunnerUnreachable: the runner can't be asked.
+        """
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(_LIMIT_S)
+            connection.connect(str(self.path))
+            messages.send(connection, {"request": request, **body}, descriptors)
+        except (OSError, messages.BadMessage) as error:
+            connection.close()
+            raise _unreachable(self.path, error) from error
+        return RunningRequest(self.path, connection)
 
     def call(self, request: str, descriptors: Sequence[int] = (), **body: Any) -> dict[str, Any]:
         """As `ask`, of a request whose answer has no files."""
@@ -79,3 +83,49 @@ class RunnerClient:
         for descriptor in received:
             os.close(descriptor)
         return answer
+
+
+class RunningRequest:
+    """A request that the runner works on; `connection` can be read when it has answered."""
+
+    def __init__(self, path: Path, connection: socket.socket) -> None:
+        self._path = path
+        self.connection = connection
+
+    def __enter__(self) -> RunningRequest:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.connection.close()
+
+    def answer(self) -> dict[str, Any]:
+        """
+        Raises:
+            RunnerUnreachable: it went away.
+            RunnerRefused: it refused.
+        """
+        try:
+            answer, received = messages.receive(self.connection)
+        except (OSError, messages.BadMessage) as error:
+            raise _unreachable(self._path, error) from error
+        return _checked(answer, received)
+
+
+def _unreachable(path: Path, error: Exception) -> RunnerUnreachable:
+    return RunnerUnreachable(
+        f"the runner at `{path}` does not answer: {error}",
+        "see `systemctl status torchyard-runner.socket torchyard-runner`",
+    )
+
+
+def _checked(answer: dict[str, Any], received: list[int]) -> dict[str, Any]:
+    if "ok" in answer:
+        return dict(answer["ok"])
+    for descriptor in received:
+        os.close(descriptor)
+    error = answer.get("error") or {}
+    raise RunnerRefused(
+        str(error.get("message") or "the runner refused"),
+        str(error.get("hint") or ""),
+        code=str(error.get("code") or ""),
+    )

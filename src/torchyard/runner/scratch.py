@@ -44,7 +44,7 @@ def prepare(config: Config) -> None:
     check_only_root_writes(config.node_folder)
     os.chmod(config.node_folder, 0o755)
     server = pwd.getpwnam(config.server_user)
-    for name in ("server", "environments", "cache"):
+    for name in ("server", "environments", "cache", "builds", "pythons"):
         # The server writes them, and jobs read them.
         own = config.node_folder / name
         try:

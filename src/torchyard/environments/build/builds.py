@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 _REPAIR_S = 300.0
 
 Secrets = Callable[[], Mapping[str, int]]
+Make = Callable[[EnvironmentSpec, EnvironmentPaths, str, Uv], str]
 
 
 class Builds:
@@ -41,6 +42,7 @@ class Builds:
     Args:
         cache: uv's own, where the one of this machine's user is on another disk.
         variables: the process environment; where pip's and uv's configuration is read from.
+        make: `builder.run`, or what does the same as another user.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class Builds:
         records: BuildRecords,
         images: Images,
         pythons: Pythons,
+        make: Make = builder.run,
     ) -> None:
+        self._make = make
         self._own_cache = cache
         self._variables = variables
         self._folders = folders
@@ -144,7 +148,7 @@ class Builds:
                 uv.say(f"  {line}")
             with self._failure_recorded(spec, uv):
                 if spec.image is None:
-                    lock = builder.run(spec, paths, self._previous_lock(paths), uv)
+                    lock = self._make(spec, paths, self._previous_lock(paths), uv)
                 else:
                     run = partial(self.run, cancelled=cancelled, secrets=secrets, also=uv.log)
                     lock = self._images.build(spec, paths, run, uv)

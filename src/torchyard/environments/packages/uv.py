@@ -125,6 +125,10 @@ class Uv:
         if cache is not None:
             self._variables.setdefault("UV_CACHE_DIR", str(cache))
 
+    def is_canceled(self) -> bool:
+        """Whether the caller wants the build to end."""
+        return self._cancelled()
+
     def say(self, line: str) -> None:
         """Write a line into the log."""
         self.log.write((self.clean(line) + "\n").encode())
