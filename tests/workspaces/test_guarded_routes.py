@@ -98,7 +98,7 @@ def test_a_workers_route_refuses_a_person_before_the_body_is_sent(site: Served) 
     ("method", "path", "limit_bytes"),
     [
         ("POST", f"{HERE}/jobs", request_bodies.DEFAULT_LIMIT_BYTES),
-        ("PUT", f"{HERE}/snapshots", 64 << 20),
+        ("PUT", f"{HERE}/snapshots", 32 << 20),
         ("POST", f"{MLFLOW}/runs/search", request_bodies.DEFAULT_LIMIT_BYTES),
     ],
 )

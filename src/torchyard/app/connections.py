@@ -1,6 +1,7 @@
 """How many connections the server holds, in all and per address.
 
-Owns: counting connections from their first byte, TLS or not; which one is closed for a newcomer.
+Owns: counting connections from their first byte, TLS or not; which one is closed for a newcomer;
+whose body is read next.
 Leaves: what a connection does to http_protocol.py, which calls from the event loop alone.
 Always: a connection with a request at work is never closed for another; idle ones go first, then
 those that have not sent a whole request head, of the address that holds the most.
@@ -8,10 +9,12 @@ those that have not sent a whole request head, of the address that holds the mos
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import logging
 import resource
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -24,6 +27,7 @@ _LOG_EVERY_S = 60.0
 _MOST_OTHER_FILES = 512
 _LEAST_CONNECTIONS = 64
 _MOST_FAREWELLS = 64
+_READS_AT_ONCE = 4
 
 
 class Stage(enum.Enum):
@@ -112,6 +116,26 @@ class Slot:
             pool.pop(self, None)
 
 
+class ReadingTurns:
+    """Lets bodies be read a few at a time, so that other requests need not wait for all of them."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def wait(self, read: Callable[[], None]) -> None:
+        """Call `read` when it is its turn; it reads once."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._next)
+        self._waiting.append(read)
+
+    def _next(self) -> None:
+        for _ in range(min(_READS_AT_ONCE, len(self._waiting))):
+            self._waiting.popleft()()
+        if self._waiting:
+            # Behind whatever else has come in the meantime.
+            asyncio.get_running_loop().call_soon(self._next)
+
+
 class Connections:
     """Of one server; for use in its event loop alone."""
 
@@ -122,6 +146,7 @@ class Connections:
     ) -> None:
         self.limits = limits
         self.refused = 0
+        self.turns = ReadingTurns()
         self._farewells = 0
         self._now = now
         self._slots: set[Slot] = set()

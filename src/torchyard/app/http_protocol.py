@@ -12,9 +12,10 @@ import asyncio
 import json
 from typing import Any
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from torchyard.app.connections import Connections, Slot, Stage
+from torchyard.app.connections import Connections, ReadingTurns, Slot, Stage
 from torchyard.base.errors import LimitExceeded, ServerBusy, SlowRequest, TorchyardError
 
 _HEAD_MOST_BYTES = 64 << 10
@@ -62,6 +63,24 @@ class Pace:
         self._at = now
 
 
+class _FlowInTurns(FlowControl):
+    """Reads on when it is the connection's turn."""
+
+    def __init__(self, transport: asyncio.Transport, turns: ReadingTurns) -> None:
+        super().__init__(transport)
+        self._turns = turns
+        self._is_queued = False
+
+    def resume_reading(self) -> None:
+        if self.read_paused and not self._is_queued:
+            self._is_queued = True
+            self._turns.wait(self._resume)
+
+    def _resume(self) -> None:
+        self._is_queued = False
+        super().resume_reading()
+
+
 class PacedProtocol(HttpToolsProtocol):
     """
     Args:
@@ -82,6 +101,7 @@ class PacedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _FlowInTurns(transport, self._connections.turns)
         now = self.loop.time()
         self._in_head = True
         self._head_bytes = self._body_bytes = self._headers_count = 0

@@ -1,7 +1,7 @@
 """Where request bodies are while they arrive and are worked on.
 
 Owns: the bytes in flight of all connections, in memory and on disk; the folder `spool/` of the
-home; how much memory the bodies that are worked on may take at once.
+home; how much memory the bodies that are worked on may take at once; the threads that write bodies.
 Leaves: reading them from the connection to request_bodies.py.
 Always: no spooled body outlives its request, nor the server's process: its file has no name. For
 use in the server's event loop alone.
@@ -13,12 +13,15 @@ import asyncio
 import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, ParamSpec, TypeVar
 
-from starlette.concurrency import run_in_threadpool
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
 
 from torchyard.base.errors import ServerBusy
 
@@ -29,8 +32,24 @@ _DISK_BYTES = 2 << 30
 _WORK_BYTES = 96 << 20
 _WAIT_LIMIT_S = 30.0
 _WRITE_BYTES = 16 << 10
+_THREADS = 6
 _STALE_S = 3600.0
 _HINT = "try again in a few seconds"
+
+
+_limiter: RunVar[anyio.CapacityLimiter] = RunVar("torchyard.body_threads")
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+
+async def in_body_thread(act: Callable[_P, _T], *args: _P.args, **named: _P.kwargs) -> _T:
+    """Run in one of the few threads for bodies, so that they never take all there are."""
+    try:
+        limiter = _limiter.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(_THREADS)
+        _limiter.set(limiter)
+    return await anyio.to_thread.run_sync(partial(act, *args, **named), limiter=limiter)
 
 
 class Budget:
@@ -157,7 +176,7 @@ class ArrivingBody:
                 self._memory_bytes += len(chunk)
                 self._buffer += chunk
                 return
-            self._file = await run_in_threadpool(self._spool.new_file)
+            self._file = await in_body_thread(self._spool.new_file)
         self._buffer += chunk
         if len(self._buffer) >= _WRITE_BYTES:
             await self._write()
@@ -168,7 +187,7 @@ class ArrivingBody:
             raise ServerBusy("the server holds too many large requests", _HINT)
         self._disk_bytes += len(self._buffer)
         content, self._buffer = self._buffer, bytearray()
-        await run_in_threadpool(self._file.write, content)
+        await in_body_thread(self._file.write, content)
         self._spool.memory.give(self._memory_bytes)
         self._memory_bytes = 0
 

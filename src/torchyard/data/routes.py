@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse
 
+from torchyard.base.body_spool import in_body_thread
 from torchyard.base.dependencies import BlobsOf
 from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
@@ -20,7 +20,7 @@ _FRAME_MOST_BYTES = 16 << 20
 # Longer ones are written while they arrive.
 _AT_ONCE_BYTES = 64 << 10
 # 100,000 files and more: their number has a limit of its own at the client.
-_MANIFEST_LIMIT_BYTES = 64 << 20
+_MANIFEST_LIMIT_BYTES = 32 << 20
 
 router = APIRouter(
     prefix="/v1/workspaces/{workspace}", tags=["snapshots"], route_class=GuardedRoute
@@ -38,7 +38,7 @@ def missing(blobs: BlobsOf, sha256: Annotated[list[str], Body(embed=True)]) -> d
 async def put_blob(blobs: BlobsOf, sha256: str, request: Request) -> dict[str, Any]:
     with blobs.writing(sha256) as writing:
         async for chunk in request.stream():
-            await run_in_threadpool(writing.write, chunk)
+            await in_body_thread(writing.write, chunk)
         _same(sha256, writing.stored.sha256)
     return {}
 
@@ -51,11 +51,11 @@ async def put_bundle(blobs: BlobsOf, request: Request) -> dict[str, Any]:
         sha256, size_bytes = header
         if size_bytes <= _AT_ONCE_BYTES:
             content = b"".join([piece async for piece in frames.pieces(size_bytes)])
-            await run_in_threadpool(blobs.put, sha256, [content])
+            await in_body_thread(blobs.put, sha256, [content])
         else:
             with blobs.writing(sha256) as writing:
                 async for piece in frames.pieces(size_bytes):
-                    await run_in_threadpool(writing.write, piece)
+                    await in_body_thread(writing.write, piece)
                 _same(sha256, writing.stored.sha256)
         stored += 1
     return {"stored": stored}

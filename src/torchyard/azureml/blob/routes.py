@@ -46,6 +46,7 @@ from torchyard.azureml.common import containers
 from torchyard.azureml.common.calls import base_url
 from torchyard.azureml.common.context import AzureContext, context_of
 from torchyard.azureml.common.routing import RouteTable
+from torchyard.base.body_spool import in_body_thread
 from torchyard.base.errors import Conflict
 from torchyard.base.request_bodies import with_body
 from torchyard.data.blocks import Blocks
@@ -374,10 +375,10 @@ async def _pour(request: Request, sink: _Sink) -> None:
         async for chunk in request.stream():
             buffer += chunk
             if len(buffer) >= _POUR_BYTES:
-                await run_in_threadpool(sink.write, bytes(buffer))
+                await in_body_thread(sink.write, bytes(buffer))
                 buffer.clear()
         if buffer:
-            await run_in_threadpool(sink.write, bytes(buffer))
+            await in_body_thread(sink.write, bytes(buffer))
     except BaseException as error:
         await asyncio.shield(run_in_threadpool(sink.drop, error))
         raise
