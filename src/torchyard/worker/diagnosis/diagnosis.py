@@ -317,6 +317,7 @@ def _diagnosis(
     details: dict[str, Any] = {
         "rank": exit.rank.rank,
         "node": context.node,
+        "pid": exit.pid or None,
         "exit_code": exit.exit_code,
         "signal": exit.signal or None,
         "at": iso_time(at),

@@ -61,7 +61,7 @@ class RankExit:
     """How a rank ended; `signal` is 0 for a rank that exited by itself.
 
     `at` counts seconds since 1970; `memory_bytes` is the peak memory of its largest process;
-    `stop_requested` says that it had been told to stop; `aborted_late` that it was aborted after
+    `stop_requested` says that it had been told to stop, `aborted_late` that it was aborted after
     its script had ended successfully, so that its exit code is 0 all the same.
     """
 
