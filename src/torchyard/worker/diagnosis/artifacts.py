@@ -26,9 +26,7 @@ _RECENT_S = 5.0
 # The year 2100.
 _LATEST_S = 4_102_444_800.0
 
-_FRAME = re.compile(
-    r'^\s*File "(?P<file>.+?)", line (?P<line>\d{1,9})(?:,? in (?P<function>.+))?$'
-)
+_FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d{1,9})(?:,? in (?P<function>.+))?$')
 _LONGEST_PATH, _LONGEST_CODE = 1_000, 400
 _CRASH = "Fatal Python error"
 _TRACEBACK_START = "Traceback (most recent call last):"
