@@ -7,14 +7,13 @@ of a pattern gives texts: what stands before it, its body many times, and an end
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    from re import _parser as parser
-else:
-    import sre_parse as parser
+# Python's own reader of patterns; the first is its name since 3.11.
+parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 
 Make = Callable[[int], str]
 """A text of about so many characters."""
@@ -31,20 +30,22 @@ _CATEGORIES: dict[str, Callable[[str], bool]] = {
 }
 
 
-def texts(pattern: str | bytes, flags: int, searches: bool) -> list[Make]:
-    """What makes the texts for a pattern; `searches`: it is tried at every position."""
+def texts(pattern: str | bytes, flags: int) -> list[Make]:
+    """What makes the texts for a pattern."""
     tree = parser.parse(pattern, flags)
     made: dict[tuple[str, str, str], None] = {}
     for before, bodies in _repetitions(tree, ""):
         for body in bodies:
             for end in _ENDS:
                 made[before, body, end] = None
-            if before and searches:
+            if before:
                 made["", before, _ENDS[0]] = None
                 made["", before + body, _ENDS[0]] = None
-    if not made or searches:
-        for character in sorted(_literals(tree))[:_MOST_BODIES]:
-            made["", character, _ENDS[0]] = None
+                # What stands between two repetitions, for one that takes it as well.
+                for length in (len(before) // 2, len(before) - 1):
+                    made[before[:length], before[length:], _ENDS[0]] = None
+    for character in sorted(set(_literals(tree)))[:_MOST_BODIES]:
+        made["", character, _ENDS[0]] = None
     return [_maker(*parts) for parts in made]
 
 

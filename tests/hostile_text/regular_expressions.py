@@ -19,6 +19,7 @@ from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "torchyard"
 
+_CONCERNED = re.compile(r"^\s*import re$|\b(?:pattern|regex)=r?['\"]|[A-Z]\.fullmatch\(", re.M)
 # Functions of `re` that take a pattern, with the position of their flags.
 _FUNCTIONS = {
     "compile": 1,
@@ -44,14 +45,23 @@ SOURCES: Mapping[tuple[str, str], str] = {
 }
 COMPUTED: Mapping[tuple[str, str], str] = {
     # (module, function): patterns with a constant in them that the function computes.
+    ("client.snapshots.ignore_rules", "_rule"): "[*map(_expression, ['a*b*c', '**/a/**/b*c'])]",
+    ("client.snapshots.ignore_rules", "_any_of"): "['|'.join(map(_expression, ['a*b', '*c*']))]",
+    ("client.snapshots.ignore_rules", "_character_class"): "[_character_class('[a-z]', 0)[0]]",
     ("base.lazy_routes", "__init__"): "[LazyRoutes(['/a/{b}'], list, '/{c}/d')._claimed.pattern]",
-    ("environments.conda.conda_packages", "_free_scripts"): "[_python_line('/a/bin/python')]",
-    ("environments.packages.pythons", "_beside"): "[_folder_name('3.11')]",
+    ("environments.conda.conda_packages", "_free_scripts"): "[_shebang(b'/a/bin/python')]",
+    ("environments.packages.pythons", "_beside"): "[_version_in('3.11')]",
+    ("mlflow.search", "_any_characters"): "['a.b', 'a' * 50 + '.' * 50]",
 }
 USERS: Mapping[tuple[str, str], str] = {
     ("jobs.spec.retry", "_compile"): "only compiled here; jobs/spec/log_patterns.py searches with "
     "it, in a process that is ended in time",
 }
+
+ONCE = {"reader.take", "_end"}
+"""Functions that try a pattern where a reader stands, and refuse the text if none fits."""
+MATCHES = {"client.snapshots.ignore_rules", "mlflow.plugin_uris"}
+"""Modules that compare names with the patterns of a table, from the beginning on."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +82,9 @@ class Expression:
 
 def collect() -> tuple[list[Expression], list[str]]:
     """All expressions, and the places of patterns that could not be computed."""
-    trees = {path: ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
-    uses = _uses_by_name(trees.values())
+    sources = {path: path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
+    trees = {path: ast.parse(text) for path, text in sources.items() if _CONCERNED.search(text)}
+    uses = _uses_by_name(trees)
     expressions: dict[tuple[str | bytes, int, bool], Expression] = {}
     unknown: list[str] = []
     for path, tree in trees.items():
@@ -87,7 +98,7 @@ def collect() -> tuple[list[Expression], list[str]]:
             except (NameError, AttributeError, TypeError):
                 unknown.append(f"{place}: {ast.unparse(call)}")
                 continue
-            searches = not _how(call, name, uses) <= _TRIED_ONCE
+            searches = not _how(call, module, name, uses) <= _TRIED_ONCE
             for pattern in patterns:
                 expression = Expression(place, pattern, flags, searches)
                 expressions.setdefault((pattern, flags, searches), expression)
@@ -95,19 +106,25 @@ def collect() -> tuple[list[Expression], list[str]]:
 
 
 def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str, str]]:
-    """Each call that takes a pattern, the function it stands in, the name that is assigned to it."""
-    functions: dict[ast.AST, str] = {}
-    names: dict[ast.AST, str] = {}
-    for node in ast.walk(tree):
+    """Each call that takes a pattern, the function around it, the name that it is assigned to."""
+    waiting: list[tuple[ast.AST, str, str]] = [(tree, "", "")]
+    while waiting:
+        node, function, name = waiting.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            functions |= dict.fromkeys(ast.walk(node), node.name)
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if isinstance(target, ast.Name | ast.Attribute):
-                names[node.value] = target.id if isinstance(target, ast.Name) else target.attr
-    for node in ast.walk(tree):
+            function = node.name
         if isinstance(node, ast.Call) and _pattern(node) is not None:
-            yield node, functions.get(node, ""), names.get(node, "")
+            yield node, function, name
+        named = _target(node)
+        for child in ast.iter_child_nodes(node):
+            waiting.append((child, function, named if child is getattr(node, "value", 0) else ""))
+
+
+def _target(node: ast.AST) -> str:
+    """The name that a statement assigns to."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign):
+        return ""
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    return target.id if isinstance(target, ast.Name) else getattr(target, "attr", "")
 
 
 def _pattern(call: ast.Call) -> ast.expr | None:
@@ -151,20 +168,32 @@ def _flags(call: ast.Call, module: ModuleType) -> int:
     return int(_computed(given[0], module)) if given else 0
 
 
-def _uses_by_name(trees: Any) -> dict[str, set[str]]:
-    """The methods that are called of each name, in the whole package."""
+def _uses_by_name(trees: Mapping[Path, ast.AST]) -> dict[str, set[str]]:
+    """The methods that are called of each name: private ones by module, others by name alone."""
     uses: dict[str, set[str]] = {}
-    for tree in trees:
+    for path, tree in trees.items():
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr in _FUNCTIONS:
                 of = node.value
                 name = of.id if isinstance(of, ast.Name) else getattr(of, "attr", "")
-                uses.setdefault(name, set()).add(node.attr)
+                uses.setdefault(_key(module, name), set()).add(node.attr)
+            # Passed to a function that tries it where it stands.
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ONCE:
+                for argument in node.args:
+                    if isinstance(argument, ast.Name):
+                        uses.setdefault(_key(module, argument.id), set()).add("match")
     return uses
 
 
-def _how(call: ast.Call, name: str, uses: Mapping[str, set[str]]) -> set[str]:
+def _key(module: str, name: str) -> str:
+    return f"{module}.{name}" if name.startswith("_") else name
+
+
+def _how(call: ast.Call, module: str, name: str, uses: Mapping[str, set[str]]) -> set[str]:
     """The methods by which a pattern is used; `search` where that can't be told."""
     if isinstance(call.func, ast.Attribute) and call.func.attr != "compile":
         return {call.func.attr}
-    return uses.get(name, {"search"})
+    if not name and module in MATCHES:
+        return {"match"}
+    return uses.get(_key(module, name), {"search"})

@@ -28,10 +28,10 @@ def replaced(text: str, opening: str, closing: str, replace: Callable[[str], str
 
 def is_closed(text: str, opening: str, closing: str) -> bool:
     """Whether each opening bracket has a closing one behind it."""
-    end = 0
+    position = 0
     for _, end in _pairs(text, opening, closing):
-        pass
-    return text.find(opening, end) < 0
+        position = end
+    return text.find(opening, position) < 0
 
 
 def _pairs(text: str, opening: str, closing: str) -> Iterator[tuple[int, int]]:

@@ -60,7 +60,7 @@ def root_cause(
     Args:
         ending_at: when running ranks were told to stop, in seconds since 1970.
     """
-    diagnoses = []
+    diagnoses: list[Diagnosis] = []
     until = time.monotonic() + _BUDGET_S
     for exit in exits:
         if diagnoses and time.monotonic() > until:
