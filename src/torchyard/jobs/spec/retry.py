@@ -26,6 +26,9 @@ _MOST_ATTEMPTS = 100
 HOPELESS = (
     "cuda_out_of_memory",
     "cuda_missing",
+    "process_limit",
+    "disk_limit",
+    "network_unavailable",
     "import_failed",
     "syntax_error",
     "command_not_found",
