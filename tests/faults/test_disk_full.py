@@ -393,5 +393,5 @@ def test_a_job_that_fills_the_disk_of_the_server_loses_no_line(
     done = site.wait(name)
     assert done["status"] == ("Failed" if exit_code else "Completed"), done["error"]
     assert log.read_text() == "".join(f"line {n}\n" for n in range(1, 601))
-    assert any(told.startswith("no space left on `scratch`") for told in done["notices"]), done
+    assert any(text.startswith("no space left on `scratch`") for text in done["notices"]), done
     assert site.wait(site.submit({"command": "true"}))["status"] == "Completed"

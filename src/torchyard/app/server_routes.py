@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Request
 import torchyard
 from torchyard.base.dependencies import from_state
 from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.shared.failures import Failure
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
 
@@ -28,6 +29,20 @@ async def health(scheduler: SchedulerOf) -> dict[str, Any]:
         "version": torchyard.__version__,
         "pid": os.getpid(),
     }
+
+
+@router.get("/v1/server/limits", tags=["server"])
+@needs(Permission.SELF)
+def limits() -> dict[str, Any]:
+    """Which limits of jobs hold for workers that this server starts itself."""
+    from torchyard.worker.system import cgroups, network_space  # Few ask.
+
+    network = ""
+    try:
+        network_space.make().close()
+    except Failure as failure:
+        network = failure.message
+    return {**cgroups.holds(), "network": not network, "network_reason": network}
 
 
 @router.get("/openapi.json", include_in_schema=False)

@@ -92,8 +92,8 @@ def test_lines_that_were_lost_all_the_same_are_told_with_their_number(small: Ben
     command = _PRINT.format(lines=100_000, filling="x" * 200, seconds=0)
     small.run(small.plan(command))
     kept = small.server.logs["user_logs/std_log.txt"]
-    (told,) = [notice for notice in _notices(small) if "incomplete" in notice]
-    assert f"after {len(kept):,} bytes, {kept.count(bytes([10])):,} lines" in told
+    (notice,) = [text for text in _notices(small) if "incomplete" in text]
+    assert f"after {len(kept):,} bytes, {kept.count(bytes([10])):,} lines" in notice
 
 
 def test_metrics_logged_on_a_full_disk_arrive(small: Bench) -> None:

@@ -76,8 +76,8 @@ def test_nothing_starts_once_no_processes_are_allowed(mark: str) -> None:
         cgroups.remove(mark)
 
 
-def _machine(tmp_path: Path, own: str, controllers: str, *folders: str) -> Path:
-    """A tree of version 2, of ordinary files, and a `proc` that says this process is in `own`."""
+def _machine(tmp_path: Path, current: str, controllers: str, *folders: str) -> Path:
+    """A tree of version 2, of ordinary files; `proc` says that this process is in `current`."""
     root, proc = tmp_path / "cgroup", tmp_path / "proc"
     proc.mkdir()
     for folder in ("", *folders):
@@ -86,12 +86,12 @@ def _machine(tmp_path: Path, own: str, controllers: str, *folders: str) -> Path:
         (root / folder / "cgroup.procs").touch()
     (root / "cgroup.controllers").write_text(controllers)
     (proc / "mounts").write_text(f"cgroup2 {root} cgroup2 rw,nosuid 0 0\n")
-    (proc / "cgroup").write_text(f"0::/{own}\n")
+    (proc / "cgroup").write_text(f"0::/{current}\n")
     return proc
 
 
 @pytest.mark.parametrize(
-    ("own", "expected"),
+    ("current", "expected"),
     [
         ("", ""),
         ("torchyard-workers", ""),
@@ -101,8 +101,8 @@ def _machine(tmp_path: Path, own: str, controllers: str, *folders: str) -> Path:
         ("torchyard-runner.service/job", "torchyard-runner.service/job"),
     ],
 )
-def test_a_node_is_beside_its_worker(tmp_path: Path, own: str, expected: str) -> None:
-    proc = _machine(tmp_path, own, "cpu memory pids", own)
+def test_a_node_is_beside_its_worker(tmp_path: Path, current: str, expected: str) -> None:
+    proc = _machine(tmp_path, current, "cpu memory pids", current)
     (tree,) = cgroups._trees(proc)
     assert tree.folder("a:0") == tmp_path / "cgroup" / expected / "torchyard-node-a-0"
 

@@ -31,6 +31,9 @@ _MOST_WORDS = 50
 HOPELESS = (
     "cuda_out_of_memory",
     "cuda_missing",
+    "process_limit",
+    "disk_limit",
+    "network_unavailable",
     "import_failed",
     "syntax_error",
     "command_not_found",

@@ -35,7 +35,7 @@ _PROCESS_HINT = (
     "look for a program that starts processes or threads without end; a job that needs more says "
     "so: property `torchyard.max_processes`"
 )
-_ROOM_HINT = "write less, or free some space: `yard gc --explain` lists what can be removed"
+_SPACE_HINT = "write less, or free some space: `yard gc --explain` lists what can be removed"
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class LimitWatch:
             DISK_FULL,
             f"no space left on `scratch` of node {self._node.number}: the job was stopped because "
             f"what it prints to {log.name} has no more space",
-            _ROOM_HINT,
+            _SPACE_HINT,
             details={"node": self._node.number},
         )
 
@@ -210,9 +210,9 @@ class LimitWatch:
 def limit_notices(node: int, plan: LaunchPlan, in_force: InForce) -> Iterator[str]:
     """What the user is told of the limits; nothing where the ordinary ones hold."""
     processes_limit = f"{plan.limits.processes:,} processes"
-    told = [limit for limit in in_force.held if limit != processes_limit]
-    if told:
-        yield f"node {node} is limited to {' and '.join(told)} by its compute size"
+    held = [limit for limit in in_force.held if limit != processes_limit]
+    if held:
+        yield f"node {node} is limited to {' and '.join(held)} by its compute size"
     missing = [limit for limit in in_force.missing if limit != processes_limit]
     if missing:
         yield (

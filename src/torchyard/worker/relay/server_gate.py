@@ -26,7 +26,7 @@ _PORTS = {"http": 80, "https": 443}
 
 def addresses(plan: LaunchPlan) -> list[tuple[str, int]]:
     """Where the plan's variables say that the server listens, IPv4 addresses and ports."""
-    found: dict[tuple[str, int], None] = {}
+    targets: dict[tuple[str, int], None] = {}
     for url in (plan.server_url, *plan.variables.values()):
         parts = urlsplit(url) if url.startswith(("http://", "https://")) else None
         if parts is None or not parts.hostname:
@@ -38,8 +38,8 @@ def addresses(plan: LaunchPlan) -> list[tuple[str, int]]:
             continue
         # Variables also name addresses of the relay, or of documentation: only the server's count.
         if parts.hostname == urlsplit(plan.server_url).hostname or address == LOOPBACK:
-            found[(address, port)] = None
-    return list(found)
+            targets[(address, port)] = None
+    return list(targets)
 
 
 class ServerGate:

@@ -15,6 +15,7 @@ Source: the kernel's admin-guide/cgroup-v2.rst and cgroup-v1/; systemd's CGROUP_
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,18 +50,18 @@ class InForce:
 
 @dataclass(frozen=True)
 class _Tree:
-    """A mounted tree of cgroups; `own` is where this process is in it. Version 2 has every
+    """A mounted tree of cgroups; `current` is where this process is in it. Version 2 has every
     `controllers` that no tree of version 1 has.
     """
 
     root: Path
-    own: Path
+    current: Path
     version: int
     controllers: tuple[str, ...] = ()
 
     def folder(self, mark: str) -> Path:
         """The node's folder in this tree; a process of a rank is already in it."""
-        parts = self.own.relative_to(self.root).parts
+        parts = self.current.relative_to(self.root).parts
         parents = [part for part in parts if not part.startswith(_PREFIX) and part != WORKERS]
         name = _PREFIX + mark.replace(":", "-")
         # Another's cgroup has processes, and then allows no limits below it; the root always does.
@@ -87,7 +88,7 @@ def inside(mark: str, proc: Path = _SELF) -> Iterator[bool]:
         yield bool(entered)
     finally:
         for tree in entered:
-            _enter(tree.own)
+            _enter(tree.current)
 
 
 def limit(mark: str, ceiling: Ceiling, proc: Path = _SELF) -> InForce:
@@ -104,6 +105,20 @@ def limit(mark: str, ceiling: Ceiling, proc: Path = _SELF) -> InForce:
         (held if done else missing).append(words)
     processes = _processes(ceiling.processes)
     return InForce(tuple(held), tuple(missing), processes in held)
+
+
+def holds(proc: Path = _SELF) -> dict[str, bool]:
+    """Which of cpu, memory and pids can be limited for nodes of workers that start here."""
+    mark = f"probe-{os.getpid()}-{threading.get_ident()}:0"
+    ceiling = Ceiling(cores=1, memory_bytes=1 << 30, processes=1000)
+    try:
+        trees = _trees(proc)
+        return {
+            controller: any(_limit(tree, mark, controller, ceiling) for tree in trees)
+            for controller in _CONTROLLERS
+        }
+    finally:
+        remove(mark, proc)
 
 
 def members(mark: str, proc: Path = _SELF) -> list[int]:
@@ -235,8 +250,8 @@ def _trees(proc: Path) -> list[_Tree]:
         elif fields[2] == "cgroup":
             controllers = tuple(kind for kind in _CONTROLLERS if kind in options)
             if controllers and controllers[0] in own_paths:
-                own = _below(root, own_paths[controllers[0]])
-                trees.setdefault(controllers[0], _Tree(root, own, 1, controllers))
+                current = _below(root, own_paths[controllers[0]])
+                trees.setdefault(controllers[0], _Tree(root, current, 1, controllers))
     return sorted(trees.values(), key=lambda tree: -tree.version)
 
 

@@ -133,17 +133,17 @@ def _short(scratch: Path) -> Iterator[str]:
 
 def _launch(verb: str, *arguments: str) -> list[int]:
     """The descriptors that the launcher sends."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    with ours:
-        with theirs:
-            os.set_inheritable(theirs.fileno(), True)
-            words = [*_program(verb), str(theirs.fileno()), *arguments]
+    receiver, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with receiver:
+        with sender:
+            os.set_inheritable(sender.fileno(), True)
+            words = [*_program(verb), str(sender.fileno()), *arguments]
             try:
                 pid = os.posix_spawn(words[0], words, dict(os.environ))
             except OSError as error:
                 raise _unavailable(str(error)) from error
         try:
-            return _receive(ours)
+            return _receive(receiver)
         finally:
             try:
                 os.waitpid(pid, 0)
