@@ -246,8 +246,8 @@ def _back(record: Mapping[str, Any], answer: Mapping[str, str]) -> Response | No
 def _page_of(grant: str) -> Response:
     text = (
         "<p>Paste this into the terminal where <b>you yourself</b> have just run "
-        "<code>yard login</code>. It is good for two minutes. Anyone who asks you for it wants your "
-        f"account.</p><pre>{html.escape(grant)}</pre>"
+        "<code>yard login</code>. It is good for two minutes. Anyone who asks you for it wants "
+        f"your account.</p><pre>{html.escape(grant)}</pre>"
     )
     return HTMLResponse(_html("Signed in", text), 200, headers=_HEADERS)
 
