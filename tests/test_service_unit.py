@@ -26,6 +26,7 @@ def analyze() -> str:
     return program
 
 
+@pytest.mark.slow
 def test_systemd_takes_the_units(tmp_path: Path, analyze: str) -> None:
     for file in PACKAGING.glob("torchyard.*"):
         # It looks whether the program is there; here it is another one.
@@ -36,6 +37,7 @@ def test_systemd_takes_the_units(tmp_path: Path, analyze: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_the_units_exposure_is_below_4(analyze: str) -> None:
     done = subprocess.run(
         [analyze, "security", "--offline=true", "--threshold=39", UNIT],

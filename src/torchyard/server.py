@@ -54,9 +54,11 @@ from torchyard.servers.types import Server
 from torchyard.shared import locks, processes
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people
-from torchyard.workspaces.audit_sinks import sink_of
+from torchyard.workspaces.audit_sinks import Sink, sink_of
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from torchyard.sign_in.routes import SignIn
 
 _log = logging.getLogger(__name__)
@@ -304,17 +306,7 @@ def run(options: Options) -> None:
             home_database.remember_file(home, _file_of(options.database))
         ensure_token(parts, settings.Settings(home).token_file)
     tls = entrance.tls
-    hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
-    app = create_app(
-        parts,
-        hosts,
-        tls.way,
-        options.storage_domain,
-        options.connections.unlimited,
-        audit_sink=sink,
-        public_url=entrance.public_url,
-        sign_in=_sign_in(options, entrance.public_url),
-    )
+    app = _app(options, entrance, parts, sink)
     job_variables.publish(parts.services, environ, parts.signer, tls.current, tls.way)
     server = _Server(
         uvicorn.Config(
@@ -364,6 +356,20 @@ def _service(options: Options) -> home_service.HomeService | None:
     if not unit and listeners.is_loopback(options.host):
         return None
     return home_service.HomeService(unit, options.host)
+
+
+def _app(options: Options, entrance: _Listeners, parts: Parts, sink: Sink | None) -> FastAPI:
+    hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
+    return create_app(
+        parts,
+        hosts,
+        entrance.tls.way,
+        options.storage_domain,
+        options.connections.unlimited,
+        audit_sink=sink,
+        public_url=entrance.public_url,
+        sign_in=_sign_in(options, entrance.public_url),
+    )
 
 
 def _sign_in(options: Options, public_url: str) -> SignIn | None:

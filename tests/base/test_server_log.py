@@ -1,4 +1,4 @@
-"""The server's log stays within its bounds, whoever writes it and whenever they are killed."""
+"""The server's log stays within its bounds, however many write it and whenever they are killed."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class RealProvider:
         # Node finds packages beside the program.
         self._program = FOLDER / "provider.mjs"
         shutil.copy(Path(__file__).with_name("provider.mjs"), self._program)
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "client_id": CLIENT_ID,
             "client_secret": CLIENT_SECRET,
             "redirect_uri": redirect_uri,
@@ -57,7 +57,7 @@ class RealProvider:
 
     def put(self, name: str, **claims: Any) -> None:
         """A person of the provider, new or changed."""
-        people: Any = self._settings["people"]
+        people = self._settings["people"]
         people[name] = claims
         self._world.write_text(json.dumps(self._settings))
 

@@ -1,4 +1,4 @@
-"""ID tokens that a provider, or somebody between, may send; and answers that are no answers."""
+"""ID tokens that a provider, or somebody between, may send; and answers that make no sense."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_token_with_a_wrong_claim_is_refused(fake: FakeProvider, changes: Any)
 
 
 def _unsigned(fake: FakeProvider) -> str:
-    return jwt.encode(_claims(fake), None, "none", {"kid": "k1"})
+    return jwt.encode(_claims(fake), "", "none", {"kid": "k1"})
 
 
 def _signed_with_the_public_key(fake: FakeProvider) -> str:

@@ -65,9 +65,9 @@ class Site:
 
 
 def grant_of(page: Page) -> str:
-    found = re.search(r"<pre>([^<]+)</pre>", page.text)
-    assert found is not None, page.text
-    return html.unescape(found[1])
+    shown = re.search(r"<pre>([^<]+)</pre>", page.text)
+    assert shown is not None, page.text
+    return html.unescape(shown[1])
 
 
 @pytest.fixture(scope="module")

@@ -102,10 +102,12 @@ def inherited(environ: MutableMapping[str, str]) -> socket.socket | None:
 
     Source: sd_listen_fds(3).
     """
-    told = {name: environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")}
-    if told["LISTEN_PID"] != str(os.getpid()) or not told["LISTEN_FDS"].isdecimal():
+    variables = {
+        name: environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+    }
+    if variables["LISTEN_PID"] != str(os.getpid()) or not variables["LISTEN_FDS"].isdecimal():
         return None
-    count = int(told["LISTEN_FDS"])
+    count = int(variables["LISTEN_FDS"])
     if count != 1:
         raise InvalidInput(
             f"systemd passed {count} sockets to the server, which takes one",

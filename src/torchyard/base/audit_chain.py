@@ -5,8 +5,8 @@ Leaves: writing the lines to workspaces/audit.py, sending copies to workspaces/a
 Always: every sealed line names its server, its number and the hash of the line before it, and ends
 with its own hash; the chain goes on from one day's file to the next.
 
-Whoever can write the files can also write a whole new chain, or cut off its end: only a copy that
-another user keeps shows that.
+Anyone who can write the files can also write a whole new chain, or cut off its end: only a copy
+that another user keeps shows that.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Owns: `server.log` and its predecessors `server.log.1` to `server.log.5`.
 Leaves: what is logged to everybody, opening the file at the start to client/embedded.py; a server
 under systemd logs to the journal, which has bounds of its own.
-Always: whoever rotates holds a lock, and the others follow to the new file with their next line; a
-server that is killed between two steps leaves files that the next one goes on with.
+Always: the one server that rotates holds a lock, and the others follow to the new file with their
+next line; a server that is killed between two steps leaves files that the next one goes on with.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ async def methods(sign_in: OptionalSignInOf) -> dict[str, Any]:
 @needs(Permission.OPEN)
 def start(sign_in: SignInOf, challenge: str = "", state: str = "", port: int = 0) -> Response:
     if not _CHALLENGE.fullmatch(challenge) or not _STATE.fullmatch(state):
-        raise InvalidInput("this is no sign-in of `yard login`", "run `yard login URL`")
+        raise InvalidInput("this sign-in was not begun by `yard login`", "run `yard login URL`")
     if port and not 1024 <= port <= 65535:
         raise InvalidInput("`port` must be from 1024 to 65535", at=["port"])
     browser, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
@@ -246,8 +246,8 @@ def _back(record: Mapping[str, Any], answer: Mapping[str, str]) -> Response | No
 def _page_of(grant: str) -> Response:
     text = (
         "<p>Paste this into the terminal where <b>you yourself</b> have just run "
-        "<code>yard login</code>. It is good for two minutes. Whoever asks you for it wants your "
-        f"account.</p><pre>{html.escape(grant)}</pre>"
+        "<code>yard login</code>. It is good for two minutes. Anyone who asks you for it wants "
+        f"your account.</p><pre>{html.escape(grant)}</pre>"
     )
     return HTMLResponse(_html("Signed in", text), 200, headers=_HEADERS)
 

@@ -99,7 +99,7 @@ def sink_of(text: str) -> Sink | None:
     """The sink that the text names; None for none.
 
     Raises:
-        InvalidInput: it is of no form that is known, or no pipe.
+        InvalidInput: it is of no form that is known, or not a pipe.
     """
     if not text:
         return None
@@ -120,7 +120,7 @@ def sink_of(text: str) -> Sink | None:
 def _refuse_own(path: Path) -> None:
     """
     Raises:
-        InvalidInput: it is no pipe, or the server's own: what it can replace proves nothing.
+        InvalidInput: it is not a pipe, or the server's own, which proves nothing.
     """
     try:
         status = path.stat()
@@ -176,10 +176,10 @@ class _Udp:
 
     def send(self, at: str, line: bytes) -> None:
         if self._socket is None:
-            found = socket.getaddrinfo(*self._address, type=socket.SOCK_DGRAM)[0]
-            opened = socket.socket(found[0], socket.SOCK_DGRAM)
+            address = socket.getaddrinfo(*self._address, type=socket.SOCK_DGRAM)[0]
+            opened = socket.socket(address[0], socket.SOCK_DGRAM)
             opened.settimeout(LIMIT_S)
-            opened.connect(found[4])
+            opened.connect(address[4])
             self._socket = opened
         self._socket.send(_message(at, line))
 

@@ -363,7 +363,7 @@ def _token_of(connection: Connection, name: str, token: str) -> KeptToken:
     _existing(connection, name)
     held = {each.name: each for each in store.tokens_of(connection, name)}
     if token not in held:
-        near = nearest(token, held)
+        near = nearest(token, list(held))
         raise NotFound(
             f"`{name}` has no token `{token[:80]}`",
             f"did you mean `{near}`?" if near else f"see `yard user token list {name}`",

@@ -171,7 +171,7 @@ def logs(session: Session, follow: bool, lines: int) -> None:
             f"there is no log `{file}`",
             "no server has run here yet; start one with `yard server start`",
         )
-    log = open(file, "rb")
+    log: BinaryIO = open(file, "rb")
     log.seek(0, os.SEEK_END)
     text = embedded.log_tail(session.settings, lines)
     if text:

@@ -123,7 +123,7 @@ class _Listener(HTTPServer):
         return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that hangs up is no concern of the user's."""
+        """Say nothing if a browser hangs up."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -45,5 +45,5 @@ def queue(services: Services) -> Queue:
 
 def _counted(services: Services, statuses: tuple[Status, ...]) -> Mapping[str, int]:
     with services.db.read() as connection:
-        found = store.count_by_status(connection, statuses)
-    return {status.value: found.get(status, 0) for status in statuses}
+        counts = store.count_by_status(connection, statuses)
+    return {status.value: counts.get(status, 0) for status in statuses}
