@@ -228,6 +228,12 @@ def test_openapi_describes_the_native_interface(client: TestClient) -> None:
     assert "/v1/workspaces/{workspace}/jobs/{name}/stream" in described["paths"]
 
 
+def test_the_server_says_which_limits_of_jobs_hold(client: TestClient) -> None:
+    limits = client.get("/v1/server/limits").json()
+    assert set(limits) == {"cpu", "memory", "pids", "network", "network_reason"}
+    assert limits["network"] is (limits["network_reason"] == "")
+
+
 def _frames(content: bytes) -> list[tuple[dict[str, Any], bytes]]:
     frames = []
     while content:

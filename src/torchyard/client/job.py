@@ -66,6 +66,7 @@ class Stage(Resource):
     name: str
     started_at: datetime
     ended_at: datetime | None
+    duration_s: float | None
     waited_for: str
 
 
@@ -81,6 +82,7 @@ class JobSummary(Resource):
         job_tier: `standard`, or `spot` for a job that may be preempted.
         owner: who submitted it.
         attempt: the number of the newest try, from 1; 0 before the first.
+        duration_s: how long it ran, whatever was done to the clock meanwhile; None before its end.
         exit_code: negative for a signal; None where no rank has ended.
         error: None unless it failed.
     """
@@ -104,6 +106,7 @@ class JobSummary(Resource):
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    duration_s: float | None
     exit_code: int | None
     error: JobError | None
     archived: bool
@@ -195,7 +198,8 @@ class JobSummary(Resource):
 
         Args:
             rank: only this rank's output, as it is. None for all: of a job with several ranks
-                they follow each other, every line behind its rank, `[3] `.
+                they follow each other, every line behind its rank, `[3] `, and of a progress
+                bar its last state.
 
         Raises:
             NotFound: the rank has written nothing.
@@ -365,6 +369,7 @@ def _summary_fields(raw: Json, reader: JobReader) -> dict[str, Any]:
         "created_at": read.moment(raw, "created_at"),
         "started_at": read.optional_moment(raw, "started_at"),
         "ended_at": read.optional_moment(raw, "ended_at"),
+        "duration_s": read.optional_number(raw, "duration_s"),
         "exit_code": read.optional_whole(raw, "exit_code"),
         "error": _error(error) if error else None,
         "archived": bool(raw.get("archived")),
@@ -390,6 +395,7 @@ def _stage(raw: Json) -> Stage:
         name=raw["name"],
         started_at=read.moment(raw, "start"),
         ended_at=read.optional_moment(raw, "end"),
+        duration_s=read.optional_number(raw, "duration_s"),
         waited_for=read.text(raw, "waited_for"),
     )
 

@@ -86,12 +86,13 @@ class JobReader(JobHistory):
 
         Args:
             rank: only this rank's output, as it is. None for all: of a job with several ranks
-                they follow each other, every line behind its rank, `[3] `.
+                they follow each other, every line behind its rank, `[3] `, and of a progress
+                bar its last state.
 
         Raises:
             NotFound: no job has this name, or the rank has written nothing.
         """
-        from torchyard.client.printing import rank_of_log
+        from torchyard.client.printing import last_state, rank_of_log
 
         paths = {rank_of_log(file.path): file.path for file in self.files(name)}
         ranks = sorted(number for number in paths if number is not None)
@@ -101,13 +102,16 @@ class JobReader(JobHistory):
                 f"rank {rank} of job `{name}` has written nothing", f"ranks that have: {shown}"
             )
         texts = {
-            number: self.read_file(name, str(paths[number])).decode("utf-8", "replace")
+            number: self.read_file(name, str(paths[number]))
             for number in (ranks if rank is None else [rank])
         }
         if rank is not None or len(texts) == 1:
-            return "".join(texts.values())
+            return b"".join(texts.values()).decode("utf-8", "replace")
         return "".join(
-            f"[{number}] {line}\n" for number, text in texts.items() for line in text.splitlines()
+            f"[{number}] {last_state(line).decode('utf-8', 'replace')}\n"
+            for number, text in texts.items()
+            for line in text.removesuffix(b"\n").split(b"\n")
+            if text
         )
 
     def read_file(self, name: str, path: str) -> bytes:

@@ -18,7 +18,7 @@ from torchyard.base import fields
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.jobs.records import attempt_store, experiment_store, job_masking, progress, store
 from torchyard.jobs.records.job_events import Event
-from torchyard.jobs.records.types import ENDED, Experiment, Job, JobError, Status
+from torchyard.jobs.records.types import ENDED, Attempt, Experiment, Job, JobError, Status
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties, secrets
 
@@ -327,7 +327,7 @@ def cancel(
         running = [attempt for attempt in tries if attempt.ended_at is None]
         if running:
             progress.move(connection, job, Status.CANCEL_REQUESTED, now)
-            _request_stop(connection, running[-1].id, kill, why)
+            _request_stop(connection, running[-1], job, kill, why)
         else:
             progress.end(connection, job, Status.CANCELED, now, error=why)
         job = store.job_by_id(connection, job.id)
@@ -339,17 +339,28 @@ def cancel(
 
 
 def _request_stop(
-    connection: Connection, attempt_id: str, kill: bool, why: JobError | None
+    connection: Connection, attempt: Attempt, job: Job, kill: bool, why: JobError | None
 ) -> None:
-    control = KILL if kill else STOP
-    attempt_store.change_attempt(connection, attempt_id, order=control, order_reason="cancel")
-    if why is not None:
-        attempt_store.change_attempt(connection, attempt_id, error=vars(why))
+    error = why
+    if job.status is Status.CANCEL_REQUESTED:
+        error = why or attempt.error
+    attempt_store.change_attempt(
+        connection,
+        attempt.id,
+        order=KILL if kill else STOP,
+        order_reason="cancel",
+        error=None if error is None else vars(error),
+    )
 
 
 def job_key(job: Job) -> str:
     """What `Signals` calls a job."""
-    return f"job/{job.id}"
+    return job_key_of(job.id)
+
+
+def job_key_of(job_id: int) -> str:
+    """`job_key` of the job with that number."""
+    return f"job/{job_id}"
 
 
 def attempt_key(attempt_id: str) -> str:

@@ -284,15 +284,6 @@ def test_rejected_run_history_becomes_a_notice(bench: Bench) -> None:
     assert bench.server.kinds()[-1] == "node_exited"
 
 
-def test_a_worker_whose_supervisor_is_killed_stops(bench: Bench) -> None:
-    plan = bench.plan("sleep 315")
-    handle = bench.launch(plan)
-    bench.server.wait_for("ranks_started")
-    os.kill(bench.who(plan)["supervisor"]["pid"], signal.SIGKILL)
-    bench.wait(handle)
-    assert bench.exit()["error"]["code"] == "stopped"
-
-
 def test_processes_of_other_attempts_are_not_stopped(bench: Bench) -> None:
     mark = {"TORCHYARD_ATTEMPT": "t-other:0", "PATH": os.environ["PATH"]}
     with subprocess.Popen(["sleep", "316"], env=mark) as bystander:

@@ -207,19 +207,31 @@ def _successor(log: BinaryIO, file: Path) -> BinaryIO | None:
     return after
 
 
+_passphrase = click.option(
+    "--passphrase-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File with the passphrase of the secrets.",
+)
+
+
 @group.command("backup")
 @click.argument("target", type=click.Path(path_type=Path))
+@_passphrase
 @common
-def backup(session: Session, target: Path) -> None:
+def backup(session: Session, target: Path, passphrase_file: Path | None) -> None:
     """Back up the records and files of this machine's server to TARGET.
 
     TARGET is a folder, or a file that ends with `.tar` or `.tar.gz`. The server may keep running.
+    Secrets are encrypted with a passphrase, or left out: credentials of datastores, secret
+    variables of jobs, signing keys.
 
     Example: yard server backup /mnt/backups/monday.tar
     """
     _warn_of_url(session)
-    done = _run_backups(session, "backup", str(target))
+    done = _run_backups(session, "backup", str(target), *_options(passphrase_file=passphrase_file))
     text = f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, saved to {done['path']}"
+    text += _without(done, "left out; encrypt them into it with `--passphrase-file`")
     tables.one(session.form, done, lambda: text)
 
 
@@ -231,20 +243,47 @@ def backup(session: Session, target: Path) -> None:
     default="",
     help="Database for the records. Default: one in the home.",
 )
+@click.option(
+    "--database-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File with the database's URL and password.",
+)
+@_passphrase
 @common
-def restore(session: Session, source: Path, database: str) -> None:
+def restore(
+    session: Session,
+    source: Path,
+    database: str,
+    database_file: Path | None,
+    passphrase_file: Path | None,
+) -> None:
     """Restore a backup into the home folder TORCHYARD_HOME, which must be empty.
 
     Example: yard server restore /mnt/backups/monday.tar
     """
     _warn_of_url(session)
-    options = ["--database", database] if database else []
+    options = _options(
+        database=database, database_file=database_file, passphrase_file=passphrase_file
+    )
     done = _run_backups(session, "restore", str(source), *options)
     text = (
         f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, restored to {done['path']}; "
         "start with `yard server start`"
     )
+    text += _without(done, "missing: give them again")
     tables.one(session.form, done, lambda: text)
+
+
+def _options(**values: object) -> list[str]:
+    """Those that were given, as the backup program takes them."""
+    given = {name.replace("_", "-"): str(value) for name, value in values.items() if value}
+    return [word for name, value in given.items() for word in (f"--{name}", value)]
+
+
+def _without(done: dict[str, Any], what: str) -> str:
+    names = done["missing"]
+    return "".join(f"\n{line}" for line in [f"secrets that are {what}:", *names]) if names else ""
 
 
 def _run_backups(session: Session, *arguments: str) -> dict[str, Any]:

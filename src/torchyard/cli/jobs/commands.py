@@ -39,7 +39,7 @@ _COLUMNS: list[tables.Column] = [
     ("EXPERIMENT", lambda job: job["experiment_name"]),
     ("DISPLAY NAME", lambda job: _display_name(job)),
     ("CREATED", lambda job: tables.moment(job.get("created_at"))),
-    ("TOOK", lambda job: tables.since(job.get("started_at"), job.get("ended_at"))),
+    ("TOOK", lambda job: tables.since(*map(job.get, ("started_at", "ended_at", "duration_s")))),
 ]
 _NAMES = (
     'quote a name that contains dots: `inputs."a.b"=1`. Names below `properties.` and `tags.` '

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from torchyard.base import disk
 from torchyard.base.errors import DatabaseUnreachable
 from torchyard.executors.executor import Executor
+from torchyard.executors.runner_client import RunnerUnreachable
 from torchyard.jobs.attempts import takeover
 from torchyard.jobs.attempts.heartbeats import Heartbeats
 from torchyard.jobs.attempts.launching import Launcher
@@ -124,7 +125,7 @@ class Scheduler:
             except LeaseLost as error:
                 _log.warning("%s", error.message)
                 break
-            except DatabaseUnreachable as error:
+            except (DatabaseUnreachable, RunnerUnreachable) as error:
                 trouble = error.message
                 if trouble != self.trouble:
                     cause = str(error.__cause__).partition("\n")[0]

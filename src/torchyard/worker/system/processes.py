@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 
@@ -92,6 +93,8 @@ def end(
                 send(process.pid, process.start_time, signal.SIGKILL)
             elif (process.pid, process.start_time) not in terminated:
                 terminated.add((process.pid, process.start_time))
+                # For whoever looks for the sender of a signal that is no order of ours.
+                print(f"SIGTERM to pid {process.pid}", file=sys.stderr, flush=True)
                 send(process.pid, process.start_time, signal.SIGTERM)
         time.sleep(_POLL_S)
 
