@@ -1,6 +1,6 @@
-"""Check the server that commands use, and the clocks of both sides.
+"""Check the server that commands use, which limits it holds, and the clocks of both sides.
 
-Owns: the two checks.
+Owns: the checks; what the server says of its jobs' Unix users.
 Leaves: this machine to machine_check.py, its programs to programs_check.py.
 Always: the checks start no server.
 """
@@ -17,6 +17,7 @@ from torchyard.cli.doctor.findings import TIMEOUT_S, Finding, ok
 from torchyard.client import embedded
 
 _CLOCK_S = 5.0
+_LIMITS = {"cpu": "CPU", "memory": "memory", "pids": "processes", "network": "network"}
 
 
 def server(settings: Settings) -> Finding:
@@ -46,6 +47,34 @@ def server(settings: Settings) -> Finding:
     return ok("server", what)
 
 
+def limits(settings: Settings) -> Finding:
+    """Which limits of jobs the server's machine holds; what does not hold is not pretended."""
+    running = None if settings.url else embedded.find(settings)
+    url = settings.url or (running.url if running else "")
+    if not url:
+        return ok("limits", "not checked: no server is running")
+    token = settings.token if settings.url else embedded.token(settings)
+    transport = Transport(url, token, timeout_s=TIMEOUT_S, ca_cert=settings.ca_cert)
+    try:
+        holds = transport.get("/v1/server/limits")
+    except TorchyardError as error:
+        return Finding("limits", "note", f"not checked: {error.message}", error.hint)
+    finally:
+        transport.close()
+    held = [words for key, words in _LIMITS.items() if holds.get(key)]
+    missing = [words for key, words in _LIMITS.items() if not holds.get(key)]
+    what = f"held for jobs: {', '.join([*held, 'open files', 'disk (watched)'])}"
+    if not missing:
+        return ok("limits", what)
+    return Finding(
+        "limits",
+        "note",
+        f"{what}; not held: {', '.join(missing)}",
+        "run the server by its systemd unit, which has `Delegate=` (systemd 254 or later), or as "
+        "root where cgroups can be written; for the network allow user namespaces",
+    )
+
+
 def clock(settings: Settings) -> Finding:
     """A wrong clock makes certificates invalid and the times of metrics wrong."""
     now = time.time()
@@ -67,6 +96,31 @@ def clock(settings: Settings) -> Finding:
                 what = f"{abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} the server's"
                 return Finding("clock", "note", what, "set both with NTP")
     return ok("clock", time.strftime("%Y-%m-%d %H:%M:%S %Z"))
+
+
+def job_users(settings: Settings) -> Finding:
+    """Whether a job on a server for several people could become the server."""
+    if settings.url:
+        transport = Transport(settings.url, settings.token, TIMEOUT_S, ca_cert=settings.ca_cert)
+        try:
+            as_server = bool(transport.get("/v1/whoami").get("jobs_as_server_user"))
+        except TorchyardError:
+            return ok("job users", "unknown: the server does not say without a login")
+        finally:
+            transport.close()
+    else:
+        as_server = (settings.home / "jobs-as-server-user").exists()
+        if not as_server:
+            return ok("job users", "jobs run as you, or as their people's own users by a runner")
+    if not as_server:
+        return ok("job users", "each person's jobs run as a Unix user of that person's own")
+    return Finding(
+        "job users",
+        "note",
+        "jobs run as the server's Unix user: whoever may submit one can read and change all that "
+        "the server can, such as its keys, tokens, database and everybody's files",
+        "install the runner, as docs/guides/runner.md says",
+    )
 
 
 def _health(url: str) -> dict[str, str]:
