@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 _NOBODY = 65534
+
+
+def as_nobody(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a program as the user `nobody`."""
+    return subprocess.run(
+        words, user="nobody", group="nogroup", extra_groups=[], cwd="/",
+        capture_output=True, text=True, timeout=20,
+    )  # fmt: skip
+
+
+def python_of_nobody() -> str:
+    """A Python that `nobody` may run."""
+    for program in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        try:
+            if as_nobody([program, "-c", "import ctypes"]).returncode == 0:
+                return program
+        except OSError:
+            continue
+    pytest.skip("user `nobody` has no Python on this machine")
 
 
 @contextmanager

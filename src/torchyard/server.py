@@ -23,21 +23,24 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import uvicorn
-from fastapi import FastAPI
 
 import torchyard
 from torchyard.app import listeners
 from torchyard.app.application import Parts, build, create_app
+from torchyard.app.connections import DEFAULT_LIMITS, ConnectionLimits
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
 from torchyard.base import (
+    addresses,
     disk,
     home_database,
+    home_service,
     private_home,
     process_secrets,
+    server_log,
     settings,
 )
 from torchyard.base.clock import SystemClock
@@ -51,6 +54,12 @@ from torchyard.servers.types import Server
 from torchyard.shared import locks, processes
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people
+from torchyard.workspaces.audit_sinks import Sink, sink_of
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from torchyard.sign_in.routes import SignIn
 
 _log = logging.getLogger(__name__)
 _DEFAULT_PORT = 8765
@@ -149,12 +158,16 @@ def listen(
         except OSError:
             listener.close()
             continue
-        last_port = _remembered(remembered)
-        if not (shared and last_port) and last_port != listener.getsockname()[1]:
-            with whole(remembered) as writing:
-                writing.write(str(listener.getsockname()[1]).encode())
+        _remember(remembered, listener, shared)
         return listener
     raise Conflict(f"port {port} of `{host}` is taken", "choose another with `--port`")
+
+
+def _remember(file: Path, listener: socket.socket, shared: bool) -> None:
+    last_port, port = _remembered(file), listener.getsockname()[1]
+    if not (shared and last_port) and last_port != port:
+        with whole(file) as writing:
+            writing.write(str(port).encode())
 
 
 def _remembered(file: Path) -> int:
@@ -173,7 +186,10 @@ class Options:
     servers may serve the home, too. `storage_domain`: of which storage accounts are host names; see
     azureml/entry_routes.py. `ready_fd`: where the URL is written once the server listens.
     `node_folder`: see base/node_folder.py; None for one in the home. `runner`,
-    `jobs_as_server_user`: see executors/job_users.py.
+    `jobs_as_server_user`: see executors/job_users.py. `connections`: how many; its `unlimited` are
+    the proxies whose headers are believed. `audit_sink`: where copies of the audit go; see
+    workspaces/audit_sinks.py. `inherited`: listens already, at `host`; see listeners.inherited.
+    `oidc`: settings of the sign-in; see sign_in/settings.py.
     """
 
     home: Path
@@ -183,10 +199,14 @@ class Options:
     database: Choice = field(default_factory=Choice)
     shared: bool = False
     storage_domain: str = ""
+    audit_sink: str = ""
+    inherited: socket.socket | None = None
+    oidc: Path | None = None
     ready_fd: int | None = None
     node_folder: Path | None = None
     runner: Path | None = None
     jobs_as_server_user: bool = False
+    connections: ConnectionLimits = DEFAULT_LIMITS
 
 
 @dataclass(frozen=True)
@@ -209,6 +229,17 @@ class _Listeners:
         assert tls is not None
         return tls
 
+    @property
+    def public_url(self) -> str:
+        """Where people on other machines reach the server; empty when they don't."""
+        if self.configured_tls is not None and self.secure is not None:
+            host = self.configured_tls.way("localhost").host
+            return f"https://{host or socket.getfqdn()}:{self.secure[0].getsockname()[1]}"
+        if listeners.is_loopback(self.host):
+            return ""
+        host = socket.getfqdn() if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://{host}:{self.plain.getsockname()[1]}"
+
 
 def _open(options: Options, context: ssl.SSLContext | None) -> _Listeners:
     """
@@ -220,17 +251,27 @@ def _open(options: Options, context: ssl.SSLContext | None) -> _Listeners:
         bind = partial(listen, home, options.host, None, "tls-port", _DEFAULT_TLS_PORT, shared)
         own_tls = listeners.OwnTls(home, options.host, SystemClock(), bind)
         secure = own_tls.at_start()
-        plain = listen(home, options.host, options.port, shared=shared)
+        plain = _listener(options, "port", _DEFAULT_PORT)
         return _Listeners(options.host, plain, secure, None, own_tls)
-    with_tls = listen(home, options.host, options.port, "tls-port", _DEFAULT_TLS_PORT, shared)
+    with_tls = _listener(options, "tls-port", _DEFAULT_TLS_PORT)
     configured = listeners.ConfiguredTls(options.tls, with_tls.getsockname()[1])
     host = LOOPBACK_NAMES[0]
     plain = listen(home, host, None, shared=shared)
     return _Listeners(host, plain, (with_tls, context), configured, None)
 
 
+def _listener(options: Options, port_file: str, default: int) -> socket.socket:
+    """What listens at `host`: inherited, or opened now."""
+    if options.inherited is None:
+        arguments = (options.home, options.host, options.port, port_file, default)
+        return listen(*arguments, options.shared)
+    _remember(options.home / port_file, options.inherited, options.shared)
+    return options.inherited
+
+
 def run(options: Options) -> None:
     """Serve until SIGTERM or SIGINT."""
+    sink = sink_of(options.audit_sink)
     context = listeners.context_of(options.tls) if options.tls is not None else None
     home, shared = options.home, options.shared
     environ = private_home.restrict_umask(settings.for_jobs(os.environ))
@@ -244,6 +285,10 @@ def run(options: Options) -> None:
     )
     private_home.ensure(home, mend=options.ready_fd is not None)
     held = hold_home(home, shared)
+    server_log.rotate(settings.Settings(home).server_log)
+    if options.ready_fd is None:
+        home_service.record(home, _service(options))
+
     with _starting_one_at_a_time(home, shared):
         entrance = _open(options, context)
         parts = build(
@@ -261,10 +306,9 @@ def run(options: Options) -> None:
             home_database.remember_file(home, _file_of(options.database))
         ensure_token(parts, settings.Settings(home).token_file)
     tls = entrance.tls
-    hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
-    app = create_app(parts, hosts, tls.way, options.storage_domain)
+    app = _app(options, entrance, parts, sink)
     job_variables.publish(parts.services, environ, parts.signer, tls.current, tls.way)
-    server = _Server(_uvicorn_settings(app), entrance.secure)
+    server = _Server(_uvicorn_settings(app), entrance.secure, options.connections)
     server.signals = parts.services.signals
     if entrance.own_tls is not None:
         entrance.own_tls.server = server
@@ -293,12 +337,55 @@ def run(options: Options) -> None:
 def _uvicorn_settings(app: FastAPI) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=listeners.PacedProtocol,
+        # They would be believed from loopback; see app/forwarded.py.
+        proxy_headers=False,
         log_level="warning",
         access_log=False,
         lifespan="on",
         timeout_graceful_shutdown=5,
     )
+
+
+def _service(options: Options) -> home_service.HomeService | None:
+    """What serves the home, unless commands may start its server."""
+    try:
+        cgroups = Path("/proc/self/cgroup").read_text()
+    except OSError:
+        cgroups = ""
+    unit = home_service.unit_of_this_process(os.environ, cgroups)
+    if not unit and listeners.is_loopback(options.host):
+        return None
+    return home_service.HomeService(unit, options.host)
+
+
+def _app(options: Options, entrance: _Listeners, parts: Parts, sink: Sink | None) -> FastAPI:
+    hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
+    return create_app(
+        parts,
+        hosts,
+        entrance.tls.way,
+        options.storage_domain,
+        options.connections.unlimited,
+        audit_sink=sink,
+        public_url=entrance.public_url,
+        sign_in=_sign_in(options, entrance.public_url),
+    )
+
+
+def _sign_in(options: Options, public_url: str) -> SignIn | None:
+    """
+    Raises:
+        InvalidInput: the file of `--oidc` is wrong, or a library is missing.
+    """
+    if options.oidc is None:
+        return None
+    from torchyard.sign_in import settings as sign_in_settings
+    from torchyard.sign_in.provider import Provider
+    from torchyard.sign_in.routes import SignIn
+    from torchyard.sign_in.sealing import Seal
+
+    provider = Provider(sign_in_settings.read(options.oidc, public_url))
+    return SignIn(provider, Seal(options.home, SystemClock()))
 
 
 class _Server(listeners.Server):
@@ -393,6 +480,28 @@ def _parser() -> argparse.ArgumentParser:
         help="without a runner: everybody who may submit a job may read and change all that the "
         "server can; or TORCHYARD_JOBS_AS_SERVER_USER=1",
     )
+    parser.add_argument(
+        "--trusted-proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS[/NET]",
+        help="a reverse proxy whose X-Forwarded-For, X-Forwarded-Proto or Forwarded headers are "
+        "believed; repeatable; default: TORCHYARD_TRUSTED_PROXIES, else none",
+    )
+    parser.add_argument(
+        "--oidc",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="let people sign in with the OpenID Connect provider that this JSON file describes",
+    )
+    parser.add_argument(
+        "--audit-sink",
+        default="",
+        metavar="SINK",
+        help="send a copy of each audit line to syslog:/dev/log, udp://HOST:PORT, tcp://HOST:PORT "
+        "or pipe:/PATH",
+    )
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     return parser
 
@@ -408,6 +517,19 @@ def _database(arguments: argparse.Namespace, configured: settings.Settings) -> C
     )
 
 
+def _connection_limits(configured: settings.Settings, proxies: list[str]) -> ConnectionLimits:
+    """
+    Raises:
+        InvalidInput: a proxy is neither an address nor a network.
+    """
+    named = addresses.parse_networks(proxies, "--trusted-proxy")
+    if not proxies:
+        named = addresses.parse_networks(configured.trusted_proxies, "TORCHYARD_TRUSTED_PROXIES")
+    return ConnectionLimits(
+        configured.max_connections, configured.max_connections_per_address, named
+    )
+
+
 def main() -> None:
     arguments = _parser().parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -415,25 +537,29 @@ def main() -> None:
     if arguments.ready_fd is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        tls = listeners.tls_of(
-            arguments.host, arguments.tls_cert, arguments.tls_key, arguments.insecure
-        )
         taken = process_secrets.take(settings.SECRETS)
+        inherited = listeners.inherited(os.environ)
+        host = inherited.getsockname()[0] if inherited is not None else arguments.host
+        tls = listeners.tls_of(host, arguments.tls_cert, arguments.tls_key, arguments.insecure)
         configured = settings.read({**os.environ, **taken})
         home = arguments.home.absolute() if arguments.home else configured.home
         database = _database(arguments, configured)
         options = Options(
             home,
-            arguments.host,
+            host,
             arguments.port,
             tls,
             database,
             arguments.shared,
             arguments.storage_domain,
+            arguments.audit_sink,
+            inherited,
+            arguments.oidc,
             arguments.ready_fd,
             arguments.node_folder.absolute() if arguments.node_folder else configured.node_folder,
             arguments.runner.absolute() if arguments.runner else configured.runner,
             arguments.jobs_as_server_user or configured.jobs_as_server_user,
+            _connection_limits(configured, arguments.trusted_proxy),
         )
         run(options)
     except TorchyardError as error:

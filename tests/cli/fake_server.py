@@ -105,6 +105,7 @@ class State:
         self.url_maps: dict[str, str] = {}
         self.workspaces: list[dict[str, Any]] = []
         self.bundle_bytes: int | None = None
+        self.limits = dict.fromkeys(("cpu", "memory", "pids", "network"), True)
         self.model_files: dict[str, bytes] = {"model.pt": b"weights"}
 
 
@@ -177,6 +178,8 @@ class _Handler(BaseHTTPRequestHandler):
                 answer: Any = {"status": "ok", "version": "0.1.0", "pid": os.getpid()}
             elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
                 raise _Refused(401, "the token is not good", "set TORCHYARD_TOKEN")
+            elif parts == ["v1", "server", "limits"]:
+                answer = self.state.limits
             elif parts[:2] == ["v1", "workspaces"] and len(parts) <= 3:
                 answer = self._workspaces(parts[2:], body)
             else:

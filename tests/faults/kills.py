@@ -231,7 +231,7 @@ def _cgroups_left(site: Site) -> int:
     """How many of the site's nodes still have a cgroup; supervisors remove the last ones now."""
     with contextlib.closing(sqlite3.connect(site.home / "torchyard.db")) as records:
         attempts = [attempt for (attempt,) in records.execute("SELECT id FROM attempts")]
-    expected = {f"torchyard-{attempt}-{node}" for attempt in attempts for node in (0, 1)}
+    expected = {f"torchyard-node-{attempt}-{node}" for attempt in attempts for node in (0, 1)}
     deadline = time.monotonic() + 30.0
     while left := expected & _cgroups():
         if time.monotonic() > deadline:

@@ -85,6 +85,13 @@ def small_scratch(tmp_path: Path) -> Iterator[Site]:
         yield from _served(tmp_path / "home")
 
 
+@pytest.fixture
+def small_all(tmp_path: Path) -> Iterator[Site]:
+    """As on most machines: home and scratch are on the same disk."""
+    with _mounted(tmp_path / "home", 96) as home:
+        yield from _served(home)
+
+
 def _served(home: Path) -> Iterator[Site]:
     site = Site(home)
     try:
@@ -354,7 +361,37 @@ def test_a_full_disk_of_a_node_fails_the_job(small_scratch: Site, tmp_path: Path
     failed = site.wait(site.submit({"command": command}))
     _show("script", str(failed["error"]["message"]))
     assert failed["error"]["code"] == "disk_full"
-    assert failed["error"]["message"].startswith("rank 0 on node 0 exited with code 1")
-    assert "no space left on `scratch`" in failed["error"]["message"]
+    # Its traceback had space of its own.
+    assert failed["error"]["message"] == (
+        "rank 0 on node 0 exited with code 1: OSError: [Errno 28] No space left on device "
+        "(<string> line 1)"
+    )
     _readable(site, failed["name"])
+    assert site.wait(site.submit({"command": "true"}))["status"] == "Completed"
+
+
+@pytest.mark.parametrize("exit_code", [0, 3])
+def test_a_job_that_fills_the_disk_of_the_server_loses_no_line(
+    small_all: Site, exit_code: int
+) -> None:
+    """Its own files go first, so that what it printed and logged can be delivered."""
+    site = small_all
+    first = site.wait(site.submit({"command": "echo ready"}))
+    assert first["status"] == "Completed", first["error"]
+    command = (
+        "cat /dev/zero > ballast 2>/dev/null; "
+        "for n in $(seq 600); do echo line $n; done 2>/dev/null; sleep 3; "
+        f"exit {exit_code}"
+    )
+    name = site.submit({"command": command})
+    log = site.home / "logs" / "default" / name / "1" / "user_logs" / "std_log.txt"
+    fault_site.until(lambda: any(site.nodes(name)), 60, "it is launched")
+    fault_site.until(lambda: disk.is_full(site.home), 60, "the disk is full")
+    code, error = _refused(site, "POST", "jobs", {"command": "true", "environment": "python"})
+    assert (code, error["code"]) == (507, "disk_full")
+    assert _health(site)["status"] in ("ok", "degraded")
+    done = site.wait(name)
+    assert done["status"] == ("Failed" if exit_code else "Completed"), done["error"]
+    assert log.read_text() == "".join(f"line {n}\n" for n in range(1, 601))
+    assert any(text.startswith("no space left on `scratch`") for text in done["notices"]), done
     assert site.wait(site.submit({"command": "true"}))["status"] == "Completed"

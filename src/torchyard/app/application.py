@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -25,12 +25,19 @@ from starlette.datastructures import State
 import torchyard
 from torchyard.app import route_groups, server_routes
 from torchyard.app.error_responses import answer_errors
+from torchyard.app.forwarded import ForwardedRequests
+from torchyard.app.monitoring import routes as monitoring_routes
+from torchyard.app.monitoring.probes import Probes
+from torchyard.app.monitoring.requests import Measuring, Requests
+from torchyard.app.monitoring.server_metrics import ServerMetrics
 from torchyard.app.request_guard import RequestGuard
 from torchyard.azureml.common.context import OpenTls
 from torchyard.azureml.common.paths import AzurePaths
 from torchyard.base import home_database
 from torchyard.base import machine as machines
+from torchyard.base.addresses import Network
 from torchyard.base.blobs import Blobs
+from torchyard.base.body_spool import BodySpool
 from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.db import Database
 from torchyard.base.files import whole
@@ -60,9 +67,13 @@ from torchyard.servers.sharing import Sharing
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.access import Access
 from torchyard.workspaces.audit import Audit
+from torchyard.workspaces.audit_sinks import Sink
 from torchyard.workspaces.auditing import Auditing
 from torchyard.workspaces.jwts import Signer
 from torchyard.workspaces.spellings import Spellings
+
+if TYPE_CHECKING:
+    from torchyard.sign_in.routes import SignIn
 
 
 @dataclass(frozen=True)
@@ -175,18 +186,27 @@ def create_app(
     hosts: Sequence[str] = (),
     open_tls: OpenTls | None = None,
     storage_domain: str = "",
+    proxies: Sequence[Network] = (),
+    audit_sink: Sink | None = None,
+    public_url: str = "",
+    sign_in: SignIn | None = None,
 ) -> FastAPI:
     """Create the HTTP application.
 
     Args:
         hosts: the Host names that requests without TLS may use; any when empty.
         open_tls: see azureml/common/context.py, as `storage_domain`.
+        proxies: whose `X-Forwarded-` headers are believed.
+        audit_sink: gets copies of the audit's lines.
+        public_url: where people on other machines reach the server; empty when they don't.
+        sign_in: beside tokens; None for tokens alone.
     """
     services = parts.services
     builds = RequestedBuilds(services.environments, parts.scheduler.preparer.secrets)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.body_spool.clear()
         services.signals.attach(asyncio.get_running_loop())
         parts.scheduler.start()
         yield
@@ -195,6 +215,7 @@ def create_app(
         audit.close()
         if parts.sharing is not None:
             parts.sharing.stop()
+        services.history.close()
         services.db.close()
 
     app = _App(
@@ -206,12 +227,18 @@ def create_app(
         redoc_url=None,
     )
     app.add_middleware(RequestGuard, hosts=hosts, server_id=services.server_id)
-    audit = Audit(services.home, services.clock)
+    audit = Audit(services.home, services.clock, audit_sink)
     app.add_middleware(Auditing, lines=audit)
     app.add_middleware(AzurePaths, spellings=Spellings(services.db))
+    app.add_middleware(ForwardedRequests, proxies=proxies)
+    requests = Requests()
+    app.add_middleware(Measuring, requests=requests)
 
     _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)
+    app.state.public_url, app.state.sign_in = public_url, sign_in
+    _fill_monitoring(app.state, parts, requests, audit)
     app.router.routes.extend(server_routes.router.routes)
+    app.router.routes.extend(monitoring_routes.router.routes)
     app.router.routes.extend(route_groups.lazy_routes())
     answer_errors(app)
     return app
@@ -250,6 +277,7 @@ def _fill_state(
     state.signer = parts.signer
     state.scheduler = parts.scheduler
     state.audit = audit
+    state.body_spool = BodySpool(services.home / "spool")
     state.services = services
     state.home = services.home
     state.jobs_as_server_user = services.runner is None
@@ -272,6 +300,12 @@ def _fill_state(
     state.delete_workspace = partial(workspace_lifecycle.delete_empty, services)
     state.quota_use = partial(quota_checks.use_of, services)
     state.cancel_jobs_of = partial(owners.cancel_all, services)
+
+
+def _fill_monitoring(state: State, parts: Parts, requests: Requests, audit: Audit) -> None:
+    state.requests = requests
+    state.probes = Probes(parts.services, parts.scheduler)
+    state.server_metrics = ServerMetrics(parts.services, parts.scheduler, state.probes, audit)
 
 
 def _resolve_data(services: Services, workspace: str, type: str, path: str) -> str:

@@ -92,11 +92,13 @@ def engine(url: URL, shared: bool = False) -> Engine:
     )
 
 
-def hold(connection: Connection, alone: Iterable[str]) -> None:
-    """Wait until no other writer has what this one changes: the parts `alone`, or everything."""
+def hold(connection: Connection, alone: Iterable[str] | None) -> None:
+    """Wait until no other writer has what this one changes: the parts `alone`; None: everything."""
+    if alone is None:
+        connection.execute(_hold_whole, {"whole": _WHOLE})
+        return
     names = sorted({_number(name) for name in alone})
     if not names:
-        connection.execute(_hold_whole, {"whole": _WHOLE})
         return
     connection.execute(_hold_part, {"whole": _WHOLE, "part": _PART, "name": names[0]})
     for name in names[1:]:

@@ -30,7 +30,8 @@ class Settings:
     """`url` and `token` are empty when the embedded server on this machine is meant.
 
     `url_from` says who named the URL: `TORCHYARD_URL`, `yard login` or the machine's file.
-    `ca_cert` is a PEM file beside the system's certificates. `database` is empty for the one that
+    `ca_cert` is a PEM file beside the system's certificates. `trusted_proxies` are addresses and
+    networks whose `X-Forwarded-` headers the server believes. `database` is empty for the one that
     the home folder had last; it may hold a password, as may what `database_file` holds.
     `database_password` is for a URL without one. `node_folder` is what jobs reach, apart from the
     home, where a runner starts them as other users: the program whose socket is `runner`.
@@ -51,6 +52,9 @@ class Settings:
     node_folder: Path | None = None
     runner: Path | None = None
     jobs_as_server_user: bool = False
+    trusted_proxies: tuple[str, ...] = ()
+    max_connections: int = 2048
+    max_connections_per_address: int = 256
 
     @property
     def token_file(self) -> Path:
@@ -74,8 +78,9 @@ class Settings:
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
     """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE, _DATABASE_FILE,
-    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER and _SNAPSHOT_MAX_FILES, _MAX_MB, and what
-    `yard login` has written.
+    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER, _TRUSTED_PROXIES, _MAX_CONNECTIONS,
+    _MAX_CONNECTIONS_PER_ADDRESS and _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has
+    written.
 
     Raises:
         InvalidInput: a limit is not an integer, or a file is malformed.
@@ -98,6 +103,11 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         node_folder=_folder(values, "TORCHYARD_NODE_FOLDER"),
         runner=_folder(values, "TORCHYARD_RUNNER"),
         jobs_as_server_user=_yes(values, "TORCHYARD_JOBS_AS_SERVER_USER"),
+        trusted_proxies=tuple(
+            values.get("TORCHYARD_TRUSTED_PROXIES", "").replace(",", " ").split()
+        ),
+        max_connections=_number(values, "TORCHYARD_MAX_CONNECTIONS", 2048),
+        max_connections_per_address=_number(values, "TORCHYARD_MAX_CONNECTIONS_PER_ADDRESS", 256),
     )
 
 
@@ -144,6 +154,12 @@ def without_colour(environ: Mapping[str, str] | None = None) -> bool:
     """Whether NO_COLOR is set; it then holds for terminals too. Source: https://no-color.org"""
     values = os.environ if environ is None else environ
     return bool(values.get("NO_COLOR"))
+
+
+def terminal_type(environ: Mapping[str, str] | None = None) -> str:
+    """TERM; empty where nothing says what the terminal can do."""
+    values = os.environ if environ is None else environ
+    return values.get("TERM", "")
 
 
 def is_set(name: str, environ: Mapping[str, str] | None = None) -> bool:

@@ -335,11 +335,9 @@ _LEFT_OUT = (
 
 def flat(job: Mapping[str, Any]) -> dict[str, Any]:
     """A job as names and values: `params.lr`, `metrics.loss`, `inputs.data`."""
-    from torchyard.client.times import seconds_between
-
     spec = job.get("spec") or {}
     values = {key: job.get(key) for key in _SUMMARY_KEYS}
-    values["duration_s"] = seconds_between(job.get("started_at"), job.get("ended_at"))
+    values["duration_s"] = job.get("duration_s")
     values["environment_hash"] = job.get("environment_hash")
     for group in ("params", "metrics", "tags"):
         for key, value in (job.get(group) or {}).items():

@@ -23,6 +23,9 @@ class Workspace(Resource):
         rehearse_on_cpu: jobs are rehearsed on the CPU unless they say otherwise.
         allow_substitutes: whether torchyard's own environments may take the place of Azure ML's
             published ones; None leaves it to the server.
+        max_processes: processes and threads of a job on each node; 0 is torchyard's own limit.
+        disk_quota_mb: MiB that a job may write on each node; 0 for no limit.
+        network: what jobs connect to at most, `open`, `workspace` or `none`.
     """
 
     id: str
@@ -34,6 +37,9 @@ class Workspace(Resource):
     retention_days: int
     rehearse_on_cpu: bool
     allow_substitutes: bool | None
+    max_processes: int
+    disk_quota_mb: int
+    network: str
     created_at: datetime
 
     _shown = ("name", "description")
@@ -87,7 +93,8 @@ class Workspaces:
 
         Args:
             changes: some of `description`, `retention_days`, `rehearse_on_cpu` and, for owners
-                only, `allow_substitutes`; see `Workspace`.
+                only, `allow_substitutes`, `max_processes`, `disk_quota_mb`, `network`; see
+                `Workspace`.
 
         Raises:
             NotFound: there is no such workspace.
@@ -122,6 +129,9 @@ def _workspace(raw: Json) -> Workspace:
         retention_days=read.whole(raw, "retention_days"),
         rehearse_on_cpu=bool(raw.get("rehearse_on_cpu")),
         allow_substitutes=raw.get("allow_substitutes"),
+        max_processes=read.whole(raw, "max_processes"),
+        disk_quota_mb=read.whole(raw, "disk_quota_mb"),
+        network=read.text(raw, "network"),
         created_at=read.moment(raw, "created_at"),
     )
 

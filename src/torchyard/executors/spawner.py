@@ -141,6 +141,8 @@ class DirectSpawner:
     def signal(self, scratch: Path, launched: Sequence[Mapping[str, Any]], signum: int) -> None:
         files = NodeRecords(str(scratch))
         for node, process in enumerate(launched):
+            if signum == signal.SIGTERM:
+                files.note_stop(node)
             target = receipt(files.worker(node) or process)
             processes.send(target["pid"], target["start_time"], signum)
 

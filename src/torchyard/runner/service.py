@@ -145,7 +145,10 @@ def send_signal(request: Request) -> Body:
     folder = request.as_account()
     if folder is None:
         return {"sent": False}
-    process = NodeRecords("", folder).worker(node) or started
+    files = NodeRecords("", folder)
+    if signum == signal.SIGTERM:
+        files.note_stop(node)
+    process = files.worker(node) or started
     return {"sent": launches.signal_process(request.attempt, node, process, signum)}
 
 

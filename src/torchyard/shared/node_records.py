@@ -20,6 +20,8 @@ State = Literal["running", "ending", "exited", "lost"]
 WORKER = "worker.json"
 EXIT = "exit.json"
 PLAN = "plan.json"
+# Tells a worker that the signal which asks it to end is the server's.
+STOP = "stop-requested"
 _MOST_BYTES = 8 << 20
 _MOST_DEVICES = 64
 SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -76,6 +78,15 @@ class NodeRecords:
     def reported_state(self, node: int) -> State:
         """The state of a node on another machine, by its files alone."""
         return "exited" if self._exists(f"node-{node}/{EXIT}") else "running"
+
+    def note_stop(self, node: int) -> None:
+        """Say that the SIGTERM which follows is the server's; nothing without a worker."""
+        path = os.path.join(self._scratch, f"node-{node}", STOP)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            os.close(os.open(path, flags, 0o600, dir_fd=self._dir_fd))
+        except OSError:
+            pass  # a folder that is gone has no worker
 
     def _read(self, name: str) -> Optional[dict[str, Any]]:
         try:

@@ -66,6 +66,25 @@ class ImagePlan:
     visible: list[str] = field(default_factory=list)
 
 
+OPEN, WORKSPACE_ONLY, NONE = "open", "workspace", "none"
+"""What ranks may connect to: everything, the server and the job's other nodes, nothing."""
+
+
+@dataclass(frozen=True)
+class LimitsPlan:
+    """What the ranks of one node may take, besides cores and memory; 0 where nothing limits them.
+
+    `processes` counts threads too, as the kernel does; `open_files` is per process; `disk_bytes` is
+    all that they write to the node's folder, outputs and logs included. `network` is open,
+    workspace or none.
+    """
+
+    processes: int = 0
+    open_files: int = 0
+    disk_bytes: int = 0
+    network: str = OPEN
+
+
 @dataclass(frozen=True)
 class LaunchPlan:
     """What to run, and where to report.
@@ -135,6 +154,7 @@ class LaunchPlan:
     devices: list[list[DevicePlan]] = field(default_factory=list)
     image: ImagePlan | None = None
     person: str = ""
+    limits: LimitsPlan = LimitsPlan()
 
     @property
     def world_size(self) -> int:
@@ -159,4 +179,5 @@ def from_json(text: str) -> LaunchPlan:
         [DevicePlan(**device) for device in node] for node in body.get("devices", [])
     ]
     body["image"] = ImagePlan(**body["image"]) if body.get("image") else None
+    body["limits"] = LimitsPlan(**(body.get("limits") or {}))
     return LaunchPlan(**body)

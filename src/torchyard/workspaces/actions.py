@@ -33,11 +33,15 @@ from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.workspaces import quotas, store
 from torchyard.workspaces.jwts import GET_ANOTHER, Signer, is_jwt
 from torchyard.workspaces.lookups import Lookups
-from torchyard.workspaces.types import Identity, TokenKind, Workspace
+from torchyard.workspaces.types import NETWORKS, Identity, TokenKind, Workspace
 
 _NAME = re.compile(r"[a-zA-Z0-9][\w-]{2,32}", re.ASCII)
 _PART = re.compile(r"[\w.()-]{1,64}", re.ASCII)
-_CHANGES = ("description", "retention_days", "rehearse_on_cpu", "allow_substitutes")
+_CHANGES = (
+    "description", "retention_days", "rehearse_on_cpu", "allow_substitutes", "max_processes",
+    "disk_quota_mb", "network",
+)  # fmt: skip
+_LEAST_PROCESSES, _MOST = 64, 1 << 30
 _LONGEST_DAYS = 36_500
 _USE_INTERVAL = timedelta(minutes=10)
 _KEYS = ("name", "subscription_id", "resource_group", "location", "description", "$schema")
@@ -105,7 +109,7 @@ def read_document(document: Mapping[str, Any], now: datetime) -> Workspace:
 
 
 def update(db: Database, name: str, changes: Mapping[str, Any]) -> Workspace:
-    """Change `description`, `retention_days`, `rehearse_on_cpu` or `allow_substitutes`.
+    """Change the settings of a workspace that are in `_CHANGES`.
 
     Raises:
         InvalidSpec: another key, or a value of the wrong kind.
@@ -140,11 +144,35 @@ def update(db: Database, name: str, changes: Mapping[str, Any]) -> Workspace:
             "use true or false; null leaves the choice to the server",
             at=["allow_substitutes"],
         )
+    _check_limits(changes)
     get(db, name)
     if changes:
         with db.write() as connection:
             store.change_workspace(connection, name, **changes)
     return get(db, name)
+
+
+def _check_limits(changes: Mapping[str, Any]) -> None:
+    """
+    Raises:
+        InvalidSpec: a limit of jobs is not understood, or out of range.
+    """
+    for key, least in (("max_processes", _LEAST_PROCESSES), ("disk_quota_mb", 1)):
+        count = changes.get(key, 0)
+        if type(count) is not int or (count and not least <= count <= _MOST):
+            raise InvalidSpec(
+                f"`{key}` must be a whole number from {least} to {_MOST}, not `{str(count)[:50]}`",
+                "0 leaves it to torchyard",
+                at=[key],
+            )
+    network = changes.get("network", NETWORKS[0])
+    if network not in NETWORKS:
+        near = nearest(str(network), NETWORKS)
+        raise InvalidSpec(
+            f"`network` is `{str(network)[:50]}`",
+            f"did you mean `{near}`?" if near else f"use one of: {', '.join(NETWORKS)}",
+            at=["network"],
+        )
 
 
 def forget(connection: Connection, name: str) -> None:
@@ -167,6 +195,10 @@ def get(db: Database, name: str) -> Workspace:
         near = nearest(name, [workspace.name for workspace in store.list_workspaces(connection)])
     hint = f"did you mean `{near}`?" if near else "list what exists with `yard workspace list`"
     raise NotFound(f"workspace `{name}` does not exist", hint)
+
+
+def exists(connection: Connection, name: str) -> bool:
+    return store.get_workspace(connection, name) is not None
 
 
 def allows_substitutes(db: Database, name: str) -> bool | None:
@@ -257,6 +289,16 @@ def holder(
     if identity.expires_at is not None and identity.expires_at <= now:
         raise _expired(identity)
     return identity
+
+
+def known_holder(clock: Clock, token: str, workspace: str, lookups: Lookups) -> Identity | None:
+    """Like `authenticate`, for a token that the cache knows as valid; else None."""
+    stored = lookups.get(_hash(token), workspace)
+    now = clock.now()
+    if stored is None or _is_use_due(stored, now):
+        return None
+    expires_at = stored.identity.expires_at
+    return stored.identity if expires_at is None or expires_at > now else None
 
 
 def _read_token(

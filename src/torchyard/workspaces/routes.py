@@ -50,6 +50,9 @@ def create(
     return to_json(workspace)
 
 
+_FOR_OWNERS = ("allow_substitutes", "max_processes", "disk_quota_mb", "network")
+
+
 @router.delete("/workspaces/{workspace}")
 @needs(Permission.SERVER)
 def drop(db: DatabaseOf, delete: DeleteOf, workspace: str, identity: Person) -> dict[str, Any]:
@@ -66,11 +69,12 @@ def update(
     db: DatabaseOf, workspace: str, identity: Person, changes: Annotated[Any, Body()]
 ) -> dict[str, Any]:
     fields.mapping(changes, "the document of changes")
-    if "allow_substitutes" in changes and not _is_owner(identity):
-        raise Forbidden(
-            f"only an owner of workspace `{workspace}` can change `allow_substitutes`",
-            "ask an owner: `yard user list` shows who they are",
-        )
+    for key in _FOR_OWNERS:
+        if key in changes and not _is_owner(identity):
+            raise Forbidden(
+                f"only an owner of workspace `{workspace}` can change `{key}`",
+                "ask an owner: `yard user list` shows who they are",
+            )
     return to_json(actions.update(db, workspace, changes))
 
 
@@ -99,5 +103,8 @@ def to_json(workspace: Workspace) -> dict[str, Any]:
         "retention_days": workspace.retention_days,
         "rehearse_on_cpu": workspace.rehearse_on_cpu,
         "allow_substitutes": workspace.allow_substitutes,
+        "max_processes": workspace.max_processes,
+        "disk_quota_mb": workspace.disk_quota_mb,
+        "network": workspace.network,
         "created_at": workspace.created_at.isoformat(),
     }

@@ -9,6 +9,9 @@ from enum import Enum
 
 from torchyard.base.errors import InvalidInput, nearest
 
+NETWORKS = ("open", "workspace", "none")
+"""What jobs may connect to, from the most to the least; see shared/plan.py."""
+
 
 @dataclass(frozen=True)
 class Workspace:
@@ -18,6 +21,9 @@ class Workspace:
     `rehearse_on_cpu` jobs are rehearsed on the CPU unless they say otherwise. `allow_substitutes`
     says whether a substitute may replace a published environment or image; None leaves it to the
     server, which allows it unless it is shared.
+
+    Of its jobs, each node may have `max_processes` processes and threads and write `disk_quota_mb`
+    MiB, 0 for torchyard's own limit or none, and connect to no more than `network` says.
     """
 
     name: str
@@ -29,6 +35,9 @@ class Workspace:
     retention_days: int = 0
     rehearse_on_cpu: bool = False
     allow_substitutes: bool | None = None
+    max_processes: int = 0
+    disk_quota_mb: int = 0
+    network: str = "open"
 
 
 class TokenKind(str, Enum):
@@ -53,7 +62,10 @@ class Role(str, Enum):
     @property
     def rank(self) -> int:
         """1 to 4; a higher rank includes the lower ones."""
-        return list(Role).index(self) + 1
+        return _RANKS[self]
+
+
+_RANKS = {role: place for place, role in enumerate(Role, 1)}
 
 
 def role_named(text: str) -> Role:

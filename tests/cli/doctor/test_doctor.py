@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Yard
-from cli.fake_server import FakeServer
+from cli.fake_server import TOKEN, FakeServer
 from torchyard.base import certificates
 from torchyard.base.settings import Settings
 from torchyard.cli.doctor import checks, machine_check, programs_check, server_check
@@ -22,7 +22,7 @@ def test_the_whole_page(server: FakeServer, yard: Yard) -> None:
     answer = yard("doctor", "-o", "json")
     finding = {row["check"]: row for row in json.loads(answer.out)}
     assert {"python", "uv", "home", "disk", "links", "memory", "ports", "gpu", "namespaces",
-            "packages", "containers", "git", "server", "clock", "job users",
+            "packages", "containers", "git", "server", "limits", "clock", "job users",
             "certificate"} == set(finding)  # fmt: skip
     assert finding["server"]["status"] == finding["uv"]["status"] == "ok"
     assert answer.code == (1 if any(row["status"] == "wrong" for row in finding.values()) else 0)
@@ -105,3 +105,31 @@ def test_a_check_that_breaks_spoils_no_other() -> None:
 
     finding = checks._guarded("memory", broken)
     assert finding.status == "note" and "odd machine" in finding.result
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "result"),
+    [
+        (
+            {"cpu": True, "memory": True, "pids": True, "network": True},
+            "ok",
+            "held for jobs: CPU, memory, processes, network, open files, disk (watched)",
+        ),
+        (
+            {"cpu": False, "memory": True, "pids": False, "network": True},
+            "note",
+            "held for jobs: memory, network, open files, disk (watched); not held: CPU, processes",
+        ),
+    ],
+)
+def test_which_limits_hold(
+    tmp_path: Path, server: FakeServer, answer: dict[str, bool], status: str, result: str
+) -> None:
+    server.state.limits = answer
+    finding = server_check.limits(Settings(tmp_path, server.url, TOKEN))
+    assert (finding.status, finding.result) == (status, result)
+    assert ("Delegate=" in finding.remedy) is (status == "note")
+
+
+def test_limits_are_not_guessed_without_a_server(tmp_path: Path) -> None:
+    assert server_check.limits(Settings(tmp_path)).result == "not checked: no server is running"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from torchyard.shared.plan import DevicePlan, LaunchPlan, from_json
-from torchyard.worker.system import cgroups, devices
+from torchyard.worker.system import devices
 
 
 def plan(kind: str = "nvidia", **changes: Any) -> LaunchPlan:
@@ -75,33 +73,3 @@ def test_hip_numbers_refer_to_the_devices_that_rocr_leaves() -> None:
     without = [[DevicePlan("amd", 2, "amd-2")]]
     variables = devices.variables(plan("amd", devices=without, node_count=1), 0)
     assert variables["ROCR_VISIBLE_DEVICES"] == "2"
-
-
-@pytest.fixture
-def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cgroup v2, faked by a folder."""
-    mounts, group_folder = tmp_path / "mounts", tmp_path / "own"
-    mounts.write_text(f"cgroup2 {tmp_path} cgroup2 rw,relatime 0 0\n")
-    group_folder.write_text("0::/user\n")
-    (tmp_path / "user").mkdir()
-    monkeypatch.setattr(cgroups, "_MOUNTS", mounts)
-    monkeypatch.setattr(cgroups, "_OWN_CGROUP", group_folder)
-    return tmp_path / "user" / "torchyard-a-0"
-
-
-def test_limits_are_set_with_delegated_controllers(group: Path) -> None:
-    group.mkdir()
-    for name in ("cpu.max", "memory.max"):
-        (group / name).touch()
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert cgroups.limit("a:0", 1, 1 << 28) == (
-        ["1 core", "0.25 GiB"] if (os.cpu_count() or 1) > 1 else ["0.25 GiB"]
-    )
-    assert (group / "memory.max").read_text() == str(1 << 28)
-    assert cgroups.limit("a:0", 4096, machine) == [], "more than there is limits nothing"
-    assert cgroups.limit("a:0", 0, 0) == []
-
-
-def test_no_limits_are_set_without_delegated_controllers(group: Path) -> None:
-    assert cgroups.limit("a:0", 1, 1 << 28) == []
-    assert group.is_dir() and not (group / "cpu.max").exists()

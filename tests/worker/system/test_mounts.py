@@ -6,13 +6,12 @@ import ctypes
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from ordinary_user import as_an_ordinary_user
+from ordinary_user import as_an_ordinary_user, as_nobody, python_of_nobody
 from torchyard.executors.bundle import worker_zip
 from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
@@ -110,31 +109,14 @@ def test_the_same_as_an_ordinary_user() -> None:
         for path in (source, source / "sub", source / "a.txt", source / "sub" / "b.txt", target):
             shutil.chown(path, "nobody")
         words = mounts.command([Mount(str(source), str(target))], ["/bin/sh", "-c", "true"])
-        words[0] = _python_of_nobody()
+        words[0] = python_of_nobody()
         # The sources may be closed to that user; the zip is what really runs.
         words[5] = str(shutil.copy(worker_zip(Path(folder)), Path(folder, "worker.pyz")))
         words[-1] = _TRY.replace("{0}", str(target)) + "id -un\n"
-        done = _as_nobody(words)
+        done = as_nobody(words)
         assert done.stdout.split() == ["a", "nobody"], done.stdout + done.stderr
-        writes = _as_nobody(["/bin/sh", "-c", f"echo more >> {source}/a.txt"])
+        writes = as_nobody(["/bin/sh", "-c", f"echo more >> {source}/a.txt"])
         assert writes.returncode == 0, "the folder itself is that user's own"
-
-
-def _as_nobody(words: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words, user="nobody", group="nogroup", extra_groups=[], cwd="/",
-        capture_output=True, text=True, timeout=20,
-    )  # fmt: skip
-
-
-def _python_of_nobody() -> str:
-    for program in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
-        try:
-            if _as_nobody([program, "-c", "import ctypes"]).returncode == 0:
-                return program
-        except OSError:
-            continue
-    pytest.skip("user `nobody` has no Python on this machine")
 
 
 def test_a_download_can_be_changed_and_changes_nothing_else(tmp_path: Path, data: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -158,6 +159,8 @@ def _health(url: str, ca_cert: str) -> dict[str, Any]:
 def logs(session: Session, follow: bool, lines: int) -> None:
     """Print the server's log.
 
+    At 10 MB the log is renamed to `server.log.1`, that one to `server.log.2`, up to 5.
+
     Example: yard server logs -f
     """
     from torchyard.client import embedded
@@ -168,20 +171,40 @@ def logs(session: Session, follow: bool, lines: int) -> None:
             f"there is no log `{file}`",
             "no server has run here yet; start one with `yard server start`",
         )
+    log: BinaryIO = open(file, "rb")
+    log.seek(0, os.SEEK_END)
     text = embedded.log_tail(session.settings, lines)
-    offset = file.stat().st_size
     if text:
         click.echo(text)
+    sys.stdout.flush()
     while follow:
-        with open(file, "rb") as log:
-            # If somebody truncated the log, read it from the start.
-            log.seek(offset if log.seek(0, 2) >= offset else 0)
-            content = log.read()
-            offset = log.tell()
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
+        _copy(log)
+        after = _successor(log, file)
+        if after is not None:
+            _copy(log)  # What was written before the change.
+            log.close()
+            log = after
         time.sleep(_POLL_S)
+
+
+def _copy(log: BinaryIO) -> None:
+    """Print what has come since; from the start if somebody truncated the log."""
+    if os.fstat(log.fileno()).st_size < log.tell():
+        log.seek(0)
+    sys.stdout.buffer.write(log.read())
+    sys.stdout.buffer.flush()
+
+
+def _successor(log: BinaryIO, file: Path) -> BinaryIO | None:
+    """The log that has taken the place of this one; None while it has none."""
+    try:
+        after = open(file, "rb")
+    except FileNotFoundError:
+        return None  # It is being rotated.
+    if os.path.sameopenfile(after.fileno(), log.fileno()):
+        after.close()
+        return None
+    return after
 
 
 _passphrase = click.option(

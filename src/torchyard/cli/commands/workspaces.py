@@ -113,7 +113,8 @@ def list_workspaces(session: Session) -> None:
     "assignments",
     multiple=True,
     metavar="A.B=VALUE",
-    help="Set description, retention_days, rehearse_on_cpu or allow_substitutes.",
+    help="Set description, retention_days, rehearse_on_cpu, allow_substitutes, max_processes, "
+    "disk_quota_mb or network.",
 )
 @click.option("--description", default=None, help="Description.")
 @click.option(
@@ -127,6 +128,12 @@ def list_workspaces(session: Session) -> None:
     "--rehearse-on-cpu/--no-rehearse-on-cpu",
     default=None,
     help="Rehearse jobs on the CPU by default.",
+)
+@click.option(
+    "--network",
+    type=click.Choice(("open", "workspace", "none"), case_sensitive=False),
+    default=None,
+    help="What jobs may connect to: everything; the server and the job's other nodes; nothing.",
 )
 @click.option(
     "--allow-substitutes",
@@ -153,7 +160,10 @@ def update(
 
     Example: yard workspace update --retention-days 90
     """
-    keys = ("description", "retention_days", "rehearse_on_cpu", "allow_substitutes")
+    keys = (
+        "description", "retention_days", "rehearse_on_cpu", "allow_substitutes", "max_processes",
+        "disk_quota_mb", "network",
+    )  # fmt: skip
     changes = changes_from(assignments, options, keys)
     wanted = _one_name(name, argument)
     client = session.client()

@@ -1,6 +1,6 @@
-"""Check the server that commands use, and the clocks of both sides.
+"""Check the server that commands use, which limits it holds, and the clocks of both sides.
 
-Owns: the three checks; what the server says of its jobs' Unix users.
+Owns: the checks; what the server says of its jobs' Unix users.
 Leaves: this machine to machine_check.py, its programs to programs_check.py.
 Always: the checks start no server.
 """
@@ -17,6 +17,7 @@ from torchyard.cli.doctor.findings import TIMEOUT_S, Finding, ok
 from torchyard.client import embedded
 
 _CLOCK_S = 5.0
+_LIMITS = {"cpu": "CPU", "memory": "memory", "pids": "processes", "network": "network"}
 
 
 def server(settings: Settings) -> Finding:
@@ -44,6 +45,34 @@ def server(settings: Settings) -> Finding:
             else "install the server's version here",
         )
     return ok("server", what)
+
+
+def limits(settings: Settings) -> Finding:
+    """Which limits of jobs the server's machine holds; what does not hold is not pretended."""
+    running = None if settings.url else embedded.find(settings)
+    url = settings.url or (running.url if running else "")
+    if not url:
+        return ok("limits", "not checked: no server is running")
+    token = settings.token if settings.url else embedded.token(settings)
+    transport = Transport(url, token, timeout_s=TIMEOUT_S, ca_cert=settings.ca_cert)
+    try:
+        holds = transport.get("/v1/server/limits")
+    except TorchyardError as error:
+        return Finding("limits", "note", f"not checked: {error.message}", error.hint)
+    finally:
+        transport.close()
+    held = [words for key, words in _LIMITS.items() if holds.get(key)]
+    missing = [words for key, words in _LIMITS.items() if not holds.get(key)]
+    what = f"held for jobs: {', '.join([*held, 'open files', 'disk (watched)'])}"
+    if not missing:
+        return ok("limits", what)
+    return Finding(
+        "limits",
+        "note",
+        f"{what}; not held: {', '.join(missing)}",
+        "run the server by its systemd unit, which has `Delegate=` (systemd 254 or later), or as "
+        "root where cgroups can be written; for the network allow user namespaces",
+    )
 
 
 def clock(settings: Settings) -> Finding:

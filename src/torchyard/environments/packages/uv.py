@@ -242,12 +242,12 @@ _BLAMING = tuple(
         r"there (?:is|are) no versions? of (?P<name>[\w.-]+)",
         r"Failed to (?:build|download(?: and build)?|fetch|prepare|extract) "
         r"`?(?P<name>[\w.-]+)(?:==|`| @)",
-        r"Because only (?P<name>[\w.-]+)(?:\[[^\]]*\])?[<>=!~]",
+        r"Because only (?P<name>[\w.-]+)(?:\[[^\[\]]*\])?[<>=!~]",
         r"you require (?P<name>[\w.-]+)",
-        r"Because (?:all versions of )?(?P<name>[\w.-]+)(?:\[[^\]]*\])?[<>=!~ ]",
+        r"Because (?:all versions of )?(?P<name>[\w.-]+)(?:\[[^\[\]]*\])?[<>=!~ ]",
     )
 )
-_FRAME = re.compile(r"[│├╰─▶\u00d7╭]|^\s*(error|cause|hint):", re.MULTILINE)
+_FRAME = re.compile(r"[│├╰─▶\u00d7╭]|^[ \t]*(error|cause|hint):", re.MULTILINE)
 _FULL = ("No space left on device", "os error 28", "Disk quota exceeded")
 _NETWORK = ("error sending request", "Could not connect", "dns error", "network connectivity")
 _LONGEST = 400

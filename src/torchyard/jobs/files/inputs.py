@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from torchyard.base import files
+from torchyard.base import files, yaml_documents
 from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs.records.types import Job
@@ -22,6 +20,8 @@ from torchyard.jobs.services import Services
 from torchyard.jobs.spec.inputs import Input
 from torchyard.shared.plan import InputPlan
 
+# One character more than is read: a longer table is refused.
+_LONGEST_TABLE = (256 << 10) + 1
 _EVALUATED = ("eval_mount", "eval_download")
 
 
@@ -163,10 +163,11 @@ def _check_table(
         return
     try:
         file = folder / "MLTable" if folder is not None else _in_snapshot(services, job_input)
-        table = yaml.safe_load(file.read_text())
+        with open(file, encoding="utf-8") as opened:
+            table = yaml_documents.load(opened.read(_LONGEST_TABLE), "`MLTable`")
         paths = [str(value) for entry in table["paths"] for value in entry.values()]
     except (
-        *(OSError, ValueError, yaml.YAMLError, RecursionError),
+        *(OSError, ValueError, InvalidInput),
         *(KeyError, TypeError, AttributeError),
     ) as error:
         raise InvalidInput(

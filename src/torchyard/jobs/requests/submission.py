@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from torchyard.jobs.records import names, progress, store
 from torchyard.jobs.records.types import Job, NewJob, Status
 from torchyard.jobs.requests import pinning
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import job_spec, rehearsal, secrets
+from torchyard.jobs.spec import job_spec, limit_properties, own_properties, rehearsal, secrets
 from torchyard.jobs.spec.inputs import LITERAL
 from torchyard.jobs.spec.job_spec import JobSpec
 from torchyard.workspaces import actions as workspaces
@@ -39,13 +39,16 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Checked:
-    """A valid job file: its spec, its resolved environment, pinned inputs."""
+    """A valid job file: its spec, its resolved environment, pinned inputs, and the properties to
+    record.
+    """
 
     spec: JobSpec
     environment: EnvironmentSpec
     paths: dict[str, str]
     notices: tuple[str, ...]
     rehearsed: bool = False
+    properties: dict[str, str] = field(default_factory=dict)
 
 
 def check(services: Services, workspace: str, document: Any, *, uploaded: bool = True) -> Checked:
@@ -60,6 +63,7 @@ def check(services: Services, workspace: str, document: Any, *, uploaded: bool =
     job = job_spec.read(document)
     place = workspaces.get(services.db, workspace)
     rehearsed = rehearsal.is_asked(job.properties, place)
+    limit_properties.check(job.properties, place, job.instance_count, job.distribution)
     fitting = _fits(services, workspace, job, rehearsed)
     environment = _at(("environment",), lambda: _environment(services, workspace, job))
     if job.code:
@@ -68,6 +72,7 @@ def check(services: Services, workspace: str, document: Any, *, uploaded: bool =
         _parent_exists(services, workspace, job)
     paths = {}
     notices = [*rehearsal.notices(job.properties, place), *job.notices, *environment.notices]
+    notices += limit_properties.notices(job.properties, place)
     notices += fitting
     for name, job_input in job.inputs.items():
         if job_input.type != LITERAL:
@@ -79,7 +84,8 @@ def check(services: Services, workspace: str, document: Any, *, uploaded: bool =
             notices += [f"input `{name}`: {notice}" for notice in pinned.notices]
     for name, output in job.outputs.items():
         _at(("outputs", name, "path"), partial(outputs.check, services, workspace, name, output))
-    return Checked(job, environment, paths, tuple(notices), rehearsed)
+    properties = limit_properties.recorded(job.properties, place)
+    return Checked(job, environment, paths, tuple(notices), rehearsed, properties)
 
 
 def create(
@@ -151,7 +157,7 @@ def _new_job(
     identity: Identity,
 ) -> NewJob:
     job = checked.spec
-    properties, tags = rehearsal.recorded(job.properties, job.tags, checked.rehearsed)
+    properties, tags = rehearsal.recorded(checked.properties, job.tags, checked.rehearsed)
     experiment = actions.ensure_experiment(connection, services, workspace, job.experiment_name)
     started_by = identity.subject.partition("/")[2] if identity.subject else ""
     # Tracking clients see masked values; the document keeps them, as attempts need them.
@@ -204,7 +210,8 @@ def _gpus(
 
 def _body(document: Mapping[str, Any]) -> dict[str, Any]:
     """What identifies the job's content: everything but its name."""
-    return {key: value for key, value in document.items() if key not in ("name", "$schema")}
+    job = own_properties.with_mapping(document)
+    return {key: value for key, value in job.items() if key not in ("name", "$schema")}
 
 
 def _hash(body: Mapping[str, Any]) -> str:

@@ -189,6 +189,7 @@ TABLE: tuple[Key, ...] = (
     Key("queue_settings.priority", _H, "after all others of its cluster", "low"),
     Key("queue_settings.priority", _H, "before all others of its cluster", "high"),
     Key("parent_job_name", _H, "a job of the same workspace"),
+    Key("torchyard.*", _H, "torchyard's own: as the property `torchyard.<name>`, see below"),
     Key("id", _R, _READ_ONLY),
     Key("status", _R, _READ_ONLY),
     Key("creation_context", _R, _READ_ONLY),

@@ -42,6 +42,15 @@ TABLE: dict[str, str] = {
     "`off`; `always`: as `on`, with a job of one process too",
     "torchyard.log_quota_mb": "MiB of logs that are kept of the job; what is printed beyond is "
     "dropped, and the job goes on; default 1024",
+    "torchyard.max_processes": "processes and threads that the ranks of a node may have at once; "
+    "one more ends the job with the code `process_limit`; default: the workspace's, or 4096 for "
+    "each rank",
+    "torchyard.max_open_files": "files that a process may have open; default: as the server",
+    "torchyard.disk_quota_mb": "MiB that the ranks of a node may write, outputs and logs included; "
+    "more ends the job with the code `disk_limit`; default: the workspace's, or none",
+    "torchyard.network": "`open` (the default): ranks connect to everything; `workspace`: to the "
+    "server and the job's other nodes; `none`: to nothing but each other and MLflow's address; the "
+    "workspace may be stricter",
     "torchyard.gpus": "how many GPUs a node gets on a cluster without a size, as `local`; default: "
     "one for each process, as far as the machine has them",
     "torchyard.rehearse_on_cpu": "`true` runs a script written for GPUs on the CPU, to try it; "
@@ -62,6 +71,42 @@ def check(properties: Mapping[str, str]) -> None:
                 f"did you mean `{near}`?" if near else f"use one of: {', '.join(TABLE)}",
                 at=("properties", key),
             )
+
+
+def with_mapping(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The job with its mapping `torchyard:` as properties.
+
+    Raises:
+        InvalidSpec: it is not a mapping, or a property says something else.
+    """
+    if "torchyard" not in job:
+        return dict(job)
+    written = _flat(job["torchyard"], ("torchyard",))
+    properties = job.get("properties")
+    properties = dict(properties) if isinstance(properties, Mapping) else {}
+    for key, value in written.items():
+        if str(properties.setdefault(key, value)) != value:
+            raise InvalidSpec(
+                f"`{key}` is `{value[:50]}`, and `{str(properties[key])[:50]}` in `properties`",
+                "write it once",
+                at=tuple(key.split(".")),
+            )
+    rest = {key: value for key, value in job.items() if key != "torchyard"}
+    return {**rest, "properties": properties}
+
+
+def _flat(value: Any, at: tuple[str, ...]) -> dict[str, str]:
+    """Texts by names with dots."""
+    if isinstance(value, Mapping):
+        flat: dict[str, str] = {}
+        for key, below in value.items():
+            flat.update(_flat(below, (*at, str(key))))
+        return flat
+    if len(at) == 1:
+        raise InvalidSpec(
+            "`torchyard` is not a mapping", "write `torchyard: {network: none}`", at=at
+        )
+    return {".".join(at): value if isinstance(value, str) else json.dumps(value)}
 
 
 def number(
@@ -111,7 +156,7 @@ def words(properties: Mapping[str, str], key: str) -> tuple[str, ...]:
         return tuple(word.strip() for word in written.split(",") if word.strip())
     try:
         read: Any = json.loads(written)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidSpec(
             f"`{key}` starts like a JSON list but is not valid JSON: {error}",
             "write `a, b`, or a JSON list of texts",

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.shared import brackets
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan, OutputPlan
 from torchyard.worker.files import inputs as inputs_of
@@ -22,7 +23,6 @@ from torchyard.worker.files.blobs import Blobs, Placement
 from torchyard.worker.system.mounts import Mount
 
 _PLACEHOLDER = re.compile(r"\$\{\{\s*(inputs|outputs)\.([\w.-]+?)\s*\}\}")
-_OPTIONAL = re.compile(r"\$\[\[(.*?)\]\]", re.DOTALL)
 # What a node keeps after its attempt has ended.
 _KEPT = ("worker.json", "worker.log", "exit.json", "lock")
 
@@ -144,10 +144,10 @@ def fill_in(command: str, inputs: Mapping[str, str], outputs: Mapping[str, str])
         values = values_by_kind[kind]
         return values.get(name, values.get(name[:-5]) if name.endswith(".path") else None)
 
-    def optional(match: re.Match[str]) -> str:
-        placeholders = _PLACEHOLDER.findall(match.group(1))
+    def optional(part: str) -> str:
+        placeholders = _PLACEHOLDER.findall(part)
         absent = any(look_up(kind, name) is None for kind, name in placeholders)
-        return "" if absent else match.group(1)
+        return "" if absent else part
 
     def value(match: re.Match[str]) -> str:
         value = look_up(match.group(1), match.group(2))
@@ -159,7 +159,7 @@ def fill_in(command: str, inputs: Mapping[str, str], outputs: Mapping[str, str])
             )
         return value
 
-    return _PLACEHOLDER.sub(value, _OPTIONAL.sub(optional, command))
+    return _PLACEHOLDER.sub(value, brackets.replaced(command, "$[[", "]]", optional))
 
 
 def clean(folders: NodeFolders, keep_spool: bool = False) -> None:
@@ -176,6 +176,18 @@ def clean(folders: NodeFolders, keep_spool: bool = False) -> None:
         except OSError as error:
             # Files that a script left must not keep the node from ending.
             print(f"`{entry.name}` not removed: {error}", file=sys.stderr, flush=True)
+
+
+def free_space(folders: NodeFolders) -> None:
+    """Remove what ranks that have ended left and nobody is given: all but outputs and logs."""
+    for folder in (folders.work, folders.temporary):
+        for entry in list(folder.iterdir()):
+            if folder == folders.work and entry.name in ("outputs", "logs"):
+                continue
+            try:
+                _remove(entry)
+            except (OSError, RecursionError) as error:
+                print(f"`{entry.name}` not removed: {error}", file=sys.stderr, flush=True)
 
 
 def _make_output(name: str, output: OutputPlan, folder: Path) -> str:

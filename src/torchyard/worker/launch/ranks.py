@@ -9,6 +9,7 @@ left on this node.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -23,9 +24,11 @@ from torchyard.worker.server.control import PEER_LOST, TIMEOUT, Control
 from torchyard.worker.system import cgroups, processes
 from torchyard.worker.system import mounts as mounts_of
 from torchyard.worker.system.mounts import Mount
+from torchyard.worker.system.rank_limits import RankLimits
 
 if TYPE_CHECKING:
     from torchyard.worker.launch.image_root import Root
+    from torchyard.worker.system.network_space import NetworkSpace
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _POLL_EVERY_S = 5.0
@@ -58,7 +61,8 @@ class RankExit:
     """How a rank ended; `signal` is 0 for a rank that exited by itself.
 
     `at` counts seconds since 1970; `memory_bytes` is the peak memory of its largest process;
-    `stop_requested` says that it had been told to stop.
+    `stop_requested` says that it had been told to stop, `aborted_late` that it was aborted after
+    its script had ended successfully, so that its exit code is 0 all the same.
     """
 
     rank: Rank
@@ -68,6 +72,7 @@ class RankExit:
     at: float = 0.0
     memory_bytes: int = 0
     stop_requested: bool = False
+    aborted_late: bool = False
 
 
 class Watch(Protocol):
@@ -87,7 +92,13 @@ class Watch(Protocol):
 
 
 class Gang:
-    """The ranks of this node. Used only by the main thread, which owns all child processes."""
+    """The ranks of this node. Used only by the main thread, which owns all child processes.
+
+    `limits` and `network` are those of ranks that are yet to be started.
+
+    Args:
+        forgive: the exit that a rank with an exit code other than 0 is to be recorded with.
+    """
 
     def __init__(
         self,
@@ -95,11 +106,17 @@ class Gang:
         grace_s: float,
         on_exit: Callable[[RankExit], None],
         on_stop: Callable[[str], None] = lambda _: None,
+        is_urgent: Callable[[], bool] = lambda: False,
+        forgive: Callable[[RankExit], RankExit] = lambda exit: exit,
     ) -> None:
+        self.limits = RankLimits()
+        self.network: NetworkSpace | None = None
         self._mark = mark
         self._grace_s = grace_s
         self._on_exit = on_exit
         self._on_stop = on_stop
+        self._is_urgent = is_urgent
+        self._forgive = forgive
         self._running: dict[int, Rank] = {}
         self._first_failure: RankExit | None = None
         self._ending = False
@@ -125,16 +142,19 @@ class Gang:
             Failure: a rank could not be started; those already started are stopped.
         """
         try:
-            with cgroups.inside(self._mark):
+            with cgroups.inside(self._mark), self.limits.inherited():
                 for rank, environment in environments.items():
-                    self._running[_spawn(command, rank, environment, mounts, root)] = rank
+                    pid = _spawn(command, rank, environment, mounts, root, self.network)
+                    self._running[pid] = rank
+                    self.limits.apply(pid)
         except OSError as error:
             self.end()
-            raise Failure(
-                "launch_failed",
-                f"rank {rank.rank} could not be started: {error.strerror or error}",
-                "environment variables or inputs may be too long",
-            ) from error
+            message = f"rank {rank.rank} could not be started: {error.strerror or error}"
+            if error.errno == errno.EAGAIN:
+                hint = "the machine or the job reached its limit of processes: see `ulimit -u`"
+                raise Failure("too_many_processes", message, hint) from error
+            hint = "environment variables or inputs may be too long"
+            raise Failure("launch_failed", message, hint) from error
         return dict(self._running)
 
     def start_launcher(
@@ -145,8 +165,9 @@ class Gang:
         Raises:
             OSError: it could not be started.
         """
-        with cgroups.inside(self._mark):
+        with cgroups.inside(self._mark), self.limits.inherited():
             self._launcher = _spawn_in_root(words, environment, log)
+            self.limits.apply(self._launcher)
 
     def poll(self) -> bool:
         """Reap ended processes; return False once a rank failed or the launcher ended."""
@@ -224,11 +245,14 @@ class Gang:
         own_pid = os.getpid()
         if self._launcher and self.launcher_status is None:
             # Ranks that save their work in the grace period may need it to communicate.
-            processes.end(self._without_launcher, self._grace_s, self._reap)
-        processes.end(lambda: processes.family(own_pid, self._mark), self._grace_s, self._reap)
+            self._end_all(self._without_launcher)
+        self._end_all(lambda: processes.family(own_pid, self._mark))
         # Also done here, because a supervisor that was killed removes nothing.
         cgroups.remove(self._mark)
         self._reap()
+
+    def _end_all(self, find: Callable[[], list[Process]]) -> None:
+        processes.end(find, self._grace_s, self._reap, self._is_urgent)
 
     def _is_active(self) -> bool:
         """Whether ranks or their launcher still run, unless the launcher failed."""
@@ -255,9 +279,8 @@ class Gang:
             # Any other child is a process that a rank left behind, adopted by this process.
             rank = self._running.pop(pid, None)
             if rank is not None:
-                self._record_exit(
-                    _rank_exit(rank, status, pid, usage.ru_maxrss * 1024, self._ending)
-                )
+                exit = _rank_exit(rank, status, pid, usage.ru_maxrss * 1024, self._ending)
+                self._record_exit(self._forgive(exit) if exit.exit_code else exit)
 
     def _record_exit(self, exit: RankExit) -> None:
         self.exits.append(exit)
@@ -284,13 +307,15 @@ def _spawn(
     environment: Mapping[str, str],
     mounts: Sequence[Mount],
     root: Root | None,
+    network: NetworkSpace | None,
 ) -> int:
+    enter = network.command if network is not None else list
     if root is not None:
-        words = root.command([root.shell, "-c", command])
+        words = enter(root.command([root.shell, "-c", command]))
         return _spawn_words(words, root.hide_loader_variables(environment), rank.log)
     shell = next((path for path in _SHELLS if os.access(path, os.X_OK)), "/bin/sh")
     words = mounts_of.command(mounts, [shell, "-c", command])
-    return _spawn_words(words, environment, rank.log)
+    return _spawn_words(enter(words), environment, rank.log)
 
 
 def _spawn_words(words: Sequence[str], environment: Mapping[str, str], log: Path) -> int:

@@ -12,18 +12,20 @@ import json
 import os
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchyard.shared import secret_values
+from torchyard.shared import node_records, secret_values
 from torchyard.shared.connection import AttemptOver, Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.masking import Masker
-from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.plan import OPEN, LaunchPlan
 from torchyard.worker.diagnosis import outcome
 from torchyard.worker.diagnosis.context import DiagnosisContext
+from torchyard.worker.diagnosis.limit_watch import LimitWatch, WatchedNode, limit_notices
 from torchyard.worker.files import node_folders, rehearsal
 from torchyard.worker.files.logs import LogShipper
 from torchyard.worker.files.node_folders import NodeFolders
@@ -36,15 +38,25 @@ from torchyard.worker.launch.ranks import Gang, Rank, RankExit
 from torchyard.worker.node import delivery, supervisor
 from torchyard.worker.node.preparation import Prepared, prepare
 from torchyard.worker.relay.relay import Relay
-from torchyard.worker.server.control import HANG, OVER, PEER_LOST, SERVED, TIMEOUT, Control
+from torchyard.worker.server.control import (
+    HANG,
+    OVER,
+    PEER_LOST,
+    SERVED,
+    SIGNAL,
+    TIMEOUT,
+    Control,
+)
 from torchyard.worker.server.events import Events
-from torchyard.worker.system import cgroups, networks, processes, temporary
+from torchyard.worker.system import cgroups, networks, processes, rank_limits, temporary
 from torchyard.worker.system.memory_kills import MemoryKills
+from torchyard.worker.system.rank_limits import RankLimits
 
 if TYPE_CHECKING:
     from torchyard.worker.diagnosis.watches import Watches
     from torchyard.worker.launch.image_root import Root
     from torchyard.worker.launch.mpi import MpiLaunch
+    from torchyard.worker.node.enclosure import Enclosure
     from torchyard.worker.preflight.preflight import Preflight
     from torchyard.worker.preflight.rendezvous import Rendezvous
 
@@ -60,7 +72,12 @@ class Node:
         self._control = Control()
         self._link = Connection.of_plan(plan)
         self._gang = Gang(
-            processes.mark(plan.attempt_id, node), plan.grace_s, self._rank_exited, self._stopping
+            processes.mark(plan.attempt_id, node),
+            plan.grace_s,
+            self._rank_exited,
+            self._stopping,
+            lambda: self._control.urgent,
+            lambda exit: outcome.forgive(exit, self._context),
         )
         node_folders.make_folders(self._folders)
         spool = self._folders.spool
@@ -72,9 +89,18 @@ class Node:
         self._logs = LogShipper(self._link, spool, masker)
         self._mpi_launch: MpiLaunch | None = None
         self._is_serving = False
+        # A signal is reported at once, but not while what succeeded is being delivered.
+        self._reporting = threading.Lock()
+        self._finalizes = self._signal_reported = False
+        self._enclosure: Enclosure | None = None
         self._context = DiagnosisContext(
-            node, plan.world_size > 1, self._folders.work, self._folders.errors, MemoryKills()
+            node,
+            plan.world_size > 1,
+            self._folders.work,
+            self._folders.errors,
+            MemoryKills(others=cgroups.memory_events(processes.mark(plan.attempt_id, node))),
         )
+        self._limit_watch: LimitWatch | None = None
 
     def run(self) -> int:
         """Run all steps and return the node's exit code."""
@@ -115,7 +141,7 @@ class Node:
         return self._end(Failure("worker_lost", message, hint))
 
     def _begin(self) -> None:
-        self._control.handle_signals()
+        self._control.handle_signals(self._signaled)
         supervisor.record_pids(self._folders.node)
         self._events.post(
             "node_started",
@@ -128,6 +154,7 @@ class Node:
 
     def _train(self) -> Failure | None:
         preflight = self._preflight()
+        self._enclose()
         prepared = prepare(
             self._link,
             self._plan,
@@ -138,23 +165,39 @@ class Node:
             preflight,
         )
         if prepared is None:
-            return outcome.stopped(self._control.reason, self._node)
+            return self._stopped()
         if preflight is not None:
             preflight.check_script(prepared.setup.layout.command, self._folders.work)
         self._start_ranks(prepared)
         watches = self._watches(prepared)
+        limit_watch = self._limit_watch
+        assert limit_watch is not None
+        limit_watch.other = watches
         try:
             failed = self._gang.supervise(
                 self._control,
                 self._plan.timeout_s,
                 lambda exit: outcome.is_consequence(exit, self._context),
-                watches,
+                limit_watch,
             )
         finally:
             if prepared.port is not None:
                 prepared.port.close()
             prepared.launch_ports.close()
-        return self._result_of_ranks(failed is not None, watches)
+            if self._enclosure is not None:
+                self._enclosure.close()
+        return limit_watch.explain(self._result_of_ranks(failed is not None, watches))
+
+    def _enclose(self) -> None:
+        """Make the ranks' own network, where the job is not to have the machine's."""
+        if self._plan.limits.network == OPEN:
+            return
+        from torchyard.worker.node.enclosure import Enclosure  # Few jobs have one.
+
+        enclosure = Enclosure(self._plan, self._node, lambda: self._control.stopped)
+        self._gang.network, self._relay.listener = enclosure.space, enclosure.relay_listener
+        self._enclosure = enclosure
+        self._notice(enclosure.notice)
 
     def _result_of_ranks(self, rank_failed: bool, watches: Watches | None) -> Failure | None:
         """The node's failure, if any, after all ranks have ended."""
@@ -171,7 +214,7 @@ class Node:
             if failure is not None:
                 return failure
         if self._control.stopped:
-            return outcome.stopped(self._control.reason, self._node)
+            return self._stopped()
         if launch is not None:
             return launch.failure()
         for message in outcome.hidden_failures(self._gang.exits, self._context):
@@ -217,9 +260,7 @@ class Node:
         layout = prepared.setup.layout
         for message in layout.notices:
             self._notice(message)
-        limits = cgroups.limit(processes.mark(plan.attempt_id, node), plan.cores, plan.memory_bytes)
-        if limits:
-            self._notice(f"node {node} is limited to {' and '.join(limits)} by its compute size")
+        self._limit_ranks(planned)
         rehearsal.announce(plan, planned)
         root = self._image_root(prepared)
         if plan.distribution == MPI and plan.world_size > 1:
@@ -229,6 +270,20 @@ class Node:
         self._events.post("ranks_started", ranks=[_started(pid, started[pid]) for pid in started])
         self._report_if_serving()
         self._watch_logs(planned)
+
+    def _limit_ranks(self, planned: Sequence[Rank]) -> None:
+        """Limit what ranks that are about to start may have, and tell what can't be held here."""
+        plan, mark = self._plan, processes.mark(self._plan.attempt_id, self._node)
+        ceiling = cgroups.Ceiling(plan.cores, plan.memory_bytes, plan.limits.processes)
+        in_force = cgroups.limit(mark, ceiling)
+        for message in limit_notices(self._node, plan, in_force):
+            self._notice(message)
+        logs = tuple(rank.log for rank in planned)
+        node = WatchedNode(self._node, mark, self._folders, logs, in_force.processes)
+        # Before the first rank, which may fill the disk within milliseconds.
+        self._limit_watch = LimitWatch(node, plan.limits, self._notice)
+        processes_limit = 0 if in_force.processes else plan.limits.processes
+        self._gang.limits = RankLimits(plan.limits.open_files, rank_limits.of_user(processes_limit))
 
     def _launch_by_mpi(
         self,
@@ -290,6 +345,8 @@ class Node:
             signal=exit.signal or None,
             **({"consequence": True} if consequence else {}),
         )
+        if exit.aborted_late:
+            self._notice(outcome.late_abort_notice(exit))
         self._report_if_serving()
 
     def _report_if_serving(self) -> None:
@@ -309,8 +366,29 @@ class Node:
         # Other nodes need not wait for this node's grace period.
         self._events.post("node_stopping", reason=reason)
 
+    def _signaled(self) -> None:
+        # Nodes that wait for this one in the rendezvous must not wait in vain.
+        with self._reporting:
+            if not self._finalizes:
+                self._signal_reported = True
+                self._stopping(SIGNAL)
+
+    def _stopped(self) -> Failure:
+        """The failure of a node that was stopped before its ranks had succeeded."""
+        control, folder = self._control, self._folders.node
+        if control.reason != SIGNAL or control.signal is None:
+            return outcome.stopped(control.reason, self._node)
+        if (folder / node_records.STOP).exists():
+            return outcome.stopped(SIGNAL, self._node)
+        cause = supervisor.describe_signal(folder, control.signal)
+        return outcome.told_to_end(cause, control, self._node)
+
     def _end(self, failure: Failure | None) -> int:
         """Deliver what is left and finish; return the exit code."""
+        with self._reporting:
+            self._finalizes = True
+        if failure is None and self._signal_reported:
+            failure = self._stopped()
         failure = self._deliver(failure)
         exit_code = failure.exit_code if failure else 0
         self._finish(failure, exit_code)
@@ -321,6 +399,9 @@ class Node:
         if self._control.over:
             return failure
         self._events.post("node_finalizing")
+        if self._limit_watch is not None and self._limit_watch.disk_full:
+            # The server may need the space for what is delivered to it.
+            node_folders.free_space(self._folders)
         self._store_unsent_metrics()
         try:
             undelivered = delivery.deliver(

@@ -134,11 +134,13 @@ class Listener:
 
     Args:
         port: taken when it is free, else any.
+        listener: a socket that listens already, in another network.
     """
 
-    def __init__(self, port: int, handler: Handler) -> None:
+    def __init__(self, port: int, handler: Handler, listener: socket.socket | None = None) -> None:
         self._handler = handler
-        self._socket = _listen(port)
+        self._socket = listener or _listen(port)
+        self._socket.setblocking(False)
         self._poll = select.epoll()
         self._poll.register(self._socket, select.EPOLLIN)
         self._open: dict[int, ScriptConnection] = {}
@@ -279,7 +281,6 @@ def _listen(port: int) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", candidate))
             listener.listen(256)
-            listener.setblocking(False)
             return listener
         except OSError:
             listener.close()

@@ -10,6 +10,7 @@ worker is killed: the next worker of its folder delivers what is left.
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 import time
@@ -78,6 +79,8 @@ class Relay:
         self._last_write = 0.0
         self._refused = 0
         self._messages: list[str] = []
+        # A socket that listens in the job's own network, where it has one.
+        self.listener: socket.socket | None = None
 
     def start(self) -> str:
         """Listen, and ship what a previous worker left; returns the URL for scripts."""
@@ -86,7 +89,7 @@ class Relay:
         from torchyard.worker.relay.run_state import RunState
 
         self._state = RunState(self._folder / "runs.ndjson", self._plan.job)
-        self._server = RelayServer(self._plan, self, self._state)
+        self._server = RelayServer(self._plan, self, self._state, listener=self.listener)
         threading.Thread(target=self._server.serve, name="relay", daemon=True).start()
         self._shipper.start()
         return self._server.url

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -39,10 +40,15 @@ class RelayServer:
     """
 
     def __init__(
-        self, plan: LaunchPlan, recorder: Recorder, state: RunState, wait_s: float = WAIT_S
+        self,
+        plan: LaunchPlan,
+        recorder: Recorder,
+        state: RunState,
+        wait_s: float = WAIT_S,
+        listener: socket.socket | None = None,
     ) -> None:
         # A script that outlived the last relay still knows its port.
-        self._listener = Listener(state.port, self)
+        self._listener = Listener(state.port, self, listener)
         state.set_port(self._listener.port)
         self.url = f"http://127.0.0.1:{self._listener.port}"
         self.serve = self._listener.serve

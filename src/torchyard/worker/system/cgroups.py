@@ -1,119 +1,288 @@
 """A cgroup for the ranks of one node, where the machine permits one.
 
-Owns: its folder, its limits, moving ranks into it, listing its members.
-Leaves: ending them to processes.py.
+Owns: its folders, its limits, moving ranks into it, listing its members, what it refused.
+Leaves: ending them to processes.py, limits that need no cgroup to rank_limits.py.
 Always: needs no root where the user's cgroup is delegated to the user; where none can be made,
 ranks are found by the process tree and their mark alone. A process that starts in a cgroup stays
 in it, whatever it does to its parent, session, name or environment.
 
-Source: the kernel's admin-guide/cgroup-v2.rst.
+A machine has one tree of cgroups (version 2), or one for each controller (version 1), or both: a
+controller is in one of them only. The node's cgroup is a folder in each tree that has a part in it.
+
+Source: the kernel's admin-guide/cgroup-v2.rst and cgroup-v1/; systemd's CGROUP_DELEGATION.md.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
-_PREFIX = "torchyard-"
+WORKERS = "torchyard-workers"
+"""The part of a delegated cgroup that the server and its workers are in."""
+_PREFIX = "torchyard-node-"
 _PERIOD_US = 100_000
-_MOUNTS = Path("/proc/self/mounts")
-_OWN_CGROUP = Path("/proc/self/cgroup")
+_UNITS = (".service", ".scope", ".slice")
+_SELF = Path("/proc/self")
+_CONTROLLERS = ("cpu", "memory", "pids")
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """What the ranks of a node may have together; 0 for no limit. A thread is a process."""
+
+    cores: int = 0
+    memory_bytes: int = 0
+    processes: int = 0
+
+
+@dataclass(frozen=True)
+class InForce:
+    """Which limits hold, and which do not, in words for people."""
+
+    held: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    processes: bool = False
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """A mounted tree of cgroups; `current` is where this process is in it. Version 2 has every
+    `controllers` that no tree of version 1 has.
+    """
+
+    root: Path
+    current: Path
+    version: int
+    controllers: tuple[str, ...] = ()
+
+    def folder(self, mark: str) -> Path:
+        """The node's folder in this tree; a process of a rank is already in it."""
+        parts = self.current.relative_to(self.root).parts
+        parents = [part for part in parts if not part.startswith(_PREFIX) and part != WORKERS]
+        name = _PREFIX + mark.replace(":", "-")
+        # Another's cgroup has processes, and then allows no limits below it; the root always does.
+        borrowed = os.geteuid() == 0 and self.version == 2 and WORKERS not in parts
+        if borrowed and parents and parents[-1].endswith(_UNITS):
+            return self.root / name
+        return self.root.joinpath(*parents, name)
 
 
 @contextmanager
-def inside(mark: str) -> Iterator[bool]:
+def inside(mark: str, proc: Path = _SELF) -> Iterator[bool]:
     """Start processes in the node's cgroup, which is made when it is not there.
 
     Yields whether there is one. At the end the calling process returns to its own.
     """
-    folder = _folder(mark)
-    entered = folder is not None and _make(folder) and _enter(folder)
+    entered = []
+    for tree in _trees(proc):
+        folder = tree.folder(mark)
+        # In trees of version 1 only what has a limit is there.
+        exists = folder.is_dir() if tree.version == 1 else _make(folder)
+        if exists and _enter(folder):
+            entered.append(tree)
     try:
-        yield entered
+        yield bool(entered)
     finally:
-        if entered and folder is not None:
-            _enter(folder.parent)
+        for tree in entered:
+            _enter(tree.current)
 
 
-def limit(mark: str, cores: int, memory_bytes: int) -> list[str]:
-    """Limit the node's cgroup, 0 for no limit; returns the limits in force, for people.
+def limit(mark: str, ceiling: Ceiling, proc: Path = _SELF) -> InForce:
+    """Limit the node's cgroup; returns which limits hold.
 
     Only where the user may delegate the controllers, as in a container or a delegated unit; no
     limit is set to all that the machine has, or more.
     """
-    folder = _folder(mark)
-    if folder is None or not _make(folder):
-        return []
-    # Forbidden while processes are in it, unless it is the root: then no limit can be set here.
-    _write(folder.parent / "cgroup.subtree_control", "+cpu +memory")
-    limits = []
-    if 0 < cores < (os.cpu_count() or 1):
-        if _write(folder / "cpu.max", f"{cores * _PERIOD_US} {_PERIOD_US}"):
-            limits.append("1 core" if cores == 1 else f"{cores} cores")
-    machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if 0 < memory_bytes < machine_bytes:
-        if _write(folder / "memory.max", str(memory_bytes)):
-            limits.append(f"{memory_bytes / (1 << 30):g} GiB")
-    return limits
+    trees = _trees(proc)
+    held: list[str] = []
+    missing: list[str] = []
+    for controller, words in _requested(ceiling).items():
+        done = any(_limit(tree, mark, controller, ceiling) for tree in trees)
+        (held if done else missing).append(words)
+    processes = _processes(ceiling.processes)
+    return InForce(tuple(held), tuple(missing), processes in held)
 
 
-def members(mark: str) -> list[int]:
+def holds(proc: Path = _SELF) -> dict[str, bool]:
+    """Which of cpu, memory and pids can be limited for nodes of workers that start here."""
+    mark = f"probe-{os.getpid()}-{threading.get_ident()}:0"
+    ceiling = Ceiling(cores=1, memory_bytes=1 << 30, processes=1000)
+    try:
+        trees = _trees(proc)
+        return {
+            controller: any(_limit(tree, mark, controller, ceiling) for tree in trees)
+            for controller in _CONTROLLERS
+        }
+    finally:
+        remove(mark, proc)
+
+
+def members(mark: str, proc: Path = _SELF) -> list[int]:
     """The processes in the node's cgroup and below it."""
-    folder = _folder(mark)
-    if folder is None or not folder.is_dir():
-        return []
-    pids: list[int] = []
-    for path, _, _ in os.walk(folder):
-        try:
-            pids += map(int, Path(path, "cgroup.procs").read_text().split())
-        except OSError:
-            continue
-    return pids
+    pids: set[int] = set()
+    for folder in _folders(mark, proc):
+        for path, _, _ in os.walk(folder):
+            try:
+                pids.update(map(int, Path(path, "cgroup.procs").read_text().split()))
+            except OSError:
+                continue
+    return sorted(pids)
 
 
-def remove(mark: str) -> None:
+def remove(mark: str, proc: Path = _SELF) -> None:
     """Remove the node's cgroup, once it is empty."""
-    folder = _folder(mark)
-    if folder is None or not folder.is_dir():
-        return
-    for path, _, _ in os.walk(folder, topdown=False):
-        try:
-            os.rmdir(path)
-        except OSError:
-            pass  # A process in it can't be ended, and will end some day.
+    for folder in _folders(mark, proc):
+        for path, _, _ in os.walk(folder, topdown=False):
+            try:
+                os.rmdir(path)
+            except OSError:
+                pass  # A process in it can't be ended, and will end some day.
 
 
-def _folder(mark: str) -> Optional[Path]:
-    root, own_path = _root(), _own_path()
-    if root is None or own_path is None:
-        return None
-    # A process of a rank is already in it.
-    parents = [part for part in own_path.split("/") if part and not part.startswith(_PREFIX)]
-    return root.joinpath(*parents, _PREFIX + mark.replace(":", "-"))
+def refused_processes(mark: str, proc: Path = _SELF) -> int:
+    """How often a process could not be started because the node had as many as it may have."""
+    return sum(_count(folder / "pids.events", "max") for folder in _folders(mark, proc))
 
 
-def _root() -> Optional[Path]:
-    """Where cgroup v2 is mounted, alone or beside v1."""
+def allow_no_processes(mark: str, proc: Path = _SELF) -> None:
+    """Let nothing be started in the node's cgroup any more, so that it can be ended.
+
+    What starts processes faster than they can be ended would otherwise never end.
+    """
+    for folder in _folders(mark, proc):
+        _write(folder / "pids.max", "0")
+
+
+def memory_events(mark: str, proc: Path = _SELF) -> list[Path]:
+    """The files that count who was killed because the node's memory ran out."""
+    folders = [tree.folder(mark) for tree in _trees(proc)]
+    return [folder / name for folder in folders for name in ("memory.events", "memory.oom_control")]
+
+
+def _requested(ceiling: Ceiling) -> dict[str, str]:
+    """The limits in words, by controller."""
+    requested = {}
+    if 0 < ceiling.cores < (os.cpu_count() or 1):
+        requested["cpu"] = "1 core" if ceiling.cores == 1 else f"{ceiling.cores} cores"
+    machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if 0 < ceiling.memory_bytes < machine_bytes:
+        requested["memory"] = f"{ceiling.memory_bytes / (1 << 30):g} GiB"
+    if ceiling.processes > 0:
+        requested["pids"] = _processes(ceiling.processes)
+    return requested
+
+
+def _processes(count: int) -> str:
+    return f"{count:,} processes"
+
+
+def _limit(tree: _Tree, mark: str, controller: str, ceiling: Ceiling) -> bool:
+    if controller not in tree.controllers:
+        return False
+    folder = tree.folder(mark)
+    if not _make(folder):
+        return False
+    if tree.version == 2 and not _open_controller(folder.parent, controller):
+        return False
+    cpu_us = ceiling.cores * _PERIOD_US
+    if controller == "pids":
+        return _write(folder / "pids.max", str(ceiling.processes))
+    if tree.version == 2:
+        if controller == "cpu":
+            return _write(folder / "cpu.max", f"{cpu_us} {_PERIOD_US}")
+        # With swap, a rank would crawl instead of being ended with its cause.
+        _write(folder / "memory.swap.max", "0")
+        return _write(folder / "memory.max", str(ceiling.memory_bytes))
+    if controller == "cpu":
+        return _write(folder / "cpu.cfs_period_us", str(_PERIOD_US)) and _write(
+            folder / "cpu.cfs_quota_us", str(cpu_us)
+        )
+    done = _write(folder / "memory.limit_in_bytes", str(ceiling.memory_bytes))
+    _write(folder / "memory.memsw.limit_in_bytes", str(ceiling.memory_bytes))
+    return done
+
+
+def _open_controller(parent: Path, controller: str) -> bool:
+    """Let the folders in `parent` limit this; forbidden while processes are in it, but the root."""
+    file = parent / "cgroup.subtree_control"
+    if controller in _words(file) or _write(file, f"+{controller}"):
+        return True
+    return _divide(parent) and _write(file, f"+{controller}")
+
+
+def _divide(parent: Path) -> bool:
+    """Move the processes of a cgroup made for this worker aside, into a folder in it.
+
+    Never those of a unit: systemd could not start it again while jobs of it run.
+    """
     try:
-        lines = _MOUNTS.read_text().splitlines()
+        owner = parent.stat().st_uid
     except OSError:
-        return None
-    for line in lines:
+        return False
+    if owner != os.geteuid() or owner == 0 or parent.name.endswith(_UNITS):
+        return False
+    aside = parent / WORKERS
+    if not _make(aside):
+        return False
+    moved = [_write(aside / "cgroup.procs", pid) for pid in _words(parent / "cgroup.procs")]
+    return any(moved)
+
+
+def _trees(proc: Path) -> list[_Tree]:
+    """The trees that can be written to, version 2 first."""
+    own_paths: dict[str, str] = {}
+    for line in _lines(proc / "cgroup"):
+        _, kinds, path = (*line.split(":", 2), "", "")[:3]
+        own_paths.update(dict.fromkeys(kinds.split(","), path))
+    trees: dict[str, _Tree] = {}
+    for line in _lines(proc / "mounts"):
         fields = line.split(" ")
-        if len(fields) > 3 and fields[2] == "cgroup2" and "rw" in fields[3].split(","):
-            return Path(fields[1])
-    return None
+        if len(fields) < 4 or "rw" not in fields[3].split(","):
+            continue
+        root, options = Path(fields[1]), fields[3].split(",")
+        if fields[2] == "cgroup2" and "" in own_paths:
+            available = tuple(_words(root / "cgroup.controllers"))
+            trees.setdefault("", _Tree(root, _below(root, own_paths[""]), 2, available))
+        elif fields[2] == "cgroup":
+            controllers = tuple(kind for kind in _CONTROLLERS if kind in options)
+            if controllers and controllers[0] in own_paths:
+                current = _below(root, own_paths[controllers[0]])
+                trees.setdefault(controllers[0], _Tree(root, current, 1, controllers))
+    return sorted(trees.values(), key=lambda tree: -tree.version)
 
 
-def _own_path() -> Optional[str]:
+def _folders(mark: str, proc: Path) -> list[Path]:
+    """The node's folders that there are."""
+    folders = [tree.folder(mark) for tree in _trees(proc)]
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _below(root: Path, path: str) -> Path:
+    # In a container, `/../…` is a cgroup outside of it.
+    return root.joinpath(*(part for part in path.split("/") if part not in ("", "..")))
+
+
+def _lines(file: Path) -> list[str]:
     try:
-        lines = _OWN_CGROUP.read_text().splitlines()
+        return file.read_text().splitlines()
     except OSError:
-        return None
-    return next((line[3:] for line in lines if line.startswith("0::")), None)
+        return []
+
+
+def _words(file: Path) -> list[str]:
+    return [word for line in _lines(file) for word in line.split()]
+
+
+def _count(file: Path, key: str) -> int:
+    for line in _lines(file):
+        name, _, number = line.partition(" ")
+        if name == key and number.isdigit():
+            return int(number)
+    return 0
 
 
 def _make(folder: Path) -> bool:
@@ -139,8 +308,4 @@ def _write(file: Path, text: str) -> bool:
 
 
 def _enter(folder: Path) -> bool:
-    try:
-        (folder / "cgroup.procs").write_text(str(os.getpid()))
-    except OSError:
-        return False
-    return True
+    return _write(folder / "cgroup.procs", str(os.getpid()))

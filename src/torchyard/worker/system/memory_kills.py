@@ -7,6 +7,7 @@ Always: a counter that can't be read counts as no kill.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -14,10 +15,16 @@ _PROC = Path("/proc")
 
 
 class MemoryKills:
-    """Counts kills from its creation on."""
+    """Counts kills from its creation on.
 
-    def __init__(self, cgroups: Path = _CGROUPS, proc: Path = _PROC) -> None:
-        self._files = [proc / "vmstat", *_own_cgroup(cgroups, proc)]
+    Args:
+        others: further files that count, such as those of a cgroup that is yet to be made.
+    """
+
+    def __init__(
+        self, cgroups: Path = _CGROUPS, proc: Path = _PROC, others: Iterable[Path] = ()
+    ) -> None:
+        self._files = [proc / "vmstat", *_own_cgroup(cgroups, proc), *others]
         self._before = [_count(file) for file in self._files]
 
     def happened(self) -> bool:
