@@ -248,7 +248,7 @@ class RunnerSpawner:
 
 
 def _ceiling(plan: LaunchPlan) -> dict[str, int]:
-    """What all of a node may take, its worker too; the worker limits the ranks to what they have."""
+    """What all of a node may take, its worker too; the worker limits the ranks alone."""
     memory_bytes, processes = plan.memory_bytes, plan.limits.processes
     return {
         "cores": plan.cores,
