@@ -118,10 +118,7 @@ def build(
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     clock, node = clock or SystemClock(), node or NodeFolder(home)
     node.prepare()
-    chosen = home_database.chosen(home, database)
-    if shared:
-        sharing_of.check_shareable(home, chosen)
-    db = home_database.open_for(home, chosen, shared)
+    db = _open_database(home, database, shared)
     signals, wakeup = Signals(), threading.Event()
     sharing = _share(db, home, node, url, wakeup, signals) if shared else None
     if sharing is None:
@@ -136,7 +133,7 @@ def build(
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores", (node.root, *private)),
         environments=Environments(
-            home, db, clock, environ, is_shared=shared or for_others, node=node, runner=runner
+            home, db, clock, environ, None, shared or for_others, node=node, runner=runner
         ),
         history=History(db),
         logs=Logs(home / "logs", shared),
@@ -152,6 +149,13 @@ def build(
     signer = Signer(home, services.server_id)
     access = Access(db, clock, partial(owners.of_name, services), signer)
     return Parts(services, access, Scheduler(services, local, url), signer, sharing)
+
+
+def _open_database(home: Path, database: str, shared: bool) -> Database:
+    chosen = home_database.chosen(home, database)
+    if shared:
+        sharing_of.check_shareable(home, chosen)
+    return home_database.open_for(home, chosen, shared)
 
 
 def _executor(services: Services, environ: Mapping[str, str], shared: bool) -> Executor:
