@@ -301,19 +301,7 @@ def run(options: Options) -> None:
     tls = entrance.tls
     app = _app(options, entrance, parts, sink)
     job_variables.publish(parts.services, environ, parts.signer, tls.current, tls.way)
-    server = _Server(
-        uvicorn.Config(
-            app,
-            # They would be believed from loopback; see app/forwarded.py.
-            proxy_headers=False,
-            log_level="warning",
-            access_log=False,
-            lifespan="on",
-            timeout_graceful_shutdown=5,
-        ),
-        entrance.secure,
-        options.connections,
-    )
+    server = _http_server(options, entrance, app)
     server.signals = parts.services.signals
     if entrance.own_tls is not None:
         entrance.own_tls.server = server
@@ -385,6 +373,22 @@ class _Server(listeners.Server):
     def handle_exit(self, sig: int, frame: Any) -> None:
         self.signals.close()
         super().handle_exit(sig, frame)
+
+
+def _http_server(options: Options, entrance: _Listeners, app: FastAPI) -> _Server:
+    return _Server(
+        uvicorn.Config(
+            app,
+            # They would be believed from loopback; see app/forwarded.py.
+            proxy_headers=False,
+            log_level="warning",
+            access_log=False,
+            lifespan="on",
+            timeout_graceful_shutdown=5,
+        ),
+        entrance.secure,
+        options.connections,
+    )
 
 
 def _job_users(options: Options, is_shared: bool) -> job_users.JobUsers:

@@ -120,11 +120,10 @@ def build(
     node.prepare()
     db = _open_database(home, database, shared)
     signals, wakeup = Signals(), threading.Event()
-    sharing = _share(db, home, node, url, wakeup, signals) if shared else None
-    if sharing is None:
+    if not shared:
         sharing_of.claim_alone(db, home, node)
-    default = workspaces.ensure_default(db, clock)
-    computes.ensure_local(db, clock, default.name)
+    sharing = _share(db, home, node, url, wakeup, signals) if shared else None
+    computes.ensure_local(db, clock, workspaces.ensure_default(db, clock).name)
     services = Services(
         home=home,
         node=node,
@@ -145,10 +144,10 @@ def build(
         runner=runner,
         membership=sharing.lease if sharing else SingleServer(),
     )
-    local = executor or _executor(services, environ, shared)
     signer = Signer(home, services.server_id)
     access = Access(db, clock, partial(owners.of_name, services), signer)
-    return Parts(services, access, Scheduler(services, local, url), signer, sharing)
+    scheduler = Scheduler(services, executor or _executor(services, environ, shared), url)
+    return Parts(services, access, scheduler, signer, sharing)
 
 
 def _open_database(home: Path, database: str, shared: bool) -> Database:
