@@ -120,9 +120,10 @@ def build(
     node.prepare()
     db = _open_database(home, database, shared)
     signals, wakeup = Signals(), threading.Event()
-    sharing = _claim(db, home, node, url, wakeup, signals, shared)
-    default = workspaces.ensure_default(db, clock)
-    computes.ensure_local(db, clock, default.name)
+    if not shared:
+        sharing_of.claim_alone(db, home, node)
+    sharing = _share(db, home, node, url, wakeup, signals) if shared else None
+    computes.ensure_local(db, clock, workspaces.ensure_default(db, clock).name)
     services = Services(
         home=home,
         node=node,
@@ -131,7 +132,7 @@ def build(
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores", (node.root, *private)),
         environments=Environments(
-            home, db, clock, environ, is_shared=shared or for_others, node=node, runner=runner
+            home, db, clock, environ, None, shared or for_others, node=node, runner=runner
         ),
         history=History(db),
         logs=Logs(home / "logs", shared),
@@ -163,19 +164,14 @@ def _executor(services: Services, environ: Mapping[str, str], shared: bool) -> E
     return LocalExecutor(root, environ, devices=services.devices, machine=here, spawner=runner)
 
 
-def _claim(
+def _share(
     db: Database,
     home: Path,
     node: NodeFolder,
     url: str,
     wakeup: threading.Event,
     signals: Signals,
-    shared: bool,
-) -> Sharing | None:
-    """Take the home for this server alone, or as one of several."""
-    if not shared:
-        sharing_of.claim_alone(db, home, node)
-        return None
+) -> Sharing:
     sharing = sharing_of.share(db, home, url, wakeup.set, signals.heard, signals.missed, node)
     signals.share(sharing.notifier.notify)
     return sharing
