@@ -1,4 +1,4 @@
-"""The build program of a source distribution that attacks whoever builds it. Stays in one file."""
+"""The build program of a source distribution that attacks those who build it. Stays in one file."""
 
 import base64
 import hashlib

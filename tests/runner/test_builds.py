@@ -45,7 +45,7 @@ def site() -> Iterator[SharedSite]:
 
 
 def _add_source_distribution(site: SharedSite) -> None:
-    known = {
+    targets = {
         "files": [
             *(str(site.home / name) for name in ("token", "torchyard.db", "signing.key")),
             *(str(site.tls_key), f"/proc/{site.servers[0].pid}/environ", "/etc/shadow"),
@@ -61,7 +61,7 @@ def _add_source_distribution(site: SharedSite) -> None:
     contents = {
         "pyproject.toml": _PYPROJECT,
         "hostile_backend.py": BACKEND.read_text(),
-        "known.json": json.dumps(known),
+        "known.json": json.dumps(targets),
         "PKG-INFO": "Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n",
     }
     with tarfile.open(file, "w:gz") as archive:
@@ -79,12 +79,12 @@ def test_a_build_of_strangers_code_reaches_nothing(site: SharedSite) -> None:
     name = site.submit("anna", command, environment=environment)
     job = site.wait(name)
     assert job["status"] == "Completed", job
-    told, late, account = site.output(name).splitlines()
-    found = ast.literal_eval(told)
+    findings, late, account = site.output(name).splitlines()
+    result = ast.literal_eval(findings)
     assert account == site.user("anna")
-    assert found["user"] == site.user("build")
-    assert (found["read"], found["foreign"], found["writable"]) == ([], [], [])
-    assert not {"PGPASSWORD", "MY_API_KEY", "TORCHYARD_HOME"} & set(found["environ"])
+    assert result["user"] == site.user("build")
+    assert (result["read"], result["foreign"], result["writable"]) == ([], [], [])
+    assert not {"PGPASSWORD", "MY_API_KEY", "TORCHYARD_HOME"} & set(result["environ"])
     assert late == "False"
 
 

@@ -131,7 +131,7 @@ def build(
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores", (node.root, *private)),
         environments=Environments(
-            home, db, clock, environ, is_shared=shared or for_others, node=node, runner=runner
+            home, db, clock, environ, None, shared or for_others, node=node, runner=runner
         ),
         history=History(db),
         logs=Logs(home / "logs", shared),
