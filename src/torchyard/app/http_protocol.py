@@ -149,10 +149,13 @@ class PacedProtocol(HttpToolsProtocol):
                 self._refuse(_LONG_HEAD)
             elif self._headers_count > _MOST_HEADERS:
                 self._refuse(_MANY_HEADERS)
-        elif self.cycle is not None and not self.cycle.response_complete:
-            if self.cycle.body:
-                # `receive` takes it and resumes; what comes next waits for that.
-                self.flow.pause_reading()
+        elif self._is_free():
+            # What nobody wants any more is skipped in turns, too.
+            self.flow.pause_reading()
+            self.flow.resume_reading()
+        elif self.cycle.body:
+            # `receive` takes it and resumes; what comes next waits for that.
+            self.flow.pause_reading()
 
     def on_message_begin(self) -> None:
         if len(self.pipeline) >= _MOST_PIPELINED:

@@ -18,6 +18,7 @@ from fastapi import Depends, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
+from torchyard.base import large_json
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.jobs.records import job_masking
@@ -168,7 +169,7 @@ def read_fields(request: Request, content: bytes) -> dict[str, Any]:
     """
     if content.strip():
         try:
-            body = json.loads(content)
+            body = large_json.loads(content)
         except (ValueError, RecursionError) as error:
             raise InvalidInput(f"request body is not JSON: {error}") from None
         if isinstance(body, str):
