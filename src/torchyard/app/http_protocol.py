@@ -15,7 +15,7 @@ from typing import Any
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from torchyard.app.connections import Connections, ReadingTurns, Slot, Stage
+from torchyard.app.connections import PIECE_BYTES, Connections, ReadingTurns, Slot, Stage
 from torchyard.base.errors import LimitExceeded, ServerBusy, SlowRequest, TorchyardError
 
 _HEAD_MOST_BYTES = 64 << 10
@@ -70,6 +70,7 @@ class _FlowInTurns(FlowControl):
         super().__init__(transport)
         self._turns = turns
         self._is_queued = False
+        self._limit_pieces(PIECE_BYTES)
 
     def resume_reading(self) -> None:
         if self.read_paused and not self._is_queued:
@@ -78,7 +79,13 @@ class _FlowInTurns(FlowControl):
 
     def _resume(self) -> None:
         self._is_queued = False
+        self._limit_pieces(self._turns.piece_bytes)
         super().resume_reading()
+
+    def _limit_pieces(self, size_bytes: int) -> None:
+        # asyncio's transport without TLS has this; with TLS a piece is what the other side sent.
+        if hasattr(self._transport, "max_size"):
+            self._transport.max_size = size_bytes
 
 
 class PacedProtocol(HttpToolsProtocol):
