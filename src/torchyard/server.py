@@ -35,6 +35,7 @@ from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
 from torchyard.base import (
     addresses,
+    allocator,
     disk,
     home_database,
     home_service,
@@ -556,6 +557,7 @@ def _connection_limits(configured: settings.Settings, proxies: list[str]) -> Con
 
 def main() -> None:
     arguments = _parser().parse_args()
+    allocator.free_large_blocks()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # The terminal's Ctrl-C is for the command that started an embedded server.
     if arguments.ready_fd is not None:

@@ -20,6 +20,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
+from torchyard.base import large_json
 from torchyard.base.body_spool import ArrivingBody, BodySpool, in_body_thread
 from torchyard.base.errors import InvalidInput, LimitExceeded, ServerBusy
 
@@ -97,7 +98,7 @@ class _LargeRequest(Request):
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
-            self._json = await in_body_thread(json.loads, await self.body())
+            self._json = await in_body_thread(large_json.loads, await self.body())
         return self._json
 
 
@@ -181,10 +182,10 @@ def _check_text(body: bytes) -> None:
     Raises:
         InvalidInput: the JSON has half a character, or a NUL, which no database keeps as text.
     """
-    if not _SUSPICIOUS_ESCAPE.search(body):
+    if b"\\u" not in body or not _SUSPICIOUS_ESCAPE.search(body):
         return
     try:
-        text = json.dumps(json.loads(body), ensure_ascii=False)
+        text = json.dumps(large_json.loads(body), ensure_ascii=False)
     except (ValueError, RecursionError):
         return  # the route says what is wrong with it
     try:
