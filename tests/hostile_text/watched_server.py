@@ -52,6 +52,15 @@ class Server:
         assert isinstance(content, dict)
         return content
 
+    def azure_workspace(self) -> str:
+        """The path of the workspace `default` as Azure writes it."""
+        workspace = self.get("/v1/workspaces/default")
+        return (
+            f"/subscriptions/{workspace['subscription_id']}/resourceGroups/"
+            f"{workspace['resource_group']}/providers/Microsoft.MachineLearningServices/"
+            "workspaces/default"
+        )
+
 
 @contextmanager
 def running(home: Path) -> Iterator[Server]:
