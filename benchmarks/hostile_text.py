@@ -18,9 +18,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from hostile_text import hostile_requests
-from hostile_text.hostile_requests import Request
-from hostile_text.watched_server import Server, Watch, running, watched
+from hostile_input import hostile_requests
+from hostile_input.hostile_requests import Request
+from hostile_input.watched_server import Server, Watch, running, watched
 
 CEILING_MS = 250.0
 

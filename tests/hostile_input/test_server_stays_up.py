@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hostile_text import hostile_requests
-from hostile_text.watched_server import running, watched
+from hostile_input import hostile_requests
+from hostile_input.watched_server import running, watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 # Texts for each field; 29 and 9 beginnings make 261, which takes an hour.

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from hostile_text.hostile_requests import Request
+from hostile_input.hostile_requests import Request
 
 START_S = 120.0
 # Longer than any request may take; what is not answered by then counts as a failure.
