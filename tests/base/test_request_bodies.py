@@ -136,7 +136,7 @@ def test_a_document_has_a_bounded_number_of_values(tmp_path: Path, text: str) ->
 
     async def act(spool: BodySpool) -> None:
         request = _request(spool, text.encode())
-        with pytest.raises(LimitExceeded, match="more than 150,000 values"):
+        with pytest.raises(LimitExceeded, match="more than 250,000 values"):
             async with request_bodies.with_body(request, _LIMIT_BYTES):
                 pass
         request = _request(spool, text.encode())

@@ -243,7 +243,7 @@ def raw_requests(azure_workspace: str) -> Iterator[Request]:
         "half a character": b'{"name":"\\ud800"}',
         "no text": b"\xff" * 1_000,
         "many items": b'{"name":[' + b"[]," * 1_000_000 + b"1]}",
-        "as many items as are read": b'{"name":[' + b"[]," * 70_000 + b"1]}",
+        "as many items as are read": b'{"name":[' + b"[]," * 120_000 + b"1]}",
         "many keys": b"{" + b",".join(b'"%d":1' % n for n in range(100_000)) + b"}",
     }
     routes = [

@@ -31,7 +31,7 @@ UNLIMITED = sys.maxsize
 MOST_VALUES = 600_000
 """Of one JSON or XML document; a snapshot of 100,000 files has 500,000."""
 # Of other documents than such lists of files: Python's lock is held while they are parsed.
-_MOST_VALUES = 150_000
+_MOST_VALUES = 250_000
 BUSY = "torchyard.busy"
 """Where a request's scope says that the server had no room for it."""
 
