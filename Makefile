@@ -11,9 +11,9 @@ unexport PYTHONDONTWRITEBYTECODE
 export TORCHYARD_TEST_ENVIRONMENTS ?= $(CURDIR)/.test-environments
 
 # The tests that need no network, no service and no torch.
-QUICK := not (end_to_end or slow or object_store or postgres or containers or azure or widgets)
+QUICK := not (end_to_end or slow or object_store or postgres or containers or azure or widgets or runner or oidc)
 
-.PHONY: help setup demo test coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz test-containers test-azure test-widgets widgets azure-clients azure-page postgres mpi podman azurite curated check format docs bench lock clean
+.PHONY: help setup demo test coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure-page postgres mpi podman azurite oidc-provider administration curated check format docs bench lock clean
 
 help:
 	@echo 'make demo               train a small network on two local nodes'
@@ -33,6 +33,8 @@ help:
 	@echo 'make test-containers    build and run images and Dockerfiles with a real podman'
 	@echo "make test-azure         run Azure ML's real clients, in the versions of tests/contracts_azure/clients"
 	@echo 'make test-widgets       show its notebook widget in JupyterLab in Chromium'
+	@echo 'make test-runner        run jobs as other Unix users; needs root'
+	@echo 'make test-oidc          sign in with a real OpenID Connect provider'
 	@echo 'make test-long          run minutes of load, on a quiet machine'
 	@echo 'make mpi                install Open MPI 4, for the tests of MPI'
 	@echo
@@ -89,9 +91,9 @@ coverage: setup
 
 # More processes than cores: its tests mostly wait. In the order of files, so that the longest ones
 # begin early.
-test-e2e: setup mpi
+test-e2e: setup mpi administration
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=15 \
-	  -m '(end_to_end or slow) and not (postgres or faults or fuzz or object_store or long or containers or azure or widgets)'
+	  -m '(end_to_end or slow) and not (postgres or faults or fuzz or object_store or long or containers or azure or widgets or oidc)'
 
 # Minutes of load each, for a quiet machine; CI leaves them out.
 test-long: setup
@@ -117,6 +119,11 @@ test-azure: azure-clients
 # TORCHYARD_KEEP_SCREENSHOTS=FOLDER keeps screenshots.
 test-widgets: widgets
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest --durations=5 -m widgets
+
+# It creates users that begin with `tyt-`, and removes them; systemd brings systemd-socket-activate.
+test-runner: setup postgres administration
+	@[ "$$(id -u)" = 0 ] || { echo 'error: these tests create Unix users, and need root' >&2; exit 2; }
+	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile --durations=5 -m runner
 
 # JupyterLab with azureml-widgets, and a browser.
 widgets: setup
@@ -155,6 +162,30 @@ test-postgres: setup postgres
 test-e2e-postgres: setup postgres mpi
 	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_DATABASE=postgres $(BIN)/pytest \
 	  -m 'end_to_end and not (object_store or long or containers or azure or widgets)' -k 'not sqlite and ($(or $(ONLY),test))'
+
+test-oidc: setup oidc-provider
+	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest --durations=5 -m 'oidc and not postgres'
+
+oidc-provider: .oidc-provider/node_modules/oidc-provider/package.json
+
+.oidc-provider/node_modules/oidc-provider/package.json:
+	@command -v npm >/dev/null || { \
+	  echo 'error: `npm` is not on this machine' >&2; \
+	  echo 'hint: `oidc-provider`, which people sign in with in tests, comes from npm' >&2; \
+	  exit 2; }
+	@npm install --silent --no-fund --no-audit --prefix .oidc-provider oidc-provider@9
+
+# What a server is run with: systemd's tools, and a syslog for the audit.
+administration:
+	@{ command -v systemd-analyze && command -v systemd-socket-activate && \
+	  { command -v rsyslogd || test -x /usr/sbin/rsyslogd; }; } >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	    echo "error: systemd's tools or rsyslog are not on this machine" >&2; \
+	    echo 'hint: install them with `apt-get install systemd rsyslog`' >&2; \
+	    exit 2; }; \
+	  apt-get -qq update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
+	    systemd rsyslog >/dev/null; }
 
 # The tests start a server of their own; they need its programs and the driver.
 postgres: setup $(VENV)/.extra-postgres

@@ -19,29 +19,47 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import uvicorn
 
 import torchyard
 from torchyard.app import listeners
 from torchyard.app.application import Parts, build, create_app
+from torchyard.app.connections import DEFAULT_LIMITS, ConnectionLimits
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
-from torchyard.base import disk, home_database, settings
+from torchyard.base import (
+    addresses,
+    disk,
+    home_database,
+    home_service,
+    private_home,
+    process_secrets,
+    server_log,
+    settings,
+)
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
+from torchyard.base.home_database import Choice
+from torchyard.executors import job_users
 from torchyard.jobs.records.signals import Signals
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.types import Server
 from torchyard.shared import locks, processes
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people
+from torchyard.workspaces.audit_sinks import Sink, sink_of
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from torchyard.sign_in.routes import SignIn
 
 _log = logging.getLogger(__name__)
 _DEFAULT_PORT = 8765
@@ -140,12 +158,16 @@ def listen(
         except OSError:
             listener.close()
             continue
-        last_port = _remembered(remembered)
-        if not (shared and last_port) and last_port != listener.getsockname()[1]:
-            with whole(remembered) as writing:
-                writing.write(str(listener.getsockname()[1]).encode())
+        _remember(remembered, listener, shared)
         return listener
     raise Conflict(f"port {port} of `{host}` is taken", "choose another with `--port`")
+
+
+def _remember(file: Path, listener: socket.socket, shared: bool) -> None:
+    last_port, port = _remembered(file), listener.getsockname()[1]
+    if not (shared and last_port) and last_port != port:
+        with whole(file) as writing:
+            writing.write(str(port).encode())
 
 
 def _remembered(file: Path) -> int:
@@ -160,20 +182,31 @@ class Options:
     """What a server is asked for on its command line.
 
     `tls`: `host` and `port` are the listener's that has it; workers and commands of this machine go
-    on using a plain one on loopback. None for the server's own, when it is wanted. `database` is a
-    URL, empty for the one that the home had last. `shared`: other servers may serve the home, too.
-    `storage_domain`: of which storage accounts are host names; see azureml/entry_routes.py.
-    `ready_fd`: where the URL is written once the server listens.
+    on using a plain one on loopback. None for the server's own, when it is wanted. `shared`: other
+    servers may serve the home, too. `storage_domain`: of which storage accounts are host names; see
+    azureml/entry_routes.py. `ready_fd`: where the URL is written once the server listens.
+    `node_folder`: see base/node_folder.py; None for one in the home. `runner`,
+    `jobs_as_server_user`: see executors/job_users.py. `connections`: how many; its `unlimited` are
+    the proxies whose headers are believed. `audit_sink`: where copies of the audit go; see
+    workspaces/audit_sinks.py. `inherited`: listens already, at `host`; see listeners.inherited.
+    `oidc`: settings of the sign-in; see sign_in/settings.py.
     """
 
     home: Path
     host: str = LOOPBACK_NAMES[0]
     port: int | None = None
     tls: listeners.Tls | None = None
-    database: str = ""
+    database: Choice = field(default_factory=Choice)
     shared: bool = False
     storage_domain: str = ""
+    audit_sink: str = ""
+    inherited: socket.socket | None = None
+    oidc: Path | None = None
     ready_fd: int | None = None
+    node_folder: Path | None = None
+    runner: Path | None = None
+    jobs_as_server_user: bool = False
+    connections: ConnectionLimits = DEFAULT_LIMITS
 
 
 @dataclass(frozen=True)
@@ -196,6 +229,17 @@ class _Listeners:
         assert tls is not None
         return tls
 
+    @property
+    def public_url(self) -> str:
+        """Where people on other machines reach the server; empty when they don't."""
+        if self.configured_tls is not None and self.secure is not None:
+            host = self.configured_tls.way("localhost").host
+            return f"https://{host or socket.getfqdn()}:{self.secure[0].getsockname()[1]}"
+        if listeners.is_loopback(self.host):
+            return ""
+        host = socket.getfqdn() if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://{host}:{self.plain.getsockname()[1]}"
+
 
 def _open(options: Options, context: ssl.SSLContext | None) -> _Listeners:
     """
@@ -207,52 +251,80 @@ def _open(options: Options, context: ssl.SSLContext | None) -> _Listeners:
         bind = partial(listen, home, options.host, None, "tls-port", _DEFAULT_TLS_PORT, shared)
         own_tls = listeners.OwnTls(home, options.host, SystemClock(), bind)
         secure = own_tls.at_start()
-        plain = listen(home, options.host, options.port, shared=shared)
+        plain = _listener(options, "port", _DEFAULT_PORT)
         return _Listeners(options.host, plain, secure, None, own_tls)
-    with_tls = listen(home, options.host, options.port, "tls-port", _DEFAULT_TLS_PORT, shared)
+    with_tls = _listener(options, "tls-port", _DEFAULT_TLS_PORT)
     configured = listeners.ConfiguredTls(options.tls, with_tls.getsockname()[1])
     host = LOOPBACK_NAMES[0]
     plain = listen(home, host, None, shared=shared)
     return _Listeners(host, plain, (with_tls, context), configured, None)
 
 
+def _listener(options: Options, port_file: str, default: int) -> socket.socket:
+    """What listens at `host`: inherited, or opened now."""
+    if options.inherited is None:
+        arguments = (options.home, options.host, options.port, port_file, default)
+        return listen(*arguments, options.shared)
+    _remember(options.home / port_file, options.inherited, options.shared)
+    return options.inherited
+
+
 def run(options: Options) -> None:
     """Serve until SIGTERM or SIGINT."""
+    sink = sink_of(options.audit_sink)
     context = listeners.context_of(options.tls) if options.tls is not None else None
     home, shared = options.home, options.shared
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    environ = private_home.restrict_umask(settings.for_jobs(os.environ))
+    for_others = not listeners.is_loopback(options.host)
+    users = job_users.choose(
+        home,
+        shared or for_others,
+        options.runner,
+        options.node_folder,
+        options.jobs_as_server_user,
+    )
+    private_home.ensure(home, mend=options.ready_fd is not None)
     held = hold_home(home, shared)
-    environ = settings.for_jobs(os.environ)
+    server_log.rotate(settings.Settings(home).server_log)
+    if options.ready_fd is None:
+        home_service.record(home, _service(options))
+
     with _starting_one_at_a_time(home, shared):
         entrance = _open(options, context)
         parts = build(
             home,
             entrance.url,
             environ,
-            database=options.database,
+            database=home_database.resolve(home, options.database),
             shared=shared,
-            for_others=not listeners.is_loopback(options.host),
+            for_others=for_others,
+            node=users.node,
+            runner=users.runner,
+            private=_private_files(options),
         )
+        if options.database.url or options.database.file:
+            home_database.remember_file(home, _file_of(options.database))
         ensure_token(parts, settings.Settings(home).token_file)
     tls = entrance.tls
-    hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
-    app = create_app(parts, hosts, tls.way, options.storage_domain)
+    app = _app(options, entrance, parts, sink)
     job_variables.publish(parts.services, environ, parts.signer, tls.current, tls.way)
     server = _Server(
         uvicorn.Config(
             app,
-            http=listeners.PacedProtocol,
+            # They would be believed from loopback; see app/forwarded.py.
+            proxy_headers=False,
             log_level="warning",
             access_log=False,
             lifespan="on",
             timeout_graceful_shutdown=5,
         ),
         entrance.secure,
+        options.connections,
     )
     server.signals = parts.services.signals
     if entrance.own_tls is not None:
         entrance.own_tls.server = server
-    files = ServerFiles(home)
+    files = ServerFiles(home, users.node)
     if parts.sharing is not None:
         # Not before: until its app runs, nothing must keep it from renewing its lease in time.
         parts.sharing.start()
@@ -274,6 +346,48 @@ def run(options: Options) -> None:
         held.close()
 
 
+def _service(options: Options) -> home_service.HomeService | None:
+    """What serves the home, unless commands may start its server."""
+    try:
+        cgroups = Path("/proc/self/cgroup").read_text()
+    except OSError:
+        cgroups = ""
+    unit = home_service.unit_of_this_process(os.environ, cgroups)
+    if not unit and listeners.is_loopback(options.host):
+        return None
+    return home_service.HomeService(unit, options.host)
+
+
+def _app(options: Options, entrance: _Listeners, parts: Parts, sink: Sink | None) -> FastAPI:
+    hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
+    return create_app(
+        parts,
+        hosts,
+        entrance.tls.way,
+        options.storage_domain,
+        options.connections.unlimited,
+        audit_sink=sink,
+        public_url=entrance.public_url,
+        sign_in=_sign_in(options, entrance.public_url),
+    )
+
+
+def _sign_in(options: Options, public_url: str) -> SignIn | None:
+    """
+    Raises:
+        InvalidInput: the file of `--oidc` is wrong, or a library is missing.
+    """
+    if options.oidc is None:
+        return None
+    from torchyard.sign_in import settings as sign_in_settings
+    from torchyard.sign_in.provider import Provider
+    from torchyard.sign_in.routes import SignIn
+    from torchyard.sign_in.sealing import Seal
+
+    provider = Provider(sign_in_settings.read(options.oidc, public_url))
+    return SignIn(provider, Seal(options.home, SystemClock()))
+
+
 class _Server(listeners.Server):
     """Lets the streams go as soon as a signal comes, so that the shutdown need not wait."""
 
@@ -282,6 +396,17 @@ class _Server(listeners.Server):
     def handle_exit(self, sig: int, frame: Any) -> None:
         self.signals.close()
         super().handle_exit(sig, frame)
+
+
+def _private_files(options: Options) -> list[Path]:
+    files = [_file_of(options.database)]
+    if isinstance(options.tls, listeners.Tls):
+        files.append(options.tls.key)
+    return [file for file in files if file is not None]
+
+
+def _file_of(database: Choice) -> Path | None:
+    return None if database.url else database.file
 
 
 def _single_server(url: str) -> Server:
@@ -319,14 +444,90 @@ def _parser() -> argparse.ArgumentParser:
         help="postgresql://user@host/name; default: TORCHYARD_DATABASE, then the one used last",
     )
     parser.add_argument(
+        "--database-file",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="file with the database's URL and password, which others can't read; default: "
+        "TORCHYARD_DATABASE_FILE, or systemd's credential `database`",
+    )
+    parser.add_argument(
         "--storage-domain",
         default="",
         metavar="DOMAIN",
         help="Azure's clients reach storage as ACCOUNT.blob.DOMAIN; needs a wildcard in DNS and in "
         "the certificate",
     )
+    parser.add_argument(
+        "--node-folder",
+        type=Path,
+        default=None,
+        metavar="FOLDER",
+        help="where jobs that a runner starts find environments and work; default: "
+        "TORCHYARD_NODE_FOLDER, then the home",
+    )
+    parser.add_argument(
+        "--runner",
+        type=Path,
+        default=None,
+        metavar="SOCKET",
+        help="the runner's; default: TORCHYARD_RUNNER, then this machine's if people reach the "
+        "server from elsewhere",
+    )
+    parser.add_argument(
+        "--jobs-as-server-user",
+        action="store_true",
+        help="without a runner: everybody who may submit a job may read and change all that the "
+        "server can; or TORCHYARD_JOBS_AS_SERVER_USER=1",
+    )
+    parser.add_argument(
+        "--trusted-proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS[/NET]",
+        help="a reverse proxy whose X-Forwarded-For, X-Forwarded-Proto or Forwarded headers are "
+        "believed; repeatable; default: TORCHYARD_TRUSTED_PROXIES, else none",
+    )
+    parser.add_argument(
+        "--oidc",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="let people sign in with the OpenID Connect provider that this JSON file describes",
+    )
+    parser.add_argument(
+        "--audit-sink",
+        default="",
+        metavar="SINK",
+        help="send a copy of each audit line to syslog:/dev/log, udp://HOST:PORT, tcp://HOST:PORT "
+        "or pipe:/PATH",
+    )
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     return parser
+
+
+def _database(arguments: argparse.Namespace, configured: settings.Settings) -> Choice:
+    if arguments.database:
+        home_database.refuse_password(arguments.database)
+        return Choice(arguments.database, password=configured.database_password)
+    if arguments.database_file:
+        return Choice(file=arguments.database_file.absolute())
+    return Choice(
+        configured.database, configured.database_file, password=configured.database_password
+    )
+
+
+def _connection_limits(configured: settings.Settings, proxies: list[str]) -> ConnectionLimits:
+    """
+    Raises:
+        InvalidInput: a proxy is neither an address nor a network.
+    """
+    named = addresses.parse_networks(proxies, "--trusted-proxy")
+    if not proxies:
+        named = addresses.parse_networks(configured.trusted_proxies, "TORCHYARD_TRUSTED_PROXIES")
+    return ConnectionLimits(
+        configured.max_connections, configured.max_connections_per_address, named
+    )
 
 
 def main() -> None:
@@ -336,21 +537,29 @@ def main() -> None:
     if arguments.ready_fd is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        tls = listeners.tls_of(
-            arguments.host, arguments.tls_cert, arguments.tls_key, arguments.insecure
-        )
-        configured = settings.read()
-        if arguments.database:
-            home_database.refuse_password(arguments.database)
+        taken = process_secrets.take(settings.SECRETS)
+        inherited = listeners.inherited(os.environ)
+        host = inherited.getsockname()[0] if inherited is not None else arguments.host
+        tls = listeners.tls_of(host, arguments.tls_cert, arguments.tls_key, arguments.insecure)
+        configured = settings.read({**os.environ, **taken})
+        home = arguments.home.absolute() if arguments.home else configured.home
+        database = _database(arguments, configured)
         options = Options(
-            arguments.home.absolute() if arguments.home else configured.home,
-            arguments.host,
+            home,
+            host,
             arguments.port,
             tls,
-            arguments.database or configured.database,
+            database,
             arguments.shared,
             arguments.storage_domain,
+            arguments.audit_sink,
+            inherited,
+            arguments.oidc,
             arguments.ready_fd,
+            arguments.node_folder.absolute() if arguments.node_folder else configured.node_folder,
+            arguments.runner.absolute() if arguments.runner else configured.runner,
+            arguments.jobs_as_server_user or configured.jobs_as_server_user,
+            _connection_limits(configured, arguments.trusted_proxy),
         )
         run(options)
     except TorchyardError as error:

@@ -90,7 +90,7 @@ def test_the_command_reports_it_and_exits_with_2(tmp_path: Path) -> None:
 def test_tls_for_others_and_plain_for_this_machine(tmp_path: Path, tls: listeners.Tls) -> None:
     home = tmp_path / "home"
     command: list[str | Path] = [sys.executable, "-m", "torchyard.server", "--home", home]
-    command += ["--host", "0.0.0.0", "--port", "0"]
+    command += ["--host", "0.0.0.0", "--port", "0", "--jobs-as-server-user"]
     command += ["--tls-cert", tls.certificate, "--tls-key", tls.key]
     server = subprocess.Popen(
         command,

@@ -41,7 +41,7 @@ class Life:
         self.plain = socket.create_server(("127.0.0.1", 0))
         secure = self.own.at_start()
         self.had_tls = secure is not None
-        config = uvicorn.Config(hello, http=listeners.PacedProtocol, lifespan="off")
+        config = uvicorn.Config(hello, lifespan="off")
         self.server = listeners.Server(config, secure)
         self.own.server = self.server
         self._thread = threading.Thread(target=self.server.run, args=([self.plain],), daemon=True)

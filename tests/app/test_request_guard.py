@@ -51,7 +51,8 @@ def test_bodies_are_bounded(client: TestClient, api: Api) -> None:
     _refused(client.post(f"{W}/jobs", content=iter([large])), 413, "larger than 16384 KiB")
     stranger = client.post(f"{W}/jobs", content=large[:100_000], headers={"Authorization": ""})
     _refused(stranger, 401, "has no token")
-    secret = client.post("/msi/token", content=large[:100_000], headers={"Authorization": ""})
+    headers = {"Authorization": "", "secret": api.person}
+    secret = client.post("/msi/token", content=large[:100_000], headers=headers)
     _refused(secret, 413, "larger than 64 KiB")
     mlflow = client.post("/api/2.0/mlflow/runs/log-batch", content=large)
     assert mlflow.status_code == 413 and mlflow.json()["error_code"]
@@ -298,9 +299,10 @@ def test_tokens_end_and_are_kept_as_hashes(tmp_path: Path, clock: FakeClock) -> 
 def test_wrong_tokens_are_bounded_and_harm_nobody_else(tmp_path: Path, clock: FakeClock) -> None:
     parts = application.build(tmp_path, "http://127.0.0.1:1", {}, clock=clock)
     client = TestClient(application.create_app(parts))
-    good = workspaces.new_token(TokenKind.PERSON)
+    good, unused = (workspaces.new_token(TokenKind.PERSON) for _ in range(2))
     with parts.services.db.write() as connection:
-        workspaces.keep_token(connection, good, Identity("me", TokenKind.PERSON), clock.now())
+        for token in (good, unused):
+            workspaces.keep_token(connection, token, Identity("me", TokenKind.PERSON), clock.now())
     assert _ask(client, "GET", "/v1/whoami", good) == 200
     for number in range(MOST_FAILURES):
         assert _ask(client, "GET", "/v1/whoami", f"yard_p_{number}") == 401
@@ -308,6 +310,8 @@ def test_wrong_tokens_are_bounded_and_harm_nobody_else(tmp_path: Path, clock: Fa
     _refused(answer, 429, "too many requests with a wrong token")
     assert answer.json()["error"]["code"] == "too_many_requests"
     assert _ask(client, "GET", "/v1/whoami", good) == 200
+    # So is one that the server has not seen since it started.
+    assert _ask(client, "GET", "/v1/whoami", unused) == 200
     clock.advance(WINDOW.total_seconds())
     assert _ask(client, "GET", "/v1/whoami", "yard_p_later") == 401
     client.close()

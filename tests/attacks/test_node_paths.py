@@ -98,7 +98,7 @@ def test_a_store_writes_nothing_outside_the_cache(
 ) -> None:
     home = tmp_path / "a" / "home"
     home.mkdir(parents=True)
-    fetcher = Fetcher(home, db, Datastores(home / "datastores"))
+    fetcher = Fetcher(home / "cache/data", db, Datastores(home / "datastores"))
     before = tree(tmp_path, but=home)
     refused = 0
     for number, name in enumerate(NAMES):

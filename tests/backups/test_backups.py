@@ -115,7 +115,7 @@ def test_a_home_comes_back_as_it_was(
     services: Services, open_home: Open, tmp_path: Path, name: str
 ) -> None:
     done = actions.backup(services.home, "", tmp_path / name)
-    assert done.schema == SCHEMA_VERSION and done.files == len(contents(services.home)) + 1
+    assert done.schema == SCHEMA_VERSION and done.files == len(contents(services.home)) + 2
     again = tmp_path / "again"
     assert actions.restore(again, "", tmp_path / name).files == done.files
     same(services, open_home(again, ""), tmp_path)

@@ -12,10 +12,10 @@ import pytest
 import torchyard.server  # noqa: F401  (every package's tables)
 from base.schema_dump import describe, rows
 from postgres_server import NewDatabase, PostgresServer
-from torchyard.base import home_database, postgres
+from torchyard.base import home_database, postgres, settings
 from torchyard.base.db import SCHEMA_VERSION
 from torchyard.base.errors import Conflict, InvalidInput
-from torchyard.base.home_database import chosen, open_for, read_url
+from torchyard.base.home_database import Choice, chosen, open_for, read_url, resolve
 
 SECRET = "hunter2-hunter2"
 
@@ -43,7 +43,7 @@ def refused(home: Path, url: str = "", variable: str = "", first: str = "", **en
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     folder = tmp_path / "home"
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
     return folder
 
 
@@ -236,3 +236,92 @@ def test_only_its_owner_reads_a_file_of_records(home: Path) -> None:
     finally:
         os.umask(before)
     assert len(modes) == 3 and set(modes.values()) == {0o600}
+
+
+def _url_file(folder: Path, text: str, mode: int = 0o600) -> Path:
+    file = folder / "database"
+    file.write_text(text)
+    file.chmod(mode)
+    return file
+
+
+def test_the_url_comes_from_a_file_that_others_cannot_read(home: Path) -> None:
+    secret_url = f"postgresql://me:{SECRET}@127.0.0.1:9/db"
+    file = _url_file(home.parent, f"{secret_url}\n")
+    assert resolve(home, Choice(file=file)) == secret_url
+    assert resolve(home, Choice("sqlite:////x.db", file)) == "sqlite:////x.db"
+    for mode in (0o644, 0o604) + ((0o660,) if os.geteuid() == 0 else (0o640,)):
+        file.chmod(mode)
+        with pytest.raises(InvalidInput, match="others can read it") as refusal:
+            resolve(home, Choice(file=file))
+        assert refusal.value.hint.startswith("type `chmod 06")
+    for text in ("", "a\nb", " "):
+        with pytest.raises(InvalidInput, match="one line with a URL"):
+            resolve(home, Choice(file=_url_file(home.parent, text)))
+    with pytest.raises(InvalidInput, match="can't be read: No such file"):
+        resolve(home, Choice(file=home / "none"))
+    assert SECRET not in repr(Choice("", file, SECRET))
+
+
+def test_a_file_of_roots_may_be_the_services_groups(home: Path) -> None:
+    file = _url_file(home.parent, "sqlite:////x.db", 0o640)
+    if file.stat().st_uid != 0:
+        pytest.skip("only root makes files of root")
+    assert resolve(home, Choice(file=file)) == "sqlite:////x.db"
+
+
+def test_the_file_is_found_again_without_being_named(home: Path) -> None:
+    assert resolve(home, Choice()) == ""
+    file = _url_file(home.parent, "sqlite:////x.db")
+    home_database.remember_file(home, file)
+    assert resolve(home, Choice()) == "sqlite:////x.db"
+    home_database.remember_file(home, None)
+    assert resolve(home, Choice()) == ""
+
+
+def test_systemds_credential_names_the_database(tmp_path: Path) -> None:
+    environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+    assert settings.read(environ).database_file is None
+    (tmp_path / "database").write_text("sqlite:////x.db")
+    assert settings.read(environ).database_file == tmp_path / "database"
+    named = settings.read({**environ, "TORCHYARD_DATABASE_FILE": "/etc/torchyard/database"})
+    assert named.database_file == Path("/etc/torchyard/database")
+
+
+def test_a_password_from_the_environment_is_for_urls_without_one(home: Path) -> None:
+    plain = "postgresql://me@host/db"
+    assert resolve(home, Choice(plain, password=SECRET)) == f"postgresql://me:{SECRET}@host/db"
+    own = "postgresql://me:other@host/db"
+    assert resolve(home, Choice(own, password=SECRET)) == own
+    assert resolve(home, Choice(password=SECRET)) == ""
+
+
+@pytest.mark.postgres
+def test_a_backup_finds_the_password_where_the_guide_puts_it(
+    home: Path, postgres: PostgresServer
+) -> None:
+    rules = postgres.data / "pg_hba.conf"
+    before = rules.read_text()
+    database = postgres.new_database("template_torchyard")
+    rules.write_text("local all keeper scram-sha-256\n" + before)
+    name = database.partition("?")[0].rpartition("/")[2]
+    postgres.run(
+        f"CREATE ROLE keeper LOGIN SUPERUSER PASSWORD '{SECRET}'", "SELECT pg_reload_conf()"
+    )
+    file = _url_file(home.parent, postgres.url(name, "keeper", SECRET))
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
+    try:
+        open_for(home, read_url(resolve(home, Choice(file=file)))).close()
+        command = [sys.executable, "-m", "torchyard.backups", "backup", "--home", str(home)]
+        target = home.parent / "backup.tar"
+        # As it was before: the home knows the URL, and nobody the password.
+        ended = subprocess.run([*command, str(target)], capture_output=True, text=True, env=plain)
+        assert ended.returncode == 2 and "password" in ended.stderr
+        home_database.remember_file(home, file)
+        ended = subprocess.run([*command, str(target)], capture_output=True, text=True, env=plain)
+        assert ended.returncode == 0, ended.stderr
+        assert target.exists() and SECRET not in ended.stdout + ended.stderr
+        assert SECRET.encode() not in target.read_bytes()
+    finally:
+        rules.write_text(before)
+        postgres.run("SELECT pg_reload_conf()")

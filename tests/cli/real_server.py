@@ -51,9 +51,7 @@ class RealServer:
             raise
         self.token = Settings(home).token_file.read_text().strip()
         self._signals = parts.services.signals
-        self._server = listeners.Server(
-            uvicorn.Config(face, log_level="error", lifespan="on", http=listeners.PacedProtocol)
-        )
+        self._server = listeners.Server(uvicorn.Config(face, log_level="error", lifespan="on"))
         self._own.server = self._server
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._listener]}, daemon=True

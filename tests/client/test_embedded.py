@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from torchyard.base import home_service
 from torchyard.base.errors import InvalidInput, Unreachable
 from torchyard.base.machine import is_alive
 from torchyard.base.settings import Settings
@@ -126,3 +128,28 @@ def test_a_file_that_is_no_json_is_no_server(settings: Settings) -> None:
     for text in ("", "{", "[]", '{"pid": "x"}', "null"):
         settings.server_file.write_text(text)
         assert embedded.find(settings) is None
+
+
+def test_a_home_that_a_unit_serves_gets_no_embedded_server(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.home.mkdir()
+    home_service.record(settings.home, home_service.HomeService("yard.service", "0.0.0.0"))
+    monkeypatch.setattr(embedded, "RESTART_LIMIT_S", 0.3)
+    with pytest.raises(Unreachable) as caught:
+        embedded.ensure(settings, command=FAKE)
+    assert "the unit `yard.service`" in caught.value.message
+    assert "systemctl start yard.service" in caught.value.hint
+    assert not (settings.home / "starts").exists()
+    home_service.record(settings.home, None)
+    assert embedded.ensure(settings, command=FAKE).pid
+
+
+def test_a_command_waits_for_a_service_that_restarts(settings: Settings) -> None:
+    settings.home.mkdir()
+    home_service.record(settings.home, home_service.HomeService("", "0.0.0.0"))
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(embedded.ensure, settings, None, ("false",))
+        # As `systemctl restart` does, beside the command.
+        restarted = embedded._start(settings, FAKE, None)
+        assert waiting.result(timeout=60) == restarted

@@ -133,6 +133,7 @@ def test_a_job_as_names_and_values() -> None:
         "status": "Completed",
         "started_at": "2026-01-01T10:00:00Z",
         "ended_at": "2026-01-01T10:00:12Z",
+        "duration_s": 12.0,
         "params": {"lr": "0.1"},
         "metrics": {"loss": "NaN"},
         "tags": {"k": "v"},

@@ -11,13 +11,14 @@ from data.conftest import WORKSPACE, Web
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError, Unreachable
+from torchyard.data import access_lists
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import FetchCanceled, Fetcher
 
 
 @pytest.fixture
 def fetcher(tmp_path: Path, db: Database, stores: Datastores) -> Fetcher:
-    return Fetcher(tmp_path / "home", db, stores)
+    return Fetcher(tmp_path / "home/cache/data", db, stores)
 
 
 def _left(tmp_path: Path) -> list[str]:
@@ -105,3 +106,45 @@ def test_local_files_are_used_in_place(
     assert not (tmp_path / "home" / "cache").exists()
     with pytest.raises(NotFound):
         fetcher.fetch(WORKSPACE, "uri_folder", f"{uri}/none", clock.now())
+
+
+def test_jobs_of_other_users_get_the_servers_files_as_links(
+    tmp_path: Path, db: Database, stores: Datastores, clock: FakeClock
+) -> None:
+    node = tmp_path / "node"
+    fetcher = Fetcher(node, db, stores, is_separate=True)
+    with stores.writing(WORKSPACE, "workspaceblobstore", "sets/deep/a.csv") as writing:
+        writing.write(b"a")
+    uri = "azureml://datastores/workspaceblobstore/paths/sets/"
+    assert fetcher.ready(WORKSPACE, "uri_folder", uri, clock.now()) is None
+    folder = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now())
+    assert fetcher.ready(WORKSPACE, "uri_folder", uri, clock.now()) == folder
+    assert folder.is_relative_to(node) and folder.stat().st_mode & 0o077 == 0
+    stored = stores.root(WORKSPACE, "workspaceblobstore") / "sets" / "deep" / "a.csv"
+    assert (folder / "deep" / "a.csv").samefile(stored)
+    # Who replaces the file changes nothing for jobs that read it.
+    with stores.writing(WORKSPACE, "workspaceblobstore", "sets/deep/a.csv") as writing:
+        writing.write(b"b")
+    assert (folder / "deep" / "a.csv").read_bytes() == b"a"
+    again = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now())
+    assert again != folder and (again / "deep" / "a.csv").read_bytes() == b"b"
+
+
+def test_a_copy_is_read_by_those_who_were_let(
+    tmp_path: Path, db: Database, stores: Datastores, nas: Path, web: Web, clock: FakeClock
+) -> None:
+    web.files["/x"] = b"x"
+    fetcher = Fetcher(tmp_path / "node", db, stores, is_separate=True)
+    file = fetcher.fetch(WORKSPACE, "uri_file", f"{web.url}/x", clock.now())
+    for user in (61234, 61235, 61234):
+        if not fetcher.let_read(file, user):
+            pytest.skip("the file system has no access lists")
+    assert access_lists.readers(file.parent) == {61234, 61235}
+    # A folder of the owner's elsewhere keeps the rights that it has.
+    uri = "azureml://datastores/nas/paths/sets/"
+    local = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now())
+    assert (local, fetcher.let_read(local, 61234)) == (nas / "sets", False)
+    assert access_lists.readers(local) == set()
+    plain = Fetcher(tmp_path / "home/cache/data", db, stores)
+    file = plain.fetch(WORKSPACE, "uri_file", f"{web.url}/x", clock.now())
+    assert not plain.let_read(file, 61234) and file.parent.stat().st_mode & 0o777 == 0o755

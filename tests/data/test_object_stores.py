@@ -49,7 +49,7 @@ def document(
 def lake(
     document: dict[str, Any], db: Database, clock: FakeClock, stores: Datastores
 ) -> Iterator[Files]:
-    made = datastores.open_files(datastores.put(db, clock, stores, WORKSPACE, document))
+    made = datastores.open_files(stores, datastores.put(db, clock, stores, WORKSPACE, document))
     yield made
     for entry in list(made.walk("")):
         made.delete(entry.path)
@@ -99,7 +99,7 @@ def test_data_is_fetched_once_and_the_same(
     db: Database, stores: Datastores, clock: FakeClock, tmp_path: Path, lake: Files
 ) -> None:
     put(lake, CONTENT, "sets/")
-    fetcher = Fetcher(tmp_path / "home", db, stores)
+    fetcher = Fetcher(tmp_path / "home/cache/data", db, stores)
     uri = "azureml://datastores/lake/paths/sets/"
     assert actions.pin(db, stores, WORKSPACE, "uri_folder", uri, "ro_mount").path == uri
     first = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now())
@@ -136,7 +136,7 @@ def test_uploaded_data_keeps_its_checksums(
     assert asset.uri.startswith("azureml://datastores/lake/paths/LocalUpload/")
     (file,) = actions.files_of(db, stores, asset)
     assert (file.path, file.size_bytes, file.sha256) == ("x.bin", 8, sha256)
-    fetcher = Fetcher(tmp_path / "home", db, stores)
+    fetcher = Fetcher(tmp_path / "home/cache/data", db, stores)
     folder_found = fetcher.fetch(WORKSPACE, "uri_folder", "azureml:d:1", clock.now())
     assert (folder_found / "x.bin").read_bytes() == b"precious"
 
@@ -148,7 +148,7 @@ def test_bytes_that_changed_on_the_way_are_refused(
         writing.write(b"precious")
     wrong = type(writing.stored)("0" * 64, 8)
     actions.record_checksum(db, WORKSPACE, "lake", lake, "x.bin", wrong)
-    fetcher = Fetcher(tmp_path / "home", db, stores)
+    fetcher = Fetcher(tmp_path / "home/cache/data", db, stores)
     uri = "azureml://datastores/lake/paths/x.bin"
     with pytest.raises(Unreachable, match="arrived damaged"):
         fetcher.fetch(WORKSPACE, "uri_file", uri, clock.now())
@@ -165,6 +165,6 @@ def test_wrong_credentials_are_an_error(
     if document["type"] not in wrong:
         pytest.skip("moto takes any key")
     document = {**document, "credentials": wrong[document["type"]]}
-    opened = datastores.open_files(datastores.put(db, clock, stores, WORKSPACE, document))
+    opened = datastores.open_files(stores, datastores.put(db, clock, stores, WORKSPACE, document))
     with pytest.raises(TorchyardError, match="datastore `lake`"):
         list(opened.walk(""))

@@ -123,6 +123,47 @@ except KeyError:
     os._exit(5)
 """,
     "system_exit": "raise SystemExit(6)\n",
+    "exit_builtin": "print('no data')\nexit(9)\n",
+    "bytes_then_exit": """
+import sys
+sys.stdout.buffer.write(bytes(range(256)) * 20)
+raise SystemExit(6)
+""",
+    "closed_stdout": """
+import os, sys
+sys.stdout = open(1, "w", closefd=False)
+print("lost")
+os.close(1)
+raise SystemExit(6)
+""",
+    "closed_stdout_object": """
+import sys
+sys.stdout.close()
+raise SystemExit(6)
+""",
+    "late_abort": """
+import ctypes, os
+libc = ctypes.CDLL(None)
+libc.__cxa_atexit(ctypes.cast(libc.abort, ctypes.c_void_p), None, None)
+with open("outputs/model.txt", "w") as file:
+    file.write("trained")
+""",
+    "late_abort_after_failure": """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.__cxa_atexit(ctypes.cast(libc.abort, ctypes.c_void_p), None, None)
+raise ValueError("bad label 7")
+""",
+    "forks": """
+import os, resource
+if os.getuid() == 0:
+    # The limit does not hold for root.
+    os.setuid(65534)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+while True:
+    if os.fork() == 0:
+        os._exit(0)
+""",
     "segfault": """
 import ctypes
 def native_op():

@@ -7,7 +7,7 @@ import random
 import pytest
 
 import postgres_server
-from faults import kills, server_kills, two_servers
+from faults import kills, launch_kills, server_kills, two_servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(900)]
 
@@ -29,6 +29,16 @@ def test_a_killed_server_loses_nothing() -> None:
     print(server_kills.report(counts))
     assert counts.kills == 25
     assert not counts.wrong, f"seed {seed}\n{server_kills.report(counts)}"
+
+
+def test_a_kill_during_a_launch_leaves_nothing_stuck_and_is_named() -> None:
+    seed = random.randrange(1 << 30)
+    print(f"\nseed {seed}")
+    counts = launch_kills.run(18, seed)
+    print(launch_kills.report(counts))
+    assert sum(counts.kinds.values()) == 18
+    harm = (counts.stuck, counts.wrong)
+    assert not any(harm), f"seed {seed}\n{launch_kills.report(counts)}"
 
 
 def test_two_servers_of_which_either_is_killed_lose_nothing() -> None:

@@ -99,7 +99,8 @@ def run(jobs: int, seed: int, at_once: int = 6, stalls: float = 0.1) -> Counts:
     counts, workload = Counts(), Workload()
     with contextlib.closing(PostgresServer()) as postgres:
         url = postgres.new_database()
-        with kept(Pair(new_home(), ("--shared", "--database", url))) as site:
+        options = ("--shared", "--jobs-as-server-user", "--database", url)
+        with kept(Pair(new_home(), options)) as site:
             prepare(site, at_once)
             with psycopg.connect(url, autocommit=True) as records:
                 while (

@@ -12,6 +12,7 @@ from torchyard.base.blobs import Blobs
 from torchyard.base.clock import FakeClock, to_text
 from torchyard.base.db import Database
 from torchyard.base.errors import BuildFailed
+from torchyard.base.node_folder import NodeFolder
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.types import EnvironmentSpec
@@ -82,6 +83,7 @@ def make_services(home: Path, db: Database, clock: FakeClock) -> Services:
     computes.ensure_local(db, clock, WORKSPACE)
     return Services(
         home=home,
+        node=NodeFolder(home),
         db=db,
         clock=clock,
         blobs=Blobs(home / "blobs"),

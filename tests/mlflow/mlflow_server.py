@@ -13,10 +13,12 @@ import httpx2
 from fastapi import FastAPI, Request
 
 from torchyard.base.blobs import Blobs
+from torchyard.base.body_spool import BodySpool
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.base.errors import NotAuthenticated
 from torchyard.base.lazy_routes import LazyRoutes
+from torchyard.base.node_folder import NodeFolder
 from torchyard.data.datastores import Datastores
 from torchyard.environments.services import Environments
 from torchyard.jobs.history.history import History
@@ -40,6 +42,9 @@ TOKENS = {
 
 class TokenAccess:
     """Lets in any holder of one of `TOKENS`, whatever the permission."""
+
+    def known(self, request: Request, permission: Permission) -> None:
+        return None
 
     def enforce(self, request: Request, permission: Permission) -> Identity:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -126,6 +131,7 @@ def services_in(folder: Path, db: Database) -> Services:
     clock = SystemClock()
     return Services(
         home=folder,
+        node=NodeFolder(folder),
         db=db,
         clock=clock,
         blobs=Blobs(folder / "blobs"),
@@ -144,7 +150,9 @@ def server_in(folder: Path, url: str) -> Iterator[Server]:
     app = FastAPI()
     app.state.access = TokenAccess()
     app.state.services = services_in(folder, db)
+    app.state.body_spool = BodySpool(folder / "spool")
     app.router.routes.append(LazyRoutes([""], lambda: router, within="/mlflow/{workspace}"))
     app.router.routes.append(LazyRoutes(PATHS, lambda: router))
     yield Server(app, app.state.services)
+    app.state.services.history.close()
     db.close()

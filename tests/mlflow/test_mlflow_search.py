@@ -71,6 +71,12 @@ def test_a_filter_selects_rows(text: str, ids: str) -> None:
         "run_id IN ()",
         "run_id = 'a'; DROP TABLE runs",
         "AND",
+        "run_id IN ('a'",
+        "run_id IN (,)",
+        "run_id IN ('a' 'b')",
+        "run_id = 'a",
+        "tags.`a = 'b'",
+        "run_id LIKE '" + "%" * 1001 + "'",
     ],
 )
 def test_invalid_filters_are_refused(text: str) -> None:
@@ -121,3 +127,30 @@ def test_pages_hold_every_item_once() -> None:
     for bad in ("x", "e30=", search.make_page_token(-1)):
         with pytest.raises(InvalidInput):
             search.slice_page(items, bad, 3)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_met"),
+    [
+        ("abcabd", True),
+        ("%", True),
+        ("a%d", True),
+        ("%abd", True),
+        ("%ab_", True),
+        ("a_c%", True),
+        ("%b_a%d", True),
+        ("______", True),
+        ("_____", False),
+        ("abc", False),
+        ("%abc", False),
+        ("abcabd%d", False),
+        ("%x%", False),
+        ("A%", False),
+        ("", False),
+    ],
+)
+def test_like_knows_any_text_and_any_character(pattern: str, is_met: bool) -> None:
+    assert search.matches(Condition("tag", "a", "LIKE", pattern), "abcabd") is is_met
+    assert search.matches(Condition("tag", "a", "ILIKE", pattern.upper()), "abcABD") is (
+        is_met or pattern == "A%"
+    )

@@ -174,3 +174,32 @@ def test_experiments_can_be_filtered_and_paged(server: Server) -> None:
     first = server.post("experiments/search", max_results=3, order_by=["creation_time ASC"])
     following = names(page_token=first["next_page_token"], order_by=["creation_time ASC"])
     assert len(first["experiments"]) == 3 and len(following) == 1
+
+
+@pytest.mark.parametrize("kind", ["metrics", "params", "tags"])
+def test_filters_of_400_conditions_are_answered(server: Server, kind: str) -> None:
+    keys = [f"k{number}" for number in range(400)]
+    value = 1 if kind == "metrics" else "1"
+    records = [metric(key, 1) if kind == "metrics" else {"key": key, "value": "1"} for key in keys]
+    run_id = server.new_run(run_name="a")
+    for start in range(0, len(records), 100):
+        server.post("runs/log-batch", run_id=run_id, **{kind: records[start : start + 100]})
+    conditions = [f"{kind}.{key} = {value!r}" for key in keys]
+    assert search_names(server, " AND ".join(conditions)) == "a"
+    conditions[-1] = f"{kind}.k399 != {value!r}"
+    assert search_names(server, " AND ".join(conditions), order_by=["metrics.z"] * 100) == ""
+
+
+def test_a_filter_with_too_many_conditions_is_refused(server: Server) -> None:
+    for number in (501, 2000):
+        text = " AND ".join(["tags.a = 'b'"] * number)
+        body = server.post("runs/search", expect=400, experiment_ids=["0"], filter=text)
+        assert body["message"].startswith("the filter has more than 500 conditions")
+    body = server.post("runs/search", expect=400, experiment_ids=["0"], filter=" " * 70_000)
+    assert "70000 characters long; the limit is 65536" in body["message"]
+
+
+def test_a_long_list_of_texts_is_searched(server: Server) -> None:
+    server.new_run(run_name="a")
+    names = ", ".join(f"'{number}'" for number in range(7_000))
+    assert search_names(server, f"attributes.run_name IN ('a', {names})") == "a"

@@ -116,9 +116,9 @@ class StubServer:
             assert time.monotonic() < deadline, f"waited in vain: {what or true}; {self.events}"
             time.sleep(_TICK_S)
 
-    def say_stop(self, reason: str) -> None:
+    def say_stop(self, reason: str, kill: bool = False) -> None:
         self.reason = reason
-        self.control = "stop"
+        self.control = "kill" if kill else "stop"
 
     # Answers, by path below the attempt
 
@@ -133,7 +133,8 @@ class StubServer:
             return 200, self._report(json.loads(body))
         if first == "control":
             wait_s = float(query.get("wait_s", 0))
-            self._wait(lambda: bool(self.control) or self.over or not self._httpd, wait_s)
+            after = ("", query.get("after", ""))
+            self._wait(lambda: self.control not in after or self.over or not self._httpd, wait_s)
             return 200, {"control": self.control, "reason": self.reason}
         if first == "rendezvous":
             return 200, self._meet(method, query, body)

@@ -22,7 +22,8 @@ from torchyard.jobs.files import artifacts
 SECRET = "s3cretive"
 # What has no workspace: server, people, who one is, attempts, which have tokens of their own.
 ELSEWHERE = (
-    *("/health", "/v1/whoami", "/v1/gc", "/v1/attempts/", "/v1/workspaces"),
+    *("/health", "/livez", "/readyz", "/metrics"),
+    *("/v1/whoami", "/v1/gc", "/v1/attempts/", "/v1/workspaces"),
     *("/v1/users", "/v1/audit", "/v1/server"),
 )
 # Docs decision 0006: naming a hash is the right to read it.

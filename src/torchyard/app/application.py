@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -25,15 +25,24 @@ from starlette.datastructures import State
 import torchyard
 from torchyard.app import route_groups, server_routes
 from torchyard.app.error_responses import answer_errors
+from torchyard.app.forwarded import ForwardedRequests
+from torchyard.app.monitoring import routes as monitoring_routes
+from torchyard.app.monitoring.probes import Probes
+from torchyard.app.monitoring.requests import Measuring, Requests
+from torchyard.app.monitoring.server_metrics import ServerMetrics
 from torchyard.app.request_guard import RequestGuard
 from torchyard.azureml.common.context import OpenTls
 from torchyard.azureml.common.paths import AzurePaths
 from torchyard.base import home_database
 from torchyard.base import machine as machines
+from torchyard.base.addresses import Network
 from torchyard.base.blobs import Blobs
+from torchyard.base.body_spool import BodySpool
 from torchyard.base.clock import Clock, SystemClock
+from torchyard.base.db import Database
 from torchyard.base.files import whole
 from torchyard.base.lazy_routes import LazyRoutes, every_route
+from torchyard.base.node_folder import NodeFolder
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.requested_builds import RequestedBuilds
@@ -41,6 +50,8 @@ from torchyard.environments.services import Environments
 from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
+from torchyard.executors.runner_client import RunnerClient
+from torchyard.executors.spawner import RunnerSpawner
 from torchyard.jobs.admission import machine, quota_checks
 from torchyard.jobs.attempts.idle_time import IdleTime
 from torchyard.jobs.files import data_sources, model_sources, owners
@@ -56,9 +67,13 @@ from torchyard.servers.sharing import Sharing
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.access import Access
 from torchyard.workspaces.audit import Audit
+from torchyard.workspaces.audit_sinks import Sink
 from torchyard.workspaces.auditing import Auditing
 from torchyard.workspaces.jwts import Signer
 from torchyard.workspaces.spellings import Spellings
+
+if TYPE_CHECKING:
+    from torchyard.sign_in.routes import SignIn
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,9 @@ def build(
     database: str = "",
     shared: bool = False,
     for_others: bool = False,
+    node: NodeFolder | None = None,
+    private: Sequence[Path] = (),
+    runner: RunnerClient | None = None,
 ) -> Parts:
     """Open the home folder and put the packages together; nothing runs yet.
 
@@ -89,48 +107,71 @@ def build(
         database: its URL; empty for the one that the home had last.
         shared: other servers may serve the home, too.
         for_others: it is reachable from other machines.
+        node: what jobs reach of this machine, apart from the home where they are other users.
+        private: more files that no datastore may show, such as keys.
+        runner: starts them as these; None where jobs are the server's own user.
 
     Raises:
         InvalidInput: the database can't be used, or can't be shared.
         Conflict: it is another home's, or in use by servers that exclude this one.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    clock = clock or SystemClock()
+    clock, node = clock or SystemClock(), node or NodeFolder(home)
+    node.prepare()
     chosen = home_database.chosen(home, database)
     if shared:
         sharing_of.check_shareable(home, chosen)
     db = home_database.open_for(home, chosen, shared)
     signals, wakeup = Signals(), threading.Event()
-    sharing = None
-    if shared:
-        sharing = sharing_of.share(db, home, url, wakeup.set, signals.heard, signals.missed)
-        signals.share(sharing.notifier.notify)
-    else:
-        sharing_of.claim_alone(db, home)
+    sharing = _share(db, home, node, url, wakeup, signals) if shared else None
+    if sharing is None:
+        sharing_of.claim_alone(db, home, node)
     default = workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, default.name)
-    devices = Machine(environ)
     services = Services(
         home=home,
+        node=node,
         db=db,
         clock=clock,
         blobs=Blobs(home / "blobs"),
-        datastores=Datastores(home / "datastores"),
-        environments=Environments(home, db, clock, environ, is_shared=shared or for_others),
+        datastores=Datastores(home / "datastores", (node.root, *private)),
+        environments=Environments(
+            home, db, clock, environ, is_shared=shared or for_others, node=node, runner=runner
+        ),
         history=History(db),
         logs=Logs(home / "logs", shared),
         signals=signals,
         wakeup=wakeup,
         server_id=_id_of(home),
         machine=machine.read(home),
-        devices=devices,
+        devices=Machine(environ),
+        runner=runner,
         membership=sharing.lease if sharing else SingleServer(),
     )
-    here = machines.here() if shared else ""
-    local = executor or LocalExecutor(home, environ, devices=devices, machine=here)
+    local = executor or _executor(services, environ, shared)
     signer = Signer(home, services.server_id)
     access = Access(db, clock, partial(owners.of_name, services), signer)
     return Parts(services, access, Scheduler(services, local, url), signer, sharing)
+
+
+def _executor(services: Services, environ: Mapping[str, str], shared: bool) -> Executor:
+    here = machines.here() if shared else ""
+    runner = RunnerSpawner(services.home, services.runner) if services.runner else None
+    root = services.node.root
+    return LocalExecutor(root, environ, devices=services.devices, machine=here, spawner=runner)
+
+
+def _share(
+    db: Database,
+    home: Path,
+    node: NodeFolder,
+    url: str,
+    wakeup: threading.Event,
+    signals: Signals,
+) -> Sharing:
+    sharing = sharing_of.share(db, home, url, wakeup.set, signals.heard, signals.missed, node)
+    signals.share(sharing.notifier.notify)
+    return sharing
 
 
 def create_app(
@@ -138,18 +179,27 @@ def create_app(
     hosts: Sequence[str] = (),
     open_tls: OpenTls | None = None,
     storage_domain: str = "",
+    proxies: Sequence[Network] = (),
+    audit_sink: Sink | None = None,
+    public_url: str = "",
+    sign_in: SignIn | None = None,
 ) -> FastAPI:
     """Create the HTTP application.
 
     Args:
         hosts: the Host names that requests without TLS may use; any when empty.
         open_tls: see azureml/common/context.py, as `storage_domain`.
+        proxies: whose `X-Forwarded-` headers are believed.
+        audit_sink: gets copies of the audit's lines.
+        public_url: where people on other machines reach the server; empty when they don't.
+        sign_in: beside tokens; None for tokens alone.
     """
     services = parts.services
     builds = RequestedBuilds(services.environments, parts.scheduler.preparer.secrets)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.body_spool.clear()
         services.signals.attach(asyncio.get_running_loop())
         parts.scheduler.start()
         yield
@@ -158,6 +208,7 @@ def create_app(
         audit.close()
         if parts.sharing is not None:
             parts.sharing.stop()
+        services.history.close()
         services.db.close()
 
     app = _App(
@@ -169,12 +220,18 @@ def create_app(
         redoc_url=None,
     )
     app.add_middleware(RequestGuard, hosts=hosts, server_id=services.server_id)
-    audit = Audit(services.home, services.clock)
+    audit = Audit(services.home, services.clock, audit_sink)
     app.add_middleware(Auditing, lines=audit)
     app.add_middleware(AzurePaths, spellings=Spellings(services.db))
+    app.add_middleware(ForwardedRequests, proxies=proxies)
+    requests = Requests()
+    app.add_middleware(Measuring, requests=requests)
 
     _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)
+    app.state.public_url, app.state.sign_in = public_url, sign_in
+    _fill_monitoring(app.state, parts, requests, audit)
     app.router.routes.extend(server_routes.router.routes)
+    app.router.routes.extend(monitoring_routes.router.routes)
     app.router.routes.extend(route_groups.lazy_routes())
     answer_errors(app)
     return app
@@ -213,8 +270,10 @@ def _fill_state(
     state.signer = parts.signer
     state.scheduler = parts.scheduler
     state.audit = audit
+    state.body_spool = BodySpool(services.home / "spool")
     state.services = services
     state.home = services.home
+    state.jobs_as_server_user = services.runner is None
     state.db = services.db
     state.clock = services.clock
     state.blobs = services.blobs
@@ -234,6 +293,12 @@ def _fill_state(
     state.delete_workspace = partial(workspace_lifecycle.delete_empty, services)
     state.quota_use = partial(quota_checks.use_of, services)
     state.cancel_jobs_of = partial(owners.cancel_all, services)
+
+
+def _fill_monitoring(state: State, parts: Parts, requests: Requests, audit: Audit) -> None:
+    state.requests = requests
+    state.probes = Probes(parts.services, parts.scheduler)
+    state.server_metrics = ServerMetrics(parts.services, parts.scheduler, state.probes, audit)
 
 
 def _resolve_data(services: Services, workspace: str, type: str, path: str) -> str:

@@ -1,42 +1,39 @@
 """Listening sockets and TLS.
 
 Owns: when the server may listen beyond this machine, TLS beside the plain listener, from the start
-or from its first use, slow and endless request heads.
-Leaves: what is in a request to request_guard.py, the server's own certificate to
-base/certificates.py.
-Always: beyond this machine the server listens only with TLS or with `--insecure`; connections that
-stay silent are closed.
+or from its first use, how long a handshake may take.
+Leaves: a connection's pace to http_protocol.py, what is in a request to request_guard.py, the
+server's own certificate to base/certificates.py.
+Always: beyond this machine the server listens only with TLS or with `--insecure`; a connection
+counts from its first moment, its handshake done or not.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import logging
+import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from torchyard.app.connections import DEFAULT_LIMITS, ConnectionLimits, Connections, Slot
+from torchyard.app.http_protocol import PacedProtocol
 from torchyard.base import certificates
 from torchyard.base.clock import Clock
-from torchyard.base.errors import InvalidInput, LimitExceeded, Unreachable
+from torchyard.base.errors import InvalidInput, Unreachable
 
-_HEAD_MOST_BYTES = 64 << 10
-_HEAD_LIMIT_S = 30.0
-_SILENCE_LIMIT_S = 60.0
-_LOOK_EVERY_S = 5.0
 _RENEWAL_LOOK_EVERY_S = 6 * 3600.0
 _OPEN_LIMIT_S = 30.0
+_FIRST_INHERITED = 3
 _log = logging.getLogger(__name__)
-_LONG_HEAD = LimitExceeded("the request's head is longer than 64 KiB", "shorten its headers")
 
 
 @dataclass(frozen=True)
@@ -95,64 +92,106 @@ def context_of(tls: Tls) -> ssl.SSLContext:
     return context
 
 
-class PacedProtocol(HttpToolsProtocol):
-    """One connection; closed if its client is endless or silent in the middle of a request."""
+def inherited(environ: MutableMapping[str, str]) -> socket.socket | None:
+    """The listening socket that systemd has opened for this process; None when it has not.
+
+    The variables that say so are removed: no process that this one starts has the socket.
+
+    Raises:
+        InvalidInput: it opened several, or one that is not of TCP.
+
+    Source: sd_listen_fds(3).
+    """
+    variables = {
+        name: environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+    }
+    if variables["LISTEN_PID"] != str(os.getpid()) or not variables["LISTEN_FDS"].isdecimal():
+        return None
+    count = int(variables["LISTEN_FDS"])
+    if count != 1:
+        raise InvalidInput(
+            f"systemd passed {count} sockets to the server, which takes one",
+            "leave one `ListenStream=` in the `.socket` unit",
+        )
+    listener = socket.socket(fileno=_FIRST_INHERITED)
+    listener.set_inheritable(False)
+    if listener.family not in (socket.AF_INET, socket.AF_INET6) or not listener.getsockopt(
+        socket.SOL_SOCKET, socket.SO_ACCEPTCONN
+    ):
+        listener.close()
+        raise InvalidInput(
+            "the socket that systemd passed to the server does not listen for TCP",
+            "write `ListenStream=PORT` into the `.socket` unit",
+        )
+    # asyncio turns Nagle's delay off only for sockets that name their protocol.
+    return socket.socket(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())
+
+
+class _Handshake(asyncio.Protocol):
+    """A connection with TLS until its handshake is done; counted from its first moment.
+
+    asyncio tells the protocol of HTTP of a connection only after the handshake, so this one
+    accepts it without TLS, and starts TLS on it.
+
+    Args:
+        make: the protocol of HTTP, for a connection that has its slot.
+    """
+
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        connections: Connections,
+        make: Callable[[Slot], PacedProtocol],
+    ) -> None:
+        self._context = context
+        self._connections = connections
+        self._make = make
+        self._opening: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._in_head, self._in_body = True, False
-        self._head_bytes = 0
-        self._head_since = self._heard_at = self.loop.time()
-        self._timer = self.loop.call_later(_LOOK_EVERY_S, self._hang_up_if_silent)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._timer.cancel()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        self._heard_at = self.loop.time()
-        if self._in_head:
-            if not self._head_bytes:
-                self._head_since = self._heard_at
-            self._head_bytes += len(data)
-        super().data_received(data)
-        if self._in_head and self._head_bytes > _HEAD_MOST_BYTES:
-            body = json.dumps(_LONG_HEAD.to_json()).encode()
-            self.transport.write(
-                b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
-                b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-                % (len(body), body)
-            )
-            self.transport.close()
-
-    def on_headers_complete(self) -> None:
-        self._in_head, self._in_body = False, True
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        self._in_head, self._in_body = True, False
-        self._head_bytes = 0
-        super().on_message_complete()
-
-    def _hang_up_if_silent(self) -> None:
-        now = self.loop.time()
-        slow_head = self._in_head and self._head_bytes and now - self._head_since > _HEAD_LIMIT_S
-        # A connection that never said anything; one between two requests has uvicorn's own limit.
-        mute = self.cycle is None and self._in_head and now - self._heard_at > _HEAD_LIMIT_S
-        silent = self._in_body and now - self._heard_at > _SILENCE_LIMIT_S
-        if slow_head or mute or (silent and not self.flow.read_paused):
-            self.transport.close()
+        # The handshake reads on where this stops.
+        transport.pause_reading()
+        peer = transport.get_extra_info("peername")
+        slot = self._connections.admit(peer[0] if peer else "", transport.abort)
+        if slot is None:
+            transport.abort()
             return
-        self._timer = self.loop.call_later(_LOOK_EVERY_S, self._hang_up_if_silent)
+        self._opening = asyncio.get_running_loop().create_task(self._open(transport, slot))
+
+    async def _open(self, transport: asyncio.Transport, slot: Slot) -> None:
+        protocol = self._make(slot)
+        try:
+            secure = await asyncio.get_running_loop().start_tls(
+                transport,
+                protocol,
+                self._context,
+                server_side=True,
+                ssl_handshake_timeout=self._connections.limits.handshake_s,
+            )
+        except (OSError, ssl.SSLError) as error:
+            _log.debug("a TLS handshake failed: %s", error)
+            secure = None
+        if secure is None:
+            slot.release()
+            transport.abort()
+        else:
+            protocol.connection_made(secure)
 
 
 class Server(uvicorn.Server):
     """Listens at a plain socket and maybe at a second with TLS, in one process."""
 
     def __init__(
-        self, config: uvicorn.Config, secure: tuple[socket.socket, ssl.SSLContext] | None = None
+        self,
+        config: uvicorn.Config,
+        secure: tuple[socket.socket, ssl.SSLContext] | None = None,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
     ) -> None:
         super().__init__(config)
+        self.connections = Connections(limits)
+        config.http = partial(  # type: ignore[assignment]
+            PacedProtocol, connections=self.connections
+        )
         self._secure = secure
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -176,18 +215,19 @@ class Server(uvicorn.Server):
     async def _listen(self, listener: socket.socket, context: ssl.SSLContext) -> None:
         loop = asyncio.get_running_loop()
 
-        def protocol() -> Any:
+        def make(slot: Slot) -> PacedProtocol:
             return PacedProtocol(
                 config=self.config,
                 server_state=self.server_state,
                 app_state=self.lifespan.state,
                 _loop=loop,
+                connections=self.connections,
+                slot=slot,
             )
 
+        accept = partial(_Handshake, context, self.connections, make)
         self.servers.append(
-            await loop.create_server(
-                protocol, sock=listener, ssl=context, backlog=self.config.backlog
-            )
+            await loop.create_server(accept, sock=listener, backlog=self.config.backlog)
         )
 
 

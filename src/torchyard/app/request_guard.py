@@ -11,18 +11,19 @@ rebinding"); it can't choose another Host header: https://crypto.stanford.edu/dn
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
-from torchyard.azureml.common import errors as azure_errors
+from torchyard.app.refusals import refuse
 from torchyard.base.errors import Forbidden, InvalidInput, LimitExceeded, TorchyardError
+from torchyard.base.request_bodies import BUSY
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_RETRY_AFTER = (b"retry-after", b"2")
 SERVER_HEADER = b"x-torchyard-server"
 _DISOWNED = (401, 410)
 _OF_WORKERS = "/v1/attempts/"
@@ -49,17 +50,19 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        send = self._signed(send, scope["path"].startswith(_OF_WORKERS))
+        send = self._signed(scope, send, scope["path"].startswith(_OF_WORKERS))
         try:
             self._check(scope)
         except TorchyardError as error:
-            await _refuse(scope, send, error)
+            await refuse(scope, send, error)
             return
         await self._app(scope, receive, send)
 
-    def _signed(self, send: Send, always: bool) -> Send:
+    def _signed(self, scope: Scope, send: Send, always: bool) -> Send:
         async def signed(message: MutableMapping[str, Any]) -> None:
             starts = message["type"] == "http.response.start"
+            if starts and BUSY in scope:
+                message["headers"] = [*message["headers"], _RETRY_AFTER]
             if starts and (always or message["status"] in _DISOWNED):
                 message["headers"] = [*message["headers"], (SERVER_HEADER, self._server_id)]
             await send(message)
@@ -87,22 +90,6 @@ class _TooLong(LimitExceeded):
     """The status that HTTP has for headers."""
 
     http_status = 431
-
-
-async def _refuse(scope: Scope, send: Send, error: TorchyardError) -> None:
-    body = error.to_json()
-    if "/api/2.0/mlflow" in scope["path"]:
-        # MLflow's clients read these two.
-        body = {"error_code": "INVALID_PARAMETER_VALUE", "message": error.message, **body}
-    elif scope["path"].startswith(("/azureml/", "/azureml-above/")):
-        body = azure_errors.envelope(error)
-    content = json.dumps(body).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(content)).encode()),
-    ]
-    await send({"type": "http.response.start", "status": error.http_status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})
 
 
 def _header(scope: Scope, name: bytes) -> str:

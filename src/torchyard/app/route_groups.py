@@ -60,6 +60,7 @@ GROUPS: tuple[Group, ...] = (
         ["/v1/whoami", "/v1/users", "/v1/audit", f"{_W}/people", f"{_W}/audit"],
         ["workspaces.people_routes"],
     ),
+    Group(["/v1/sign-in"], ["sign_in.routes"]),
     Group(["/v1/workspaces"], ["workspaces.routes"]),
     Group(["/v1/gc"], ["jobs.http.reclaiming_routes"]),
     Group(azureml.ENTRY_PATHS, ["azureml.entry_routes"], described=False),

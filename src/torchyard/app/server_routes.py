@@ -21,7 +21,7 @@ router = APIRouter(route_class=GuardedRoute)
 
 @router.get("/health", tags=["server"])
 @needs(Permission.OPEN)
-def health(scheduler: SchedulerOf) -> dict[str, Any]:
+async def health(scheduler: SchedulerOf) -> dict[str, Any]:
     trouble = scheduler.trouble
     return {
         "status": "degraded" if trouble else "ok",

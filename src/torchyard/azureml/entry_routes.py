@@ -26,12 +26,14 @@ from torchyard.azureml.common import containers, errors
 from torchyard.azureml.common.calls import base_url
 from torchyard.azureml.common.context import AzureContext, Context
 from torchyard.azureml.common.routing import RouteTable
+from torchyard.base import request_bodies
 from torchyard.base.errors import Conflict, InvalidInput, NotAuthenticated, TorchyardError
 from torchyard.jobs.spec.values import NAME
 from torchyard.worker.relay import sdk_v1_addresses
 from torchyard.workspaces import jwts
-from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
+from torchyard.workspaces.types import Identity
 
 CLOUD = "Torchyard"
 _DOMAIN = "azure.torchyard"
@@ -76,11 +78,16 @@ def get_app_service_token(request: Request, context: Context) -> JSONResponse:
     return _token_response(partial(_token, context, request, secret, resource))
 
 
+# The secret in the headers is checked before the body is read.
 @routes.post("/msi/token")
-@needs(Permission.OPEN)
+@needs(Permission.OPEN, body_limit_bytes=UNLIMITED)
 async def get_machine_token(request: Request, context: Context) -> JSONResponse:
-    form = parse_qs((await request.body()).decode("utf-8", "replace"))
     secret = request.headers.get("secret") or request.headers.get("x-identity-header", "")
+    refusal = await run_in_threadpool(_refusal, partial(_holder, context, request, secret))
+    if refusal is not None:
+        return refusal
+    async with request_bodies.with_body(request, request_bodies.STRANGERS_LIMIT_BYTES) as whole:
+        form = parse_qs((await whole.body()).decode("utf-8", "replace"))
     resource = form.get("resource", [request.query_params.get("resource", "")])[0]
     get_token = partial(_token, context, request, secret, resource)
     return await run_in_threadpool(_token_response, get_token)
@@ -136,17 +143,21 @@ def variables(base: str) -> dict[str, str]:
     }
 
 
-def _token(context: AzureContext, request: Request, secret: str, resource: str) -> dict[str, str]:
+def _holder(context: AzureContext, request: Request, secret: str) -> Identity:
     if not secret:
         raise NotAuthenticated(
             "the request for a token has no secret", "set what `yard client-env` prints"
         )
-    if not resource.strip():
-        raise InvalidInput("the request does not name the `resource` that the token is for")
     try:
-        identity = context.access.holder(request, secret)
+        return context.access.holder(request, secret)
     except NotAuthenticated as error:
         raise NotAuthenticated(error.message, _NEW_TOKEN, code=error.code) from error
+
+
+def _token(context: AzureContext, request: Request, secret: str, resource: str) -> dict[str, str]:
+    identity = _holder(context, request, secret)
+    if not resource.strip():
+        raise InvalidInput("the request does not name the `resource` that the token is for")
     now = context.services.clock.now()
     ends_at = now + jwts.LIFETIME
     if identity.expires_at is not None:
@@ -162,19 +173,31 @@ def _token(context: AzureContext, request: Request, secret: str, resource: str) 
 
 
 def _token_response(get_token: Callable[[], dict[str, str]]) -> JSONResponse:
-    """The token, or an error with the keys that each kind of client reads."""
     try:
         return JSONResponse(get_token(), headers={"cache-control": "no-store"})
     except TorchyardError as error:
-        message = f"{error.message}. Hint: {error.hint}" if error.hint else error.message
-        status = error.http_status
-        body = {
-            "statusCode": status,
-            "message": message,
-            "error": "invalid_client" if status == 401 else "invalid_request",
-            "error_description": message,
-        }
-        return JSONResponse(body, status)
+        return _error_response(error)
+
+
+def _refusal(check: Callable[[], object]) -> JSONResponse | None:
+    try:
+        check()
+    except TorchyardError as error:
+        return _error_response(error)
+    return None
+
+
+def _error_response(error: TorchyardError) -> JSONResponse:
+    """An error with the keys that each kind of client reads."""
+    message = f"{error.message}. Hint: {error.hint}" if error.hint else error.message
+    status = error.http_status
+    body = {
+        "statusCode": status,
+        "message": message,
+        "error": "invalid_client" if status == 401 else "invalid_request",
+        "error_description": message,
+    }
+    return JSONResponse(body, status)
 
 
 def cloud(base: str, tenant: str, storage: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from torchyard.azureml.common.context import OpenTls, TlsEndpoint
 from torchyard.azureml.entry_routes import variables
 from torchyard.base import trust
 from torchyard.base.errors import TorchyardError
+from torchyard.base.node_folder import NodeFolder
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
 from torchyard.workspaces.jwts import Signer
@@ -84,7 +85,7 @@ class JobVariables:
             **variables(base),
             "IDENTITY_HEADER": run_token,
             "MSI_SECRET": run_token,
-            **_certificates(self._services.home, self._environ, base, endpoint.authority),
+            **_certificates(self._services.node, self._environ, base, endpoint.authority),
             "AZUREML_RUN_TOKEN": signed,
             "AZUREML_RUN_TOKEN_EXPIRY": str(int(ends_at.timestamp())),
             "AZUREML_SERVICE_ENDPOINT": base,
@@ -111,13 +112,18 @@ def _has_client(environment: Path) -> bool:
 
 
 def _certificates(
-    home: Path, environ: Mapping[str, str], base: str, authority: str
+    node: NodeFolder, environ: Mapping[str, str], base: str, authority: str
 ) -> dict[str, str]:
     """Empty when everybody trusts the server's certificate."""
     if not authority:
         return {}
     try:
-        file = str(trust.bundle(home / _FOLDER, base, authority, environ))
+        bundle = trust.bundle(node.public / _FOLDER, base, authority, environ)
+        if node.is_separate:
+            bundle.chmod(0o644)
+            for folder in (bundle.parent, node.public / _FOLDER):
+                folder.chmod(0o755)
+        file = str(bundle)
     except TorchyardError:
         # A variable names certificates that can't be read: the job's own clients report it.
         return {}

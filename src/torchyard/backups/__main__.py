@@ -11,9 +11,10 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from torchyard.backups import actions
+from torchyard.backups import actions, secrets
 from torchyard.base import home_database, settings
 from torchyard.base.errors import TorchyardError
+from torchyard.base.home_database import Choice
 
 
 def main() -> None:
@@ -21,14 +22,24 @@ def main() -> None:
     parser.add_argument("action", choices=("backup", "restore"))
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--database", default="")
+    parser.add_argument("--database-file", type=Path, default=None)
+    parser.add_argument("--passphrase-file", type=Path, default=None)
     parser.add_argument("place", type=Path)
     options = parser.parse_args()
     try:
         if options.database:
             home_database.refuse_password(options.database)
-        database = options.database or settings.read().database
-        action = actions.backup if options.action == "backup" else actions.restore
-        result = action(options.home.absolute(), database, options.place.absolute())
+        home = options.home.absolute()
+        choice = _choice(options)
+        database = home_database.resolve(home, choice)
+        passphrase = secrets.passphrase_in(options.passphrase_file)
+        place = options.place.absolute()
+        if options.action == "backup":
+            result = actions.backup(home, database, place, passphrase)
+        else:
+            result = actions.restore(home, database, place, passphrase)
+            if choice.file is not None and not choice.url:
+                home_database.remember_file(home, choice.file)
     except TorchyardError as error:
         print(f"error: {error.message}", file=sys.stderr)
         if error.hint:
@@ -39,6 +50,17 @@ def main() -> None:
         print("hint: see whether there is space, and who may read and write there", file=sys.stderr)
         raise SystemExit(2) from error
     print(json.dumps(asdict(result)))
+
+
+def _choice(options: argparse.Namespace) -> Choice:
+    configured = settings.read()
+    if options.database:
+        return Choice(options.database, password=configured.database_password)
+    if options.database_file:
+        return Choice(file=options.database_file.absolute())
+    return Choice(
+        configured.database, configured.database_file, password=configured.database_password
+    )
 
 
 if __name__ == "__main__":

@@ -13,17 +13,19 @@ import secrets
 import tempfile
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy.engine import URL
 
 import torchyard
 from torchyard.backups import archive, records
+from torchyard.backups import secrets as secret_parts
 from torchyard.backups.archive import About
 from torchyard.base import home_database
-from torchyard.base.db import SCHEMA_VERSION, refuse_newer
+from torchyard.base.db import SCHEMA_VERSION, refuse_development, refuse_newer
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.shared import locks
 
@@ -35,20 +37,25 @@ _FOLDERS = ("datastores", "logs", "audit")
 
 @dataclass(frozen=True)
 class Result:
-    """What was backed up or restored; `schema` is the version of the records."""
+    """What was backed up or restored; `schema` is the version of the records.
+
+    `missing` says which secrets are not in it.
+    """
 
     path: str
     files: int
     size_bytes: int
     schema: str
+    missing: list[str] = field(default_factory=list)
 
 
-def backup(home: Path, database: str, target: Path) -> Result:
+def backup(home: Path, database: str, target: Path, passphrase: str = "") -> Result:
     """Write the records and files of a home into a new file or folder.
 
     Args:
         database: its URL; empty for the one that the home had last.
         target: a tar file by its ending, else a folder.
+        passphrase: encrypts the secrets, which are left out without one.
 
     Raises:
         InvalidInput: there is no home, or its database can't be used.
@@ -70,25 +77,32 @@ def backup(home: Path, database: str, target: Path) -> Result:
         with tempfile.TemporaryDirectory(prefix=".yard-backup-", dir=target.parent) as scratch:
             saved = Path(scratch) / _RECORDS
             schema = records.save(db, saved)
+            kept = secret_parts.take_out(saved, home)
+            described = Path(scratch) / secret_parts.FILE
+            described.write_bytes(secret_parts.to_json(kept, passphrase))
             about = About(archive.FORMAT, torchyard.__version__, schema, _now(), str(home))
             with archive.writing(target, about) as writer:
                 writer.add(_RECORDS, saved)
+                writer.add(secret_parts.FILE, described)
                 for path, known_sha256 in _files(home):
                     writer.add(path, home / path, known_sha256)
             entries = writer.entries
     finally:
         db.close()
-    return Result(str(target), len(entries), sum(entry.size_bytes for entry in entries), schema)
+    size_bytes = sum(entry.size_bytes for entry in entries)
+    missing = [] if passphrase else kept.names
+    return Result(str(target), len(entries), size_bytes, schema, missing)
 
 
-def restore(home: Path, database: str, source: Path) -> Result:
+def restore(home: Path, database: str, source: Path, passphrase: str = "") -> Result:
     """Make a home from a backup.
 
     Args:
         database: where the records go; empty for a file in the home.
+        passphrase: the one that the secrets were encrypted with; they are missing without it.
 
     Raises:
-        InvalidInput: what is at `source` is not a complete backup.
+        InvalidInput: what is at `source` is not a complete backup, or the passphrase is wrong.
         Conflict: the home or the database is not empty, a server serves it, or the backup is newer
             than this torchyard.
     """
@@ -99,10 +113,11 @@ def restore(home: Path, database: str, source: Path) -> Result:
     unfinished = home.with_name(f".{home.name}.{secrets.token_hex(4)}.part")
     unfinished.mkdir(mode=0o700)
     try:
-        entries = archive.unpack(source, unfinished, lambda about: refuse_newer(about.schema))
+        entries = archive.unpack(source, unfinished, partial(_accept, source))
         saved = unfinished / _RECORDS
         if not saved.exists():
             raise InvalidInput(f"the backup `{source}` holds no records")
+        missing = _put_secrets_back(saved, unfinished, source, passphrase)
         if url == default:
             opened = records.open_file(saved)
             try:
@@ -117,7 +132,25 @@ def restore(home: Path, database: str, source: Path) -> Result:
         archive.remove(unfinished)
         raise
     size_bytes = sum(entry.size_bytes for entry in entries)
-    return Result(str(home), len(entries), size_bytes, SCHEMA_VERSION)
+    return Result(str(home), len(entries), size_bytes, SCHEMA_VERSION, missing)
+
+
+def _accept(source: Path, about: About) -> None:
+    refuse_development(about.schema, f"the backup `{source}`")
+    refuse_newer(about.schema)
+
+
+def _put_secrets_back(saved: Path, unfinished: Path, source: Path, passphrase: str) -> list[str]:
+    """What is missing after it."""
+    file = unfinished / secret_parts.FILE
+    if not file.exists():
+        return []  # a backup of a version that left them in the records
+    kept, names = secret_parts.from_json(file.read_bytes(), passphrase, source)
+    file.unlink()
+    if kept is None:
+        return names
+    secret_parts.put_back(saved, unfinished, kept)
+    return []
 
 
 def _load(saved: Path, url: URL, home: Path, unfinished: Path) -> None:

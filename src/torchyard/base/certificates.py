@@ -40,7 +40,7 @@ _BACKDATED = timedelta(days=1)
 _MOST_NAMES = 50
 _OWN = ("localhost", "127.0.0.1", "::1")
 _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})?(\.[a-z0-9_-]{1,63})*", re.ASCII)
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----\n?")
 _TOLD = "# torchyard: "
 
 

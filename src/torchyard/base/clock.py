@@ -1,14 +1,35 @@
 """Time, as something that can be passed in.
 
-Owns: the present moment and its text form.
+Owns: the present moment, its text form, how long something took.
 Leaves: waiting to those who wait.
-Always: every time is aware and in UTC.
+Always: every time is aware and in UTC; a length of time survives that somebody sets the clock.
 """
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Protocol
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+@dataclass(frozen=True)
+class SteadyTime:
+    """The reading of a clock that nobody sets: seconds since the boot named by `boot`."""
+
+    boot: str
+    seconds: float
+
+    def to_text(self) -> str:
+        return f"{self.boot} {self.seconds:.3f}"
+
+
+class Moment(datetime):
+    """The present moment as `Clock.now` tells it; `steady` is None for times from elsewhere."""
+
+    steady: SteadyTime | None = None
 
 
 class Clock(Protocol):
@@ -18,10 +39,20 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The machine's clocks."""
+
+    def __init__(self) -> None:
+        try:
+            with open(_BOOT_ID) as file:
+                self._boot = file.read(8)
+        except OSError:
+            self._boot = ""
 
     def now(self) -> datetime:
-        return datetime.now(timezone.utc)
+        moment = Moment.now(timezone.utc)
+        if self._boot:
+            moment.steady = SteadyTime(self._boot, time.clock_gettime(time.CLOCK_BOOTTIME))
+        return moment
 
 
 class FakeClock:
@@ -29,12 +60,43 @@ class FakeClock:
 
     def __init__(self, start: datetime | None = None) -> None:
         self._now = start or datetime(2026, 1, 1, tzinfo=timezone.utc)
+        self._steady_s = 0.0
 
     def now(self) -> datetime:
-        return self._now
+        moment = Moment.fromtimestamp(0, timezone.utc) + (self._now - _EPOCH)
+        assert isinstance(moment, Moment)
+        moment.steady = SteadyTime("fake", self._steady_s)
+        return moment
 
     def advance(self, seconds: float) -> None:
         self._now += timedelta(seconds=seconds)
+        self._steady_s += seconds
+
+    def set_by(self, seconds: float) -> None:
+        """As when somebody sets the machine's clock: no time passes."""
+        self._now += timedelta(seconds=seconds)
+
+
+_EPOCH = datetime.fromtimestamp(0, timezone.utc)
+
+
+def steady_text(moment: datetime) -> str:
+    """The steady clock's reading at a moment, for `seconds_since`; empty for one from elsewhere."""
+    steady = moment.steady if isinstance(moment, Moment) else None
+    return "" if steady is None else steady.to_text()
+
+
+def seconds_since(start: datetime, start_steady: str, end: datetime) -> float:
+    """The seconds from `start` to `end`; by the steady clock where both were read in one boot.
+
+    Args:
+        start_steady: what `steady_text` was at the start.
+    """
+    boot, _, seconds = start_steady.partition(" ")
+    steady = end.steady if isinstance(end, Moment) else None
+    if steady is not None and steady.boot == boot:
+        return max(0.0, steady.seconds - float(seconds))
+    return max(0.0, (end - start).total_seconds())
 
 
 def to_text(moment: datetime) -> str:

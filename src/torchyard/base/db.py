@@ -9,15 +9,27 @@ tried again half-way; no transaction is open while the network is waited for.
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Engine, MetaData, Table, create_engine, event, text
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Engine,
+    MetaData,
+    Table,
+    Update,
+    bindparam,
+    create_engine,
+    event,
+    text,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Dialect, make_url
 from sqlalchemy.exc import DataError, DBAPIError
@@ -26,8 +38,9 @@ from sqlalchemy.types import TypeDecorator
 
 from torchyard.base import postgres
 from torchyard.base.errors import Conflict, InvalidInput
+from torchyard.base.turns import Turns
 
-SCHEMA_VERSION = "0105"
+SCHEMA_VERSION = "0107"
 # Development versions before 0.1.0 numbered their schemas 0001 to 0015.
 _FIRST_VERSION = "0100"
 
@@ -44,6 +57,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 _AFTER = "torchyard.after"
 _MODE_TRIES, _MODE_PAUSE_S = 100, 0.1
+# Pages in the log before SQLite copies them into the file, with a wait for the disk each time: by
+# default 1,000, which 300 metrics fill.
+_CHECKPOINT = "wal_autocheckpoint=4000"
 
 
 class Instant(TypeDecorator[datetime]):
@@ -85,9 +101,7 @@ class Database:
             self._writing = self._engine.execution_options(writes=True)
         # SQLite waits for another writer by sleeping ever longer, up to 100 ms; threads of one
         # server take turns instead.
-        self._turn: AbstractContextManager[Any] = (
-            nullcontext() if self._is_postgres else threading.RLock()
-        )
+        self._turn: AbstractContextManager[Any] = nullcontext() if self._is_postgres else Turns()
 
     @property
     def engine(self) -> Engine:
@@ -123,12 +137,26 @@ class Database:
             DatabaseUnreachable: the database does not answer; if it was lost at the very end, what
                 was written may be there all the same, so a retry has to be recognised.
         """
+        with self.write_parts(lambda _: alone or None) as connection:
+            yield connection
+
+    @contextmanager
+    def write_parts(
+        self, parts: Callable[[Connection], Iterable[str] | None]
+    ) -> Iterator[Connection]:
+        """Like `write`, by a transaction that has to read first what it is going to change.
+
+        Args:
+            parts: called at the beginning; what may differ by the time the parts are held it must
+                not read. None means everything, and none at all that nothing is written.
+        """
         after: list[Callable[[], None]] = []
         try:
             with _translated(), self._turn, self._writing.begin() as connection:
                 connection.info[_AFTER] = after
+                names = parts(connection)
                 if self._is_postgres:
-                    postgres.hold(connection, alone)
+                    postgres.hold(connection, names)
                 yield connection
         finally:
             for act in after:
@@ -168,18 +196,26 @@ class Database:
             return None
         query = text("SELECT version_num FROM alembic_version")
         version: str | None = connection.execute(query).scalar()
-        if version is not None and version < _FIRST_VERSION:
-            raise Conflict(
-                f"the database `{postgres.redacted(self.url)}` was made by a development version "
-                f"of torchyard before 0.1.0 (schema `{version}`)",
-                "open it with the version that made it, or start fresh: set TORCHYARD_HOME to a "
-                "new folder, and `--database` to an empty database if you use it",
-                code="development_schema",
-            )
+        refuse_development(version, f"the database `{postgres.redacted(self.url)}`")
         return version
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def refuse_development(version: str | None, what: str) -> None:
+    """
+    Raises:
+        Conflict: a development version before 0.1.0 made the schema of `what`.
+    """
+    if version is not None and version < _FIRST_VERSION:
+        raise Conflict(
+            f"{what} was made by a development version of torchyard before 0.1.0 "
+            f"(schema `{version}`)",
+            "open it with the version that made it, or start fresh: set TORCHYARD_HOME to a "
+            "new folder, and `--database` to an empty database if you use it",
+            code="development_schema",
+        )
 
 
 def refuse_newer(version: str | None) -> None:
@@ -226,6 +262,27 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
     connection.execute(dialect.insert(table).on_conflict_do_nothing(), ordered)
 
 
+def change_row(
+    connection: Connection, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]
+) -> None:
+    """Set columns of the rows that `key` names.
+
+    The statement is built once for each choice of columns: SQLAlchemy takes longer to build it than
+    to run it.
+    """
+    if not values:
+        return
+    statement = _update_of(table, tuple(key), tuple(values))
+    places = {f"key_{name}": value for name, value in key.items()}
+    connection.execute(statement, {**places, **{f"new_{n}": value for n, value in values.items()}})
+
+
+@lru_cache(maxsize=256)
+def _update_of(table: Table, key: tuple[str, ...], names: tuple[str, ...]) -> Update:
+    where = [table.c[name] == bindparam(f"key_{name}") for name in key]
+    return update(table).where(*where).values({name: bindparam(f"new_{name}") for name in names})
+
+
 def _write_ahead(connection: sqlite3.Connection) -> None:
     """Of several who open a new file, one changes its mode; SQLite lets nobody wait for that."""
     for _ in range(_MODE_TRIES):
@@ -249,7 +306,7 @@ def _sqlite_engine(url: URL) -> Engine:
         connection.isolation_level = None
         connection.execute("PRAGMA busy_timeout=30000")
         _write_ahead(connection)
-        for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
+        for pragma in ("synchronous=NORMAL", "foreign_keys=ON", _CHECKPOINT):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")

@@ -7,10 +7,12 @@
     ├── Forbidden             a good token without the permission (403)
     ├── NotFound              the named thing does not exist (404)
     ├── Conflict              the name is taken, or the state forbids it (409)
+    ├── SlowRequest           the request's body came too slowly (408)
     ├── LimitExceeded         a quota or a limit is exceeded (413)
     ├── TooManyRequests       too many requests of that kind; try again later (429)
     ├── BuildFailed           an environment could not be built (422)
     ├── Unreachable           the server does not answer (503)
+    │   ├── ServerBusy            it has too much to do just now; try again (503)
     │   └── DatabaseUnreachable   the server's database does not answer (503)
     │       ├── DiskFull          the disk is full (507)
     │       └── DiskFailed        the disk can't be written (503)
@@ -26,7 +28,11 @@ Always: a message names the thing, the hint gives the next step; both without a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
+
+_LONGEST_COMPARED = 100
+_MOST_COMPARED = 500
 
 
 class TorchyardError(Exception):
@@ -87,6 +93,11 @@ class Conflict(TorchyardError):
     http_status = 409
 
 
+class SlowRequest(TorchyardError):
+    code = "slow_request"
+    http_status = 408
+
+
 class LimitExceeded(TorchyardError):
     code = "limit_exceeded"
     http_status = 413
@@ -106,6 +117,15 @@ class Unreachable(TorchyardError):
     code = "unreachable"
     http_status = 503
     exit_code = 1
+
+
+class ServerBusy(Unreachable):
+    """Nothing was done. A response carries `Retry-After`, and clients of ours wait by themselves.
+
+    Which class it is on the client's side follows from `code`.
+    """
+
+    code = "server_busy"
 
 
 class DatabaseUnreachable(Unreachable):
@@ -143,6 +163,7 @@ _BY_STATUS: dict[int, type[TorchyardError]] = {
         Forbidden,
         NotFound,
         Conflict,
+        SlowRequest,
         LimitExceeded,
         TooManyRequests,
         BuildFailed,
@@ -168,6 +189,10 @@ def nearest(word: str, words: Sequence[str]) -> str:
     """The one of `words` that is most like `word`, or an empty string when none is alike."""
     import difflib
 
-    by_lower = {candidate.lower(): candidate for candidate in words}
+    # The comparison takes time that grows with the product of the lengths.
+    if len(word) > _LONGEST_COMPARED:
+        return ""
+    near = islice((each for each in words if len(each) <= _LONGEST_COMPARED), _MOST_COMPARED)
+    by_lower = {candidate.lower(): candidate for candidate in near}
     matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.65)
     return by_lower[matches[0]] if matches else ""

@@ -107,6 +107,25 @@ def text(
     return value
 
 
+def bounded(text: str, limit: int, what: str, at: Sequence[str | int] = ()) -> str:
+    """The text, if it is short enough to be parsed.
+
+    Args:
+        limit: in characters.
+        what: the field, as in `the filter is 70000 characters long`.
+
+    Raises:
+        InvalidInput: it is longer than the limit.
+    """
+    if len(text) > limit:
+        raise InvalidInput(
+            f"{what} is {len(text)} characters long; the limit is {limit}",
+            "shorten it, or ask in several requests",
+            at=at,
+        )
+    return text
+
+
 def texts(document: Mapping[Any, Any], key: str, at: Sequence[str | int] = ()) -> dict[str, str]:
     """A mapping of texts; numbers become texts. Empty when it is absent or null.
 

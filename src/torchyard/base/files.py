@@ -108,7 +108,7 @@ class Writing:
 
 @contextmanager
 def whole(
-    target: Path, mode: int = 0o644, guard: AbstractContextManager[None] | None = None
+    target: Path, mode: int = 0o600, guard: AbstractContextManager[None] | None = None
 ) -> Iterator[Writing]:
     """Write `target` under a temporary name and rename it at the end of the block.
 

@@ -1,6 +1,7 @@
 """Which database a home folder keeps its records in.
 
-Owns: what `--database` may say, `database.json` in the home, the mark of the home in the database.
+Owns: what `--database` and the file of `--database-file` may say, `database.json` in the home, the
+mark of the home in the database.
 Leaves: transactions and the schema to db.py, PostgreSQL's own ways to postgres.py.
 Always: a home has one database and a database one home; a password is never written down.
 """
@@ -12,7 +13,7 @@ import os
 import socket
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -34,6 +35,7 @@ installation = Table(
     Column("created_at", Instant, nullable=False),
 )
 
+_FILE_NAME = "database.file"
 _FORMS = "write `postgresql://user@host/name` or `sqlite:////folder/file.db`"
 
 
@@ -83,8 +85,81 @@ def refuse_password(text: str) -> None:
     if url.password is not None or any("password" in key for key in url.query):
         raise InvalidInput(
             "`--database` holds a password, and everyone on this machine can read arguments",
-            "put the URL into TORCHYARD_DATABASE, or the password into `~/.pgpass` or PGPASSWORD",
+            "put the URL into a file of mode 0600 and name it with `--database-file`, or the "
+            "password into `~/.pgpass`",
         )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which database was asked for; a `url` counts before a `file` that holds one.
+
+    `password` is for a URL of PostgreSQL without one.
+    """
+
+    url: str = ""
+    file: Path | None = None
+    password: str = field(default="", repr=False)
+
+
+def resolve(home: Path, choice: Choice) -> str:
+    """The URL with its password, or empty for the one that the home had last.
+
+    The file that the home's URL was last read from is read again.
+
+    Raises:
+        InvalidInput: the file can't be read, or others can read it.
+    """
+    text = choice.url
+    if not text:
+        file = choice.file or _remembered_file(home)
+        text = _url_in(file) if file is not None else ""
+    if not choice.password:
+        return text
+    url = chosen(home, text)
+    if url.get_backend_name() != "postgresql" or url.password is not None:
+        return text
+    return url.set(password=choice.password).render_as_string(hide_password=False)
+
+
+def _url_in(file: Path) -> str:
+    try:
+        status, text = file.stat(), file.read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise InvalidInput(
+            f"the file of the database's URL, `{file}`, can't be read: {why}",
+            "run this as the server's user or as root; or name another file with "
+            "TORCHYARD_DATABASE_FILE",
+        ) from error
+    # The usual way in /etc: root owns it, and the service's group reads it.
+    others = 0o027 if status.st_uid == 0 else 0o077
+    if status.st_mode & others:
+        raise InvalidInput(
+            f"`{file}` holds the database's URL, and others can read it "
+            f"(mode {status.st_mode & 0o777:04o})",
+            f"type `chmod {'0640' if status.st_uid == 0 else '0600'} {file}`",
+        )
+    if not text or "\n" in text:
+        raise InvalidInput(f"`{file}` does not hold one line with a URL", _FORMS)
+    return text
+
+
+def remember_file(home: Path, file: Path | None) -> None:
+    """Say in the home where the URL and its password are read from, for backups."""
+    path = home / _FILE_NAME
+    if file is None:
+        path.unlink(missing_ok=True)
+        return
+    with whole(path, mode=0o600) as writing:
+        writing.write(f"{file}\n".encode())
+
+
+def _remembered_file(home: Path) -> Path | None:
+    try:
+        return Path((home / _FILE_NAME).read_text().strip())
+    except FileNotFoundError:
+        return None
 
 
 def default_url(home: Path) -> URL:

@@ -2,7 +2,8 @@
 
 Owns: one connection, its token, JSON in and out, streamed bodies.
 Leaves: which requests to send to client/.
-Always: a status of 400 and above is raised as the error in the response.
+Always: a status of 400 and above is raised as the error in the response; a server that says it is
+busy is asked again for a minute.
 """
 
 from __future__ import annotations
@@ -10,13 +11,18 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from io import IOBase
 from typing import IO, Any
 from urllib.parse import urlencode, urlsplit
 
 from torchyard.base.errors import InvalidInput, TorchyardError, Unreachable, from_answer
 
+_BUSY_PATIENCE_S = 60.0
+_TURNED_AWAY_DELAY_S = 1.0
 Body = bytes | IO[bytes] | Iterable[bytes]
 
 
@@ -142,12 +148,46 @@ class Transport:
         headers: Mapping[str, str],
         retry: bool = True,
     ) -> http.client.HTTPResponse:
+        """The answer; a server that is busy and did nothing is asked again."""
+        rewind = _rewinding(body)
+        until = time.monotonic() + _BUSY_PATIENCE_S
+        while True:
+            refusal: TorchyardError
+            try:
+                answer = self._ask_once(method, path, query, body, headers, retry)
+                if answer.status < 400:
+                    return answer
+                delay_s = _retry_after_s(answer)
+                refusal = self._error(answer)
+            except _TurnedAway as error:
+                delay_s, refusal = _TURNED_AWAY_DELAY_S, self._unreachable(error)
+            if delay_s is None or rewind is None or time.monotonic() + delay_s > until:
+                raise refusal
+            self.close()
+            rewind()
+            import random  # what every command would wait for
+
+            # Those who were refused together do not all come back together.
+            time.sleep(delay_s * random.uniform(0.5, 1.0))
+
+    def _ask_once(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        body: Body,
+        headers: Mapping[str, str],
+        retry: bool,
+    ) -> http.client.HTTPResponse:
         kept = {key: value for key, value in (query or {}).items() if value is not None}
         target = self._parts.path + path + ("?" + urlencode(kept, doseq=True) if kept else "")
         all_headers = {"Authorization": f"Bearer {self.token}", **headers}
         fresh = self._connection is None
         try:
-            answer = self._exchange(method, target, body, all_headers)
+            return self._exchange(method, target, body, all_headers)
+        except _TurnedAway:
+            self.close()
+            raise
         except (http.client.HTTPException, OSError) as error:
             self.close()
             # That the server closed a kept connection means nothing. A fresh connection that fails
@@ -159,13 +199,10 @@ class Transport:
             if not retry or (is_news and not (moved and unheard)):
                 raise self._unreachable(error) from error
             try:
-                answer = self._exchange(method, target, body, all_headers)
+                return self._exchange(method, target, body, all_headers)
             except (http.client.HTTPException, OSError) as second:
                 self.close()
                 raise self._unreachable(second) from second
-        if answer.status >= 400:
-            raise self._error(answer)
-        return answer
 
     def _read(self, answer: http.client.HTTPResponse) -> Any:
         text = answer.read()
@@ -215,6 +252,11 @@ class Transport:
     ) -> http.client.HTTPResponse:
         if self._connection is None:
             self._connection = self._connect()
+            try:
+                self._connection.connect()
+            except (ConnectionResetError, ssl.SSLEOFError) as error:
+                # A server with too many connections ends one before its TLS handshake.
+                raise _TurnedAway(*error.args) from error
         self._connection.request(method, target, body=body, headers=dict(headers))
         return self._connection.getresponse()
 
@@ -242,6 +284,27 @@ class Transport:
             "check the address, and that the server runs there; on this machine see "
             "`yard server status`",
         )
+
+
+class _TurnedAway(OSError):
+    """The server ended the connection before a request was sent."""
+
+
+def _retry_after_s(answer: http.client.HTTPResponse) -> float | None:
+    """When to ask again what the server had no room for; None for any other answer."""
+    text = answer.headers.get("Retry-After", "")
+    if answer.status != 503 or not text.isdecimal():
+        return None
+    return float(text[:4])
+
+
+def _rewinding(body: Body) -> Callable[[], object] | None:
+    """What makes the body ready to be sent again; None if it can't be."""
+    if isinstance(body, bytes):
+        return lambda: None
+    if isinstance(body, IOBase) and body.seekable():
+        return partial(body.seek, body.tell())
+    return None
 
 
 def _trust(context: ssl.SSLContext, ca_cert: str) -> None:

@@ -19,6 +19,8 @@ from torchyard.base.errors import InvalidInput
 
 FILE = "servers.json"
 SITE_FILE = Path("/etc/torchyard/server.json")
+LOOPBACK = ("http://127.0.0.1:", "http://localhost:", "http://[::1]:")
+"""How the addresses of servers begin that only this machine reaches, without TLS."""
 
 
 @dataclass(frozen=True)

@@ -92,11 +92,13 @@ def engine(url: URL, shared: bool = False) -> Engine:
     )
 
 
-def hold(connection: Connection, alone: Iterable[str]) -> None:
-    """Wait until no other writer has what this one changes: the parts `alone`, or everything."""
+def hold(connection: Connection, alone: Iterable[str] | None) -> None:
+    """Wait until no other writer has what this one changes: the parts `alone`; None: everything."""
+    if alone is None:
+        connection.execute(_hold_whole, {"whole": _WHOLE})
+        return
     names = sorted({_number(name) for name in alone})
     if not names:
-        connection.execute(_hold_whole, {"whole": _WHOLE})
         return
     connection.execute(_hold_part, {"whole": _WHOLE, "part": _PART, "name": names[0]})
     for name in names[1:]:
@@ -193,8 +195,8 @@ def _hint(url: URL, why: str) -> str:
     host = url.host or "this machine"
     if "password" in why or "authentication" in why:
         return (
-            "give the password in a passfile (`~/.pgpass`, or `?passfile=FILE` in the URL), in "
-            "PGPASSWORD, or in TORCHYARD_DATABASE"
+            "give the password in a passfile (`~/.pgpass`, or `?passfile=FILE` in the URL), or in "
+            "the URL of `--database-file` (TORCHYARD_DATABASE_FILE)"
         )
     if "does not exist" in why:
         return f"make it as PostgreSQL's administrator: `createdb -O {url.username or 'user'} NAME`"

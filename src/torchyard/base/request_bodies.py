@@ -1,8 +1,10 @@
 """Read a request's body, up to a limit.
 
-Owns: the limit, refusing text that no database stores.
-Leaves: which limit a route has to the route, what a body means to the parsers.
-Always: nothing is read beyond the limit, nor at all when the announced length exceeds it.
+Owns: the limit, how many values JSON may have, refusing text that no database stores.
+Leaves: which limit a route has to the route, what a body means to the parsers, where it is kept
+meanwhile to body_spool.py.
+Always: nothing is read beyond the limit, nor at all when the announced length exceeds it; a long
+body is held in memory only while its request is worked on.
 """
 
 from __future__ import annotations
@@ -10,67 +12,135 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
-from torchyard.base.errors import InvalidInput, LimitExceeded
+from torchyard.base.body_spool import ArrivingBody, BodySpool, in_body_thread
+from torchyard.base.errors import InvalidInput, LimitExceeded, ServerBusy
 
 DEFAULT_LIMIT_BYTES = 16 << 20
 STRANGERS_LIMIT_BYTES = 64 << 10
 """For requests without a token."""
 UNLIMITED = sys.maxsize
 """The endpoint reads the body itself, as a stream."""
+MOST_VALUES = 600_000
+"""Of one JSON or XML document; a snapshot of 100,000 files has 500,000."""
+BUSY = "torchyard.busy"
+"""Where a request's scope says that the server had no room for it."""
 
+# Smaller ones are parsed on the spot.
+_SMALL_BYTES = 64 << 10
+# What a parsed value takes in memory besides its text, with what is made of it.
+_VALUE_BYTES = 150
+_BETWEEN_VALUES = (b",", b"[", b"{", b"<")
 _SUSPICIOUS_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
-async def with_body(request: Request, limit_bytes: int) -> Request:
-    """The request, its body read whole, unless the limit is `UNLIMITED`.
+def has_body(request: Request, limit_bytes: int) -> bool:
+    """Whether `with_body` has something to read."""
+    return limit_bytes != UNLIMITED and _announces_body(request.headers)
+
+
+@asynccontextmanager
+async def with_body(
+    request: Request, limit_bytes: int, is_file: bool = False
+) -> AsyncIterator[Request]:
+    """The request, its body read whole; the block is what works on it.
+
+    Args:
+        is_file: the body is stored as it is, and not parsed.
 
     Raises:
-        LimitExceeded: the body is larger than the limit.
+        LimitExceeded: the body is larger than the limit, or has too many values.
         InvalidInput: the body holds a NUL character or half a surrogate pair.
+        ServerBusy: bodies of other requests take all the memory or disk space there is for them.
     """
-    if limit_bytes == UNLIMITED or not _announces_body(request.headers):
-        return request
-    return Request(request.scope, await _read(request, limit_bytes))
+    spool: BodySpool = request.app.state.body_spool
+    body = ArrivingBody(spool)
+    try:
+        broken_off = await _read(request, limit_bytes, body)
+        if broken_off is not None:
+            yield Request(request.scope, _replay(broken_off, request.receive))
+            return
+        is_text = not is_file and "octet-stream" not in request.headers.get("content-type", "")
+        if body.size_bytes <= _SMALL_BYTES and not body.is_spooled:
+            content = body.content()
+            if is_text:
+                _check_text(content)
+            yield Request(request.scope, _whole(content, request.receive))
+            return
+        need_bytes = 2 * body.size_bytes
+        if is_text:
+            need_bytes += _VALUE_BYTES * await in_body_thread(_count_values, body)
+        async with spool.gate.entered(need_bytes):
+            content = await in_body_thread(_load, body, is_text)
+            try:
+                yield _LargeRequest(request.scope, _whole(content, request.receive))
+            except Exception as error:
+                _forget_locals(error)
+                raise
+    except ServerBusy:
+        request.scope[BUSY] = True
+        raise
+    finally:
+        body.drop()
+
+
+class _LargeRequest(Request):
+    """Parses its JSON in a thread."""
+
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            self._json = await in_body_thread(json.loads, await self.body())
+        return self._json
+
+
+def _forget_locals(error: BaseException | None) -> None:
+    """Free what the functions that failed hold, which is the body and all that was made of it.
+
+    The next large body is worked on while this error is still being answered.
+    """
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def _announces_body(headers: Mapping[str, str]) -> bool:
     return headers.get("content-length", "").isdigit() or bool(headers.get("transfer-encoding"))
 
 
-async def _read(request: Request, limit_bytes: int) -> Receive:
-    """Read the body; returns a `receive` that yields it once more."""
+async def _read(request: Request, limit_bytes: int, body: ArrivingBody) -> Message | None:
+    """Read all of it into `body`; returns the message that broke it off, if one did."""
     too_large = LimitExceeded(
         f"the request's body is larger than {limit_bytes >> 10} KiB", "send less at once"
     )
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and (len(announced) > 18 or int(announced) > limit_bytes):
         raise too_large
-    parts = []
-    size_bytes = 0
     while True:
         message = await request.receive()
         if message["type"] != "http.request":
-            return _replay(message, request.receive)
-        parts.append(message.get("body", b""))
-        size_bytes += len(parts[-1])
-        if size_bytes > limit_bytes:
+            return message
+        chunk = message.get("body", b"")
+        if body.size_bytes + len(chunk) > limit_bytes:
             raise too_large
+        await body.add(chunk)
         if not message.get("more_body", False):
-            break
-    body = b"".join(parts)
-    content_type = request.headers.get("content-type", "")
-    if _SUSPICIOUS_ESCAPE.search(body) and "octet-stream" not in content_type:
-        _check_text(body)
-    return _replay({"type": "http.request", "body": body, "more_body": False}, request.receive)
+            return None
+
+
+def _whole(content: bytes, receive: Receive) -> Receive:
+    return _replay({"type": "http.request", "body": content, "more_body": False}, receive)
 
 
 def _replay(message: Message, receive: Receive) -> Receive:
+    """A `receive` that yields the message once more."""
     messages = [message]
 
     async def replay() -> Message:
@@ -79,11 +149,40 @@ def _replay(message: Message, receive: Receive) -> Receive:
     return replay
 
 
+def _count_values(body: ArrivingBody) -> int:
+    """At most so many values are in it, if it is JSON or XML; of other text 0.
+
+    Raises:
+        LimitExceeded: they would take too much memory.
+    """
+    is_document, values = False, 0
+    for number, chunk in enumerate(body.chunks()):
+        if number == 0:
+            is_document = chunk.lstrip()[:1] in (b"{", b"[", b"<", b'"')
+        if not is_document:
+            return 0
+        values += sum(chunk.count(mark) for mark in _BETWEEN_VALUES)
+        if values > MOST_VALUES:
+            raise LimitExceeded(
+                f"the request's body has more than {MOST_VALUES:,} values", "send fewer at once"
+            )
+    return values
+
+
+def _load(body: ArrivingBody, is_text: bool) -> bytes:
+    content = body.content()
+    if is_text:
+        _check_text(content)
+    return content
+
+
 def _check_text(body: bytes) -> None:
     """
     Raises:
         InvalidInput: the JSON has half a character, or a NUL, which no database keeps as text.
     """
+    if not _SUSPICIOUS_ESCAPE.search(body):
+        return
     try:
         text = json.dumps(json.loads(body), ensure_ascii=False)
     except (ValueError, RecursionError):

@@ -19,7 +19,10 @@ from torchyard.base import logins
 from torchyard.base.errors import InvalidInput
 
 DEFAULT_WORKSPACE = "default"
-_SECRETS = ("TORCHYARD_DATABASE", "PGPASSWORD")
+# The server takes these out of its environment as it starts; see process_secrets.py.
+SECRETS = ("TORCHYARD_DATABASE", "PGPASSWORD")
+# The name of the URL's file among the credentials that systemd hands to a service.
+_CREDENTIAL = "database"
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,12 @@ class Settings:
     """`url` and `token` are empty when the embedded server on this machine is meant.
 
     `url_from` says who named the URL: `TORCHYARD_URL`, `yard login` or the machine's file.
-    `ca_cert` is a PEM file beside the system's certificates. `database` is empty for the one that
-    the home folder had last; it may hold a password.
+    `ca_cert` is a PEM file beside the system's certificates. `trusted_proxies` are addresses and
+    networks whose `X-Forwarded-` headers the server believes. `database` is empty for the one that
+    the home folder had last; it may hold a password, as may what `database_file` holds.
+    `database_password` is for a URL without one. `node_folder` is what jobs reach, apart from the
+    home, where a runner starts them as other users: the program whose socket is `runner`.
+    `jobs_as_server_user` is set by an owner who accepts that jobs run as the server's own user.
     """
 
     home: Path
@@ -38,8 +45,16 @@ class Settings:
     snapshot_max_files: int = 2000
     snapshot_max_mb: int = 300
     database: str = field(default="", repr=False)
+    database_file: Path | None = None
+    database_password: str = field(default="", repr=False)
     url_from: str = ""
     ca_cert: str = ""
+    node_folder: Path | None = None
+    runner: Path | None = None
+    jobs_as_server_user: bool = False
+    trusted_proxies: tuple[str, ...] = ()
+    max_connections: int = 2048
+    max_connections_per_address: int = 256
 
     @property
     def token_file(self) -> Path:
@@ -62,8 +77,10 @@ class Settings:
 
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE and
-    _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
+    """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE, _DATABASE_FILE,
+    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER, _TRUSTED_PROXIES, _MAX_CONNECTIONS,
+    _MAX_CONNECTIONS_PER_ADDRESS and _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has
+    written.
 
     Raises:
         InvalidInput: a limit is not an integer, or a file is malformed.
@@ -79,8 +96,18 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         snapshot_max_files=_number(values, "TORCHYARD_SNAPSHOT_MAX_FILES", 2000),
         snapshot_max_mb=_number(values, "TORCHYARD_SNAPSHOT_MAX_MB", 300),
         database=values.get("TORCHYARD_DATABASE", ""),
+        database_file=_database_file(values),
+        database_password=values.get("PGPASSWORD", ""),
         url_from=url_from,
         ca_cert=server.ca_cert,
+        node_folder=_folder(values, "TORCHYARD_NODE_FOLDER"),
+        runner=_folder(values, "TORCHYARD_RUNNER"),
+        jobs_as_server_user=_yes(values, "TORCHYARD_JOBS_AS_SERVER_USER"),
+        trusted_proxies=tuple(
+            values.get("TORCHYARD_TRUSTED_PROXIES", "").replace(",", " ").split()
+        ),
+        max_connections=_number(values, "TORCHYARD_MAX_CONNECTIONS", 2048),
+        max_connections_per_address=_number(values, "TORCHYARD_MAX_CONNECTIONS_PER_ADDRESS", 256),
     )
 
 
@@ -120,7 +147,7 @@ def _server_meant(values: Mapping[str, str], home: Path) -> tuple[logins.Login, 
 
 def for_jobs(environ: Mapping[str, str]) -> dict[str, str]:
     """What builds and jobs may inherit of the server's environment: not its database's password."""
-    return {name: value for name, value in environ.items() if name not in _SECRETS}
+    return {name: value for name, value in environ.items() if name not in SECRETS}
 
 
 def without_colour(environ: Mapping[str, str] | None = None) -> bool:
@@ -129,10 +156,36 @@ def without_colour(environ: Mapping[str, str] | None = None) -> bool:
     return bool(values.get("NO_COLOR"))
 
 
+def terminal_type(environ: Mapping[str, str] | None = None) -> str:
+    """TERM; empty where nothing says what the terminal can do."""
+    values = os.environ if environ is None else environ
+    return values.get("TERM", "")
+
+
 def is_set(name: str, environ: Mapping[str, str] | None = None) -> bool:
     """Whether a variable of ours has a value, for a command that is about to be overruled by it."""
     values = os.environ if environ is None else environ
     return bool(values.get(name))
+
+
+def _folder(values: Mapping[str, str], name: str) -> Path | None:
+    return Path(values[name]).expanduser().absolute() if values.get(name) else None
+
+
+def _database_file(values: Mapping[str, str]) -> Path | None:
+    """The file named, else the one that systemd's LoadCredential= gave the service."""
+    named, folder = values.get("TORCHYARD_DATABASE_FILE"), values.get("CREDENTIALS_DIRECTORY")
+    if named or not folder:
+        return _folder(values, "TORCHYARD_DATABASE_FILE")
+    file = Path(folder, _CREDENTIAL)
+    return file if file.exists() else None
+
+
+def _yes(values: Mapping[str, str], name: str) -> bool:
+    text = values.get(name, "").lower()
+    if text not in ("", "0", "1", "false", "true", "no", "yes"):
+        raise InvalidInput(f"`{name}` is `{text}`", "set it to 1, or unset it")
+    return text in ("1", "true", "yes")
 
 
 def _number(values: Mapping[str, str], name: str, default: int) -> int:

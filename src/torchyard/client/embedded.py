@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.base import home_service
 from torchyard.base.errors import InvalidInput, NotAuthenticated, TorchyardError, Unreachable
 from torchyard.base.http import Transport
 from torchyard.base.machine import is_alive, is_seen
@@ -28,6 +29,8 @@ from torchyard.base.settings import Settings
 
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 10.0
+# How long the server of a unit, or one for other machines, may take to come back.
+RESTART_LIMIT_S = 15.0
 SERVER_COMMAND = (sys.executable, "-m", "torchyard.server")
 
 _POLL_S = 0.02
@@ -63,11 +66,15 @@ def ensure(
 
     Raises:
         InvalidInput: it refuses to start, as with a port that is taken.
-        Unreachable: it does not become ready, with the last lines of its log.
+        Unreachable: it does not become ready, with the last lines of its log; or it is not this
+            command's to start.
     """
     running = answering(settings)
     if running is not None:
         return running
+    service = home_service.read(settings.home)
+    if service is not None:
+        return _await_service(settings, service)
     with _locked(settings):
         running = find(settings)
         if running is None:
@@ -86,6 +93,21 @@ def ensure(
     raise Unreachable(
         f"the server (pid {running.pid}) at `{running.url}` is alive and does not answer",
         "see `yard server logs`, then `yard server stop` and try again",
+    )
+
+
+def _await_service(settings: Settings, service: home_service.HomeService) -> Running:
+    """The server that somebody else starts, which may just be starting again."""
+    deadline = time.monotonic() + RESTART_LIMIT_S
+    while time.monotonic() < deadline:
+        time.sleep(_POLL_S * 5)
+        running = answering(settings)
+        if running is not None:
+            return running
+    raise Unreachable(
+        f"`{settings.home}` is served by {service}, and no server answers",
+        f"{service.start_hint}; to have commands start a server for this home again, delete "
+        f"`{settings.home / 'service.json'}`",
     )
 
 
@@ -183,15 +205,25 @@ def token(settings: Settings) -> str:
 
 
 def log_tail(settings: Settings, lines: int = _TAIL_LINES, start: int = 0) -> str:
-    """The last lines of the server's log, of what was written behind the offset `start`."""
+    """The last lines of the server's log, of what was written behind the offset `start`.
+
+    Where the log was rotated a moment ago, the file before it is read, too.
+    """
+    text = _last_of(settings.server_log, start)
+    if not start and text.count("\n") < lines:
+        text = _last_of(settings.server_log.with_name(f"{settings.server_log.name}.1"), 0) + text
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _last_of(file: Path, start: int) -> str:
     try:
-        with open(settings.server_log, "rb") as log:
+        with open(file, "rb") as log:
             size_bytes = log.seek(0, os.SEEK_END)
-            log.seek(max(start, size_bytes - (1 << 16)))
-            text = log.read().decode("utf-8", "replace")
+            # It may have been rotated since `start` was its end.
+            log.seek(max(start if start <= size_bytes else 0, size_bytes - (1 << 16)))
+            return log.read().decode("utf-8", "replace")
     except OSError:
         return ""
-    return "\n".join(text.splitlines()[-lines:])
 
 
 def _answers(running: Running) -> bool:

@@ -66,6 +66,7 @@ class Stage(Resource):
     name: str
     started_at: datetime
     ended_at: datetime | None
+    duration_s: float | None
     waited_for: str
 
 
@@ -81,6 +82,7 @@ class JobSummary(Resource):
         job_tier: `standard`, or `spot` for a job that may be preempted.
         owner: who submitted it.
         attempt: the number of the newest try, from 1; 0 before the first.
+        duration_s: how long it ran, whatever was done to the clock meanwhile; None before its end.
         exit_code: negative for a signal; None where no rank has ended.
         error: None unless it failed.
     """
@@ -104,6 +106,7 @@ class JobSummary(Resource):
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    duration_s: float | None
     exit_code: int | None
     error: JobError | None
     archived: bool
@@ -179,16 +182,24 @@ class JobSummary(Resource):
             document = print_frames(frames, Printer(out, print, rank))
         return job_from_json(document, self._reader)
 
-    def cancel(self) -> Job:
-        """Ask for the job's end, and return at once; a job that has ended stays as it is."""
-        return job_from_json(self._reader.request("POST", self.name, "cancel"), self._reader)
+    def cancel(self, now: bool = False) -> Job:
+        """Ask for the job's end, and return at once; a job that has ended stays as it is.
+
+        Args:
+            now: kill its ranks at once, without the grace period in which they may save their
+                work; also for a job that is being canceled already.
+        """
+        query = {"now": "true"} if now else None
+        body = self._reader.request("POST", self.name, "cancel", query=query)
+        return job_from_json(body, self._reader)
 
     def logs(self, rank: int | None = None) -> str:
         """What the ranks have written so far, in the newest attempt.
 
         Args:
             rank: only this rank's output, as it is. None for all: of a job with several ranks
-                they follow each other, every line behind its rank, `[3] `.
+                they follow each other, every line behind its rank, `[3] `, and of a progress
+                bar its last state.
 
         Raises:
             NotFound: the rank has written nothing.
@@ -358,6 +369,7 @@ def _summary_fields(raw: Json, reader: JobReader) -> dict[str, Any]:
         "created_at": read.moment(raw, "created_at"),
         "started_at": read.optional_moment(raw, "started_at"),
         "ended_at": read.optional_moment(raw, "ended_at"),
+        "duration_s": read.optional_number(raw, "duration_s"),
         "exit_code": read.optional_whole(raw, "exit_code"),
         "error": _error(error) if error else None,
         "archived": bool(raw.get("archived")),
@@ -383,6 +395,7 @@ def _stage(raw: Json) -> Stage:
         name=raw["name"],
         started_at=read.moment(raw, "start"),
         ended_at=read.optional_moment(raw, "end"),
+        duration_s=read.optional_number(raw, "duration_s"),
         waited_for=read.text(raw, "waited_for"),
     )
 

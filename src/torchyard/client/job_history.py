@@ -229,7 +229,7 @@ class JobHistory:
         query = {"format": form, "key": _list(keys), "x": x, "from": start, "to": end}
         with (
             self._transport.stream(f"{self._job_path(name)}/metrics/export", query) as response,
-            whole(target) as file_written,
+            whole(target, mode=0o644) as file_written,
         ):
             while chunk := response.read(1 << 18):
                 file_written.write(chunk)
@@ -335,11 +335,9 @@ _LEFT_OUT = (
 
 def flat(job: Mapping[str, Any]) -> dict[str, Any]:
     """A job as names and values: `params.lr`, `metrics.loss`, `inputs.data`."""
-    from torchyard.client.times import seconds_between
-
     spec = job.get("spec") or {}
     values = {key: job.get(key) for key in _SUMMARY_KEYS}
-    values["duration_s"] = seconds_between(job.get("started_at"), job.get("ended_at"))
+    values["duration_s"] = job.get("duration_s")
     values["environment_hash"] = job.get("environment_hash")
     for group in ("params", "metrics", "tags"):
         for key, value in (job.get(group) or {}).items():

@@ -8,7 +8,7 @@ Always: a lost connection is waited for, and everything that takes long ends at 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPResponse
@@ -86,12 +86,13 @@ class JobReader(JobHistory):
 
         Args:
             rank: only this rank's output, as it is. None for all: of a job with several ranks
-                they follow each other, every line behind its rank, `[3] `.
+                they follow each other, every line behind its rank, `[3] `, and of a progress
+                bar its last state.
 
         Raises:
             NotFound: no job has this name, or the rank has written nothing.
         """
-        from torchyard.client.printing import rank_of_log
+        from torchyard.client.printing import last_state, rank_of_log
 
         paths = {rank_of_log(file.path): file.path for file in self.files(name)}
         ranks = sorted(number for number in paths if number is not None)
@@ -101,13 +102,16 @@ class JobReader(JobHistory):
                 f"rank {rank} of job `{name}` has written nothing", f"ranks that have: {shown}"
             )
         texts = {
-            number: self.read_file(name, str(paths[number])).decode("utf-8", "replace")
+            number: self.read_file(name, str(paths[number]))
             for number in (ranks if rank is None else [rank])
         }
         if rank is not None or len(texts) == 1:
-            return "".join(texts.values())
+            return b"".join(texts.values()).decode("utf-8", "replace")
         return "".join(
-            f"[{number}] {line}\n" for number, text in texts.items() for line in text.splitlines()
+            f"[{number}] {last_state(line).decode('utf-8', 'replace')}\n"
+            for number, text in texts.items()
+            for line in text.removesuffix(b"\n").split(b"\n")
+            if text
         )
 
     def read_file(self, name: str, path: str) -> bytes:
@@ -167,10 +171,17 @@ class JobReader(JobHistory):
                 wanted.append(Wanted(source, target, file.size_bytes, bundle))
         return download_all(self._transport, wanted, count, timeout_s)
 
-    def request(self, method: str, name: str, verb: str = "", body: Json | None = None) -> Json:
+    def request(
+        self,
+        method: str,
+        name: str,
+        verb: str = "",
+        body: Json | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Json:
         """Send a request about one job, and return its JSON."""
         path = self._job_path(name) + (f"/{verb}" if verb else "")
-        document: Json = self._transport.call(method, path, body)
+        document: Json = self._transport.call(method, path, body, query)
         return document
 
     def _limit(self, deadline: Deadline) -> Callable[[], None]:

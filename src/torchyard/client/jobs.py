@@ -269,9 +269,15 @@ class Jobs(JobReader):
             for row in rows
         )
 
-    def cancel(self, name: str) -> Job:
-        """Ask for the job's end; a job that has ended stays as it is."""
-        return self._job(self.request("POST", name, "cancel"))
+    def cancel(self, name: str, now: bool = False) -> Job:
+        """Ask for the job's end; a job that has ended stays as it is.
+
+        Args:
+            now: kill its ranks at once, without the grace period in which they may save their
+                work; also for a job that is being canceled already.
+        """
+        query = {"now": "true"} if now else None
+        return self._job(self.request("POST", name, "cancel", query=query))
 
     def preempt(self, name: str) -> Job:
         """Take a running job's nodes away; it is queued again and goes on in the same run.

@@ -3,7 +3,8 @@
 Owns: which bytes go where: the ranks' output to `out`, everything about the job to `say`.
 Leaves: connections and cursors to streams.py.
 Always: bytes are never decoded. One rank's bytes are written as they come; of several ranks each
-whole line is written with its rank in front, and nothing is between a line's first and last byte.
+whole line is written with its rank in front, in the last state that its carriage returns left it
+in, and nothing is between a line's first and last byte.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import codecs
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, Protocol, TextIO
 
 from torchyard.client.streams import Frame
 from torchyard.client.times import duration, seconds_between
@@ -26,12 +27,45 @@ _SAID_STATUSES = {
 }
 
 
+class LiveArea(Protocol):
+    """Where lines that are still being written are seen; cli/terminal/live_area.py has one."""
+
+    def show(self, lines: Sequence[bytes]) -> None:
+        """Show these in place of those before."""
+
+    def clear(self) -> None:
+        """Show none, so that something else can be written."""
+
+
 @dataclass
 class _Lines:
     """What one rank has written behind its last whole line."""
 
     prefix: bytes
     held: list[bytes] = field(default_factory=list)
+
+    def take(self, content: bytes) -> bytes:
+        """The lines that `content` completes, each behind the prefix."""
+        whole, line_feed, rest = content.rpartition(b"\n")
+        if not line_feed:
+            self._hold(rest)
+            return b""
+        lines = b"".join([*self.held, whole]).split(b"\n")
+        self.held.clear()
+        self._hold(rest)
+        return b"".join(self.prefix + last_state(line) + b"\n" for line in lines)
+
+    def _hold(self, content: bytes) -> None:
+        if b"\r" in content:
+            # A progress bar rewrites its line without end; only its last state is of interest.
+            text = b"".join([*self.held, content])
+            self.held[:] = [last_state(text) + (b"\r" if text.endswith(b"\r") else b"")]
+        elif content:
+            self.held.append(content)
+
+    @property
+    def open_line(self) -> bytes:
+        return last_state(b"".join(self.held))
 
 
 class Printer:
@@ -43,6 +77,8 @@ class Printer:
         say: prints one line about the job.
         end_line: called where the job left a line open and something else is said; None where
             the two streams never meet.
+        live: shows what several ranks have written of lines that are not whole yet, such as
+            progress bars; None where they are written once they are whole.
     """
 
     def __init__(
@@ -51,10 +87,12 @@ class Printer:
         say: Callable[[str], None],
         rank: int | None = None,
         end_line: Callable[[], None] | None = None,
+        live: LiveArea | None = None,
     ) -> None:
         self._out = out
         self._say = say
         self._leave_line = end_line
+        self._live = live
         self._rank = rank
         self._lines: dict[tuple[int, str], _Lines] = {}
         self._stage_started: dict[str, str] = {}
@@ -66,6 +104,7 @@ class Printer:
         if frame.kind == "log":
             self._log(frame)
         elif frame.kind == "build":
+            self._clear_live()
             self._end_line()
             sys.stderr.buffer.write(frame.content)
             sys.stderr.buffer.flush()
@@ -83,14 +122,17 @@ class Printer:
 
     def line(self, text: str) -> None:
         """Say something about the job, never in the middle of the job's own line."""
+        self._clear_live()
         self._end_line()
         self._say(text)
+        self._show_live()
 
     def finish(self) -> None:
         """Write what ranks left without a last line feed."""
+        self._clear_live()
         for lines in self._lines.values():
             if lines.held:
-                self._write(lines.prefix + b"".join(lines.held) + b"\n")
+                self._write(lines.prefix + lines.open_line + b"\n")
                 lines.held.clear()
         self._end_line()
 
@@ -111,13 +153,24 @@ class Printer:
         lines = self._lines.get(key)
         if lines is None:
             lines = self._lines[key] = _Lines(b"[%*d] " % (len(digits), rank))
-        whole, line_feed, rest = frame.content.rpartition(b"\n")
-        if not line_feed:
-            lines.held.append(rest)
-            return
-        text = b"".join(lines.held) + whole
-        lines.held = [rest] if rest else []
-        self._write(lines.prefix + text.replace(b"\n", b"\n" + lines.prefix) + b"\n")
+        text = lines.take(frame.content)
+        if text:
+            self._clear_live()
+            self._write(text)
+        self._show_live()
+
+    def _show_live(self) -> None:
+        if self._live is not None:
+            pairs = ((lines.prefix, lines.open_line) for lines in self._lines.values())
+            shown = sorted(prefix + text for prefix, text in pairs if text.strip())
+            if shown:
+                self._live.show(shown)
+            else:
+                self._live.clear()
+
+    def _clear_live(self) -> None:
+        if self._live is not None:
+            self._live.clear()
 
     def _write(self, content: bytes) -> None:
         if not content:
@@ -138,9 +191,16 @@ class Printer:
             waits = fields.get("waited_for")
             self.line(f"{stage}…" + (f" ({waits})" if waits else ""))
             return
-        took = seconds_between(self._stage_started.get(stage), at)
-        if took is not None:
-            self.line(f"{stage} took {duration(took)}")
+        took_s = fields.get("took_s")
+        if took_s is None:
+            took_s = seconds_between(self._stage_started.get(stage), at)
+        if took_s is not None:
+            self.line(f"{stage} took {duration(took_s)}")
+
+
+def last_state(line: bytes) -> bytes:
+    """What a line shows in the end that carriage returns began anew, as progress bars do."""
+    return next((text for text in reversed(line.split(b"\r")) if text), b"")
 
 
 def rank_of_log(path: str) -> int | None:

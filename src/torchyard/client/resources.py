@@ -105,6 +105,11 @@ def optional_whole(raw: Mapping[str, Any], key: str) -> int | None:
     return None if value is None else int(value)
 
 
+def optional_number(raw: Mapping[str, Any], key: str) -> float | None:
+    value = raw.get(key)
+    return None if value is None else float(value)
+
+
 def moment(raw: Mapping[str, Any], key: str) -> datetime:
     """An aware time; the server always says it."""
     return clock.from_text(str(raw[key]))

@@ -59,12 +59,17 @@ class Token(Resource):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class NewToken(Resource):
-    """A token with its text, `token`, which the server shows this once."""
+    """A token with its text, `token`, which the server shows this once.
+
+    Args:
+        url: where people on other machines log in; empty when the server serves this one only.
+    """
 
     user: str
     name: str
     token: str = field(repr=False)
     expires_at: datetime | None
+    url: str
 
     _shown = ("user", "name", "expires_at")
 
@@ -198,14 +203,19 @@ class Users:
             Conflict: they have a token of this name.
         """
         body = {"name": token, "expires_at": expires_at}
-        raw: Json = self._transport.post(f"{_user_path(name)}/tokens", body)
-        return NewToken(
-            raw=raw,
-            user=raw["user"],
-            name=raw["name"],
-            token=raw["token"],
-            expires_at=read.optional_moment(raw, "expires_at"),
-        )
+        return _new_token(self._transport.post(f"{_user_path(name)}/tokens", body))
+
+    def rotate_token(self, name: str, token: str, expires_at: str | None = None) -> NewToken:
+        """Replace a token by a new one of the same name; the old text is refused at once.
+
+        Args:
+            expires_at: None for as long from now as the old one was good for when it was made.
+
+        Raises:
+            NotFound: there is no such token.
+        """
+        path = f"{_user_path(name)}/tokens/{quote(token, safe='')}/rotate"
+        return _new_token(self._transport.post(path, {"expires_at": expires_at}))
 
     def revoke_token(self, name: str, token: str) -> None:
         """End a token at once.
@@ -214,6 +224,26 @@ class Users:
             NotFound: there is no such token.
         """
         self._transport.delete(f"{_user_path(name)}/tokens/{quote(token, safe='')}")
+
+    def revoke_all_tokens(self, name: str) -> tuple[str, ...]:
+        """End all tokens of a person at once; returns their names.
+
+        Raises:
+            NotFound: there is nobody of this name.
+        """
+        raw: Json = self._transport.delete(f"{_user_path(name)}/tokens")
+        return read.texts(raw, "revoked")
+
+    def unlink(self, name: str) -> int:
+        """Release a person's account at the sign-in provider, and end their sign-ins.
+
+        The next account there that has their name becomes theirs. Returns how many were released.
+
+        Raises:
+            NotFound: there is nobody of this name.
+        """
+        raw: Json = self._transport.delete(f"{_user_path(name)}/sign-in")
+        return int(raw["unlinked"])
 
     def audit(
         self, user: str = "", since: str = "", limit: int = 100, everywhere: bool = True
@@ -250,6 +280,17 @@ def _token(raw: Json) -> Token:
         created_at=read.moment(raw, "created_at"),
         expires_at=read.optional_moment(raw, "expires_at"),
         last_used_at=read.optional_moment(raw, "last_used_at"),
+    )
+
+
+def _new_token(raw: Json) -> NewToken:
+    return NewToken(
+        raw=raw,
+        user=raw["user"],
+        name=raw["name"],
+        token=raw["token"],
+        expires_at=read.optional_moment(raw, "expires_at"),
+        url=read.text(raw, "url"),
     )
 
 

@@ -8,7 +8,7 @@ Always: a cluster that is being deleted takes no job, and is removed with its la
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -246,6 +246,21 @@ def in_use(db: Database) -> tuple[int, int]:
             cores += held * (compute.cores or 0)
             gpus += held * (compute.gpus or 0)
     return cores, gpus
+
+
+@dataclass(frozen=True)
+class NodeCount:
+    """Nodes of all clusters; `maximum` is how many there may be."""
+
+    held: int
+    idle: int
+    maximum: int
+
+
+def count_nodes(db: Database) -> NodeCount:
+    with db.read() as connection:
+        held, existing, maximum = store.count_nodes(connection)
+    return NodeCount(held, max(0, existing - held), maximum)
 
 
 def clusters(connection: Connection) -> list[Compute]:

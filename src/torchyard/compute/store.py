@@ -21,6 +21,8 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     and_,
+    bindparam,
+    cast,
     delete,
     func,
     insert,
@@ -123,10 +125,28 @@ def put(connection: Connection, compute: Compute) -> None:
     connection.execute(update(computes).where(key).values(values))
 
 
+# Needed for every job that starts: built once.
+_CLUSTER = select(computes).where(
+    computes.c.workspace == bindparam("place"), computes.c.name == bindparam("called")
+)
+# One row for the idle nodes and one for the held: a row each would take longer to fetch.
+_NUMBERS = (
+    select(
+        node_slots.c.attempt_id.is_(None),
+        func.aggregate_strings(cast(cluster_nodes.c.number, String), ","),
+    )
+    .select_from(cluster_nodes.outerjoin(node_slots, _HELD))
+    .where(
+        cluster_nodes.c.workspace == bindparam("place"),
+        cluster_nodes.c.compute == bindparam("called"),
+    )
+    .group_by(node_slots.c.attempt_id.is_(None))
+)
+_MAKE, _HOLD, _ADD_SAMPLE = insert(cluster_nodes), insert(node_slots), insert(cluster_counts)
+
+
 def get(connection: Connection, workspace: str, name: str) -> Compute | None:
-    row = connection.execute(
-        select(computes).where(computes.c.workspace == workspace, computes.c.name == name)
-    ).one_or_none()
+    row = connection.execute(_CLUSTER, {"place": workspace, "called": name}).one_or_none()
     return None if row is None else Compute(**row._mapping)
 
 
@@ -184,14 +204,12 @@ def forget_use(connection: Connection, workspace: str) -> None:
 
 def numbers(connection: Connection, workspace: str, name: str) -> tuple[list[int], list[int]]:
     """The idle nodes and the held ones, lowest first."""
-    rows = connection.execute(
-        select(cluster_nodes.c.number, node_slots.c.attempt_id)
-        .select_from(cluster_nodes.outerjoin(node_slots, _HELD))
-        .where(cluster_nodes.c.workspace == workspace, cluster_nodes.c.compute == name)
-        .order_by(cluster_nodes.c.number)
-    ).all()
-    idle = [number for number, attempt_id in rows if attempt_id is None]
-    return idle, [number for number, attempt_id in rows if attempt_id is not None]
+    rows = connection.execute(_NUMBERS, {"place": workspace, "called": name})
+    texts = {bool(is_idle): text for is_idle, text in rows}
+    idle, held = (
+        sorted(map(int, texts[key].split(","))) if key in texts else [] for key in (True, False)
+    )
+    return idle, held
 
 
 def nodes_in(connection: Connection, workspace: str, name: str = "") -> dict[str, list[Node]]:
@@ -218,7 +236,7 @@ def make(
     if numbers:
         row = {"workspace": workspace, "compute": name, "made_at": now, "since": now}
         rows = [{**row, "number": number, "preempted": False} for number in numbers]
-        connection.execute(insert(cluster_nodes), rows)
+        connection.execute(_MAKE, rows)
 
 
 def mark(
@@ -249,7 +267,7 @@ def hold(
         }
         for node, number in enumerate(numbers)
     ]
-    connection.execute(insert(node_slots), rows)
+    connection.execute(_HOLD, rows)
 
 
 def held_by(
@@ -285,7 +303,7 @@ def release(connection: Connection, attempt_id: str) -> None:
 
 def add_sample(connection: Connection, workspace: str, name: str, sample: Sample) -> None:
     values = {"workspace": workspace, "compute": name, **vars(sample)}
-    connection.execute(insert(cluster_counts).values(values))
+    connection.execute(_ADD_SAMPLE, values)
 
 
 def samples(connection: Connection, workspace: str, name: str, most: int) -> list[Sample]:
@@ -341,6 +359,16 @@ def count_held(connection: Connection, workspace: str, name: str) -> int:
         .select_from(node_slots)
         .where(node_slots.c.workspace == workspace, node_slots.c.compute == name)
     ).scalar_one()
+
+
+def count_nodes(connection: Connection) -> tuple[int, int, int]:
+    """(held, existing, allowed at most) nodes of all clusters of all workspaces."""
+    held = connection.execute(select(func.count()).select_from(node_slots)).scalar_one()
+    there = connection.execute(select(func.count()).select_from(cluster_nodes)).scalar_one()
+    most = connection.execute(
+        select(func.coalesce(func.sum(computes.c.max_instances), 0))
+    ).scalar_one()
+    return held, there, int(most)
 
 
 def _these(workspace: str, name: str, numbers: Collection[int]) -> Any:

@@ -87,7 +87,7 @@ def locate(db: Database, stores: Datastores, workspace: str, path: str) -> Place
     uri = uris.datastore(path, workspace)
     if uri is not None:
         datastore = datastores.get(db, stores, workspace, uri.store)
-        return _in_store(datastore, uri.path, str(uri))
+        return _in_store(stores, datastore, uri.path, str(uri))
     protocol = uris.protocol_of(path)
     if not protocol or protocol == "azureml" or "::" in path:
         raise _unknown_form(path)
@@ -158,10 +158,10 @@ def _sha256(checksums: dict[str, tuple[str, str]], path: str, mark: str) -> str:
     return sha256 if written_as == mark else ""
 
 
-def _in_store(datastore: Datastore, path: str, uri: str) -> Place:
+def _in_store(stores: Datastores, datastore: Datastore, path: str, uri: str) -> Place:
     address = [str(datastore.options.get(key, "")) for key in _ADDRESS_KEYS]
     return Place(
-        datastores.open_files(datastore),
+        datastores.open_files(stores, datastore),
         path,
         uri,
         datastore.name,
@@ -205,7 +205,7 @@ def _of_url(db: Database, stores: Datastores, workspace: str, protocol: str, url
     for datastore in datastores.list_in(db, stores, workspace):
         if _covers(datastore.url, datastore.options, as_url, options):
             path = as_url[len(datastore.url) :].lstrip("/")
-            return _in_store(datastore, path, url)
+            return _in_store(stores, datastore, path, url)
     if system == "http":
         return Place(WebFiles(url), "", url)
     bucket, _, path = root.partition("/")

@@ -8,8 +8,9 @@ Always: a file is complete or absent; credentials never leave the server.
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -19,7 +20,7 @@ from typing import Any
 from torchyard.base import files
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, InvalidSpec, NotFound, nearest
+from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.data import kinds, store
 from torchyard.data.folders import FolderFiles
 from torchyard.data.remote import RemoteFiles
@@ -29,6 +30,11 @@ ARTIFACT_STORE = "workspaceartifactstore"
 BLOB_STORE = "workspaceblobstore"
 BUILT_IN = (BLOB_STORE, ARTIFACT_STORE)
 _ALWAYS = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_PRIVATE = "server_files"
+WITHOUT_CREDENTIALS = '{"torchyard.credentials": "left out of a backup"}'
+"""The options of a datastore, as JSON, whose credentials its backup left out."""
+# Which kinds name paths of the server's own machine, by key.
+_WITH_PATHS = {"path": ("local",), "private_key_file": ("sftp",)}
 _CREATE_HINT = "create another one with `yard datastore create`"
 
 
@@ -52,19 +58,42 @@ def upload_folder(snapshot: str) -> str:
     return f"LocalUpload/{snapshot[:32]}"
 
 
-class Datastores:
-    """Every workspace's own datastores, below one folder."""
+# Kernels and services show memory, devices and credentials there.
+_SYSTEM = tuple(Path(path) for path in ("/proc", "/sys", "/dev", "/run/credentials"))
+# The server's own configuration, and the runner's.
+_CONFIGURATION = Path("/etc/torchyard")
 
-    def __init__(self, folder: Path) -> None:
+
+class Datastores:
+    """Every workspace's own datastores, below one folder.
+
+    Args:
+        folder: of the server's home.
+        private: more files and folders that no datastore may show: the node folder, keys.
+    """
+
+    def __init__(self, folder: Path, private: Sequence[Path] = ()) -> None:
         self._folder = folder
+        self._private = (folder.parent, _CONFIGURATION, *private)
 
     def root(self, workspace: str, store: str) -> Path:
         return self._folder / files.safe_relative(workspace) / store
 
     def touches(self, folder: Path) -> bool:
-        """Whether `folder` is inside the server's home or contains it."""
-        home, resolved = self._folder.parent.resolve(), folder.resolve()
-        return resolved.is_relative_to(home) or home.is_relative_to(resolved)
+        """Whether something of the server or the system is in `folder`, or `folder` in that.
+
+        Links and `..` are followed as they are now, and folders that are mounted twice are found.
+        """
+        resolved = folder.resolve()
+        if any(resolved.is_relative_to(system) for system in _SYSTEM):
+            return True
+        private = [path.resolve() for path in self._private]
+        if any(resolved.is_relative_to(path) or path.is_relative_to(resolved) for path in private):
+            return True
+        places = {_identity(path) for path in private} - {None}
+        own = {_identity(path) for path in (resolved, *resolved.parents[:-1])}
+        above = {_identity(above) for path in private for above in path.parents[:-1]}
+        return bool(places & own) or _identity(resolved) in above
 
     def writing(
         self, workspace: str, store: str, path: str
@@ -103,6 +132,14 @@ class Datastores:
                 target.unlink(missing_ok=True)
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def put(
     db: Database, clock: Clock, stores: Datastores, workspace: str, document: Mapping[str, Any]
 ) -> Datastore:
@@ -118,18 +155,23 @@ def put(
         raise Conflict(
             f"datastore `{datastore.name}` is built in and can't be changed", _CREATE_HINT
         )
-    if datastore.url.startswith("file://") and stores.touches(
-        Path(datastore.url.removeprefix("file://"))
-    ):
-        raise InvalidSpec(
-            f"`{document['path']}` holds files of the server itself",
-            "name another folder",
-            at=["path"],
-        )
-    open_files(datastore)
+    for key in ("path", "private_key_file"):
+        if datastore.kind in _WITH_PATHS.get(key, ()) and document.get(key):
+            _refuse_private(stores, key, str(document[key]))
+    open_files(stores, datastore)
     with db.write() as connection:
         store.put_datastore(connection, datastore)
     return datastore
+
+
+def _refuse_private(stores: Datastores, key: str, path: str) -> None:
+    if stores.touches(Path(path)):
+        raise InvalidSpec(
+            f"`{path}` holds files of the server itself or of the system",
+            "name another place",
+            at=[key],
+            code=_PRIVATE,
+        )
 
 
 def describe(
@@ -191,15 +233,30 @@ def get(db: Database, stores: Datastores, workspace: str, name: str) -> Datastor
     raise NotFound(f"datastore `{name}` does not exist in workspace `{workspace}`", hint)
 
 
-def open_files(datastore: Datastore) -> Files:
+def open_files(stores: Datastores, datastore: Datastore) -> Files:
     """The files of a datastore.
 
     Raises:
-        InvalidInput: the server lacks the package that it needs.
+        InvalidInput: the server lacks the package that it needs, or its folder has become one
+            with the server's own files since it was named.
     """
     protocol, _, root = datastore.url.partition("://")
     if protocol == "file":
+        if datastore.name not in BUILT_IN and stores.touches(Path(root)):
+            raise InvalidInput(
+                f"datastore `{datastore.name}` can't be used: its folder `{root}` holds files of "
+                "the server itself or of the system",
+                "move its files to another folder, and make the datastore anew",
+                code=_PRIVATE,
+            )
         return FolderFiles(Path(root))
+    if datastore.options == json.loads(WITHOUT_CREDENTIALS):
+        raise InvalidInput(
+            f"datastore `{datastore.name}` has no credentials: the backup that this server was "
+            "restored from left them out",
+            "give them again with `yard datastore create`",
+            code="credentials_missing",
+        )
     remote = RemoteFiles(f"datastore `{datastore.name}`", protocol, datastore.options, root)
     remote.check()
     return remote

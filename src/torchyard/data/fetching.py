@@ -1,6 +1,6 @@
 """The node's cache of remote data.
 
-Owns: the folder `cache/data/`, copying into it, verifying the copies.
+Owns: the folder of the copies (see base/node_folder.py), copying into it, verifying the copies.
 Leaves: what a path means to actions.py, mounting it for a rank to worker/.
 Always: a folder of the cache is complete or absent, and never changes; its name is computed from
 the source's listing, so equal data is copied once, however many jobs use it.
@@ -21,9 +21,9 @@ from pathlib import Path
 from torchyard.base import disk, files
 from torchyard.base.db import Database
 from torchyard.base.errors import DiskFull, InvalidInput, NotFound, TorchyardError, Unreachable
-from torchyard.data import actions
+from torchyard.data import access_lists, actions
 from torchyard.data.actions import Place
-from torchyard.data.datastores import Datastores
+from torchyard.data.datastores import BUILT_IN, Datastores
 from torchyard.data.types import Entry
 from torchyard.shared import locks
 
@@ -40,10 +40,18 @@ class FetchCanceled(Exception):
 
 
 class Fetcher:
-    """The node's cache. Keeps nothing in memory: several programs may use one folder."""
+    """The node's cache. Keeps nothing in memory: several programs may use one folder.
 
-    def __init__(self, home: Path, db: Database, stores: Datastores) -> None:
-        self._folder = home / "cache" / "data"
+    Args:
+        is_separate: jobs can't enter the server's home: what lies in it is linked into the cache,
+            and a copy is read by those alone who were let.
+    """
+
+    def __init__(
+        self, folder: Path, db: Database, stores: Datastores, is_separate: bool = False
+    ) -> None:
+        self._folder = folder
+        self._is_separate = is_separate
         self._db = db
         self._stores = stores
 
@@ -54,7 +62,7 @@ class Fetcher:
             TorchyardError: as `fetch`.
         """
         place = actions.locate(self._db, self._stores, workspace, path)
-        local = place.files.local(place.path)
+        local = self._reachable(place)
         if local is not None:
             return local if local.exists() else None
         try:
@@ -81,7 +89,7 @@ class Fetcher:
             FetchCanceled: `cancelled` returned True.
         """
         place = actions.locate(self._db, self._stores, workspace, path)
-        local = place.files.local(place.path)
+        local = self._reachable(place)
         if local is not None:
             if not local.exists():
                 raise NotFound(f"there is nothing at `{place.uri}` any more", _GONE)
@@ -128,6 +136,32 @@ class Fetcher:
         with self._copied(workspace, single, entries, [name], lambda: False) as folder:
             os.utime(folder)
         return folder / name
+
+    def let_read(self, file: Path, user: int) -> bool:
+        """Let a Unix account read a copy; False for what is no copy, or can't be opened to one.
+
+        Args:
+            file: as `fetch` returned it.
+        """
+        if not self._is_separate or not file.is_relative_to(self._folder):
+            return False
+        name = file.relative_to(self._folder).parts[0]
+        folder = self._folder / name
+        with self._locked(name):
+            readers = access_lists.readers(folder)
+            if user in readers:
+                return True
+            try:
+                access_lists.let_read(folder, {*readers, user})
+            except OSError:
+                return False  # no access lists there: the node gets the files from the server
+        return True
+
+    def _reachable(self, place: Place) -> Path | None:
+        """The data's own path, if jobs can go there."""
+        if self._is_separate and place.store in BUILT_IN:
+            return None
+        return place.files.local(place.path)
 
     def copies(self) -> Iterator[tuple[str, Path]]:
         """(name, folder) of each copy; a folder's mtime is the time of its last use."""
@@ -199,15 +233,21 @@ class Fetcher:
             for group in _groups(pairs):
                 if cancelled():
                     raise FetchCanceled
-                place.files.fetch([(_below(place.path, entry.path), to) for entry, to in group])
+                self._fetch_group(place, group)
                 for entry, target in group:
                     _check(place, entry, target, checksums.get(entry.path, ("", "")))
-            _seal(draft)
+            _seal(draft, 0o700 if self._is_separate else 0o755)
         except BaseException as error:
             _remove(draft)
             if isinstance(disk.meaning(error), DiskFull):
                 raise _no_space(place, entries, draft.parent) from error
             raise
+
+    def _fetch_group(self, place: Place, group: Sequence[tuple[Entry, Path]]) -> None:
+        pairs = [(_below(place.path, entry.path), target) for entry, target in group]
+        if self._is_separate and place.store in BUILT_IN:
+            pairs = [pair for pair in pairs if not _linked(place, *pair)]
+        place.files.fetch(pairs)
 
     def _remember(self, workspace: str, path: str, key: str, file: str, now: datetime) -> None:
         note = {"key": key, "file": file, "at": now.timestamp(), "path": path}
@@ -320,12 +360,23 @@ def _check_type(type: str, place: Place, is_file: bool) -> None:
         )
 
 
-def _seal(folder: Path) -> None:
+def _linked(place: Place, path: str, target: Path) -> bool:
+    """Whether a hard link costs no copy: files of a built-in datastore never change in place."""
+    source = place.files.local(path)
+    try:
+        assert source is not None
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _seal(folder: Path, mode: int) -> None:
     for current, _, names in os.walk(folder, topdown=False):
         for name in names:
             os.chmod(os.path.join(current, name), 0o444)
         os.chmod(current, 0o555)
-    os.chmod(folder, 0o755)  # a folder without write bits could not be renamed by its owner
+    os.chmod(folder, mode)  # a folder without write bits could not be renamed by its owner
 
 
 def _remove(folder: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -61,7 +62,17 @@ class FolderFiles:
         target = self.local(path)
         if target.is_dir():
             _remove_empty_folders(target)
-        return files.whole(target)
+        return self._writing(target)
+
+    @contextmanager
+    def _writing(self, target: Path) -> Iterator[files.Writing]:
+        # As readable as the datastore's folder, whose users may be others than the server's.
+        mode = stat.S_IMODE(self._folder.stat().st_mode) if self._folder.is_dir() else 0o700
+        new = [folder for folder in target.parents if not folder.exists()]
+        with files.whole(target, mode=mode & 0o666) as writing:
+            for folder in new:
+                folder.chmod(mode & 0o777)
+            yield writing
 
     def delete(self, path: str) -> None:
         target = self.local(path)

@@ -6,19 +6,21 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse
 
+from torchyard.base.body_spool import in_body_thread
 from torchyard.base.dependencies import BlobsOf
 from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
 
 _HEADER_LIMIT = 100
-# Each file of a bundle is held in memory; clients put files of 1 MiB into bundles.
+# Clients put files of up to 1 MiB into bundles.
 _FRAME_MOST_BYTES = 16 << 20
+# Longer ones are written while they arrive.
+_AT_ONCE_BYTES = 64 << 10
 # 100,000 files and more: their number has a limit of its own at the client.
-_MANIFEST_LIMIT_BYTES = 64 << 20
+_MANIFEST_LIMIT_BYTES = 32 << 20
 
 router = APIRouter(
     prefix="/v1/workspaces/{workspace}", tags=["snapshots"], route_class=GuardedRoute
@@ -36,7 +38,7 @@ def missing(blobs: BlobsOf, sha256: Annotated[list[str], Body(embed=True)]) -> d
 async def put_blob(blobs: BlobsOf, sha256: str, request: Request) -> dict[str, Any]:
     with blobs.writing(sha256) as writing:
         async for chunk in request.stream():
-            await run_in_threadpool(writing.write, chunk)
+            await in_body_thread(writing.write, chunk)
         _same(sha256, writing.stored.sha256)
     return {}
 
@@ -44,9 +46,17 @@ async def put_blob(blobs: BlobsOf, sha256: str, request: Request) -> dict[str, A
 @router.post("/blobs")
 @needs(Permission.UPLOAD, body_limit_bytes=UNLIMITED)
 async def put_bundle(blobs: BlobsOf, request: Request) -> dict[str, Any]:
-    stored = 0
-    async for sha256, content in _frames(request.stream()):
-        await run_in_threadpool(blobs.put, sha256, [content])
+    frames, stored = _Frames(request.stream()), 0
+    while (header := await frames.header()) is not None:
+        sha256, size_bytes = header
+        if size_bytes <= _AT_ONCE_BYTES:
+            content = b"".join([piece async for piece in frames.pieces(size_bytes)])
+            await in_body_thread(blobs.put, sha256, [content])
+        else:
+            with blobs.writing(sha256) as writing:
+                async for piece in frames.pieces(size_bytes):
+                    await in_body_thread(writing.write, piece)
+                _same(sha256, writing.stored.sha256)
         stored += 1
     return {"stored": stored}
 
@@ -82,28 +92,51 @@ def _same(wanted: str, got: str) -> None:
         )
 
 
-async def _frames(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, bytes]]:
-    """`<sha256> <size>\\n<bytes>`, again and again; small files only, each is held in memory."""
-    held = bytearray()
-    wanted: tuple[str, int] | None = None
-    async for chunk in stream:
-        held += chunk
-        while True:
-            if wanted is None:
-                end = held.find(b"\n")
-                if end < 0:
-                    if len(held) > _HEADER_LIMIT:
-                        raise InvalidInput("the bundle's frame has no header")
-                    break
-                wanted = _header(bytes(held[:end]))
-                del held[: end + 1]
-            if len(held) < wanted[1]:
-                break
-            yield wanted[0], bytes(held[: wanted[1]])
-            del held[: wanted[1]]
-            wanted = None
-    if wanted is not None or held:
-        raise InvalidInput("the bundle ended in the middle of a file", "send it again")
+class _Frames:
+    """`<sha256> <size>\\n<bytes>`, again and again."""
+
+    def __init__(self, stream: AsyncIterator[bytes]) -> None:
+        self._stream = stream
+        self._held = b""
+
+    async def header(self) -> tuple[str, int] | None:
+        """The hash and size of the next file, None at the end.
+
+        Raises:
+            InvalidInput: what comes is not a header.
+            LimitExceeded: the file is too large for a bundle.
+        """
+        while (end := self._held.find(b"\n")) < 0:
+            if len(self._held) > _HEADER_LIMIT:
+                raise InvalidInput("the bundle's frame has no header")
+            if not await self._more():
+                if self._held:
+                    raise _cut_off()
+                return None
+        line, self._held = self._held[:end], self._held[end + 1 :]
+        return _header(line)
+
+    async def pieces(self, size_bytes: int) -> AsyncIterator[bytes]:
+        """The file of that size, as it comes.
+
+        Raises:
+            InvalidInput: the bundle ends before.
+        """
+        while size_bytes:
+            if not self._held and not await self._more():
+                raise _cut_off()
+            piece, self._held = self._held[:size_bytes], self._held[size_bytes:]
+            size_bytes -= len(piece)
+            yield piece
+
+    async def _more(self) -> bool:
+        chunk = await anext(self._stream, None)
+        self._held += chunk or b""
+        return chunk is not None
+
+
+def _cut_off() -> InvalidInput:
+    return InvalidInput("the bundle ended in the middle of a file", "send it again")
 
 
 def _header(line: bytes) -> tuple[str, int]:

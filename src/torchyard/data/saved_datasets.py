@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import JSON, Column, Connection, String, Table, Text, delete, select
 
+from torchyard.base import yaml_documents
 from torchyard.base.db import Instant, insert_new, metadata
 from torchyard.base.errors import InvalidInput, NotFound
 
@@ -90,11 +91,9 @@ def data_of(dataset: SavedDataset) -> tuple[str, str]:
     Raises:
         InvalidInput: it names several paths, or only some files of a folder.
     """
-    import yaml
-
     try:
-        document = yaml.safe_load(dataset.mltable) or {}
-    except yaml.YAMLError as error:
+        document = yaml_documents.load(dataset.mltable, "the definition") or {}
+    except InvalidInput as error:
         raise InvalidInput(
             f"dataset `{dataset.id}` has a definition that is not an MLTable"
         ) from error

@@ -22,8 +22,8 @@ from torchyard.environments.types import EnvironmentSpec, platform_python
 
 FILES = {"dockerfile": "Dockerfile", "requirements": "requirements.txt", "conda": "conda.yml"}
 _TORCH_INDEX = "https://download.pytorch.org/whl"
-_WRAPPED = re.compile(r"\s*\\\n\s*")
-_HASH = re.compile(r"\s+--hash=\S+")
+_WRAPPED = re.compile(r"(?<!\s)\s*\\\n\s*")
+_HASH = re.compile(r"(?<!\s)\s+--hash=\S+")
 
 
 @dataclass(frozen=True)

@@ -11,26 +11,32 @@ from pathlib import Path
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
+from torchyard.base.node_folder import NodeFolder
+from torchyard.environments.build import builder
 from torchyard.environments.build.builds import Builds
 from torchyard.environments.build.folders import BuiltFolders
 from torchyard.environments.build.image_environments import FindEngine, Images
 from torchyard.environments.build.records import BuildRecords
+from torchyard.environments.build.runner_builds import RunnerBuilds
 from torchyard.environments.images import containers
 from torchyard.environments.packages.pythons import Pythons
 from torchyard.environments.resolving import Resolver
 from torchyard.environments.types import Platform
+from torchyard.executors.runner_client import RunnerClient
 
 
 class Environments:
     """What a server knows and does about environments, by its parts.
 
     Args:
-        home: the server's folder; environments are built in `environments/` below it.
+        home: the server's folder; what is known of each environment is in `environments/` below.
         variables: the process environment; where pip's and uv's configuration is read from.
         platform: what to build for; None asks this machine's tools, once.
         is_shared: whether several people use the server: then a workspace without a setting of
             its own takes no substitutes.
         find_engine: finds the container engine that builds images.
+        node: where environments are for jobs; the home itself when it is None.
+        runner: has environments built by the build user; None builds as the server's.
     """
 
     def __init__(
@@ -42,12 +48,24 @@ class Environments:
         platform: Platform | None = None,
         is_shared: bool = False,
         find_engine: FindEngine = containers.find,
+        node: NodeFolder | None = None,
+        runner: RunnerClient | None = None,
     ) -> None:
-        variables = dict(variables)
+        variables, node = dict(variables), node or NodeFolder(home)
         pythons = Pythons(variables)
         self.db = db
-        self.images = Images(home, variables, find_engine)
+        self.images = Images(home, variables, find_engine, has_build_user=runner is not None)
         self.resolver = Resolver(db, pythons, self.images.sources(), platform, is_shared)
-        self.folders = BuiltFolders(home / "environments", db, clock, self.images)
+        self.folders = BuiltFolders(
+            home / "environments", node.environments, db, clock, self.images
+        )
         self.records = BuildRecords(db, clock, self.folders)
-        self.builds = Builds(home, variables, self.folders, self.records, self.images, pythons)
+        self.builds = Builds(
+            node.uv_cache,
+            variables,
+            self.folders,
+            self.records,
+            self.images,
+            pythons,
+            RunnerBuilds(runner, node).run if runner else builder.run,
+        )

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
+from torchyard.shared.node_records import State as State
 from torchyard.shared.plan import LaunchPlan
 
-State = Literal["running", "ending", "exited", "lost"]
 _WORST_FIRST: tuple[State, ...] = ("lost", "ending", "running")
 
 

@@ -18,11 +18,14 @@ from torchyard.base import fields
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.jobs.records import attempt_store, experiment_store, job_masking, progress, store
 from torchyard.jobs.records.job_events import Event
-from torchyard.jobs.records.types import ENDED, Experiment, Job, JobError, Status
+from torchyard.jobs.records.types import ENDED, Attempt, Experiment, Job, JobError, Status
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties, secrets
 
 # What a person may change of a job, and what each value has to be.
+# What the worker of an attempt is asked for; see `Attempt.order`.
+STOP, KILL = "stop", "kill"
+
 _CHANGES = ("display_name", "description", "tags")
 
 
@@ -301,26 +304,30 @@ def events(services: Services, job: Job, after: int = 0) -> list[Event]:
         return store.events_after(connection, job.id, after)
 
 
-def cancel(services: Services, workspace: str, name: str, why: JobError | None = None) -> Job:
+def cancel(
+    services: Services,
+    workspace: str,
+    name: str,
+    why: JobError | None = None,
+    kill: bool = False,
+) -> Job:
     """Stop a job; one that has ended stays as it is.
 
     Args:
+        kill: end its ranks at once, without their grace period; also after a cancel without it.
         why: becomes the job's error, if it was not canceled by a user.
     """
     job = get(services, workspace, name)
     now = services.clock.now()
     with services.db.write() as connection:
         job = store.job_by_id(connection, job.id)
-        if job.status in ENDED or job.status is Status.CANCEL_REQUESTED:
+        if job.status in ENDED or (job.status is Status.CANCEL_REQUESTED and not kill):
             return job
         tries = attempt_store.attempts_of(connection, job.id)
         running = [attempt for attempt in tries if attempt.ended_at is None]
         if running:
             progress.move(connection, job, Status.CANCEL_REQUESTED, now)
-            error_json = None if why is None else vars(why)
-            attempt_store.change_attempt(
-                connection, running[-1].id, order="stop", order_reason="cancel", error=error_json
-            )
+            _request_stop(connection, running[-1], job, kill, why)
         else:
             progress.end(connection, job, Status.CANCELED, now, error=why)
         job = store.job_by_id(connection, job.id)
@@ -331,9 +338,29 @@ def cancel(services: Services, workspace: str, name: str, why: JobError | None =
     return job
 
 
+def _request_stop(
+    connection: Connection, attempt: Attempt, job: Job, kill: bool, why: JobError | None
+) -> None:
+    error = why
+    if job.status is Status.CANCEL_REQUESTED:
+        error = why or attempt.error
+    attempt_store.change_attempt(
+        connection,
+        attempt.id,
+        order=KILL if kill else STOP,
+        order_reason="cancel",
+        error=None if error is None else vars(error),
+    )
+
+
 def job_key(job: Job) -> str:
     """What `Signals` calls a job."""
-    return f"job/{job.id}"
+    return job_key_of(job.id)
+
+
+def job_key_of(job_id: int) -> str:
+    """`job_key` of the job with that number."""
+    return f"job/{job_id}"
 
 
 def attempt_key(attempt_id: str) -> str:

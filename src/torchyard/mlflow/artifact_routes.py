@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.concurrency import run_in_threadpool
 
+from torchyard.base.body_spool import in_body_thread
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs.services import ServicesOf
 from torchyard.mlflow.artifact_repositories import (
@@ -89,7 +90,7 @@ def download_version_file(call: CallOf, services: ServicesOf) -> FileResponse:
 
 
 @router.post("/api/2.0/mlflow/upload-artifact")
-@needs(Permission.LOG)
+@needs(Permission.LOG, body_limit_bytes=UNLIMITED)
 async def upload_small(request: Request, identity: Person, services: ServicesOf) -> JSONResponse:
     workspace = workspace_of(request, identity)
     run_id, path = (request.query_params.get(name, "") for name in ("run_uuid", "path"))
@@ -106,7 +107,7 @@ async def upload_small(request: Request, identity: Person, services: ServicesOf)
     opening = await run_in_threadpool(RunArtifacts(services, job).writing, normalize(path))
     with opening as writing:
         async for chunk in request.stream():
-            await run_in_threadpool(writing.write, chunk)
+            await in_body_thread(writing.write, chunk)
     return JSONResponse({})
 
 
@@ -122,7 +123,7 @@ async def upload(
     opening = await run_in_threadpool(repository.writing, inner_path)
     with opening as writing:
         async for chunk in request.stream():
-            await run_in_threadpool(writing.write, chunk)
+            await in_body_thread(writing.write, chunk)
     return JSONResponse({})
 
 

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sqlalchemy import Connection
+
 from torchyard.base.errors import Conflict, NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.files import owners
+from torchyard.jobs.records import experiment_store
 from torchyard.jobs.records.types import Experiment, Job
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
@@ -53,12 +56,23 @@ def get_experiment(services: Services, workspace: str, text: str) -> Experiment:
     """
     if text == DEFAULT_ID:
         return default_experiment(services, workspace)
-    if not text.isascii() or not text.isdigit() or len(text) > _MAX_ID_LENGTH:
+    if not _is_number(text):
         raise NotFound(f"No Experiment with id={text[:100]} exists")
     try:
         return runs.experiment(services, workspace, int(text))
     except NotFound as error:
         raise NotFound(f"No Experiment with id={text} exists") from error
+
+
+def experiment_if_any(connection: Connection, workspace: str, text: str) -> Experiment | None:
+    """Like `get_experiment`, without making the default one."""
+    if text == DEFAULT_ID:
+        return experiment_store.named(connection, workspace, DEFAULT_NAME)
+    return experiment_store.by_id(connection, workspace, int(text)) if _is_number(text) else None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_ID_LENGTH
 
 
 def experiment_ids(services: Services, call: Call) -> list[int]:

@@ -11,6 +11,7 @@ Always: a filter or order that can't be parsed is refused, never ignored.
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import operator
 import re
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from torchyard.base.errors import InvalidInput
+from torchyard.base.fields import bounded
 from torchyard.jobs.requests.run_search import Condition as Condition
 from torchyard.jobs.requests.run_search import Order as Order
 
@@ -63,26 +65,52 @@ _MAX_OFFSET = 2**53
 _DATASET_KEYS = frozenset({"name", "digest", "context"})
 _NULL_OPERATORS = frozenset({"IS NULL", "IS NOT NULL"})
 
+# Every pattern is tried once where the reader stands; none tries a text twice.
+_SPACE = re.compile(r"\s*")
 _NAME = r"(?:`[^`]+`|\"[^\"]+\"|[\w.\-/]+)"
-_TEXT = r"(?:'[^']*'|\"[^\"]*\")"
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_CLAUSE = re.compile(
-    rf"""\s*
-    (?:(?P<kind>[A-Za-z]+)\.)?(?P<key>{_NAME})\s*
-    (?:
-      (?P<null>IS\s+(?:NOT\s+)?NULL)
-    | (?P<list_op>(?:NOT\s+)?IN)\s*\((?P<list>\s*{_TEXT}(?:\s*,\s*{_TEXT})*\s*,?\s*)\)
-    | (?P<op>!=|<=|>=|=|<|>|I?LIKE\b)\s*(?P<value>{_TEXT}|{_NUMBER})
-    )
-    \s*""",
-    re.VERBOSE | re.IGNORECASE,
-)
+_KEY = re.compile(rf"(?:(?P<kind>[A-Za-z]+)\.)?(?P<key>{_NAME})")
+_NULL = re.compile(r"IS\s+(?:NOT\s+)?NULL", re.IGNORECASE)
+_IN = re.compile(r"(?:NOT\s+)?IN(?=[\s(])", re.IGNORECASE)
+_OPERATOR = re.compile(r"!=|<=|>=|=|<|>|I?LIKE\b", re.IGNORECASE)
+_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"")
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_OPEN, _CLOSE, _COMMA = re.compile(r"\("), re.compile(r"\)"), re.compile(",")
 _AND = re.compile(r"AND\b", re.IGNORECASE)
-_ORDER = re.compile(
-    rf"\s*(?:(?P<kind>[A-Za-z]+)\.)?(?P<key>{_NAME}|[Rr]un [Nn]ame)"
-    r"(?:\s+(?P<direction>asc|desc))?\s*$",
-    re.IGNORECASE,
-)
+_RUN_NAME = re.compile(r"run name(?![\w.\-/])", re.IGNORECASE)
+_DIRECTION = re.compile(r"(?:asc|desc)\b", re.IGNORECASE)
+
+_LONGEST_FILTER = 64 << 10
+_LONGEST_ORDER = 1_000
+# SQLite nests conditions that are joined by AND at most 1,000 deep.
+_MOST_CONDITIONS = 500
+_MOST_ORDERS = 100
+# Of LIKE, whose time grows with the product of the pattern and what it is compared with.
+_LONGEST_PATTERN = 1_000
+_LONGEST_PAGE_TOKEN = 1_000
+
+
+class _Reader:
+    """A text that is read from its beginning to its end, item by item."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+
+    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """What the pattern matches behind spaces; None and nothing is read if it does not."""
+        self._skip_space()
+        match = pattern.match(self.text, self.position)
+        if match is not None:
+            self.position = match.end()
+        return match
+
+    def at_end(self) -> bool:
+        self._skip_space()
+        return self.position == len(self.text)
+
+    def _skip_space(self) -> None:
+        space = _SPACE.match(self.text, self.position)
+        self.position = space.end() if space else self.position
 
 
 @dataclass(frozen=True)
@@ -119,29 +147,26 @@ def matches(condition: Condition, actual: Any) -> bool:
         return _COMPARE[condition.operator](actual, expected)
     if condition.operator in ("IN", "NOT IN"):
         return (actual in expected) == (condition.operator == "IN")
-    flags = re.DOTALL | (re.IGNORECASE if condition.operator == "ILIKE" else 0)
-    pattern = re.escape(expected).replace("%", ".*").replace("_", ".")
-    return re.fullmatch(pattern, actual, flags) is not None
+    return _is_like(actual, expected, ignores_case=condition.operator == "ILIKE")
 
 
 def parse_filter(text: str, language: Language) -> list[Condition]:
     """
     Raises:
-        InvalidInput: quotes the part that can't be parsed.
+        InvalidInput: quotes the part that can't be parsed, or says which limit is exceeded.
     """
+    bounded(text, _LONGEST_FILTER, "the filter")
     conditions: list[Condition] = []
-    position = 0
-    while text[position:].strip():
-        if conditions:
-            conjunction = _AND.match(text, position)
-            if conjunction is None:
-                raise _invalid_filter(text, position)
-            position = conjunction.end()
-        clause = _CLAUSE.match(text, position)
-        if clause is None:
-            raise _invalid_filter(text, position)
-        conditions.append(_parse_condition(clause, language))
-        position = clause.end()
+    reader = _Reader(text)
+    while not reader.at_end():
+        if conditions and reader.take(_AND) is None:
+            raise _invalid_filter(reader)
+        if len(conditions) == _MOST_CONDITIONS:
+            raise InvalidInput(
+                f"the filter has more than {_MOST_CONDITIONS} conditions",
+                "join what one key is compared with by `IN ('a', 'b')`, or search several times",
+            )
+        conditions.append(_read_condition(reader, language))
     return conditions
 
 
@@ -150,13 +175,22 @@ def parse_order_by(texts: Sequence[str], language: Language) -> list[Order]:
     Raises:
         InvalidInput: quotes the order that can't be parsed.
     """
+    if len(texts) > _MOST_ORDERS:
+        raise InvalidInput(
+            f"`order_by` has {len(texts)} entries; the limit is {_MOST_ORDERS}",
+            "the first ones that differ decide: leave the others out",
+        )
     orders = []
     for text in texts:
-        match = _ORDER.match(text)
-        if match is None:
+        reader = _Reader(bounded(text, _LONGEST_ORDER, "an entry of `order_by`"))
+        run_name = reader.take(_RUN_NAME)
+        match = run_name or reader.take(_KEY)
+        direction = reader.take(_DIRECTION) if match else None
+        if match is None or not reader.at_end():
             raise InvalidInput(f"can't parse order_by `{text}`", "write `metrics.loss DESC`")
-        kind, key = _kind_and_key(match, language)
-        orders.append(Order(kind, key, (match["direction"] or "asc").lower() == "desc"))
+        word, key = (None, match[0]) if run_name else (match["kind"], match["key"])
+        kind, key = _kind_and_key(word, key, language)
+        orders.append(Order(kind, key, direction is not None and direction[0].lower() == "desc"))
     return orders
 
 
@@ -219,26 +253,50 @@ def parse_page_token(token: str) -> int:
     if not token:
         return 0
     try:
-        offset = json.loads(base64.b64decode(token))["offset"]
-    except (ValueError, KeyError, TypeError) as error:
+        offset = json.loads(base64.b64decode(token[:_LONGEST_PAGE_TOKEN]))["offset"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _invalid_page_token() from error
     if type(offset) is not int or not 0 <= offset <= _MAX_OFFSET:
         raise _invalid_page_token()
     return offset
 
 
-def _parse_condition(clause: re.Match[str], language: Language) -> Condition:
-    kind, key = _kind_and_key(clause, language)
-    if clause["null"]:
-        name = " ".join(clause["null"].upper().split())
-        return _checked(Condition(kind, key, name), language)
-    if clause["list"]:
-        texts = tuple(text[1:-1] for text in re.findall(_TEXT, clause["list"]))
-        name = " ".join(clause["list_op"].upper().split())
-        return _checked(Condition(kind, key, name, texts), language)
-    literal = clause["value"]
-    value = literal[1:-1] if literal[0] in "'\"" else float(literal)
-    return _checked(Condition(kind, key, clause["op"].upper(), value), language)
+def _read_condition(reader: _Reader, language: Language) -> Condition:
+    start = reader.position
+    match = reader.take(_KEY)
+    if match is None:
+        raise _invalid_filter(reader)
+    operator = reader.take(_NULL) or reader.take(_IN) or reader.take(_OPERATOR)
+    if operator is None:
+        raise _invalid_filter(reader, start)
+    name = " ".join(operator[0].upper().split())
+    value: Any = None
+    if name in ("IN", "NOT IN"):
+        value = _read_texts(reader, start)
+    elif name not in _NULL_OPERATORS:
+        literal = reader.take(_TEXT) or reader.take(_NUMBER)
+        if literal is None:
+            raise _invalid_filter(reader, start)
+        value = literal[0][1:-1] if literal[0][0] in "'\"" else float(literal[0])
+    kind, key = _kind_and_key(match["kind"], match["key"], language)
+    return _checked(Condition(kind, key, name, value), language)
+
+
+def _read_texts(reader: _Reader, start: int) -> tuple[str, ...]:
+    """The texts of a list in parentheses; the last one may have a comma behind it."""
+    texts: list[str] = []
+    if reader.take(_OPEN) is None:
+        raise _invalid_filter(reader, start)
+    while reader.take(_CLOSE) is None or not texts:
+        if texts and reader.take(_COMMA) is None:
+            raise _invalid_filter(reader, start)
+        text = reader.take(_TEXT)
+        if text is None:
+            if texts and reader.take(_CLOSE) is not None:
+                break
+            raise _invalid_filter(reader, start)
+        texts.append(text[0][1:-1])
+    return tuple(texts)
 
 
 def _checked(condition: Condition, language: Language) -> Condition:
@@ -258,6 +316,8 @@ def _checked(condition: Condition, language: Language) -> Condition:
             f"Invalid comparator '{condition.operator}' for `{name}`, "
             f"not one of {sorted(operators)}"
         )
+    if condition.operator in ("LIKE", "ILIKE") and isinstance(condition.value, str):
+        bounded(condition.value, _LONGEST_PATTERN, f"the pattern for `{name}`")
     is_number = isinstance(condition.value, float)
     if condition.operator not in _NULL_OPERATORS and is_numeric != is_number:
         operand = "a number" if is_numeric else "a quoted string"
@@ -265,8 +325,7 @@ def _checked(condition: Condition, language: Language) -> Condition:
     return condition
 
 
-def _kind_and_key(match: re.Match[str], language: Language) -> tuple[str, str]:
-    word, key = match["kind"], match["key"]
+def _kind_and_key(word: str | None, key: str, language: Language) -> tuple[str, str]:
     if key[0] in '`"':
         key = key[1:-1]
     if word is None:
@@ -304,8 +363,53 @@ def _invalid_page_token() -> InvalidInput:
     return InvalidInput("invalid page token", "request the first page")
 
 
-def _invalid_filter(text: str, position: int) -> InvalidInput:
+def _is_like(text: str, pattern: str, *, ignores_case: bool) -> bool:
+    """Whether a text is like a pattern in which `%` is any text and `_` any character.
+
+    The parts between `%` are looked for one after the other, each as early as it stands.
+    """
+    if ignores_case:
+        text, pattern = text.lower(), pattern.lower()
+    first, *others = pattern.split("%")
+    if not others:
+        return len(text) == len(first) and _stands_at(text, first, 0)
+    if not _stands_at(text, first, 0):
+        return False
+    position = len(first)
+    for part in others[:-1]:
+        position = _find(text, part, position)
+        if position < 0:
+            return False
+        position += len(part)
+    start = len(text) - len(others[-1])
+    return start >= position and _stands_at(text, others[-1], start)
+
+
+def _find(text: str, part: str, start: int) -> int:
+    """Where a part without `%` stands first from `start`; -1 for nowhere."""
+    if "_" not in part:
+        return text.find(part, start)
+    match = _any_characters(part).search(text, start)
+    return match.start() if match else -1
+
+
+def _stands_at(text: str, part: str, start: int) -> bool:
+    if "_" in part:
+        return _any_characters(part).match(text, start) is not None
+    return text.startswith(part, start)
+
+
+@functools.lru_cache(maxsize=64)
+def _any_characters(part: str) -> re.Pattern[str]:
+    """A part in which `_` is any character; all that it matches is as long as the part."""
+    return re.compile(re.escape(part).replace("_", "."), re.DOTALL)
+
+
+def _invalid_filter(reader: _Reader, position: int = -1) -> InvalidInput:
+    """Quotes what stands at the position; where the reader is, without one."""
+    position = reader.position if position < 0 else position
+    part = reader.text[position : position + 40].strip()
     return InvalidInput(
-        f"can't parse filter `{text}` at `{text[position : position + 40].strip()}`",
+        f"can't parse filter `{reader.text[:200]}` at `{part}`",
         "write comparisons joined by AND, such as metrics.acc > 0.9 AND tags.a = 'b'",
     )

@@ -11,44 +11,59 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torchyard
 from torchyard.base.files import whole
+from torchyard.base.node_folder import NodeFolder
 from torchyard.base.settings import Settings
 from torchyard.servers.types import Server
 
 
 class ServerFiles:
-    """The files of one home."""
+    """The files of one home, and copies for workers that can't enter it.
 
-    def __init__(self, home: Path) -> None:
+    Args:
+        node: where those workers read the copies; None when they read the files of the home.
+    """
+
+    def __init__(self, home: Path, node: NodeFolder | None = None) -> None:
         settings = Settings(home)
         self._named = settings.server_file
         self._folder = settings.servers_folder
+        self._places = [_Place(self._named, 0o600)]
+        if node is not None and node.is_separate:
+            self._places.append(_Place(node.server_file, 0o644))
 
     def name(self, server: Server) -> None:
         """Have `server.json` name this server."""
-        _write(self._named, server)
+        for place in self._places:
+            _write(place.named, server, place.mode)
 
     def announce(self, server: Server) -> None:
         """Add the file of one of several servers."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        _write(self._folder / f"{server.id}.json", server)
+        for place in self._places:
+            place.folder.mkdir(parents=True, exist_ok=True)
+            place.folder.chmod(place.mode | 0o111 if place.mode & 0o044 else 0o700)
+            _write(place.folder / f"{server.id}.json", server, place.mode)
 
     def withdraw(self, id: str) -> None:
-        (self._folder / f"{id}.json").unlink(missing_ok=True)
+        for place in self._places:
+            (place.folder / f"{id}.json").unlink(missing_ok=True)
 
     def keep_only(self, ids: Collection[str]) -> None:
         """Withdraw all others."""
-        for file in self._folder.glob("*.json"):
-            if file.stem not in ids:
-                file.unlink(missing_ok=True)
+        for place in self._places:
+            for file in place.folder.glob("*.json"):
+                if file.stem not in ids:
+                    file.unlink(missing_ok=True)
 
     def forget_others(self) -> None:
         """Leave no file of several servers."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        for place in self._places:
+            shutil.rmtree(place.folder, ignore_errors=True)
 
     def is_announced(self, id: str) -> bool:
         return (self._folder / f"{id}.json").exists()
@@ -62,10 +77,23 @@ class ServerFiles:
             return ""
 
     def unname(self) -> None:
-        self._named.unlink(missing_ok=True)
+        for place in self._places:
+            place.named.unlink(missing_ok=True)
 
 
-def _write(file: Path, server: Server) -> None:
+@dataclass(frozen=True)
+class _Place:
+    """A `server.json`, and `servers/` beside it."""
+
+    named: Path
+    mode: int
+
+    @property
+    def folder(self) -> Path:
+        return self.named.parent / "servers"
+
+
+def _write(file: Path, server: Server, mode: int) -> None:
     body = {
         "url": server.url,
         "pid": server.pid,
@@ -74,5 +102,5 @@ def _write(file: Path, server: Server) -> None:
     }
     if server.id:
         body |= {"id": server.id, "machine": server.machine}
-    with whole(file, mode=0o600) as writing:
+    with whole(file, mode=mode) as writing:
         writing.write(json.dumps(body).encode())

@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL
 from torchyard.base import machine
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput
+from torchyard.base.node_folder import NodeFolder
 from torchyard.servers import lease as leases
 from torchyard.servers import store
 from torchyard.servers.files import ServerFiles
@@ -64,19 +65,21 @@ def share(
     on_change: Callable[[], None],
     on_key: Callable[[str], None],
     on_gap: Callable[[], None],
+    node: NodeFolder | None = None,
 ) -> Sharing:
     """
     Args:
+        node: what jobs reach of this machine; see files.py.
         url: where this server listens.
         on_change: called when there may be something to take over.
         on_key, on_gap: as in `Notifier`.
     """
     own_db = db.apart()
-    lease = Lease(own_db, ServerFiles(home), url, on_change)
+    lease = Lease(own_db, ServerFiles(home, node), url, on_change)
     return Sharing(lease, Notifier(own_db, on_key, on_gap), own_db)
 
 
-def claim_alone(db: Database, home: Path) -> None:
+def claim_alone(db: Database, home: Path, node: NodeFolder | None = None) -> None:
     """Take the home and its database for this server alone.
 
     Raises:
@@ -95,4 +98,4 @@ def claim_alone(db: Database, home: Path) -> None:
     if has_dead_servers:
         with db.write() as connection:
             store.drop_all(connection)
-    ServerFiles(home).forget_others()
+    ServerFiles(home, node).forget_others()

@@ -106,6 +106,7 @@ class LaunchPlan:
     `cluster` and `size` name the nodes; `cores` and `memory_bytes` are what one of them is
     promised, 0 where nothing is. A node gets `gpus_per_node` devices: the engine fills in which,
     by node; `devices` is empty where the machine has none.
+    `person` is the job's owner, whose Unix account the runner starts the nodes as.
     `rehearsed_gpus` is how many GPUs the script of a rehearsal on the CPU sees, 0 without one.
     """
 
@@ -152,6 +153,7 @@ class LaunchPlan:
     gpus_per_node: int = 0
     devices: list[list[DevicePlan]] = field(default_factory=list)
     image: ImagePlan | None = None
+    person: str = ""
     limits: LimitsPlan = LimitsPlan()
 
     @property

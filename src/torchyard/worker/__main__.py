@@ -21,6 +21,10 @@ from torchyard.worker.system import processes
 def main() -> int:
     """Exit code: the node's, 0 for a second worker."""
     plan_file, node = _arguments(sys.argv[1:])
+    # The server's own umask keeps its files private; a script's files are as its user wants them.
+    umask = os.environ.pop("TORCHYARD_UMASK", "")
+    if umask:
+        os.umask(int(umask, 8))
     sys.stderr = disk.LogStream(sys.stderr)
     folder = plan_file.parent / f"node-{node}"
     claim = supervisor.claim(folder)

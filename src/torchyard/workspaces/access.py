@@ -20,7 +20,7 @@ from torchyard.base.errors import Forbidden, NotAuthenticated
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.workspaces import actions, audit, people, permissions
 from torchyard.workspaces.failures import Failures
-from torchyard.workspaces.jwts import Signer
+from torchyard.workspaces.jwts import Signer, is_jwt
 from torchyard.workspaces.lookups import Lookups
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, Role, TokenKind
@@ -29,6 +29,8 @@ OwnerOf = Callable[[str, str], str]
 """From a workspace and a job's name to the job's owner; empty when there is no such job."""
 
 _NAMED_OWNERS = 3
+# What a token alone does not answer.
+_LOOKED_UP = frozenset({Permission.WORKER, Permission.SERVER})
 
 
 class Access:
@@ -70,6 +72,27 @@ class Access:
             job = request.path_params.get("name", "")
             identity = self._authorized(request, identity, permission, named, place, job)
         return identity
+
+    def known(self, request: Request, permission: Permission) -> Identity | None:
+        """Like `enforce`, for what it would find without asking the database; else None.
+
+        That is most requests of scripts: a person's token that was looked up within the last
+        second, with a role that suffices for the server's default workspace.
+        """
+        parameters = request.path_params
+        if permission in _LOOKED_UP or "workspace" in parameters or "name" in parameters:
+            return None
+        token = _token_of(request)
+        if not token or is_jwt(token):
+            return None
+        place = "" if permission in permissions.SERVER_WIDE else DEFAULT_WORKSPACE
+        identity = actions.known_holder(self._clock, token, place, self._lookups)
+        least = permissions.MINIMUM_ROLE.get(permission)
+        if identity is None or identity.kind is not TokenKind.PERSON:
+            return None
+        if least is not None and (identity.role is None or identity.role.rank < least.rank):
+            return None
+        return self._authorized(request, identity, permission, "", place, "")
 
     def granted(
         self,
@@ -128,12 +151,12 @@ class Access:
         return identity
 
     def _identity(self, request: Request, place: str) -> Identity:
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() != "bearer" or not token:
+        token = _token_of(request)
+        if not token:
             raise NotAuthenticated(
                 "the request has no token", "send `Authorization: Bearer <token>`"
             )
-        return self._authenticate(request, token.strip(), place, self._signer)
+        return self._authenticate(request, token, place, self._signer)
 
     def holder(self, request: Request, token: str) -> Identity:
         """The holder of a token that a request carries outside its Authorization header.
@@ -152,7 +175,7 @@ class Access:
         self, request: Request, token: str, place: str, signer: Signer | None
     ) -> Identity:
         address = request.client.host if request.client else ""
-        with self._failures.watched(address, token, self._clock.now()):
+        with self._failures.watched(address, self._clock.now()):
             return actions.authenticate(self._db, self._clock, token, place, self._lookups, signer)
 
     def _with_role(self, identity: Identity, permission: Permission, place: str) -> Identity:
@@ -200,6 +223,12 @@ class Access:
         if not shown:
             return "anyone who can read the server's home folder"
         return " or ".join(shown) + (" (owners)" if len(shown) > 1 else " (owner)")
+
+
+def _token_of(request: Request) -> str:
+    """What the Authorization header holds; empty without one."""
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
 
 
 def refuse_foreign(identity: Identity, owner: str, what: str) -> None:

@@ -197,6 +197,10 @@ def get(db: Database, name: str) -> Workspace:
     raise NotFound(f"workspace `{name}` does not exist", hint)
 
 
+def exists(connection: Connection, name: str) -> bool:
+    return store.get_workspace(connection, name) is not None
+
+
 def allows_substitutes(db: Database, name: str) -> bool | None:
     """Whether a substitute may replace what its jobs name; None if the workspace doesn't say."""
     with db.read() as connection:
@@ -285,6 +289,16 @@ def holder(
     if identity.expires_at is not None and identity.expires_at <= now:
         raise _expired(identity)
     return identity
+
+
+def known_holder(clock: Clock, token: str, workspace: str, lookups: Lookups) -> Identity | None:
+    """Like `authenticate`, for a token that the cache knows as valid; else None."""
+    stored = lookups.get(_hash(token), workspace)
+    now = clock.now()
+    if stored is None or _is_use_due(stored, now):
+        return None
+    expires_at = stored.identity.expires_at
+    return stored.identity if expires_at is None or expires_at > now else None
 
 
 def _read_token(

@@ -1,13 +1,17 @@
 """Who did what, when, from where, and how it ended.
 
 Owns: the folder `audit/` of the server's home, one file of JSON lines per day; what a line says.
-Leaves: choosing the requests to auditing.py, who may read the log to people_routes.py.
+Leaves: choosing the requests to auditing.py, who may read the log to people_routes.py, the chain of
+hashes to base/audit_chain.py, copies to audit_sinks.py.
 Always: a line contains no token, query or body, only what a route notes itself; a line is written
-whole, before the request is answered; files older than `KEPT_DAYS` are deleted.
+whole, before the request is answered, and linked to the line before it, whichever server of this
+machine wrote that; files older than `KEPT_DAYS` are deleted.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import logging
 import os
@@ -19,37 +23,86 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from torchyard.base import audit_chain
 from torchyard.base.clock import Clock, to_text
+from torchyard.shared import locks
+from torchyard.workspaces.audit_sinks import Sink
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, TokenKind
 
 KEPT_DAYS = 400
 _NOTE = "torchyard.audit"
 _PATH_LENGTH = 500
+_ABOUT_LENGTH = 300
 _log = logging.getLogger(__name__)
 
 
 class Audit:
-    """The lines of one home folder; safe for several threads and several servers."""
+    """The lines of one home folder; safe for several threads and several servers.
 
-    def __init__(self, home: Path, clock: Clock) -> None:
+    Args:
+        sink: gets a copy of each line.
+
+    Attributes:
+        written, failed: how many lines were written, and could not be.
+    """
+
+    def __init__(self, home: Path, clock: Clock, sink: Sink | None = None) -> None:
         self._folder = home / "audit"
         self._clock = clock
+        self.sink = sink
+        self.written = self.failed = 0
         self._lock = threading.Lock()
         self._day = ""
         self._file = -1
+        # Up to where this process knows the chain; other servers of this machine write, too.
+        self._link = audit_chain.Link()
+        self._known_bytes = -1
         # Servers on several machines may share a home; each writes its own files.
         self._host = re.sub(r"[^\w-]", "_", socket.gethostname())[:40] or "server"
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Add a line with the time. If it can't be written, the server's log says so."""
         now = self._clock.now()
-        text = json.dumps({"at": to_text(now), **line}, ensure_ascii=False)
+        dated = {"at": to_text(now), **line}
+        with self._lock:
+            try:
+                text = self._append(now, dated)
+                self.written += 1
+            except OSError as error:
+                self.failed += 1
+                text = json.dumps(dated, ensure_ascii=False).encode("utf-8", "backslashreplace")
+                _log.error("the audit could not be written (%s): %s", error, text.decode())
+            if self.sink is not None:
+                self.sink.send(dated["at"], text)
+
+    def _append(self, now: datetime, line: Mapping[str, Any]) -> bytes:
+        file = self._opened(now)
+        locks.lock(file)
         try:
-            with self._lock:
-                os.write(self._opened(now), text.encode() + b"\n")
-        except OSError as error:
-            _log.error("the audit could not be written (%s): %s", error, text)
+            size_bytes = os.fstat(file).st_size
+            if size_bytes != self._known_bytes:
+                self._link = audit_chain.tail(self._own_files())
+            text, link = audit_chain.seal(line, self._host, self._link)
+            # Behind half a line, which a full disk has left, this one begins anew.
+            head = b"" if self._ends_whole(file, size_bytes) else b"\n"
+            whole = head + text + b"\n"
+            self._known_bytes = -1
+            if os.write(file, whole) != len(whole):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._link, self._known_bytes = link, size_bytes + len(whole)
+            return text
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+    def _ends_whole(self, file: int, size_bytes: int) -> bool:
+        if size_bytes in (0, self._known_bytes):
+            return True
+        return os.pread(file, 1, size_bytes - 1) == b"\n"
+
+    def _own_files(self) -> list[Path]:
+        """Newest first."""
+        return sorted(self._folder.glob(f"????-??-??.{self._host}.jsonl"), reverse=True)
 
     def read(
         self,
@@ -86,17 +139,19 @@ class Audit:
         with self._lock:
             if self._file >= 0:
                 os.close(self._file)
-            self._day, self._file = "", -1
+            self._day, self._file, self._known_bytes = "", -1, -1
+            if self.sink is not None:
+                self.sink.close()
 
     def _opened(self, now: datetime) -> int:
         day = f"{now:%Y-%m-%d}"
         if day != self._day:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             file = self._folder / f"{day}.{self._host}.jsonl"
-            opened = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            opened = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             if self._file >= 0:
                 os.close(self._file)
-            self._day, self._file = day, opened
+            self._day, self._file, self._known_bytes = day, opened, -1
             self._drop_old(now)
         return self._file
 
@@ -180,8 +235,12 @@ def line_of(
         "from": address,
     }
     if note.get("about"):
-        line["about"] = note["about"]
+        line["about"] = {key: _short(value) for key, value in note["about"].items()}
     return line
+
+
+def _short(value: Any) -> Any:
+    return value[:_ABOUT_LENGTH] if isinstance(value, str) else value
 
 
 def outcome(status: int) -> str:

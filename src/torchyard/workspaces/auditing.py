@@ -9,8 +9,9 @@ add a bounded number of lines per minute.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -32,6 +33,7 @@ class Auditing:
     def __init__(self, app: App, lines: audit.Audit) -> None:
         self._app = app
         self._lines = lines
+        self._gathered: _Gathered | None = None
         self._minute = 0
         self._strangers = 0
 
@@ -48,10 +50,16 @@ class Auditing:
                 if self._is_worth(method, status, note):
                     client = scope.get("client")
                     line = audit.line_of(note, method, path, status, client[0] if client else "")
-                    await run_in_threadpool(self._lines.write, line)
+                    await self._write(line)
             await send(message)
 
         await self._app(scope, receive, watched)
+
+    async def _write(self, line: Mapping[str, Any]) -> None:
+        loop = asyncio.get_running_loop()
+        if self._gathered is None or self._gathered.loop is not loop:
+            self._gathered = _Gathered(self._lines, loop)
+        await self._gathered.add(line)
 
     def _is_worth(self, method: str, status: int, note: MutableMapping[str, Any]) -> bool:
         permission = note.get("permission")
@@ -69,3 +77,39 @@ class Auditing:
             self._minute, self._strangers = minute, 0
         self._strangers += 1
         return self._strangers <= STRANGERS_A_MINUTE
+
+
+class _Gathered:
+    """The lines of requests that end at the same time, written by one thread in one go."""
+
+    def __init__(self, lines: audit.Audit, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._lines = lines
+        self._waiting: list[tuple[Mapping[str, Any], asyncio.Future[None]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def add(self, line: Mapping[str, Any]) -> None:
+        """Returns when the line was written."""
+        written: asyncio.Future[None] = self.loop.create_future()
+        self._waiting.append((line, written))
+        if self._writing is None or self._writing.done():
+            self._writing = self.loop.create_task(self._write_all())
+        await written
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            some, self._waiting = self._waiting, []
+            try:
+                await run_in_threadpool(self._write, [line for line, _ in some])
+            except BaseException as error:
+                for _, written in some:
+                    if not written.done():
+                        written.set_exception(error)
+                continue
+            for _, written in some:
+                if not written.done():
+                    written.set_result(None)
+
+    def _write(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        for line in lines:
+            self._lines.write(line)

@@ -1,20 +1,20 @@
 """Rate limit for wrong tokens.
 
-Owns: counting failures by address, refusing addresses that fail too often.
-Leaves: whether a token is valid to actions.py.
-Always: a token that was valid before is not affected by failures from its address; memory is
-bounded.
+Owns: counting failures by address (of IPv6, by /64), the answer to those that fail too often, which
+leaves no line in the audit.
+Leaves: whether a token is valid to actions.py, a request's address to app/forwarded.py.
+Always: a valid token is not affected by failures from its address; memory is bounded.
 """
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
+from torchyard.base import addresses
 from torchyard.base.errors import NotAuthenticated, TooManyRequests
 
 MOST_FAILURES = 200
@@ -29,43 +29,39 @@ class Failures:
         self._lock = threading.Lock()
         # By address: when its window began, and how many failures are in it.
         self._failed: OrderedDict[str, tuple[datetime, int]] = OrderedDict()
-        self._good: OrderedDict[bytes, None] = OrderedDict()
 
     @contextmanager
-    def watched(self, address: str, token: str, now: datetime) -> Iterator[None]:
+    def watched(self, address: str, now: datetime) -> Iterator[None]:
         """Wraps the lookup of a token, which raises NotAuthenticated if the token is not valid.
 
+        A token is looked up however often its address has failed: it may be that of somebody else
+        behind the same address.
+
         Raises:
-            TooManyRequests: the address failed too often within the last minute.
+            TooManyRequests: the token is not valid, and neither were too many others that came
+                from the address within the last minute.
         """
-        mark = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        with self._lock:
-            if mark not in self._good and self._count(address, now) >= MOST_FAILURES:
-                raise TooManyRequests(
-                    f"too many requests with a wrong token came from `{address}`",
-                    "find the program there that sends an old token, and wait a minute",
-                )
+        client = addresses.client_of(address)
         try:
             yield
-        except NotAuthenticated:
+        except NotAuthenticated as error:
             with self._lock:
-                self._good.pop(mark, None)
-                since, count = self._failed.pop(address, (now, 0))
-                # After the window has passed, a new one starts.
-                fresh = now - since >= WINDOW
-                self._failed[address] = (now, 1) if fresh else (since, count + 1)
-                _bound(self._failed)
-            raise
-        with self._lock:
-            self._good[mark] = None
-            self._good.move_to_end(mark)
-            _bound(self._good)
+                count = self._count(client, now)
+                if count < MOST_FAILURES:
+                    since = self._failed.pop(client)[0] if count else now
+                    self._failed[client] = (since, count + 1)
+                    _bound(self._failed)
+                    raise
+            raise TooManyRequests(
+                f"too many requests with a wrong token came from `{address}`",
+                "find the program there that sends an old token, and wait a minute",
+            ) from error
 
     def _count(self, address: str, now: datetime) -> int:
         since, count = self._failed.get(address, (now, 0))
         return count if now - since < WINDOW else 0
 
 
-def _bound(kept: OrderedDict[str, tuple[datetime, int]] | OrderedDict[bytes, None]) -> None:
+def _bound(kept: OrderedDict[str, tuple[datetime, int]]) -> None:
     if len(kept) > _MOST_KEPT:
         kept.popitem(last=False)

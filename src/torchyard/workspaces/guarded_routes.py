@@ -40,6 +40,8 @@ class Enforcer(Protocol):
 
     def enforce(self, request: Request, permission: Permission) -> Identity: ...
 
+    def known(self, request: Request, permission: Permission) -> Identity | None: ...
+
 
 @dataclass(frozen=True)
 class Needs:
@@ -118,9 +120,15 @@ class GuardedRoute(APIRoute):
             audit.note_permission(request.scope, permission)
             if is_enforced:
                 access: Enforcer = request.app.state.access
-                identity = await run_in_threadpool(access.enforce, request, permission)
+                identity = access.known(request, permission)
+                if identity is None:
+                    identity = await run_in_threadpool(access.enforce, request, permission)
                 request.scope[IDENTITY] = identity
-            return await handle(await request_bodies.with_body(request, limit_bytes))
+            is_read = permission is Permission.OPEN and request.method in ("GET", "HEAD")
+            if is_read or not request_bodies.has_body(request, limit_bytes):
+                return await handle(request)
+            async with request_bodies.with_body(request, limit_bytes) as whole:
+                return await handle(whole)
 
         return guarded
 

@@ -9,6 +9,7 @@ because jobs carry it; a token's text is returned once, when it is created.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
@@ -21,6 +22,8 @@ from torchyard.workspaces import people_store as store
 from torchyard.workspaces.types import Identity, KeptToken, Person, Role, TokenKind, Workspace
 
 HOME_TOKEN = "home"
+SIGN_IN_TOKENS = "sign-in-"
+"""How the names of tokens begin that a sign-in has made."""
 _NAME = re.compile(r"[a-zA-Z0-9][\w.@+-]{0,63}", re.ASCII)
 _TOKEN_NAME = re.compile(r"[\w.@+-]{1,64}", re.ASCII)
 _LONGEST = timedelta(days=3650)
@@ -73,14 +76,7 @@ def create(
         actions.get(db, workspace)
     now = clock.now()
     with db.write() as connection:
-        for person in store.list_all(connection):
-            if person.name.lower() == name.lower():
-                raise Conflict(
-                    f"`{person.name}` already exists",
-                    f"grant a role with `yard user role {person.name} contributor`, or create "
-                    f"a token with `yard user token create {person.name}`",
-                    at=["name"],
-                )
+        _refuse_taken(connection, name)
         if store.get(connection, name) is None:
             store.add(connection, name, now)
         else:
@@ -125,8 +121,11 @@ def set_role(
         return _existing(connection, name)
 
 
-def remove(db: Database, clock: Clock, name: str) -> Person:
+def remove(db: Database, clock: Clock, name: str, with_jobs: bool = False) -> Person:
     """Take every role and token away; what the person made stays under the name.
+
+    Args:
+        with_jobs: the tokens of their jobs end, too, before the jobs themselves have.
 
     Raises:
         NotFound: no such person.
@@ -136,7 +135,8 @@ def remove(db: Database, clock: Clock, name: str) -> Person:
         person = _existing(connection, name)
         _keep_an_owner(connection, person)
         store.drop_roles(connection, name)
-        store.drop_all_tokens(connection, name)
+        store.drop_subjects(connection, name)
+        store.drop_all_tokens(connection, name, with_jobs)
         store.change(connection, name, removed_at=clock.now())
     return person
 
@@ -157,12 +157,7 @@ def new_token(
             "use 1 to 64 letters, digits, `_`, `.`, `@`, `+` and `-`",
             at=["token"],
         )
-    if expires_at is not None and not now < expires_at <= now + _LONGEST:
-        raise InvalidInput(
-            f"a token can't expire at {expires_at:%Y-%m-%d %H:%M} UTC",
-            "choose a time within the next ten years, or none",
-            at=["expires_at"],
-        )
+    _check_expiry(expires_at, now)
     text = actions.new_token(TokenKind.PERSON)
     with db.write() as connection:
         _existing(connection, name)
@@ -192,15 +187,50 @@ def revoke(db: Database, name: str, token: str) -> None:
         NotFound: the person has no such token.
     """
     with db.write() as connection:
-        _existing(connection, name)
-        names = [each.name for each in store.tokens_of(connection, name)]
-        if token not in names:
-            near = nearest(token, names)
-            raise NotFound(
-                f"`{name}` has no token `{token}`",
-                f"did you mean `{near}`?" if near else f"see `yard user token list {name}`",
-            )
+        _token_of(connection, name, token)
         store.drop_token(connection, name, token)
+
+
+def rotate(
+    db: Database, clock: Clock, name: str, token: str, expires_at: datetime | None
+) -> tuple[str, datetime | None]:
+    """Replace a token by a new one of the same name; the old text is refused at once.
+
+    Args:
+        expires_at: None for as long from now as the old one was good for when it was made.
+
+    Raises:
+        NotFound: the person has no such token.
+        InvalidInput: it is the token of the home folder, or `expires_at` is past.
+    """
+    if token == HOME_TOKEN:
+        raise InvalidInput(
+            f"`{HOME_TOKEN}` is the token of the server's home folder",
+            "stop the server, remove the file `token` in the home and start it: it writes a new "
+            "one, and the old one is refused",
+        )
+    now = clock.now()
+    text = actions.new_token(TokenKind.PERSON)
+    with db.write() as connection:
+        old = _token_of(connection, name, token)
+        if expires_at is None and old.expires_at is not None:
+            expires_at = now + (old.expires_at - old.created_at)
+        _check_expiry(expires_at, now)
+        store.drop_token(connection, name, token)
+        identity = Identity(name, TokenKind.PERSON, token=token)
+        actions.keep_token(connection, text, identity, now, expires_at)
+    return text, expires_at
+
+
+def revoke_all(db: Database, name: str) -> list[str]:
+    """Revoke every token of a person but that of the home folder; returns their names."""
+    with db.write() as connection:
+        _existing(connection, name)
+        revoked = [each.name for each in store.tokens_of(connection, name)]
+        revoked = [token for token in revoked if token != HOME_TOKEN]
+        for token in revoked:
+            store.drop_token(connection, name, token)
+    return revoked
 
 
 def owners(db: Database, workspace: str) -> list[str]:
@@ -224,6 +254,136 @@ def workspaces_of(db: Database, identity: Identity) -> list[Workspace]:
         if identity.workspace in ("", workspace.name)
         and (identity.workspace or "" in roles or workspace.name in roles)
     ]
+
+
+def is_name(text: str) -> bool:
+    """Whether a person can be called that."""
+    return bool(_NAME.fullmatch(text))
+
+
+def is_present(connection: Connection, name: str) -> bool:
+    person = store.get(connection, name)
+    return person is not None and person.removed_at is None
+
+
+def is_removed(connection: Connection, name: str) -> bool:
+    person = store.get(connection, name)
+    return person is not None and person.removed_at is not None
+
+
+def owns_home(connection: Connection, name: str) -> bool:
+    """Whether it is the person whose token lies in the home folder."""
+    return any(token.name == HOME_TOKEN for token in store.tokens_of(connection, name))
+
+
+def add_without_role(connection: Connection, name: str, now: datetime) -> None:
+    """Add a person who is not there yet.
+
+    Raises:
+        Conflict: there is one of that name but for its case.
+    """
+    _refuse_taken(connection, name)
+    store.add(connection, name, now)
+
+
+def user_of_subject(connection: Connection, issuer: str, subject: str) -> str | None:
+    """The person to whom an account of a sign-in provider is bound, present or removed."""
+    return store.user_of_subject(connection, issuer, subject)
+
+
+def subject_of(connection: Connection, issuer: str, name: str) -> str | None:
+    """The account that is bound to a person."""
+    return store.subject_of(connection, issuer, name)
+
+
+def bind_subject(
+    connection: Connection, issuer: str, subject: str, name: str, now: datetime
+) -> None:
+    """Let an account sign in as a person from now on."""
+    store.add_subject(connection, issuer, subject, name, now)
+
+
+def unlink(db: Database, name: str) -> int:
+    """Release a person's account at the sign-in provider and end what it has signed in.
+
+    The next account with their name is bound to them. Returns how many were released.
+    """
+    with db.write() as connection:
+        _existing(connection, name)
+        for token in store.tokens_of(connection, name):
+            if token.name.startswith(SIGN_IN_TOKENS):
+                store.drop_token(connection, name, token.name)
+        return store.drop_subjects(connection, name)
+
+
+def grant_from_groups(
+    connection: Connection, name: str, wanted: Mapping[str, Role], by: str, now: datetime
+) -> None:
+    """Make the roles that `by` has granted those that are wanted; others stay.
+
+    Args:
+        wanted: by workspace; a workspace that does not exist is left out.
+    """
+    held = store.roles_of(connection, name)
+    granted = store.roles_granted_by(connection, name, by)
+    for place in granted.keys() - wanted.keys():
+        store.drop_role(connection, name, place)
+    for place, role in wanted.items():
+        own_role = held.get(place) if place not in granted else None
+        is_new = held.get(place) is not role
+        is_there = not place or actions.exists(connection, place)
+        if is_new and is_there and (own_role is None or own_role.rank < role.rank):
+            store.put_role(connection, name, place, role, by, now)
+
+
+def drop_expired(db: Database, clock: Clock, name: str, prefix: str) -> None:
+    """Delete a person's tokens that are over and whose name begins with `prefix`."""
+    now = clock.now()
+    with db.write() as connection:
+        for token in store.tokens_of(connection, name):
+            is_over = token.expires_at is not None and token.expires_at <= now
+            if is_over and token.name.startswith(prefix):
+                store.drop_token(connection, name, token.name)
+
+
+def _check_expiry(expires_at: datetime | None, now: datetime) -> None:
+    if expires_at is not None and not now < expires_at <= now + _LONGEST:
+        raise InvalidInput(
+            f"a token can't expire at {expires_at:%Y-%m-%d %H:%M} UTC",
+            "choose a time within the next ten years, or none",
+            at=["expires_at"],
+        )
+
+
+def _token_of(connection: Connection, name: str, token: str) -> KeptToken:
+    """
+    Raises:
+        NotFound: the person has no such token.
+    """
+    _existing(connection, name)
+    held = {each.name: each for each in store.tokens_of(connection, name)}
+    if token not in held:
+        near = nearest(token, list(held))
+        raise NotFound(
+            f"`{name}` has no token `{token[:80]}`",
+            f"did you mean `{near}`?" if near else f"see `yard user token list {name}`",
+        )
+    return held[token]
+
+
+def _refuse_taken(connection: Connection, name: str) -> None:
+    """
+    Raises:
+        Conflict: somebody has the name, ignoring case.
+    """
+    for person in store.list_all(connection):
+        if person.name.lower() == name.lower():
+            raise Conflict(
+                f"`{person.name}` already exists",
+                f"grant a role with `yard user role {person.name} contributor`, or create "
+                f"a token with `yard user token create {person.name}`",
+                at=["name"],
+            )
 
 
 def _existing(connection: Connection, name: str) -> Person:

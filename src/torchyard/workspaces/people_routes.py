@@ -30,13 +30,19 @@ _MOST_LINES = 10_000
 AuditOf = Annotated[audit.Audit, Depends(from_state("audit"))]
 CancelJobsOf = Annotated[Callable[[str], list[str]], Depends(from_state("cancel_jobs_of"))]
 """Cancels every job of a person, and says which."""
+JobsAsServerUserOf = Annotated[bool, Depends(from_state("jobs_as_server_user"))]
 
 router = APIRouter(prefix="/v1", tags=["people"], route_class=GuardedRoute)
 
 
 @router.get("/whoami")
 @needs(Permission.SELF)
-def whoami(db: DatabaseOf, identity: Person, workspace: str = "") -> dict[str, Any]:
+def whoami(
+    db: DatabaseOf,
+    identity: Person,
+    jobs_as_server_user: JobsAsServerUserOf,
+    workspace: str = "",
+) -> dict[str, Any]:
     place = identity.workspace or workspace or DEFAULT_WORKSPACE
     roles = people.roles_of(db, identity.user)
     role = _highest(roles, place)
@@ -47,6 +53,7 @@ def whoami(db: DatabaseOf, identity: Person, workspace: str = "") -> dict[str, A
         "job": identity.subject.rpartition("/")[2] or None,
         "token": identity.token or None,
         "expires_at": _time(identity.expires_at),
+        "jobs_as_server_user": jobs_as_server_user,
     }
 
 
@@ -95,7 +102,7 @@ def remove(
     request: Request,
     cancel: bool = False,
 ) -> dict[str, Any]:
-    people.remove(db, clock, name)
+    people.remove(db, clock, name, with_jobs=cancel)
     canceled = cancel_jobs(name) if cancel else []
     audit.note_about(request.scope, person=name, canceled=len(canceled))
     return {"name": name, "canceled": canceled}
@@ -155,9 +162,35 @@ def create_token(
     audit.note_about(request.scope, person=name, token=body.get("name"))
     token_name = body.get("name") or ""
     text = people.new_token(db, clock, name, token_name, expires_at)
-    return {
-        "user": name, "name": token_name, "token": text, "expires_at": _time(expires_at)
-    }  # fmt: skip
+    return _new_token(request, name, token_name, text, expires_at)
+
+
+@router.post("/users/{name}/tokens/{token}/rotate")
+@needs(Permission.SELF)
+def rotate(
+    db: DatabaseOf,
+    clock: ClockOf,
+    name: str,
+    token: str,
+    request: Request,
+    identity: Person,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    """Replace the token's text; the old text is refused from now on."""
+    _own_or_owner(identity, name)
+    expires_at = _moment(_fields(document, ("expires_at",)).get("expires_at"))
+    audit.note_about(request.scope, person=name, token=token)
+    text, expires_at = people.rotate(db, clock, name, token, expires_at)
+    return _new_token(request, name, token, text, expires_at)
+
+
+@router.delete("/users/{name}/tokens")
+@needs(Permission.SELF)
+def revoke_all(db: DatabaseOf, name: str, request: Request, identity: Person) -> dict[str, Any]:
+    _own_or_owner(identity, name)
+    revoked = people.revoke_all(db, name)
+    audit.note_about(request.scope, person=name, tokens=len(revoked))
+    return {"user": name, "revoked": revoked}
 
 
 @router.delete("/users/{name}/tokens/{token}")
@@ -169,6 +202,14 @@ def revoke(
     audit.note_about(request.scope, person=name, token=token)
     people.revoke(db, name, token)
     return {}
+
+
+@router.delete("/users/{name}/sign-in")
+@needs(Permission.SERVER)
+def unlink(db: DatabaseOf, name: str, request: Request) -> dict[str, Any]:
+    """Release the account at the sign-in provider that is bound to a person."""
+    audit.note_about(request.scope, person=name)
+    return {"user": name, "unlinked": people.unlink(db, name)}
 
 
 @router.get("/audit")
@@ -265,6 +306,19 @@ def _person(person: Somebody) -> dict[str, Any]:
         "name": person.name,
         "roles": {place or "*": role.value for place, role in person.roles.items()},
         "created_at": to_text(person.created_at),
+    }
+
+
+def _new_token(
+    request: Request, person: str, name: str, text: str, expires_at: datetime | None
+) -> dict[str, Any]:
+    """A token with its text, and where to log in with it."""
+    return {
+        "user": person,
+        "name": name,
+        "token": text,
+        "expires_at": _time(expires_at),
+        "url": request.app.state.public_url,
     }
 
 

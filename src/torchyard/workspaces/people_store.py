@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Column, Connection, String, Table, delete, func, insert, select, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    String,
+    Table,
+    UniqueConstraint,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from torchyard.base.db import Instant, metadata
 from torchyard.workspaces.store import changed, roles, tokens
@@ -17,6 +28,17 @@ people = Table(
     Column("name", String(128), primary_key=True),
     Column("created_at", Instant, nullable=False),
     Column("removed_at", Instant),
+)
+
+# Accounts of OpenID Connect providers, each bound to one person.
+subjects = Table(
+    "subjects",
+    metadata,
+    Column("issuer", String(255), primary_key=True),
+    Column("subject", String(255), primary_key=True),
+    Column("user", String(128), nullable=False),
+    Column("bound_at", Instant, nullable=False),
+    UniqueConstraint("issuer", "user"),
 )
 
 _PERSONS = tokens.c.kind == TokenKind.PERSON.value
@@ -108,7 +130,42 @@ def drop_token(connection: Connection, name: str, token: str) -> None:
     )
 
 
-def drop_all_tokens(connection: Connection, name: str) -> None:
-    """Drop a person's tokens; their running jobs keep the jobs' own."""
+def drop_all_tokens(connection: Connection, name: str, with_jobs: bool) -> None:
+    """Drop a person's tokens.
+
+    Args:
+        with_jobs: those of their running jobs' scripts, too; workers keep theirs to report the end.
+    """
     changed(connection)
-    connection.execute(delete(tokens).where(_PERSONS, tokens.c.user == name))
+    kinds = [TokenKind.PERSON.value, *([TokenKind.RUN.value] if with_jobs else [])]
+    connection.execute(delete(tokens).where(tokens.c.kind.in_(kinds), tokens.c.user == name))
+
+
+def user_of_subject(connection: Connection, issuer: str, subject: str) -> str | None:
+    query = select(subjects.c.user).where(
+        subjects.c.issuer == issuer, subjects.c.subject == subject
+    )
+    return connection.execute(query).scalar()
+
+
+def subject_of(connection: Connection, issuer: str, name: str) -> str | None:
+    query = select(subjects.c.subject).where(subjects.c.issuer == issuer, subjects.c.user == name)
+    return connection.execute(query).scalar()
+
+
+def add_subject(
+    connection: Connection, issuer: str, subject: str, name: str, now: datetime
+) -> None:
+    connection.execute(
+        insert(subjects).values(issuer=issuer, subject=subject, user=name, bound_at=now)
+    )
+
+
+def drop_subjects(connection: Connection, name: str) -> int:
+    """Returns how many there were."""
+    return connection.execute(delete(subjects).where(subjects.c.user == name)).rowcount
+
+
+def roles_granted_by(connection: Connection, name: str, by: str) -> dict[str, Role]:
+    rows = connection.execute(select(roles).where(roles.c.user == name, roles.c.granted_by == by))
+    return {row.workspace: Role(row.role) for row in rows}

@@ -28,6 +28,7 @@ class Permission(Enum):
     SETTINGS = "change the workspace"
     PEOPLE = "grant roles and set quotas"
     SERVER = "administer the server"
+    METRICS = "read the server's metrics"
 
 
 MINIMUM_ROLE: dict[Permission, Role] = {
@@ -42,12 +43,12 @@ MINIMUM_ROLE: dict[Permission, Role] = {
     Permission.SERVER: Role.OWNER,
 }
 # These apply to the server, not to one workspace: only a role in every workspace counts.
-SERVER_WIDE = frozenset({Permission.SELF, Permission.SERVER})
+SERVER_WIDE = frozenset({Permission.SELF, Permission.SERVER, Permission.METRICS})
 # With these, data scientists can change their own jobs and runs; contributors can change all.
 OWN_JOBS_ONLY = frozenset({Permission.LOG, Permission.JOB})
 # What a running job may always do, even if its owner has lost the role.
 ALWAYS_ALLOWED_TO_JOBS = frozenset({Permission.READ, Permission.LOG, Permission.JOB})
-DENIED_TO_JOBS = frozenset({Permission.PEOPLE, Permission.SERVER})
+DENIED_TO_JOBS = frozenset({Permission.PEOPLE, Permission.SERVER, Permission.METRICS})
 # Too frequent to record, and of no interest to an audit; GET requests are not recorded either.
 UNAUDITED = frozenset(
     {Permission.OPEN, Permission.WORKER, Permission.READ, Permission.LOG, Permission.UPLOAD}

@@ -115,14 +115,20 @@ def change_workspace(connection: Connection, name: str, **values: Any) -> None:
     connection.execute(update(workspaces).where(workspaces.c.name == name).values(values))
 
 
+_WORKSPACE = select(workspaces).where(workspaces.c.name == bindparam("called"))
+
+
 def get_workspace(connection: Connection, name: str) -> Workspace | None:
-    row = connection.execute(select(workspaces).where(workspaces.c.name == name)).one_or_none()
+    row = connection.execute(_WORKSPACE, {"called": name}).one_or_none()
     return None if row is None else Workspace(**row._mapping)
 
 
 def list_workspaces(connection: Connection) -> list[Workspace]:
     rows = connection.execute(select(workspaces).order_by(workspaces.c.name))
     return [Workspace(**row._mapping) for row in rows]
+
+
+_ADD_TOKEN = insert(tokens)
 
 
 def add_token(
@@ -132,18 +138,17 @@ def add_token(
     now: datetime,
     expires_at: datetime | None,
 ) -> None:
-    connection.execute(
-        insert(tokens).values(
-            hash=token_hash,
-            kind=identity.kind.value,
-            user=identity.user,
-            workspace=identity.workspace,
-            subject=identity.subject,
-            created_at=now,
-            expires_at=expires_at,
-            name=identity.token,
-        )
-    )
+    values = {
+        "hash": token_hash,
+        "kind": identity.kind.value,
+        "user": identity.user,
+        "workspace": identity.workspace,
+        "subject": identity.subject,
+        "created_at": now,
+        "expires_at": expires_at,
+        "name": identity.token,
+    }
+    connection.execute(_ADD_TOKEN, values)
 
 
 # Run for every request: built once, as SQLAlchemy takes longer to build it than to run it.

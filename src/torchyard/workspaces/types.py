@@ -62,7 +62,10 @@ class Role(str, Enum):
     @property
     def rank(self) -> int:
         """1 to 4; a higher rank includes the lower ones."""
-        return list(Role).index(self) + 1
+        return _RANKS[self]
+
+
+_RANKS = {role: place for place, role in enumerate(Role, 1)}
 
 
 def role_named(text: str) -> Role:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from azureml.sdk_v1.test_v1_services import Services, metric
 from postgres_server import NewDatabase
+from torchyard.azureml.sdk_v1 import metric_queries
+from torchyard.base.errors import InvalidInput
 from workspaces.served import served
 
 QUERY = "experiments/seen/metrics:query"
@@ -128,3 +132,37 @@ def test_the_size_of_a_page_is_checked(v1: Services, top: Any) -> None:
 def test_a_missing_run_is_reported(v1: Services) -> None:
     code, message = v1.refusal("history", "POST", QUERY, {"filter": "(RunId eq nobody)"})
     assert code == 404 and "nobody" in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RunId eq a" + " " * 10_000 + "x" * 50_000,
+        "RunId eq " * 7_000,
+        " and " * 10_000,
+        "RunId eq a" + " and" * 10_000,
+        "(" * 60_000,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_long_filter_is_read_at_once(text: str) -> None:
+    started = time.thread_time()
+    with suppress(InvalidInput):
+        metric_queries._read(text)
+    assert time.thread_time() - started < 0.5
+
+
+def test_values_of_a_filter_may_hold_spaces_and_the_words_of_the_language() -> None:
+    text = "(RunId eq a or RunId eq b c and Name eq train and loss and CreatedUtc gt 2024-01-01Z)"
+    filter = metric_queries._read(text.replace("2024-01-01Z", "2024-01-01T00:00:00Z"))
+    assert filter.runs == ["a", "b c"]
+    assert filter.keys == ["train and loss"]
+    assert filter.after is not None
+
+
+@pytest.mark.parametrize("text", ["", "x", "RunId", "RunId eq", "and RunId eq a", "Name eq a",
+                                  "RunId gt a", "x RunId eq a", "RunId eq a and CreatedUtc gt x",
+                                  "RunId eq " + "a" * 70_000])  # fmt: skip
+def test_a_filter_that_can_not_be_read_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        metric_queries._read(text)

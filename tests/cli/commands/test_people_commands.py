@@ -237,7 +237,7 @@ def test_a_private_certificate(as_: As, tmp_path: Path) -> None:
     certificate.write_text(CERTIFICATE)
     key.write_text(KEY)
     tls = ["--tls-cert", str(certificate), "--tls-key", str(key)]
-    words = ["--host", "0.0.0.0", "--port", "0", *tls]
+    words = ["--host", "0.0.0.0", "--port", "0", "--jobs-as-server-user", *tls]
     server = subprocess.Popen(
         [sys.executable, "-m", "torchyard.server", "--home", str(home), *words],
         stdout=subprocess.DEVNULL,

@@ -148,6 +148,18 @@ def test_links_inside_are_followed(folder: Path, tmp_path: Path) -> None:
     assert list(hashes(take(folder, tmp_path))) == ["again/data", "link", "pkg/data", "train.py"]
 
 
+def test_a_home_in_the_folder_is_left_out(folder: Path, tmp_path: Path) -> None:
+    before = hashes(take(folder, tmp_path))
+    home = folder / "state"
+    home.mkdir()
+    for name in ("served.lock", "server.id", "token"):
+        (home / name).write_text("yard_p_secret")
+    assert hashes(take(folder, tmp_path)) == before
+    # A folder that only shares a name with one is taken as it is.
+    (home / "served.lock").unlink()
+    assert "state/token" in hashes(take(folder, tmp_path))
+
+
 @pytest.mark.parametrize("limits", [Limits(files=1), Limits(size_bytes=5)])
 def test_limits_name_the_largest(folder: Path, limits: Limits) -> None:
     with pytest.raises(LimitExceeded, match="total snapshot size exceeds the limit") as caught:

@@ -12,7 +12,6 @@ import pytest
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.environments import store
-from torchyard.environments.build.builder import EnvironmentPaths
 from torchyard.environments.packages import machine_config
 from torchyard.environments.packages.uv import Uv
 from torchyard.environments.requested_builds import RequestedBuilds
@@ -32,9 +31,7 @@ def test_a_build_that_ended_with_its_server(environments: Environments, clock: F
         store.begin(connection, spec, clock.now())
     builds = RequestedBuilds(environments, lambda spec: {})
     assert builds.show(spec.hash, 0)["status"] == "canceled"
-    with locks.held(
-        EnvironmentPaths(environments.folders.log_path(spec.hash).parent, spec.hash).mutex
-    ):
+    with locks.held(environments.folders.paths(spec.hash).mutex):
         assert builds.show(spec.hash, 0)["status"] == "building"
     builds.close()
 

@@ -96,6 +96,22 @@ def test_a_suspended_server_blames_no_worker(services: Services, clock: FakeCloc
     assert support.again(services, job).status is Status.NOT_RESPONDING
 
 
+@pytest.mark.parametrize("seconds", [48 * 3600, -48 * 3600])
+def test_a_clock_that_is_set_blames_no_worker_and_spares_none(
+    services: Services, clock: FakeClock, seconds: int
+) -> None:
+    executor = FakeExecutor()
+    job, _ = running(services, executor)
+    heartbeats = Heartbeats(services, executor)
+    passes(clock, heartbeats, 10)
+    clock.set_by(seconds)
+    heartbeats.check()
+    passes(clock, heartbeats, 20)
+    assert support.again(services, job).status is Status.RUNNING
+    passes(clock, heartbeats, 15)
+    assert support.again(services, job).status is Status.NOT_RESPONDING
+
+
 # Idle time
 
 

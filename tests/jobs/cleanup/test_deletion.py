@@ -154,7 +154,9 @@ def test_runs_that_a_script_left_running_end_with_its_job(
     }
 
     def below(parent: str) -> Job:
-        return runs.create_run(services, WORKSPACE, display_name="", parent=parent, tags={}, **made)
+        return runs.create_run(
+            services, runs.RunRequest(WORKSPACE, display_name="", parent=parent, tags={}, **made)
+        )
 
     child, over, apart = below("parent"), below("parent"), below("")
     deeper = below(child.name)
@@ -279,10 +281,10 @@ def test_retention_keeps_what_is_young_running_or_registered(
         "me",
     )  # fmt: skip
     experiment = runs.create_experiment(services, WORKSPACE, "notebook", {})
-    runs.create_run(
-        services, WORKSPACE, experiment_id=experiment.id, owner="me", display_name="open",
-        started_at=clock.now(), parent="", tags={},
-    )  # fmt: skip
+    wanted = runs.RunRequest(
+        WORKSPACE, experiment.id, "me", "open", started_at=clock.now(), parent="", tags={}
+    )
+    runs.create_run(services, wanted)
     clock.advance(5 * DAY_S)
     young = finished(services, scheduler, name="young")
     for job in (old, trainer, young):

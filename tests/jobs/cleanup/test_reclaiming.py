@@ -318,7 +318,7 @@ def test_uvs_cache_goes_by_age_and_by_size(services: Services) -> None:
     assert not items["snapshots"].remove and items["snapshots"].reason.startswith(
         "used by the `yard` command"
     )
-    with caches.in_use(services.home):
+    with caches.in_use(services.node.uv_cache):
         # Used now, so that only its size speaks against it; a user's lock keeps it.
         assert not _cache(reclaiming.survey(services, GcOptions())).remove
         options = GcOptions(caches_bytes=999)

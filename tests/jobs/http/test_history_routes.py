@@ -36,10 +36,9 @@ class Served(TestClient):
             experiment.name: experiment.id for experiment in runs.experiments(services, "default")
         }
         number = experiment_ids.get("e") or runs.create_experiment(services, "default", "e", {}).id
-        job = runs.create_run(
-            services, "default", experiment_id=number, owner="me", display_name="",
-            started_at=services.clock.now(), parent="", tags={},
-        )  # fmt: skip
+        now = services.clock.now()
+        wanted = runs.RunRequest("default", number, "me", "", started_at=now, parent="", tags={})
+        job = runs.create_run(services, wanted)
         for key, values in metrics.items():
             points = [metric(key, value, 10 * step, step) for step, value in enumerate(values)]
             services.history.append(job.id, points)

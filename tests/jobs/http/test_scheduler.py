@@ -19,6 +19,7 @@ from torchyard.jobs.records import progress
 from torchyard.jobs.records.job_events import StatusChanged
 from torchyard.jobs.records.types import Status
 from torchyard.jobs.requests import submission
+from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.services import Services
 from torchyard.shared.plan import LaunchPlan
 from torchyard.workspaces import actions as workspaces
@@ -220,6 +221,24 @@ def test_a_job_can_be_canceled_in_every_state(services: Services, scheduler: Sch
     assert actions.cancel(services, support.WORKSPACE, running.name).status is Status.CANCELED
 
 
+@pytest.mark.parametrize("canceled_before", [False, True])
+def test_a_cancel_may_skip_the_grace_period(
+    services: Services, scheduler: Scheduler, canceled_before: bool
+) -> None:
+    job = submit(services)
+    scheduler.run_round()
+    worker = Worker(services, attempt_of(services, job))
+    if canceled_before:
+        actions.cancel(services, support.WORKSPACE, job.name)
+    actions.cancel(services, support.WORKSPACE, job.name, kill=True)
+    assert worker_reports.stop_request(services, worker.attempt.id) == worker_reports.StopRequest(
+        "kill", "cancel"
+    )
+    # A plain cancel after it gives no grace back.
+    assert actions.cancel(services, support.WORKSPACE, job.name).status is Status.CANCEL_REQUESTED
+    assert worker_reports.stop_request(services, worker.attempt.id).control == "kill"
+
+
 def test_a_server_that_died_before_the_launch_launches_again(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
@@ -303,3 +322,22 @@ def test_lists_are_paged_and_filtered(services: Services) -> None:
     assert [job.name for job in odd] == ["j3", "j1"]
     with pytest.raises(InvalidSpec, match="not a job status"):
         actions.list_in(services, support.WORKSPACE, status="Runing")
+
+
+@pytest.mark.parametrize("seconds", [48 * 3600, -48 * 3600])
+def test_a_clock_that_is_set_changes_no_duration(
+    services: Services, scheduler: Scheduler, clock: FakeClock, seconds: int
+) -> None:
+    job = submit(services)
+    scheduler.run_round()
+    worker = Worker(services, attempt_of(services, job))
+    worker.tell("ranks_started", ranks=[])
+    clock.advance(20)
+    clock.set_by(seconds)
+    clock.advance(10)
+    worker.tell("rank_exited", rank=0, local_rank=0, exit_code=0, signal=None)
+    worker.tell("node_finalizing")
+    worker.tell("node_exited", exit_code=0, error=None)
+    body = job_json(services, again(services, job))
+    assert body["duration_s"] == 30
+    assert [stage["duration_s"] for stage in body["stages"]] == [0, 0, 30, 0]

@@ -22,13 +22,15 @@ def outside_run(services: Services) -> Job:
         place = actions.ensure_experiment(connection, services, support.WORKSPACE, "birds")
     return runs.create_run(
         services,
-        support.WORKSPACE,
-        experiment_id=place.id,
-        owner="me",
-        display_name="",
-        started_at=None,
-        parent="",
-        tags={},
+        runs.RunRequest(
+            support.WORKSPACE,
+            experiment_id=place.id,
+            owner="me",
+            display_name="",
+            started_at=None,
+            parent="",
+            tags={},
+        ),
     )
 
 

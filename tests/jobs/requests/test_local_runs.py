@@ -110,14 +110,16 @@ def test_a_name_belongs_to_one_run(services: Services) -> None:
     assert created(services).id == first.id
     runs.create_run(
         services,
-        support.WORKSPACE,
-        experiment_id=first.experiment_id,
-        owner="me",
-        display_name="",
-        started_at=services.clock.now(),
-        parent="",
-        tags={},
-        name="plain",
+        runs.RunRequest(
+            support.WORKSPACE,
+            experiment_id=first.experiment_id,
+            owner="me",
+            display_name="",
+            started_at=services.clock.now(),
+            parent="",
+            tags={},
+            name="plain",
+        ),
     )
     with pytest.raises(Conflict, match="`plain` exists already"):
         created(services, "plain")

@@ -16,6 +16,7 @@ from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import InputPlan, LaunchPlan
 from torchyard.shared.server_address import ServerAddress
+from torchyard.worker.files import inputs
 from torchyard.worker.files.blobs import Blobs, relative_path
 from torchyard.worker.files.node_folders import (
     Layout,
@@ -292,3 +293,36 @@ def _put_blob(home: Path, content: bytes) -> str:
     file.write_bytes(content)
     file.chmod(0o444)
     return sha256
+
+
+def test_what_the_jobs_user_cannot_read_is_downloaded(tmp_path: Path) -> None:
+    near, far = tmp_path / "near", tmp_path / "far.csv"
+    near.mkdir()
+    (near / "a.csv").write_text("a")
+    folder = tmp_path / "inputs"
+    folder.mkdir()
+    input_plans = {
+        name: InputPlan(kind, mode="download", source=str(source))
+        for name, kind, source in (("near", "uri_folder", near), ("far", "uri_file", far))
+    }
+    fetched = []
+
+    def fetch(name: str) -> Path:
+        fetched.append(name)
+        target = folder.parent / f"fetched-{name}"
+        target.write_text(name)
+        return target
+
+    link = Connection.of_attempt(ServerAddress("http://127.0.0.1:1"), "", "att")
+    blobs = Blobs(link, "", lambda: False)
+    placed = inputs.place(input_plans, folder, blobs, fetch, sees_disk=True)
+    assert fetched == ["far"]
+    assert (Path(placed.values["near"]) / "a.csv").read_text() == "a"
+    assert Path(placed.values["far"]).read_text() == "far"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (near / "a.csv").unlink()
+    near.rmdir()
+    near.write_text("another machine's")
+    inputs.place(input_plans, elsewhere, blobs, fetch)
+    assert fetched == ["far", "near", "far"]

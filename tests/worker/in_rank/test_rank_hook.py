@@ -84,7 +84,7 @@ def run(
         variables[rank_hook.VARIABLE] = str(errors)
     ran = subprocess.run(
         [python, str(script)], capture_output=True, text=True, env=variables, timeout=60,
-        stdin=subprocess.DEVNULL, check=False,
+        stdin=subprocess.DEVNULL, check=False, start_new_session=True,
     )  # fmt: skip
     return ran.returncode, ran.stdout, ran.stderr
 
@@ -149,6 +149,40 @@ def test_an_end_by_itself_leaves_no_empty_file(end: str, packages: Path, tmp_pat
     assert not list((tmp_path / "errors").glob("*.stack"))
 
 
+@pytest.mark.parametrize("version", other_pythons.VERSIONS)
+@pytest.mark.parametrize(
+    ("end", "suffix"),
+    [
+        ("well", ".end"),
+        ("sys.exit(0)", ".end"),
+        ("SystemExit", ".quit"),
+        ("atexit raises", ".end"),
+        ("exit()", ".quit"),
+        ("os._exit", ".stack"),
+        ("abort", ".stack"),
+        ("exception", ""),
+        ("sys.exit(3)", ""),
+    ],
+)
+def test_an_end_by_itself_is_told_from_others(
+    end: str, suffix: str, version: str, packages: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(ENDS[end])
+    run(script, packages, tmp_path / "errors", other_pythons.python(version))
+    suffixes = [file.suffix for file in (tmp_path / "errors").iterdir() if file.suffix != ".json"]
+    assert suffixes == ([suffix] if suffix else [])
+
+
+def test_the_pythons_of_a_python_of_a_script_leave_no_file(packages: Path, tmp_path: Path) -> None:
+    start = "import subprocess, sys; subprocess.run([sys.executable, '-c', {!r}], check=True)"
+    script = tmp_path / "script.py"
+    script.write_text(start.format(start.format("pass")))
+    assert run(script, packages, tmp_path / "errors")[0] == 0
+    # Of three Pythons, the script itself and the one that it started.
+    assert sorted(file.suffix for file in (tmp_path / "errors").iterdir()) == [".end", ".quit"]
+
+
 def test_a_crash_leaves_its_stack(packages: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import ctypes\ndef native():\n    ctypes.string_at(0)\nnative()\n")
@@ -165,7 +199,7 @@ def test_the_signal_for_stacks_disturbs_nothing(packages: Path, tmp_path: Path) 
         "    time.sleep(0.2)\n    return 'done'\nprint(wait())\n"
     )
     assert run(script, packages, tmp_path / "errors") == (0, "done\n", "")
-    (stack,) = (tmp_path / "errors").glob("*.stack")
+    (stack,) = (tmp_path / "errors").glob("*.end")
     assert "in wait" in stack.read_text()
 
 

@@ -124,6 +124,21 @@ def test_a_stop_request_stops_the_ranks_and_keeps_outputs(
     assert bench.server.files == {"outputs/k": b"kept\n"}
 
 
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_a_kill_request_allows_no_grace(bench: Bench, asked_before: bool) -> None:
+    handle = bench.launch(bench.plan(f"trap '' TERM; {nap(311)}", grace_s=300.0))
+    bench.server.wait_for("ranks_started")
+    bench.server.wait_until(lambda: _sleeping(311))
+    if asked_before:
+        bench.server.say_stop("cancel")
+        bench.server.wait_for("node_stopping")
+    started = time.monotonic()
+    bench.server.say_stop("cancel", kill=True)
+    bench.wait(handle)
+    assert time.monotonic() - started < 60
+    assert bench.exit()["error"]["code"] == "canceled"
+
+
 def test_sigterm_to_the_worker_is_a_stop_request(bench: Bench) -> None:
     handle = bench.launch(bench.plan("sleep 309"))
     bench.server.wait_for("ranks_started")
@@ -267,15 +282,6 @@ def test_rejected_run_history_becomes_a_notice(bench: Bench) -> None:
     assert len(bench.server.history[0]) == 200
     assert bench.server.find("notice") == {"message": "run history: too odd"}
     assert bench.server.kinds()[-1] == "node_exited"
-
-
-def test_a_worker_whose_supervisor_is_killed_stops(bench: Bench) -> None:
-    plan = bench.plan("sleep 315")
-    handle = bench.launch(plan)
-    bench.server.wait_for("ranks_started")
-    os.kill(bench.who(plan)["supervisor"]["pid"], signal.SIGKILL)
-    bench.wait(handle)
-    assert bench.exit()["error"]["code"] == "stopped"
 
 
 def test_processes_of_other_attempts_are_not_stopped(bench: Bench) -> None:

@@ -21,6 +21,7 @@ from torchyard.azureml.arm import assets as arm
 from torchyard.azureml.arm.assets import AssetVersion, DatastoreUriOf
 from torchyard.azureml.arm.resources import Permissions
 from torchyard.azureml.common.calls import Call
+from torchyard.base import yaml_documents
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data import codes
@@ -233,13 +234,7 @@ def _curated(curated: Curated, name: str, version: str, notice: str = "") -> Ass
 
 
 def _parsed(text: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
-        raise InvalidInput(
-            f"`condaFile` is not YAML: {reason:.300}", at=["properties", "condaFile"]
-        ) from error
+    return yaml_documents.load(text, "`condaFile`", ["properties", "condaFile"])
 
 
 def _context(call: Call, path: str) -> str:

@@ -2,8 +2,8 @@
 
 Owns: which operation a request is, the body and the response of each.
 Leaves: permissions to grants.py, the operations to service.py, paths to common/paths.py.
-Always: a body is read only after the request is permitted; one of more than a MiB is written to
-disk while it arrives, and a response is sent while it is read.
+Always: a body is read only after the request is permitted; a long one is written to disk while it
+arrives, and a response is sent while it is read.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api
 """
@@ -46,7 +46,9 @@ from torchyard.azureml.common import containers
 from torchyard.azureml.common.calls import base_url
 from torchyard.azureml.common.context import AzureContext, context_of
 from torchyard.azureml.common.routing import RouteTable
-from torchyard.base.errors import Conflict, LimitExceeded
+from torchyard.base.body_spool import in_body_thread
+from torchyard.base.errors import Conflict
+from torchyard.base.request_bodies import with_body
 from torchyard.data.blocks import Blocks
 from torchyard.data.file_properties import Block
 from torchyard.jobs.files import run_files
@@ -56,6 +58,7 @@ from torchyard.workspaces.permissions import Permission
 _BLOB = "/{path:path}"
 _MAX_LIST_BYTES = 8 << 20
 _AT_ONCE_BYTES = 1 << 20
+_POUR_BYTES = 128 << 10
 _ENCRYPTED = {"x-ms-request-server-encrypted": "false"}
 _LIST_KINDS = {"Latest", "Committed", "Uncommitted"}
 _T = TypeVar("_T")
@@ -246,10 +249,9 @@ class BlobOperations:
             return _response(request, 201, _ENCRYPTED)
         start = partial(Upload, self._storage, container, path, _headers(request))
         if _is_small(request.headers):
-            body = await _whole_body(request, _AT_ONCE_BYTES)
-            return _response(
-                request, 201, _upload_headers(await run_in_threadpool(_write_all, start, body))
-            )
+            async with with_body(request, _AT_ONCE_BYTES, is_file=True) as whole:
+                blob = await run_in_threadpool(_write_all, start, await whole.body())
+            return _response(request, 201, _upload_headers(blob))
         upload = await run_in_threadpool(start)
         await _pour(request, upload)
         blob = await run_in_threadpool(_finish, upload, upload.finish)
@@ -270,11 +272,12 @@ class BlobOperations:
     async def _put_list(self, request: Request, name: str, path: str) -> Response:
         container = await run_in_threadpool(self._grants.admit, request, name, path, "wc")
         path = places.writable(path)
-        body = await _whole_body(request, _MAX_LIST_BYTES)
+        async with with_body(request, _MAX_LIST_BYTES) as whole:
+            body = await whole.body()
+            choices = await run_in_threadpool(_choices, body)
         sent_md5 = request.headers.get("content-md5", "")
         md5 = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
         blob_service.check_md5(sent_md5, md5)
-        choices = await run_in_threadpool(_choices, body)
         headers = _headers(request)
         digest = hashlib.sha256(body + repr(sorted(metadata_in(headers).items())).encode())
         key = (container.name, path, digest.hexdigest())
@@ -366,16 +369,16 @@ def _write_all(start: Callable[[], Upload], body: bytes) -> Blob:
 
 
 async def _pour(request: Request, sink: _Sink) -> None:
-    """Write the request's body, a MiB at a time; nothing is left of an interrupted one."""
+    """Write the request's body while it arrives; nothing is left of an interrupted one."""
     buffer = bytearray()
     try:
         async for chunk in request.stream():
             buffer += chunk
-            if len(buffer) >= _AT_ONCE_BYTES:
-                await run_in_threadpool(sink.write, bytes(buffer))
+            if len(buffer) >= _POUR_BYTES:
+                await in_body_thread(sink.write, bytes(buffer))
                 buffer.clear()
         if buffer:
-            await run_in_threadpool(sink.write, bytes(buffer))
+            await in_body_thread(sink.write, bytes(buffer))
     except BaseException as error:
         await asyncio.shield(run_in_threadpool(sink.drop, error))
         raise
@@ -387,15 +390,6 @@ def _finish(sink: Upload | StagedBlock, finish: Callable[[], _T]) -> _T:
     except BaseException as error:
         sink.drop(error)
         raise
-
-
-async def _whole_body(request: Request, max_bytes: int) -> bytes:
-    parts = bytearray()
-    async for chunk in request.stream():
-        parts += chunk
-        if len(parts) > max_bytes:
-            raise LimitExceeded(f"the request's body is longer than {max_bytes >> 20} MiB")
-    return bytes(parts)
 
 
 def _choices(body: bytes) -> list[BlockChoice]:

@@ -120,14 +120,16 @@ def _create(services: Services, call: Call, name: str, experiment: str) -> Job:
         )
     return runs.create_run(
         services,
-        call.workspace.name,
-        experiment_id=record.id,
-        owner=call.identity.user,
-        display_name=str(request.get("displayName") or request.get("name") or ""),
-        started_at=_time(request.get("startTimeUtc")) or services.clock.now(),
-        parent=str(request.get("parentRunId") or "") or subject.partition("/")[2],
-        tags={},
-        name=name,
+        runs.RunRequest(
+            call.workspace.name,
+            experiment_id=record.id,
+            owner=call.identity.user,
+            display_name=str(request.get("displayName") or request.get("name") or ""),
+            started_at=_time(request.get("startTimeUtc")) or services.clock.now(),
+            parent=str(request.get("parentRunId") or "") or subject.partition("/")[2],
+            tags={},
+            name=name,
+        ),
     )
 
 

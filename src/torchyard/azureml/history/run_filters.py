@@ -11,16 +11,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from torchyard.base.errors import InvalidInput
+from torchyard.base.fields import bounded
 
 Condition = Callable[[Mapping[str, Any]], bool]
 
+_SPACE = re.compile(r"\s*")
+_WORD = re.compile(r"[^\s()]+")
 # SDK v1 writes the values of tags as JSON.
-_TOKEN = re.compile(r"""\s*(\(|\)|'(?:[^']|'')*'|"(?:[^"\\]|\\.)*"|[^\s()]+)""")
+_QUOTED = {
+    "'": re.compile(r"'[^']*'(?:'[^']*')*"),
+    '"': re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL),
+}
 _COMPARISONS: dict[str, Callable[[str, str], bool]] = {
     "eq": lambda actual, value: actual == value,
     "ne": lambda actual, value: actual != value,
@@ -30,7 +36,9 @@ _COMPARISONS: dict[str, Callable[[str, str], bool]] = {
     "lt": lambda actual, value: actual < value,
 }
 _MAPS = {"tags": "tags", "properties": "properties"}
+_LONGEST = 64 << 10
 _MAX_DEPTH = 50
+_MOST_CONDITIONS = 500
 
 
 def read(text: str) -> Condition:
@@ -39,47 +47,93 @@ def read(text: str) -> Condition:
     Raises:
         InvalidInput: it can't be read.
     """
-    if not text.strip():
+    bounded(text, _LONGEST, "the filter", at=["filter"])
+    parser = _Parser(list(_tokens(text)))
+    if not parser.tokens:
         return lambda run: True
-    tokens = _TOKEN.findall(text)
-    if text.count("(") > _MAX_DEPTH:
-        raise _invalid(text)
-    try:
-        condition, remaining = _either(tokens)
-    except IndexError as error:
-        raise _invalid(text) from error
-    if remaining:
-        raise _invalid(" ".join(remaining))
+    condition = parser.either(0)
+    if parser.position < len(parser.tokens):
+        raise parser.unexpected()
     return condition
 
 
-def _either(tokens: list[str]) -> tuple[Condition, list[str]]:
-    condition, tokens = _both(tokens)
-    while tokens and tokens[0].lower() == "or":
-        other, tokens = _both(tokens[1:])
-        condition = _or(condition, other)
-    return condition, tokens
+def _tokens(text: str) -> Iterator[str]:
+    """Parentheses, quoted texts and words."""
+    position = 0
+    while (position := _end(_SPACE, text, position)) < len(text):
+        start = position
+        character = text[start]
+        if character in "()":
+            position += 1
+        else:
+            position = _end(_QUOTED.get(character, _WORD), text, start)
+        if position == start:
+            raise _invalid(text[start:])
+        yield text[start:position]
 
 
-def _both(tokens: list[str]) -> tuple[Condition, list[str]]:
-    condition, tokens = _condition(tokens)
-    while tokens and tokens[0].lower() == "and":
-        other, tokens = _condition(tokens[1:])
-        condition = _and(condition, other)
-    return condition, tokens
+def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
+    """Where what the pattern matches ends; `start` if it does not match."""
+    match = pattern.match(text, start)
+    return match.end() if match else start
 
 
-def _condition(tokens: list[str]) -> tuple[Condition, list[str]]:
-    if tokens[0] == "(":
-        condition, remaining = _either(tokens[1:])
-        if remaining[0] != ")":
-            raise _invalid(" ".join(remaining))
-        return condition, remaining[1:]
-    key, operator, value = tokens[0], tokens[1].lower(), tokens[2]
-    compare = _COMPARISONS.get(operator)
-    if compare is None:
-        raise _invalid(" ".join(tokens[:3]))
-    return _comparison(key, operator, compare, _plain(value)), tokens[3:]
+class _Parser:
+    """The tokens and how many of them are read."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self.tokens = tokens
+        self.position = 0
+        self._conditions = 0
+
+    def either(self, depth: int) -> Condition:
+        """Conditions that are joined by `or`, of which `and` binds closer."""
+        conditions = [self._all(depth)]
+        while self._next().lower() == "or":
+            self.position += 1
+            conditions.append(self._all(depth))
+        return _any_of(conditions)
+
+    def unexpected(self) -> InvalidInput:
+        return _invalid(" ".join(self.tokens[self.position : self.position + 20]))
+
+    def _all(self, depth: int) -> Condition:
+        conditions = [self._condition(depth)]
+        while self._next().lower() == "and":
+            self.position += 1
+            conditions.append(self._condition(depth))
+        return _all_of(conditions)
+
+    def _condition(self, depth: int) -> Condition:
+        if self._next() == "(":
+            if depth == _MAX_DEPTH:
+                raise InvalidInput(
+                    f"the filter nests parentheses more than {_MAX_DEPTH} deep",
+                    "leave out those that change nothing",
+                    at=["filter"],
+                )
+            self.position += 1
+            condition = self.either(depth + 1)
+            if self._next() != ")":
+                raise self.unexpected()
+            self.position += 1
+            return condition
+        self._conditions += 1
+        if self._conditions > _MOST_CONDITIONS:
+            raise InvalidInput(
+                f"the filter has more than {_MOST_CONDITIONS} conditions",
+                "ask in several requests",
+                at=["filter"],
+            )
+        key, operator, value = (*self.tokens[self.position : self.position + 3], "", "", "")[:3]
+        compare = _COMPARISONS.get(operator.lower())
+        if compare is None or not value:
+            raise self.unexpected()
+        self.position += 3
+        return _comparison(key, operator.lower(), compare, _plain(value))
+
+    def _next(self) -> str:
+        return self.tokens[self.position] if self.position < len(self.tokens) else ""
 
 
 def _comparison(
@@ -116,12 +170,16 @@ def _plain(value: str) -> str:
     return value[1:-1].replace("''", "'") if value.startswith("'") and len(value) > 1 else value
 
 
-def _or(first: Condition, second: Condition) -> Condition:
-    return lambda run: first(run) or second(run)
+def _any_of(conditions: Sequence[Condition]) -> Condition:
+    if len(conditions) == 1:
+        return conditions[0]
+    return lambda run: any(condition(run) for condition in conditions)
 
 
-def _and(first: Condition, second: Condition) -> Condition:
-    return lambda run: first(run) and second(run)
+def _all_of(conditions: Sequence[Condition]) -> Condition:
+    if len(conditions) == 1:
+        return conditions[0]
+    return lambda run: all(condition(run) for condition in conditions)
 
 
 def _invalid(text: str) -> InvalidInput:

@@ -18,7 +18,7 @@ from torchyard.assets import versions
 from torchyard.azureml.common.calls import AzureCall, Call
 from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.routing import RouteTable
-from torchyard.base import azureml_environment
+from torchyard.base import azureml_environment, yaml_documents
 from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
@@ -279,9 +279,7 @@ def to_json(
     """The keys of azureml.core.Environment, in its own serialization."""
     conda = definition.get("conda_file")
     if isinstance(conda, str):
-        import yaml
-
-        conda = yaml.safe_load(conda)
+        conda = yaml_documents.load(conda, "the conda file")
     if conda is None and definition.get("pip_requirements"):
         lines = str(definition["pip_requirements"]).splitlines()
         conda = {"dependencies": ["python", {"pip": [line for line in lines if line.strip()]}]}

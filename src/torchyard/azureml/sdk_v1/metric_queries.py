@@ -25,6 +25,7 @@ from torchyard.azureml.arm.resources import continuation_id, timestamp
 from torchyard.azureml.common.calls import AzureCall
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.base.errors import InvalidInput
+from torchyard.base.fields import bounded
 from torchyard.jobs import actions
 from torchyard.jobs.history import metric_rows
 from torchyard.jobs.records.types import Job
@@ -37,9 +38,9 @@ _SCALAR = "azureml.v1.scalar"
 _ARTIFACT = "aml://artifactId/"
 _PAGE = 5000
 _MAX_RUNS = 1000
-# The client writes `RunId eq a or RunId eq b and MetricType eq …` and means (a or b) and …
-_JOINT = re.compile(r"\s+(?:and|or)\s+(?=(?:RunId|MetricType|Name|CreatedUtc)\s+(?:eq|gt)\s)", re.I)
-_CONDITION = re.compile(r"(RunId|MetricType|Name|CreatedUtc)\s+(eq|gt)\s+(.+)", re.I | re.DOTALL)
+_LONGEST_FILTER = 64 << 10
+_WORD = re.compile(r"\S+")
+_KEYS = frozenset({"runid", "metrictype", "name", "createdutc"})
 
 
 @dataclass
@@ -75,12 +76,11 @@ def _read(text: str) -> _Filter:
         InvalidInput: it can't be read, or names no run.
     """
     filter = _Filter()
-    for text_part in _JOINT.split(text.strip().removeprefix("(").removesuffix(")")):
-        condition = _CONDITION.fullmatch(text_part.strip())
-        key, operator, value = condition.groups() if condition else ("", "", "")
-        if (key.lower() == "createdutc") != (operator.lower() == "gt"):
-            key = ""
-        match key.lower():
+    bounded(text, _LONGEST_FILTER, "the filter", at=["filter"])
+    for key, operator, value in _conditions(text.strip().removeprefix("(").removesuffix(")")):
+        if (key == "createdutc") != (operator == "gt"):
+            raise _invalid(text)
+        match key:
             case "runid":
                 filter.runs.append(value)
             case "metrictype":
@@ -94,6 +94,29 @@ def _read(text: str) -> _Filter:
     if not 0 < len(filter.runs) <= _MAX_RUNS:
         raise _invalid(text)
     return filter
+
+
+def _conditions(text: str) -> Iterator[tuple[str, str, str]]:
+    """(key and operator in lower case, value) of each condition; empty texts for none.
+
+    The client writes `RunId eq a or RunId eq b and MetricType eq …` and means (a or b) and …;
+    a value may hold spaces, and ends where the next condition begins.
+    """
+    words = list(_WORD.finditer(text))
+    lower = [word[0].lower() for word in words]
+    starts = [
+        at
+        for at in range(len(words) - 2)
+        if lower[at] in _KEYS
+        and lower[at + 1] in ("eq", "gt")
+        and (at == 0 or lower[at - 1] in ("and", "or"))
+    ]
+    if not starts or starts[0] != 0:
+        yield "", "", ""
+    for at, following in zip(starts, [*starts[1:], len(words) + 1], strict=True):
+        last = following - 2
+        value = text[words[at + 2].start() : words[last].end()] if last >= at + 2 else ""
+        yield (lower[at], lower[at + 1], value) if value else ("", "", "")
 
 
 def _moment(text: str) -> datetime:

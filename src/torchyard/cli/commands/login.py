@@ -1,7 +1,8 @@
 """`yard login`, `logout`, `whoami`: which server commands use, and as which user.
 
 Owns: prompting for a token, trying it, the verbs' messages.
-Leaves: saving it to base/logins.py, settings that override it to base/settings.py.
+Leaves: signing in with a browser to sign_in.py, saving the token to base/logins.py, settings that
+override it to base/settings.py.
 Always: a token is prompted for without echo, never passed as an argument, and saved only after the
 server has accepted it.
 """
@@ -18,11 +19,10 @@ import click
 from torchyard.base import logins
 from torchyard.base.errors import InvalidInput, NotAuthenticated, Unreachable
 from torchyard.base.http import Transport
+from torchyard.cli.commands import sign_in
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, warn
 from torchyard.cli.terminal import tables
-
-_LOOPBACK = ("http://127.0.0.1:", "http://localhost:", "http://[::1]:")
 
 
 @click.command("login", cls=Verb)
@@ -39,12 +39,27 @@ _LOOPBACK = ("http://127.0.0.1:", "http://localhost:", "http://[::1]:")
     metavar="FILE",
     help="Trust this CA certificate (PEM).",
 )
+@click.option(
+    "--no-browser",
+    is_flag=True,
+    help="Print the sign-in's address and ask for the code that it shows.",
+)
+@click.option(
+    "--with-token", is_flag=True, help="Ask for a token, also where the server offers sign-in."
+)
 @common
-def login(session: Session, url: str | None, token_file: str, ca_cert: str) -> None:
-    """Log in to the shared server at URL with a token that one of its owners gave you.
+def login(
+    session: Session,
+    url: str | None,
+    token_file: str,
+    ca_cert: str,
+    no_browser: bool,
+    with_token: bool,
+) -> None:
+    """Log in to the shared server at URL: with a browser if it offers that, or with a token.
 
-    Without URL, list the saved logins. Switching to a saved login needs no token. TORCHYARD_URL and
-    TORCHYARD_TOKEN override the login.
+    Its owners create tokens. Without URL, list the saved logins. Switching to a saved login needs
+    no token. TORCHYARD_URL and TORCHYARD_TOKEN override the login.
 
     \b
     Example: yard login https://gpu-box:8766 --ca-cert team-ca.pem
@@ -58,17 +73,19 @@ def login(session: Session, url: str | None, token_file: str, ca_cert: str) -> N
     address = logins.url_of(url)
     before = saved.servers.get(address, logins.Login(address))
     trusted = str(Path(ca_cert).absolute()) if ca_cert else before.ca_cert
-    token = before.token if before.token and not token_file else _read_token(address, token_file)
+    way = _Way(token_file, no_browser, with_token)
+    is_saved = bool(before.token) and not token_file and not with_token
+    token = before.token if is_saved else _obtain_token(address, trusted, way)
     attempt = logins.Login(address, token, trusted)
     try:
         identity = _try(session, attempt)
     except NotAuthenticated:
-        if token != before.token or token_file:
+        if not is_saved:
             raise
-        attempt = dataclasses.replace(attempt, token=_read_token(address, ""))
+        attempt = dataclasses.replace(attempt, token=_obtain_token(address, trusted, way))
         identity = _try(session, attempt)
     logins.write(home, saved.with_login(dataclasses.replace(attempt, user=identity["user"])))
-    if not address.startswith(("https://", *_LOOPBACK)):
+    if not address.startswith(("https://", *logins.LOOPBACK)):
         warn(f"`{address}` does not use TLS: the token is sent unencrypted")
     for name in ("TORCHYARD_URL", "TORCHYARD_TOKEN"):
         if _is_set(name):
@@ -137,6 +154,24 @@ def _list(session: Session, saved: logins.Logins) -> None:
         ("CURRENT", lambda row: "yes" if row["current"] else ""),
     ]
     tables.rows(session.form, rows, columns)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Way:
+    """How a login gets its token."""
+
+    token_file: str
+    no_browser: bool
+    with_token: bool
+
+
+def _obtain_token(address: str, ca_cert: str, way: _Way) -> str:
+    if not way.token_file and not way.with_token:
+        transport = Transport(address, "", ca_cert=ca_cert)
+        token = sign_in.try_sign_in(transport, sign_in.has_browser() and not way.no_browser)
+        if token is not None:
+            return token
+    return _read_token(address, way.token_file)
 
 
 def _read_token(address: str, token_file: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -158,6 +159,8 @@ def _health(url: str, ca_cert: str) -> dict[str, Any]:
 def logs(session: Session, follow: bool, lines: int) -> None:
     """Print the server's log.
 
+    At 10 MB the log is renamed to `server.log.1`, that one to `server.log.2`, up to 5.
+
     Example: yard server logs -f
     """
     from torchyard.client import embedded
@@ -168,35 +171,67 @@ def logs(session: Session, follow: bool, lines: int) -> None:
             f"there is no log `{file}`",
             "no server has run here yet; start one with `yard server start`",
         )
+    log: BinaryIO = open(file, "rb")
+    log.seek(0, os.SEEK_END)
     text = embedded.log_tail(session.settings, lines)
-    offset = file.stat().st_size
     if text:
         click.echo(text)
+    sys.stdout.flush()
     while follow:
-        with open(file, "rb") as log:
-            # If somebody truncated the log, read it from the start.
-            log.seek(offset if log.seek(0, 2) >= offset else 0)
-            content = log.read()
-            offset = log.tell()
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
+        _copy(log)
+        after = _successor(log, file)
+        if after is not None:
+            _copy(log)  # What was written before the change.
+            log.close()
+            log = after
         time.sleep(_POLL_S)
+
+
+def _copy(log: BinaryIO) -> None:
+    """Print what has come since; from the start if somebody truncated the log."""
+    if os.fstat(log.fileno()).st_size < log.tell():
+        log.seek(0)
+    sys.stdout.buffer.write(log.read())
+    sys.stdout.buffer.flush()
+
+
+def _successor(log: BinaryIO, file: Path) -> BinaryIO | None:
+    """The log that has taken the place of this one; None while it has none."""
+    try:
+        after = open(file, "rb")
+    except FileNotFoundError:
+        return None  # It is being rotated.
+    if os.path.sameopenfile(after.fileno(), log.fileno()):
+        after.close()
+        return None
+    return after
+
+
+_passphrase = click.option(
+    "--passphrase-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File with the passphrase of the secrets.",
+)
 
 
 @group.command("backup")
 @click.argument("target", type=click.Path(path_type=Path))
+@_passphrase
 @common
-def backup(session: Session, target: Path) -> None:
+def backup(session: Session, target: Path, passphrase_file: Path | None) -> None:
     """Back up the records and files of this machine's server to TARGET.
 
     TARGET is a folder, or a file that ends with `.tar` or `.tar.gz`. The server may keep running.
+    Secrets are encrypted with a passphrase, or left out: credentials of datastores, secret
+    variables of jobs, signing keys.
 
     Example: yard server backup /mnt/backups/monday.tar
     """
     _warn_of_url(session)
-    done = _run_backups(session, "backup", str(target))
+    done = _run_backups(session, "backup", str(target), *_options(passphrase_file=passphrase_file))
     text = f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, saved to {done['path']}"
+    text += _without(done, "left out; encrypt them into it with `--passphrase-file`")
     tables.one(session.form, done, lambda: text)
 
 
@@ -208,20 +243,47 @@ def backup(session: Session, target: Path) -> None:
     default="",
     help="Database for the records. Default: one in the home.",
 )
+@click.option(
+    "--database-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File with the database's URL and password.",
+)
+@_passphrase
 @common
-def restore(session: Session, source: Path, database: str) -> None:
+def restore(
+    session: Session,
+    source: Path,
+    database: str,
+    database_file: Path | None,
+    passphrase_file: Path | None,
+) -> None:
     """Restore a backup into the home folder TORCHYARD_HOME, which must be empty.
 
     Example: yard server restore /mnt/backups/monday.tar
     """
     _warn_of_url(session)
-    options = ["--database", database] if database else []
+    options = _options(
+        database=database, database_file=database_file, passphrase_file=passphrase_file
+    )
     done = _run_backups(session, "restore", str(source), *options)
     text = (
         f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, restored to {done['path']}; "
         "start with `yard server start`"
     )
+    text += _without(done, "missing: give them again")
     tables.one(session.form, done, lambda: text)
+
+
+def _options(**values: object) -> list[str]:
+    """Those that were given, as the backup program takes them."""
+    given = {name.replace("_", "-"): str(value) for name, value in values.items() if value}
+    return [word for name, value in given.items() for word in (f"--{name}", value)]
+
+
+def _without(done: dict[str, Any], what: str) -> str:
+    names = done["missing"]
+    return "".join(f"\n{line}" for line in [f"secrets that are {what}:", *names]) if names else ""
 
 
 def _run_backups(session: Session, *arguments: str) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from torchyard.base.errors import TorchyardError
+from torchyard.base.errors import InvalidInput, TorchyardError
+from torchyard.base.logins import LOOPBACK
 from torchyard.cli.parsing import amounts
 from torchyard.cli.parsing.group import Noun, noun
 from torchyard.cli.parsing.options import Session, common, confirm, named
@@ -146,6 +147,21 @@ def remove(session: Session, name: str, cancel_jobs: bool, yes: bool) -> None:
     tables.done(session.form, result.raw, text)
 
 
+@group.command("unlink")
+@named("user")
+@common
+def unlink(session: Session, name: str) -> None:
+    """Release a user's account at the sign-in provider, and end their sign-ins.
+
+    For an account that was made anew there: the next one with their name becomes theirs.
+
+    Example: yard user unlink anna
+    """
+    count = session.client().users.unlink(name)
+    text = f"`{name}` is linked to no account." if count else f"`{name}` was not linked."
+    tables.done(session.form, {"user": name, "unlinked": count}, text)
+
+
 @token_group.command("create")
 @named("user")
 @click.option("--token-name", default="", help="Token name. Default: the date.")
@@ -178,18 +194,49 @@ def list_tokens(session: Session, name: str) -> None:
     tables.rows(session.form, session.client().users.tokens(name).raw, _TOKEN_COLUMNS)
 
 
-@token_group.command("revoke")
+@token_group.command("rotate")
 @click.argument("name")
 @click.argument("token")
+@click.option("--expires", default="", help="Lifetime such as `90d`, a date, or never.")
 @common
-def revoke(session: Session, name: str, token: str) -> None:
-    """Revoke a token immediately.
+def rotate(session: Session, name: str, token: str, expires: str) -> None:
+    """Replace a token: print a new text, and refuse the old one from now on.
 
-    Example: yard user token revoke anna laptop
+    Without --expires the new one lasts as long as the old one did.
+
+    Example: yard user token rotate anna laptop
     """
-    session.client().users.revoke_token(name, token)
-    result = {"user": name, "token": token, "revoked": True}
-    tables.done(session.form, result, f"Token `{token}` of `{name}` is revoked.")
+    client = session.client()
+    made = client.users.rotate_token(name, token, amounts.later(expires) if expires else None)
+    tables.one(session.form, made.raw, lambda: _token_page(client, made.raw))
+
+
+@token_group.command("revoke")
+@click.argument("name")
+@click.argument("token", required=False)
+@click.option("--all", "everything", is_flag=True, help="Revoke all of the user's tokens.")
+@common
+def revoke(session: Session, name: str, token: str | None, everything: bool) -> None:
+    """Revoke a token immediately, or all of a user's tokens and sign-ins.
+
+    \b
+    Example: yard user token revoke anna laptop
+             yard user token revoke anna --all
+    """
+    if everything == (token is not None):
+        raise InvalidInput(
+            "name one token, or write `--all`", f"list them with `yard user token list {name}`"
+        )
+    users = session.client().users
+    if token is not None:
+        users.revoke_token(name, token)
+        result: dict[str, Any] = {"user": name, "token": token, "revoked": True}
+        tables.done(session.form, result, f"Token `{token}` of `{name}` is revoked.")
+        return
+    revoked = users.revoke_all_tokens(name)
+    count = f"{len(revoked)} tokens" if len(revoked) != 1 else "1 token"
+    result = {"user": name, "revoked": list(revoked)}
+    tables.done(session.form, result, f"{count} of `{name}` revoked.")
 
 
 def _role(text: str) -> str | None:
@@ -212,8 +259,12 @@ def _page(person: dict[str, Any]) -> str:
 
 def _token_page(client: Any, token: dict[str, Any]) -> str:
     ends = tables.moment(token["expires_at"]) or "never"
+    # Who asks from elsewhere has an address that works; this machine's own does not for others.
+    url = client.transport.url
+    if url.startswith(LOOPBACK):
+        url = token.get("url") or url
     return (
         f"Token `{token['name']}`, valid until {ends}; it is shown only this once:\n\n"
         f"{token['token']}\n\n"
-        f"They log in with: yard login {client.transport.url}"
+        f"They log in with: yard login {url}"
     )

@@ -39,7 +39,7 @@ _COLUMNS: list[tables.Column] = [
     ("EXPERIMENT", lambda job: job["experiment_name"]),
     ("DISPLAY NAME", lambda job: _display_name(job)),
     ("CREATED", lambda job: tables.moment(job.get("created_at"))),
-    ("TOOK", lambda job: tables.since(job.get("started_at"), job.get("ended_at"))),
+    ("TOOK", lambda job: tables.since(*map(job.get, ("started_at", "ended_at", "duration_s")))),
 ]
 _NAMES = (
     'quote a name that contains dots: `inputs."a.b"=1`. Names below `properties.` and `tags.` '
@@ -251,14 +251,18 @@ def stream(session: Session, name: str, rank: int | None) -> int:
 
 @group.command("cancel")
 @named("job", "jobs")
+@click.option("--now", is_flag=True, help="Kill its ranks at once, without the grace period.")
 @accepts("--no-wait")
 @common
-def cancel(session: Session, name: str) -> None:
+def cancel(session: Session, name: str, now: bool) -> None:
     """Cancel a job.
+
+    Its ranks receive SIGTERM and have 10 seconds to save their work before they are killed. Use
+    `--now` to kill them at once, also when the job is already being canceled.
 
     Example: yard job cancel -n brave-otter
     """
-    job = session.client().jobs.cancel(name)
+    job = session.client().jobs.cancel(name, now)
     tables.one(session.form, job.raw, lambda: f"{job.name}  {tables.status(job.status)}")
 
 

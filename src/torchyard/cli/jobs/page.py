@@ -12,7 +12,7 @@ def page(job: Mapping[str, Any]) -> str:
     """The page of one job."""
     nodes, processes = job.get("node_count") or 1, job.get("processes_per_node") or 1
     ranks = f"{nodes} node{'s' * (nodes > 1)} of {processes} process{'es' * (processes > 1)}"
-    took = tables.since(job.get("started_at"), job.get("ended_at"))
+    took = tables.since(job.get("started_at"), job.get("ended_at"), job.get("duration_s"))
     exit_code = job.get("exit_code")
     parts = [
         tables.fields(
@@ -55,7 +55,7 @@ def _priority(job: Mapping[str, Any]) -> str:
 def _stages(job: Mapping[str, Any]) -> str:
     lines = []
     for stage in job.get("stages") or []:
-        took = tables.since(stage.get("start"), stage.get("end"))
+        took = tables.since(stage.get("start"), stage.get("end"), stage.get("duration_s"))
         running = "" if stage.get("end") else " so far"
         waited = stage.get("waited_for")
         lines.append((f"  {stage['name']}", f"{took}{running}" + (f"  {waited}" if waited else "")))

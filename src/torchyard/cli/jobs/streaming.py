@@ -7,14 +7,17 @@ Always: the ranks' bytes go to stdout, everything about the job to stderr.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
+from torchyard.base.settings import terminal_type
 from torchyard.cli.jobs import causes
 from torchyard.cli.terminal import tables
+from torchyard.cli.terminal.live_area import LiveArea
 from torchyard.client.client import Client
 from torchyard.client.printing import Printer, print_frames
 from torchyard.client.times import duration, seconds_between
@@ -38,7 +41,8 @@ def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]
         lost = True
 
     sys.stdout.flush()
-    printer = Printer(sys.stdout.buffer, say, rank, _end_line if _share_terminal() else None)
+    end_line = _end_line if _share_terminal() else None
+    printer = Printer(sys.stdout.buffer, say, rank, end_line, _live_area())
     say(f"RunId: {name}\n")
     frames = client.jobs.follow(name, on_lost=on_lost)
     job = print_frames(frames, printer)
@@ -52,6 +56,13 @@ def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]
 def _share_terminal() -> bool:
     """Whether stdout and stderr both go to a terminal."""
     return sys.stdout.isatty() and sys.stderr.isatty()
+
+
+def _live_area() -> LiveArea | None:
+    """For the progress bars of several ranks; None where no cursor can be moved."""
+    if os.name != "posix" or not sys.stdout.isatty() or terminal_type() in ("", "dumb"):
+        return None
+    return LiveArea(sys.stdout.buffer)
 
 
 def _end_line() -> None:
@@ -70,11 +81,13 @@ def leave(name: str) -> None:
 def summary(job: Mapping[str, Any]) -> str:
     """Azure ML's `Execution Summary`, with metrics, outputs and the error."""
     name = job["name"]
-    started = job.get("started_at") or job["created_at"]
+    took_s = job.get("duration_s")
+    if took_s is None:
+        took_s = seconds_between(job.get("started_at") or job["created_at"], job.get("ended_at"))
     pairs: list[tuple[str, Any]] = [
         ("RunId:", name),
         ("Status:", tables.status(job["status"])),
-        ("Took:", duration(seconds_between(started, job.get("ended_at")))),
+        ("Took:", duration(took_s)),
     ]
     text = "Execution Summary\n=================\n" + tables.fields(pairs)
     if job.get("metrics"):

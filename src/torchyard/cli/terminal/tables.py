@@ -137,8 +137,14 @@ def moment(text: str | None) -> str:
         return text
 
 
-def since(start: str | None, end: str | None) -> str:
-    """How long it took, or has taken until now."""
+def since(start: str | None, end: str | None, took_s: float | None = None) -> str:
+    """How long it took, or has taken until now.
+
+    Args:
+        took_s: as it was measured, None where it was not.
+    """
+    if took_s is not None:
+        return duration(took_s)
     if start and not end:
         now = datetime.now().astimezone()
         return duration((now - clock.from_text(start)).total_seconds())

@@ -9,6 +9,7 @@ entered, so nothing below it can be included again; `.git` is never part of a sn
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -124,7 +125,8 @@ def _without_trailing_spaces(line: str) -> str:
 
 def _expression(glob: str) -> str | None:
     """A regular expression for the whole of `glob`; None for a glob that can match nothing."""
-    parts: list[str] = []
+    # What stands between `**/`, and in that what stands between `*`.
+    levels: list[list[str]] = [[""]]
     at = 0
     while at < len(glob):
         character = glob[at]
@@ -134,31 +136,45 @@ def _expression(glob: str) -> str | None:
                 end += 1
             starts_level = at == 0 or glob[at - 1] == "/"
             if end - at == 2 and starts_level and end < len(glob) and glob[end] == "/":
-                parts.append("(?:.*/)?")
+                levels.append([""])
                 end += 1
             elif end - at == 2 and starts_level and end == len(glob):
-                parts.append(".+")
+                levels[-1][-1] += ".+"
             else:
-                parts.append("[^/]*")
+                levels[-1].append("")
             at = end
-        elif character == "?":
-            parts.append("[^/]")
-            at += 1
-        elif character == "[":
+            continue
+        if character == "[":
             character_class = _character_class(glob, at)
             if character_class is None:
                 return None
-            parts.append(character_class[0])
+            levels[-1][-1] += character_class[0]
             at = character_class[1]
-        elif character == "\\":
-            if at + 1 == len(glob):
-                return None
-            parts.append(re.escape(glob[at + 1]))
-            at += 2
-        else:
-            parts.append(re.escape(character))
+            continue
+        if character == "\\":
             at += 1
-    return "(?:" + "".join(parts) + r")\Z"
+            if at == len(glob):
+                return None
+        levels[-1][-1] += "[^/]" if character == "?" else re.escape(glob[at])
+        at += 1
+    joined = [_joined(level, "[^/]*", "[^/]*?") for level in levels]
+    return rf"(?:{_joined(joined, '(?:.*/)?', '(?:.*?/)??')})\Z"
+
+
+_groups = itertools.count()
+
+
+def _joined(parts: list[str], wildcard: str, shortest: str) -> str:
+    """The parts with a wildcard between every two.
+
+    All but the last one match as little as they can and are never tried again: where a part fits
+    early, trying it later can't help, and trying it everywhere takes time without end.
+    """
+    expression = parts[0]
+    for part in parts[1:-1]:
+        name = f"g{next(_groups)}"
+        expression += f"(?=(?P<{name}>{shortest}{part}))(?P={name})"
+    return expression + wildcard + parts[-1] if len(parts) > 1 else expression
 
 
 def _character_class(glob: str, start: int) -> tuple[str, int] | None:

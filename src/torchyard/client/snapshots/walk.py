@@ -2,7 +2,8 @@
 
 Owns: what may be in a snapshot: links that stay inside, names in UTF-8, plain files; the limits.
 Leaves: contents to snapshot.py, ignore rules to ignore_rules.py.
-Always: nothing is left out silently but what a rule excludes; files come sorted by path.
+Always: nothing is left out silently but what a rule excludes, and a server's home that lies in the
+folder: it holds tokens, and changes all the time; files come sorted by path.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ class Limits:
     files: int | None = None
     size_bytes: int | None = None
 
+
+# What every home of a server that has ever run contains.
+_HOME_FILES = ("served.lock", "server.id")
 
 CODE_LIMITS = Limits(files=2000, size_bytes=300 * 1024 * 1024)
 
@@ -68,6 +72,8 @@ def _collect(
     except OSError as error:
         raise _unreadable(folder, error) from error
     names = [entry.name for entry in entries]
+    if prefix and all(name in names for name in _HOME_FILES):
+        return
     excludes = None if rules is None or rules.spares(names) else rules.excludes
     all_names = "".join(names)
     plain_names = all_names.isascii() and "\\" not in all_names

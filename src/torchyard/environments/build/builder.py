@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 
+from torchyard.base import files
 from torchyard.base.errors import BuildFailed
 from torchyard.environments.build import sealed, torchvision_hook
 from torchyard.environments.conda import conda_packages
@@ -25,14 +26,19 @@ from torchyard.environments.types import EnvironmentSpec, platform_python
 
 @dataclass(frozen=True)
 class EnvironmentPaths:
-    """Where an environment's files are, below `<home>/environments`."""
+    """Where an environment's files are.
+
+    `root` is `<home>/environments`, for what the server alone reads; `built` is where jobs find
+    the folder: the same, or that of a node folder apart from the home.
+    """
 
     root: Path
     hash: str
+    built: Path
 
     @property
     def folder(self) -> Path:
-        return self.root / self.hash
+        return self.built / self.hash
 
     @property
     def lock(self) -> Path:
@@ -68,22 +74,31 @@ def run(spec: EnvironmentSpec, paths: EnvironmentPaths, known_lock: str, uv: Uv)
         BuildFailed: names the package at fault.
         BuildCanceled: the build was canceled.
     """
-    _remove_stale_folders(paths)
-    working = paths.root / f".building-{spec.hash}-{os.getpid()}"
+    remove_stale_folders(paths)
+    working = paths.built / f".building-{spec.hash}-{os.getpid()}"
     working.mkdir()
     try:
-        conda = conda_packages.resolve(spec, known_lock, uv, working, paths.folder)
-        python = "" if conda.has_python else _make_venv(spec, uv, working)
-        if conda.records:
-            conda_packages.install(spec, conda, uv, working, paths.folder)
-            python = python or _python_version(working / "venv")
-        text = _install_packages(spec, known_lock, python, uv, working)
-        conda_packages.set_final_path(working, paths.folder, conda)
-        text = conda.lock + text
-        _publish(working, paths, text)
+        text = make(spec, paths.folder, known_lock, uv, working)
+        publish(working, paths, text)
     finally:
         image_folder.remove(working)
     return text
+
+
+def make(spec: EnvironmentSpec, final: Path, known_lock: str, uv: Uv, working: Path) -> str:
+    """Make the environment as `working`/venv, to be moved to `final`; the lock.
+
+    Raises:
+        BuildFailed, BuildCanceled: as `run`.
+    """
+    conda = conda_packages.resolve(spec, known_lock, uv, working, final)
+    python = "" if conda.has_python else _make_venv(spec, uv, working)
+    if conda.records:
+        conda_packages.install(spec, conda, uv, working, final)
+        python = python or _python_version(working / "venv")
+    text = _install_packages(spec, known_lock, python, uv, working)
+    conda_packages.set_final_path(working, final, conda)
+    return conda.lock + text
 
 
 def _install_packages(
@@ -207,15 +222,14 @@ def _install_lock(text: str, python: str, uv: Uv, working: Path) -> None:
     _install(arguments, uv, working, " ".join(words))
 
 
-def _publish(working: Path, paths: EnvironmentPaths, text: str) -> None:
+def publish(working: Path, paths: EnvironmentPaths, text: str) -> None:
+    """Move `working`/venv to where jobs find it, sealed; keep its lock and its mark."""
     if text:
-        new = working / "kept-lock.txt"
-        new.write_text(text, encoding="utf-8")
-        new.rename(paths.lock)
+        with files.whole(paths.lock) as writing:
+            writing.write(text.encode())
     venv = working / "venv"
-    mark = working / "mark"
-    mark.write_text(sealed.close(venv), encoding="utf-8")
-    mark.rename(paths.mark)
+    with files.whole(paths.mark) as writing:
+        writing.write(sealed.close(venv).encode())
     if paths.folder.exists():
         # Incomplete or changed. Jobs that still run in it find the same packages.
         sealed.exchange(venv, paths.folder)
@@ -224,6 +238,6 @@ def _publish(working: Path, paths: EnvironmentPaths, text: str) -> None:
     paths.folder.chmod(0o555)
 
 
-def _remove_stale_folders(paths: EnvironmentPaths) -> None:
-    for folder in paths.root.glob(f".building-{paths.hash}-*"):
+def remove_stale_folders(paths: EnvironmentPaths) -> None:
+    for folder in paths.built.glob(f".building-{paths.hash}-*"):
         image_folder.remove(folder)

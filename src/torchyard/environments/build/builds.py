@@ -34,25 +34,29 @@ _log = logging.getLogger(__name__)
 _REPAIR_S = 300.0
 
 Secrets = Callable[[], Mapping[str, int]]
+Make = Callable[[EnvironmentSpec, EnvironmentPaths, str, Uv], str]
 
 
 class Builds:
     """
     Args:
-        home: the server's folder.
+        cache: uv's own, where the one of this machine's user is on another disk.
         variables: the process environment; where pip's and uv's configuration is read from.
+        make: `builder.run`, or what does the same as another user.
     """
 
     def __init__(
         self,
-        home: Path,
+        cache: Path,
         variables: Mapping[str, str],
         folders: BuiltFolders,
         records: BuildRecords,
         images: Images,
         pythons: Pythons,
+        make: Make = builder.run,
     ) -> None:
-        self._home = home
+        self._make = make
+        self._own_cache = cache
         self._variables = variables
         self._folders = folders
         self._records = records
@@ -107,7 +111,8 @@ class Builds:
         paths = self._folders.paths(spec.hash)
         if paths.is_whole():
             return paths.folder
-        paths.root.mkdir(parents=True, exist_ok=True)
+        for folder in (paths.root, paths.built):
+            folder.mkdir(parents=True, exist_ok=True)
         before = self._records.row(spec.hash)
         with locked(paths.mutex, cancelled):
             last = self._records.row(spec.hash)
@@ -143,7 +148,7 @@ class Builds:
                 uv.say(f"  {line}")
             with self._failure_recorded(spec, uv):
                 if spec.image is None:
-                    lock = builder.run(spec, paths, self._previous_lock(paths), uv)
+                    lock = self._make(spec, paths, self._previous_lock(paths), uv)
                 else:
                     run = partial(self.run, cancelled=cancelled, secrets=secrets, also=uv.log)
                     lock = self._images.build(spec, paths, run, uv)
@@ -159,7 +164,7 @@ class Builds:
         # A package's build program sees the server's own variables.
         server_secrets = secret_values.of_environment(config.variables, ())
         cache = self._cache(config.variables)
-        with nullcontext() if cache is None else caches.in_use(self._home):
+        with nullcontext() if cache is None else caches.in_use(cache):
             yield Uv(
                 config,
                 file if also is None else Both(file, also),
@@ -207,9 +212,9 @@ class Builds:
     def _cache(self, variables: Mapping[str, str]) -> Path | None:
         """The server's own cache, where uv's is on another disk: hard links can't cross disks."""
         shared = Path(variables.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        if _device(shared) == _device(self._folders.root):
+        if _device(shared) == _device(self._folders.built):
             return None
-        return caches.folder(self._home)
+        return self._own_cache
 
 
 def _is_newer(last: Build, before: Build | None) -> bool:

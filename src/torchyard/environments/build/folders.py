@@ -30,16 +30,17 @@ _SHELLS = ".shells"
 
 
 class BuiltFolders:
-    """The folders below `root`, one for each hash."""
+    """The folders of `built`, one for each hash, and what is known of each, in `root`."""
 
-    def __init__(self, root: Path, db: Database, clock: Clock, images: Images) -> None:
+    def __init__(self, root: Path, built: Path, db: Database, clock: Clock, images: Images) -> None:
         self.root = root
+        self.built = built
         self._db = db
         self._clock = clock
         self._images = images
 
     def paths(self, hash: str) -> EnvironmentPaths:
-        return EnvironmentPaths(self.root, hash)
+        return EnvironmentPaths(self.root, hash, self.built)
 
     def log_path(self, hash: str) -> Path:
         """The build log. A later build of the same environment is added at its end."""
@@ -52,7 +53,7 @@ class BuiltFolders:
 
     def all(self) -> Iterator[tuple[str, Path]]:
         """(hash, folder) of each that is built; a folder's mtime is the time of its last use."""
-        for folder in sorted(self.root.glob("[0-9a-f]*")):
+        for folder in sorted(self.built.glob("[0-9a-f]*")):
             if folder.is_dir():
                 yield folder.name, folder
 
@@ -66,8 +67,8 @@ class BuiltFolders:
         """Whether jobs run as root and nothing can be mounted read-only for them."""
         if os.geteuid() != 0:
             return False
-        self.root.mkdir(parents=True, exist_ok=True)
-        return bool(mounts.why_not([Mount(str(self.root), str(self.root))]))
+        self.built.mkdir(parents=True, exist_ok=True)
+        return bool(mounts.why_not([Mount(str(self.built), str(self.built))]))
 
     def is_changed(self, spec: EnvironmentSpec) -> bool:
         """Whether the files differ from those that the build wrote."""
@@ -87,7 +88,7 @@ class BuiltFolders:
         A later job builds it again.
         """
         paths = self.paths(hash)
-        removed = self.root / f".removing-{hash}"
+        removed = self.built / f".removing-{hash}"
         if self._has_shells(hash):
             return False
         try:

@@ -61,11 +61,11 @@ def run(
         BuildCanceled: the build was canceled.
     """
     assert spec.image is not None
-    for folder in paths.root.glob(f".building-{spec.hash}-*"):
+    for folder in paths.built.glob(f".building-{spec.hash}-*"):
         image_folder.remove(folder)
-    working = paths.root / f".building-{spec.hash}-{os.getpid()}"
+    working = paths.built / f".building-{spec.hash}-{os.getpid()}"
     working.mkdir()
-    mark = hashlib.sha256(f"{paths.root} {spec.hash}".encode()).hexdigest()[:24]
+    mark = hashlib.sha256(f"{paths.built} {spec.hash}".encode()).hexdigest()[:24]
     machine = containers.machine_files(log.config, working)
     build = _ImageBuild(engine, inner, log, working, machine, mark)
     engine.sweep(mark)
@@ -119,6 +119,8 @@ class _ImageBuild:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(blobs.path(context_file.sha256), target)
             target.chmod(int(context_file.mode, 8))
+        for folder, _, _ in os.walk(context):
+            os.chmod(folder, 0o755)  # as a checkout has it: the image may have users of its own
         text = (context / image.dockerfile).read_text(encoding="utf-8-sig")
         others = {}
         for name, based in image.bases:

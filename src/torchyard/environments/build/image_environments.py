@@ -40,14 +40,20 @@ class Images:
         home: the server's folder.
         variables: the process environment.
         find: finds an engine.
+        has_build_user: a runner has environments built by another user, which an engine can't.
     """
 
     def __init__(
-        self, home: Path, variables: Mapping[str, str], find: FindEngine = containers.find
+        self,
+        home: Path,
+        variables: Mapping[str, str],
+        find: FindEngine = containers.find,
+        has_build_user: bool = False,
     ) -> None:
         self._home = home
         self._variables = variables
         self._find = find
+        self._has_build_user = has_build_user
         self._blobs = Blobs(home / "blobs")
         self._lock = threading.Lock()
         self._search: tuple[ContainerSettings, EngineSearch] | None = None
@@ -83,9 +89,12 @@ class Images:
     def refuse(self, spec: EnvironmentSpec) -> None:
         """
         Raises:
-            BuildFailed: it needs an engine, and none works on this machine.
+            BuildFailed: it needs an engine, and none works on this machine, or would as a user of
+                its own.
         """
         if spec.image is not None:
+            if self._has_build_user and not containers.read(self._home).builds_as_server_user:
+                raise containers.only_as_server_user(_what(spec))
             search = self.engine()
             if search.engine is None:
                 raise containers.missing(_what(spec), search)

@@ -171,14 +171,18 @@ def _failure(words: str) -> BuildFailed:
     return BuildFailed(f"conda package `{name}` can't be installed: {reason}", hint)
 
 
-def _free_scripts(prefix: Path, final: Path) -> None:
-    """Let scripts find Python beside them, so that scripts of a copy run the copy's Python."""
-    python = re.escape(str(final / "bin" / "python")).encode() + rb"[\d.]*"
-    # A shebang line, or the shell's workaround where that would be too long for a kernel.
-    start = re.compile(
+def _shebang(program: bytes) -> bytes:
+    """The pattern of a script's first line, or of the shell's workaround for a long one."""
+    python = re.escape(program) + rb"[\d.]*"
+    return (
         rb"#!" + python + rb"\n|#!/bin/sh\n'\'\'exec' \"?" + python + rb"\"? \"\$0\" \"\$@\""
         rb"(?: #'\'\'\n|\n' '\'\'\n)"
     )
+
+
+def _free_scripts(prefix: Path, final: Path) -> None:
+    """Let scripts find Python beside them, so that scripts of a copy run the copy's Python."""
+    start = re.compile(_shebang(str(final / "bin" / "python").encode()))
     for script in _files(prefix / "bin"):
         content = script.read_bytes()
         match = start.match(content)

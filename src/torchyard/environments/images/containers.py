@@ -23,7 +23,8 @@ from torchyard.environments.packages.machine_config import MachineConfig
 FILE = "containers.yml"
 DEFAULT_OS_IMAGE = "docker.io/library/debian:12-slim"
 _PODMAN, _DOCKER = "podman", "docker"
-_KEYS = ("engine", "os_image")
+_AS_SERVER_USER = "builds_as_server_user"
+_KEYS = ("engine", "os_image", _AS_SERVER_USER)
 _ASK_S = 30.0
 # Their paths in a build: pip's configuration file, and a name that no image has.
 _PIP_FILE, _CERTIFICATES = "/etc/pip.conf", "/etc/torchyard-ca.crt"
@@ -34,10 +35,13 @@ class ContainerSettings:
     """`engine` is podman, docker, the path of either, or empty for the first that works.
 
     `os_image` is the base of environments that a Dockerfile's FROM line names.
+    `builds_as_server_user`: on a server with a runner, its owner lets the engine run the steps of
+    Dockerfiles as the server's own user.
     """
 
     engine: str = ""
     os_image: str = DEFAULT_OS_IMAGE
+    builds_as_server_user: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,20 @@ def find(settings: ContainerSettings, variables: Mapping[str, str]) -> EngineSea
             return EngineSearch(Command(program, is_podman, variables), tuple(messages))
         messages.append(f"{program} does not work: {why_not}")
     return EngineSearch(None, tuple(messages))
+
+
+def only_as_server_user(what: str) -> BuildFailed:
+    """
+    Args:
+        what: as `missing` has it.
+    """
+    return BuildFailed(
+        f"{what} is not built on this server: the engine would run its steps as the server's own "
+        "user, and jobs and builds run as others here",
+        "name packages of pip or conda instead; the server's owner can allow it with "
+        f"`{_AS_SERVER_USER}: true` in `{FILE}`, for people whom they trust with the server",
+        code="image_refused",
+    )
 
 
 def missing(what: str, search: EngineSearch) -> BuildFailed:
@@ -180,5 +198,9 @@ def _check(file: Path, key: Any, value: Any) -> None:
             f"`{file}` has the unknown key `{key}`",
             f"did you mean `{near}`?" if near else f"known keys: {', '.join(_KEYS)}",
         )
+    if key == _AS_SERVER_USER:
+        if not isinstance(value, bool):
+            raise InvalidInput(f"`{key}` in `{file}` is not `true` or `false`", "write `true`")
+        return
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput(f"`{key}` in `{file}` is not a text", "for example `engine: podman`")

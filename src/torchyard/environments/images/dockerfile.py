@@ -20,7 +20,8 @@ _ARG = re.compile(r"ARG\s+(?P<rest>.*)\Z", re.IGNORECASE | re.DOTALL)
 _FROM = re.compile(
     r"FROM\s+(?P<flags>(?:--\S+\s+)*)(?P<image>\S+)(?:\s+AS\s+(?P<stage>\S+))?\s*\Z", re.IGNORECASE
 )
-_VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)(?::-(?P<default>[^}]*))?\}|(?P<plain>\w+))")
+_VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)(?::-(?P<default>[^{}]*))?\}|(?P<plain>\w+))")
+_LONGEST_VALUE = 500
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,9 @@ _STEPS = tuple(
     for pattern in (
         # podman and buildah, in the error and in progress lines; docker's two builders.
         r"building at STEP \"(?P<step>(?:[^\"\\]|\\.)+)\"",
-        r"^\s*> \[[^\]]*\d+/\d+\] (?P<step>.+?):?\s*$",
-        r"^(?:\[\d+/\d+\] )?STEP \d+/\d+: (?P<step>.+?)\s*$",
-        r"^Step \d+/\d+ : (?P<step>.+?)\s*$",
+        r"^[ \t]*> \[[^\]\n]*\d/\d+\] (?P<step>.+)$",
+        r"^(?:\[\d+/\d+\] )?STEP \d+/\d+: (?P<step>.+)$",
+        r"^Step \d+/\d+ : (?P<step>.+)$",
     )
 )
 _PACKAGES = tuple(
@@ -96,7 +97,7 @@ def failed_step(words: str) -> str:
     for pattern in _STEPS:
         steps = pattern.findall(words)
         if steps:
-            return " ".join(str(steps[-1]).replace('\\"', '"').split())
+            return " ".join(str(steps[-1]).replace('\\"', '"').split()).removesuffix(":")
     return ""
 
 
@@ -139,8 +140,10 @@ def _instructions(lines: list[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def _substituted(text: str, values: Mapping[str, str]) -> str:
+    """Up to the length of any image's name: values that name others would grow without end."""
+
     def value(match: re.Match[str]) -> str:
         name = match["braced"] or match["plain"]
         return values.get(name) or match["default"] or ""
 
-    return _VARIABLE.sub(value, text)
+    return _VARIABLE.sub(value, text[:_LONGEST_VALUE])[:_LONGEST_VALUE]

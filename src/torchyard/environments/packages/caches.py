@@ -1,4 +1,4 @@
-"""uv's cache, where it is a folder of the server's home.
+"""uv's cache, where it is a folder of the server's (see base/node_folder.py).
 
 Owns: locking it while it is used, the time of its last use, removing it.
 Leaves: whether it is needed to `yard gc`, its content to uv.
@@ -20,36 +20,32 @@ from torchyard.shared import locks
 _LOCK, _REMOVING = ".uv.lock", ".removing-uv"
 
 
-def folder(home: Path) -> Path:
-    return home / "cache" / "uv"
-
-
 @contextmanager
-def in_use(home: Path) -> Iterator[None]:
+def in_use(folder: Path) -> Iterator[None]:
     """Lock the folder against removal during the block; waits for a removal, which is short."""
-    with _open_lock(home) as descriptor:
+    with _open_lock(folder) as descriptor:
         locks.lock(descriptor, shared=True)
-        folder(home).mkdir(parents=True, exist_ok=True)
-        os.utime(folder(home))
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)
         yield
 
 
-def remove(home: Path) -> bool:
+def remove(folder: Path) -> bool:
     """Remove it; False when it is in use. Later builds download again."""
-    gone = folder(home).with_name(_REMOVING)
-    with _open_lock(home) as descriptor:
+    gone = folder.with_name(_REMOVING)
+    with _open_lock(folder) as descriptor:
         if not locks.try_lock(descriptor):
             return False
         shutil.rmtree(gone, ignore_errors=True)
         with suppress(FileNotFoundError):
-            folder(home).rename(gone)
+            folder.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
     return True
 
 
 @contextmanager
-def _open_lock(home: Path) -> Iterator[int]:
-    parent = folder(home).parent
+def _open_lock(folder: Path) -> Iterator[int]:
+    parent = folder.parent
     parent.mkdir(parents=True, exist_ok=True)
     descriptor = locks.open_lock(parent / _LOCK)
     try:

@@ -29,7 +29,7 @@ _OF_C = re.compile(
     r"(ld-linux.*|libc|libm|libdl|libpthread|librt|libutil|libresolv|libanl|libnsl|linux-vdso"
     r"|libmvec|libBrokenLocale|libnss_\w+)\.so"
 )
-_LINKED = re.compile(r"^\s*(\S+) => (/\S+)", re.MULTILINE)
+_LINKED = re.compile(r"^[ \t]*(\S+) => (/\S+)", re.MULTILINE)
 _ASK = """
 import json, sys, sysconfig
 names = ("stdlib", "platstdlib", "include")

@@ -20,7 +20,7 @@ from torchyard.environments.packages.requirements import package_name
 from torchyard.environments.types import EnvironmentSpec
 
 _OLDEST = (3, 8)
-_VERSION = re.compile(r"(\d+)\.(\d+)")
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})")
 _PACKAGE = Path(__file__).parents[1] / "layers"
 _CHECKOUT = Path(__file__).parents[4] / "compat"
 

@@ -34,7 +34,8 @@ _KEYS = (
     "proxy",
 )
 _INDEX_SETTING = re.compile(
-    r"^\s*(?:\[\[(?:pip\.)?index\]\]|(?:index-url|extra-index-url|find-links|no-index)\s*=)", re.M
+    r"^[ \t]*(?:\[\[(?:pip\.)?index\]\]|(?:index-url|extra-index-url|find-links|no-index)[ \t]*=)",
+    re.M,
 )
 # Variables that would make uv use another Python than the one it is given.
 _MISLEADING = (

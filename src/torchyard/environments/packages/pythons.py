@@ -152,11 +152,16 @@ def _beside(wanted: str) -> Iterator[tuple[str, Path]]:
     minor = _VERSION.fullmatch(wanted)
     if minor is None:
         return
-    named = re.compile(rf"(?<!\d){re.escape(minor[1])}\.\d+(?!\d)")
+    named = re.compile(_version_in(minor[1]))
     for program in sorted(Path(sys.base_prefix).parent.glob(f"*/bin/python{minor[1]}")):
         version = named.search(program.parent.parent.name)
         if version:
             yield version[0], program
+
+
+def _version_in(minor: str) -> str:
+    """The pattern of a whole version of `minor` in a folder's name."""
+    return rf"(?<!\d){re.escape(minor)}\.\d+(?!\d)"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -164,7 +169,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _clause_fits(clause: str, version: tuple[int, ...]) -> bool:
-    match = re.fullmatch(r"\s*(==|!=|>=|<=|~=|>|<|=)?\s*(\d+(?:\.\d+)*)", clause)
+    match = re.fullmatch(r"\s*(?:(==|!=|>=|<=|~=|>|<|=)\s*)?(\d{1,9}(?:\.\d{1,9}){0,9})", clause)
     if match is None:
         return False
     number = tuple(int(part) for part in match[2].split("."))

@@ -41,6 +41,9 @@ def ends_with_parent(by, parent):
         os._exit(1)
 signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
 ends_with_parent(signal.SIGTERM, int(sys.argv[1]))
+umask = os.environ.pop("TORCHYARD_UMASK", "")
+if umask:
+    os.umask(int(umask, 8))
 own = os.getpid()
 child = os.fork()
 if child == 0:
@@ -121,6 +124,10 @@ class Uv:
         self._variables["UV_NO_PROGRESS"] = "1"
         if cache is not None:
             self._variables.setdefault("UV_CACHE_DIR", str(cache))
+
+    def is_canceled(self) -> bool:
+        """Whether the caller wants the build to end."""
+        return self._cancelled()
 
     def say(self, line: str) -> None:
         """Write a line into the log."""
@@ -235,12 +242,12 @@ _BLAMING = tuple(
         r"there (?:is|are) no versions? of (?P<name>[\w.-]+)",
         r"Failed to (?:build|download(?: and build)?|fetch|prepare|extract) "
         r"`?(?P<name>[\w.-]+)(?:==|`| @)",
-        r"Because only (?P<name>[\w.-]+)(?:\[[^\]]*\])?[<>=!~]",
+        r"Because only (?P<name>[\w.-]+)(?:\[[^\[\]]*\])?[<>=!~]",
         r"you require (?P<name>[\w.-]+)",
-        r"Because (?:all versions of )?(?P<name>[\w.-]+)(?:\[[^\]]*\])?[<>=!~ ]",
+        r"Because (?:all versions of )?(?P<name>[\w.-]+)(?:\[[^\[\]]*\])?[<>=!~ ]",
     )
 )
-_FRAME = re.compile(r"[│├╰─▶\u00d7╭]|^\s*(error|cause|hint):", re.MULTILINE)
+_FRAME = re.compile(r"[│├╰─▶\u00d7╭]|^[ \t]*(error|cause|hint):", re.MULTILINE)
 _FULL = ("No space left on device", "os error 28", "Disk quota exceeded")
 _NETWORK = ("error sending request", "Could not connect", "dns error", "network connectivity")
 _LONGEST = 400

@@ -111,10 +111,14 @@ def next_in(
     after: tuple[int, int] = (-1, 0),
     only: Filter | None = None,
     without_owners: Collection[str] = (),
-) -> Queued | None:
-    """The first job of a line that isn't paused, after `after` (a priority rank and id)."""
+    limit: int = 1,
+) -> list[Queued]:
+    """The first jobs of a line that aren't paused, after `after` (a priority rank and id).
+
+    All that are returned have the same rank; there may be more when fewer than `limit` are.
+    """
     if only is not None and only.is_empty:
-        return None
+        return []
     for priority_rank in line.priority_ranks:
         if priority_rank < after[0]:
             continue
@@ -125,10 +129,10 @@ def next_in(
             query = query.where(_passes(only))
         if without_owners:
             query = query.where(jobs.c.owner.not_in(sorted(without_owners)))
-        row = connection.execute(query.order_by(jobs.c.id).limit(1)).one_or_none()
-        if row is not None:
-            return _queued(row)
-    return None
+        rows = connection.execute(query.order_by(jobs.c.id).limit(limit)).all()
+        if rows:
+            return [_queued(row) for row in rows]
+    return []
 
 
 def _of_rank(line: Line, priority_rank: int, now: datetime) -> Select[Any]:

@@ -141,7 +141,7 @@ def _try_again(
     avoided: list[int] = []
     if decision.elsewhere:
         slots = computes.slots_of(connection, attempt.id)
-        failed = [node.node for node in nodes if root_cause.is_at_fault(node)]
+        failed = [node.node for node in nodes if root_cause.is_at_fault(node, nodes)]
         avoided = sorted({*(job.avoided_slots or ()), *(slots[node] for node in failed)})
     progress.try_again(
         connection,

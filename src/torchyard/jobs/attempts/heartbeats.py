@@ -42,13 +42,14 @@ class Heartbeats:
     def check(self) -> None:
         """One round over the attempts with a node that is silent, or was in the last round."""
         now = self._services.clock.now()
-        if (now - self._checked_at).total_seconds() >= self._missed_after_s:
-            # A server that was suspended for so long received nothing meanwhile.
+        if not 0 <= (now - self._checked_at).total_seconds() < self._missed_after_s:
+            # A server that was suspended for so long received nothing meanwhile; or somebody has
+            # set the clock, and what was reported before says nothing any more.
             self._listening_since = now
         self._checked_at = now
         since = now - timedelta(seconds=self._missed_after_s)
         with self._services.db.read() as connection:
-            wanted = round_store.to_listen_to(connection, since)
+            wanted = round_store.to_listen_to(connection, since, now)
             every = attempt_store.open_attempts(connection) if wanted else []
             running = takeover.owned(
                 self._services, [attempt for attempt in every if attempt.id in wanted]
@@ -64,11 +65,16 @@ class Heartbeats:
     def _silent(self, nodes: Sequence[AttemptNode], now: datetime) -> dict[int, float]:
         """Seconds of silence, by node, of the nodes that missed heartbeats."""
         silences = {
-            node.node: (now - max(node.seen_at, self._listening_since)).total_seconds()
+            node.node: (now - self._heard_at(node, now)).total_seconds()
             for node in nodes
             if node.state is not NodeState.EXITED
         }
         return {node: s for node, s in silences.items() if s >= self._missed_after_s}
+
+    def _heard_at(self, node: AttemptNode, now: datetime) -> datetime:
+        # A time to come is from before the clock was set back.
+        seen_at = node.seen_at if node.seen_at <= now else self._listening_since
+        return max(seen_at, self._listening_since)
 
     def _check(self, attempt: Attempt, silent: dict[int, float], now: datetime) -> None:
         given_up = [node for node, s in silent.items() if s >= self._given_up_after_s]

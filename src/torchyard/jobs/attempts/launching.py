@@ -16,6 +16,7 @@ from torchyard.base import disk
 from torchyard.base.errors import DatabaseUnreachable
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors.executor import DevicesTaken, Executor, Handle
+from torchyard.executors.runner_client import RunnerRefused, RunnerUnreachable
 from torchyard.jobs.attempts import endings, planner, worker_reports
 from torchyard.jobs.files import inputs
 from torchyard.jobs.records import attempt_store, store
@@ -45,12 +46,16 @@ class Launcher:
             plan = self._plan(attempt)
             self._services.membership.confirm()
             handle = self._executor.launch(plan)
-        except (DatabaseUnreachable, LeaseLost):
+        except (DatabaseUnreachable, LeaseLost, RunnerUnreachable):
             raise  # the next round launches it
         except DevicesTaken as error:
             # If some nodes run, the next round tries to start the others.
             if not error.begun:
                 worker_reports.put_back(self._services, attempt, error.message)
+            return
+        except RunnerRefused as error:
+            message = f"the job could not be launched: {error.message}"
+            endings.fail(self._services, attempt, JobError("launch_failed", message, error.hint))
             return
         except Exception as error:
             if disk.meaning(error) is not None:
@@ -84,6 +89,7 @@ class Launcher:
             job = store.job_by_id(connection, attempt.job_id)
             environment = environment_from_json(store.environment_of(connection, job.id))
         input_plans = {} if recovers else inputs.plans(services, job)
+        inputs.let_read(services, job, input_plans)
         folder = None if recovers else services.environments.builds.use(environment)
         if folder is not None:
             services.client_endpoints.expect(folder)

@@ -12,6 +12,7 @@ import logging
 from torchyard.base import disk
 from torchyard.base.errors import DatabaseUnreachable
 from torchyard.executors.executor import Executor, Handle
+from torchyard.executors.runner_client import RunnerUnreachable
 from torchyard.jobs.attempts import endings, takeover, worker_history, worker_reports
 from torchyard.jobs.attempts.heartbeats import GIVEN_UP_AFTER_S
 from torchyard.jobs.attempts.launching import Launcher
@@ -109,7 +110,7 @@ class Watcher:
             return False
         try:
             worker_history.take_left(self._services, attempt, node)
-        except DatabaseUnreachable:
+        except (DatabaseUnreachable, RunnerUnreachable):
             raise
         except Exception as error:
             if disk.meaning(error) is not None:

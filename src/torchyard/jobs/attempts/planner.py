@@ -14,8 +14,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from torchyard.base.settings import Settings
 from torchyard.compute import actions as computes
+from torchyard.compute.types import Compute
 from torchyard.jobs.admission import gpus, quota_checks
 from torchyard.jobs.files import outputs, scratch
 from torchyard.jobs.files.outputs import OutputPlace
@@ -63,9 +63,11 @@ def plan(
         input_plans: as `inputs.plans` returns them.
     """
     spec = job.spec
+    secrets.check_present(spec.environment_variables)
     report_token = _new_token(connection, services, job, TokenKind.ATTEMPT, attempt.id)
     run_token = _new_token(connection, services, job, TokenKind.RUN, progress.run_subject(job))
     image = services.environments.images.plan(environment) if environment else None
+    compute = computes.find(connection, job.workspace, job.compute)
     return LaunchPlan(
         attempt_id=attempt.id,
         attempt=attempt.number,
@@ -93,16 +95,17 @@ def plan(
         code=spec.code.removeprefix("snapshot:"),
         inputs=input_plans,
         outputs=_outputs(job),
-        blobs=str(services.blobs.folder),
+        blobs="" if services.node.is_separate else str(services.blobs.folder),
         single_host=True,
         server_id=services.server_id,
-        server_file=str(Settings(services.home).server_file),
+        server_file=str(services.node.server_file),
+        person=job.owner,
         timeout_s=_timeout_s(connection, job),
-        rehearsed_gpus=_rehearsed_gpus(connection, job),
+        rehearsed_gpus=_rehearsed_gpus(compute, job),
         communication_backend=spec.communication_backend,
         preflight=own_properties.preflight(spec.properties),
         limits=limit_properties.plan(job.properties, workspace, job.processes_per_node),
-        **vars(_node(connection, services, job)),
+        **vars(_node(compute, services, job)),
         **vars(watch_properties.read(spec.properties)),
     )
 
@@ -122,13 +125,12 @@ def _timeout_s(connection: Connection, job: Job) -> float:
     return job.spec.timeout_s or float(longest_s)
 
 
-def _rehearsed_gpus(connection: Connection, job: Job) -> int:
-    _, gpus_per_node = computes.per_node(connection, job.workspace, job.compute)
+def _rehearsed_gpus(compute: Compute | None, job: Job) -> int:
+    gpus_per_node = (compute.gpus or 0) if compute else 0
     return rehearsal.gpus(job.properties, job.processes_per_node, gpus_per_node)
 
 
-def _node(connection: Connection, services: Services, job: Job) -> _Node:
-    compute = computes.find(connection, job.workspace, job.compute)
+def _node(compute: Compute | None, services: Services, job: Job) -> _Node:
     if compute is None:
         return _Node(job.compute)
     return _Node(

@@ -2,7 +2,8 @@
 
 Owns: the order of causes over nodes, the single error of a job that hangs or times out.
 Leaves: why a rank ended to the worker.
-Always: a cause comes before a consequence, and what happened earlier before what came later.
+Always: a cause comes before a consequence, and what happened earlier before what came later; a node
+that can't reach another one is not the cause where another node failed by itself.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from torchyard.jobs.records.types import AttemptNode, JobError
 
 HANG, PEER_LOST, PREEMPTED, TIMEOUT = "hang", "peer_lost", "preempted", "timeout"
 _SHOWN_RANKS = 16
+# A node reports these of another one that it can't reach, also because that one has ended.
+_BLAMING_OTHERS = ("nodes_missing", "ports_blocked", "preflight_timeout", "rendezvous_failed")
 
 
 def error_of(body: Mapping[str, Any]) -> JobError:
@@ -43,19 +46,30 @@ def failed_node(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
     failed = [node for node in nodes if node.failed_at is not None]
     if not failed:
         return next((node for node in nodes if node.exit_code), None)
-    first = min(failed, key=lambda node: (_is_consequence(node), node.failed_at, node.node))
+    first = min(failed, key=lambda node: (_is_consequence(node, failed), node.failed_at, node.node))
     if first.error is not None and first.error.code in (HANG, TIMEOUT):
         return replace(first, error=_all_stood(first.error, failed))
     return first
 
 
-def is_at_fault(node: AttemptNode) -> bool:
-    """Whether it failed by itself, not as a consequence of another node's failure."""
-    return node.failed_at is not None and not _is_consequence(node)
+def is_at_fault(node: AttemptNode, nodes: Sequence[AttemptNode] = ()) -> bool:
+    """Whether it failed by itself, not as a consequence of a failure of another one of `nodes`."""
+    return node.failed_at is not None and not _is_consequence(node, nodes)
 
 
-def _is_consequence(node: AttemptNode) -> bool:
-    return node.error is not None and bool(node.error.details.get("consequence"))
+def _is_consequence(node: AttemptNode, nodes: Sequence[AttemptNode]) -> bool:
+    if node.error is None:
+        return False
+    if node.error.details.get("consequence"):
+        return True
+    return node.error.code in _BLAMING_OTHERS and any(
+        other.failed_at is not None
+        and other.error is not None
+        and other.error.code not in _BLAMING_OTHERS
+        and not other.error.details.get("consequence")
+        for other in nodes
+        if other.node != node.node
+    )
 
 
 def _all_stood(error: JobError, nodes: Sequence[AttemptNode]) -> JobError:

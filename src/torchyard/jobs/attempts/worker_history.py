@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from torchyard.jobs.actions import job_key
@@ -52,7 +53,8 @@ def receive(
 
 def take_left(services: Services, attempt: Attempt, node: int) -> None:
     """Store what an exited worker has not delivered; usually there is nothing."""
-    folder = spool_folder(NodeFolders(scratch.node_folder(services, attempt.id, node)).spool)
+    place = spool_folder(NodeFolders(Path()).spool)
+    folder = scratch.collect(services, attempt.id, node, place.as_posix()) / place
     if not folder.is_dir():
         return
     spool = HistorySpool(folder)

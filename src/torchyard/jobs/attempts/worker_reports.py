@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from torchyard.base.errors import InvalidInput, NotAuthenticated
-from torchyard.jobs.actions import attempt_key, job_key
+from torchyard.jobs.actions import attempt_key, job_key, job_key_of
 from torchyard.jobs.attempts import endings, root_cause
 from torchyard.jobs.attempts.worker_events import (
     NodeExited,
@@ -49,7 +49,7 @@ _STOPPED = ("stopped", "canceled", root_cause.PREEMPTED)
 
 @dataclass(frozen=True)
 class StopRequest:
-    """What a node must do: `control` is `stop`, or empty."""
+    """What a node must do: `control` is `stop`, `kill` to skip the grace period, or empty."""
 
     control: str
     reason: str
@@ -103,10 +103,11 @@ def report(services: Services, attempt_id: str, node: int, events: Sequence[Work
         attempt_store.change_node(
             connection, attempt_id, node, next_seq=expected, seen_at=services.clock.now()
         )
-        job = store.job_by_id(connection, attempt.job_id)
-    endings.finish(services, attempt_id)
+    # Sent again, it may be the one after which a killed server could not finish.
+    if any(isinstance(event.report, NodeExited) for event in events):
+        endings.finish(services, attempt_id)
     if events:
-        services.signals.notify(job_key(job))
+        services.signals.notify(job_key_of(attempt.job_id))
         services.signals.notify(attempt_key(attempt_id))
     return expected
 
@@ -224,6 +225,9 @@ def _apply(
         case NodeServing():
             _change_state(connection, attempt, node, NodeState.SERVING)
             _stop_if_served(connection, attempt)
+        case NodeStopping("signal"):
+            # Nobody here asked for that: it is this node's failure, and it came first.
+            _rank_failed(connection, attempt, node, event.at, "failed")
         case NodeStopping(reason):
             # The other nodes report where their ranks stood, too.
             is_late = reason == root_cause.TIMEOUT
@@ -270,7 +274,8 @@ def _node_exited(
         values["error"] = vars(error)
         if error.code not in _STOPPED:
             values["failed_at"] = root_cause.failed_at(error, current.failed_at or now)
-            _request_stop(connection, attempt, "failed")
+        # Whatever ended it: the other nodes would wait for it.
+        _request_stop(connection, attempt, "failed")
     attempt_store.change_node(connection, attempt.id, node, **values)
 
 

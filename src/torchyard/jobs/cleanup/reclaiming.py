@@ -19,10 +19,11 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from torchyard.base import files
 from torchyard.base.errors import Conflict
 from torchyard.environments.packages import caches
+from torchyard.executors.runner_client import RunnerRefused
 from torchyard.jobs.cleanup import references, stale_files
+from torchyard.jobs.files import scratch
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import ENDED
 from torchyard.jobs.services import Services
@@ -106,7 +107,7 @@ def _removed(services: Services, options: GcOptions, item: GcItem) -> GcItem:
     elif item.kind == "input":
         gone = services.fetcher.remove(item.name, item.used_at_s)
     elif item.kind == "cache":
-        gone = caches.remove(services.home)
+        gone = caches.remove(services.node.uv_cache)
     elif item.kind == "stale_file":
         gone = _remove_stale_file(services, item.name, now_s - options.grace_s)
     elif item.kind == "scratch":
@@ -206,7 +207,7 @@ def _within(options: GcOptions, items: list[GcItem]) -> Iterator[GcItem]:
 
 def _caches(services: Services, options: GcOptions) -> Iterator[GcItem]:
     """Only uv's cache is removed, as a whole: it only saves downloads."""
-    uv = caches.folder(services.home)
+    uv = services.node.uv_cache
     for folder in sorted(uv.parent.iterdir()) if uv.parent.exists() else ():
         if folder.name == "data" or folder.name.startswith(".") or not folder.is_dir():
             continue  # copies of inputs, and removals: listed elsewhere
@@ -223,22 +224,28 @@ def _caches(services: Services, options: GcOptions) -> Iterator[GcItem]:
 
 def _stale_files(services: Services, options: GcOptions) -> Iterator[GcItem]:
     before_s = services.clock.now().timestamp() - options.grace_s
-    for draft in stale_files.find(services.home):
+    for draft in stale_files.find(services.home, services.node):
         touched_at_s = draft.touched_at_s
         remove = touched_at_s <= before_s
         reason = f"{draft.what} that was interrupted"
         if not remove:
             reason = f"new: {draft.what} may be in progress"
-        name = draft.path.relative_to(services.home).as_posix()
+        name = _name(services, draft.path)
         size = _size(draft.path) if draft.path.is_dir() else _size_of_file(draft.path)
         yield GcItem("stale_file", name, size, remove, reason, touched_at_s)
 
 
 def _remove_stale_file(services: Services, name: str, before_s: float) -> bool:
-    for draft in stale_files.find(services.home):
-        if draft.path.relative_to(services.home).as_posix() == name:
+    for draft in stale_files.find(services.home, services.node):
+        if _name(services, draft.path) == name:
             return draft.remove(before_s)
     return True
+
+
+def _name(services: Services, path: Path) -> str:
+    """Relative to the home, or to the node folder that it is in."""
+    top = services.node.root if path.is_relative_to(services.node.root) else services.home
+    return path.relative_to(top).as_posix()
 
 
 def _size_of_file(file: Path) -> int:
@@ -255,22 +262,21 @@ def _scratch(services: Services, options: GcOptions) -> Iterator[GcItem]:
     with services.db.read() as connection:
         owned = references.attempts_with_folder(connection)
     now_s = services.clock.now().timestamp()
-    top = services.home / "scratch"
-    for folder in sorted(top.iterdir()) if top.exists() else ():
-        try:
-            used_at_s = folder.stat().st_mtime
-        except FileNotFoundError:
-            continue  # cleaned up since it was listed
+    for folder in scratch.folders(services):
         remove, reason = True, "its attempt is gone"
         if folder.name in owned:
             remove, reason = False, f"job `{owned[folder.name]}` is not cleaned up yet"
-        elif used_at_s > now_s - options.grace_s:
+        elif folder.used_at_s > now_s - options.grace_s:
             remove, reason = False, "its attempt is gone, but the folder is new"
-        yield GcItem("scratch", folder.name, _size(folder), remove, reason, used_at_s)
+        if services.runner is None:
+            size = _size(scratch.folder(services, folder.name))
+        else:
+            size = scratch.size_bytes(services.runner, folder.name)
+        yield GcItem("scratch", folder.name, size, remove, reason, folder.used_at_s)
 
 
 def _remove_scratch(services: Services, name: str) -> bool:
-    folder = services.home / "scratch" / name
+    folder = scratch.folder(services, name)
     for lock in folder.glob("node-*/lock"):
         with open(lock, "rb") as held:
             if not locks.try_lock(held):
@@ -278,7 +284,10 @@ def _remove_scratch(services: Services, name: str) -> bool:
     with services.db.read() as connection:
         if name in references.attempts_with_folder(connection):
             return False
-    return files.remove(folder)
+    try:
+        return scratch.remove(services, name)
+    except RunnerRefused:
+        return False  # it still runs, whatever the records say
 
 
 # Logs

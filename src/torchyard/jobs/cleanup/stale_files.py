@@ -1,4 +1,4 @@
-"""Find the unfinished files that killed programs left in the server's home.
+"""Find the unfinished files that killed programs left in the server's folders.
 
 Owns: where drafts of builds, fetches, uploads and removals lie, whether one is still in use.
 Leaves: how old a draft must be to reclaiming.py.
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.base import files
+from torchyard.base.node_folder import NodeFolder
 from torchyard.shared import locks
 
 _BUILD = re.compile(r"\.building-([0-9a-f]+)-\d+\Z")
@@ -50,20 +51,21 @@ class StaleFile:
         return not self.path.exists()
 
 
-def find(home: Path) -> Iterator[StaleFile]:
+def find(home: Path, node: NodeFolder) -> Iterator[StaleFile]:
     """Every draft there is, in use or not."""
-    environments, data = home / "environments", home / "cache" / "data"
+    environments, data = node.environments, node.data
+    records = home / "environments"
     for path in _children(environments):
         build = _BUILD.match(path.name)
         if build is not None:
-            yield StaleFile(path, "a build", environments / f"{build[1]}.lock")
+            yield StaleFile(path, "a build", records / f"{build[1]}.lock")
         elif path.name.startswith(".removing-"):
             of = path.name.removeprefix(".removing-")
-            yield StaleFile(path, "a removal", environments / f"{of}.lock")
+            yield StaleFile(path, "a removal", records / f"{of}.lock")
     for path in _children(data):
         if path.name.endswith(".part"):
             yield StaleFile(path, "a fetch", data / "locks" / path.name.removesuffix(".part"))
-    for path in _children(home / "cache"):
+    for path in _children(node.cache):
         if path.name.startswith(".removing-"):
             yield StaleFile(path, "a removal")
     for path in _children(home / "uploads"):

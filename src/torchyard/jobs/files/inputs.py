@@ -7,13 +7,12 @@ Always: literals, uploaded snapshots and direct inputs need nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pwd
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from torchyard.base import files
+from torchyard.base import files, yaml_documents
 from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs.records.types import Job
@@ -21,6 +20,8 @@ from torchyard.jobs.services import Services
 from torchyard.jobs.spec.inputs import Input
 from torchyard.shared.plan import InputPlan
 
+# One character more than is read: a longer table is refused.
+_LONGEST_TABLE = (256 << 10) + 1
 _EVALUATED = ("eval_mount", "eval_download")
 
 
@@ -79,6 +80,21 @@ def bring(services: Services, job: Job, cancelled: Callable[[], bool]) -> None:
             _check_table(services, name, job_input, folder)
         else:
             _check_table(services, name, job_input)
+
+
+def let_read(services: Services, job: Job, input_plans: Mapping[str, InputPlan]) -> None:
+    """Let the Unix account that the job will run as read its copies of inputs, and nobody else.
+
+    Raises:
+        RunnerUnreachable, RunnerRefused: the account can't be told.
+    """
+    sources = [Path(plan.source) for plan in input_plans.values() if plan.source]
+    if services.runner is None or not sources:
+        return
+    account = str(services.runner.call("account", person=job.owner)["account"])
+    user = pwd.getpwnam(account).pw_uid
+    for file in sources:
+        services.fetcher.let_read(file, user)
 
 
 def source(services: Services, job: Job, name: str) -> Path:
@@ -147,10 +163,11 @@ def _check_table(
         return
     try:
         file = folder / "MLTable" if folder is not None else _in_snapshot(services, job_input)
-        table = yaml.safe_load(file.read_text())
+        with open(file, encoding="utf-8") as opened:
+            table = yaml_documents.load(opened.read(_LONGEST_TABLE), "`MLTable`")
         paths = [str(value) for entry in table["paths"] for value in entry.values()]
     except (
-        *(OSError, ValueError, yaml.YAMLError, RecursionError),
+        *(OSError, ValueError, InvalidInput),
         *(KeyError, TypeError, AttributeError),
     ) as error:
         raise InvalidInput(

@@ -82,7 +82,8 @@ def check(services: Services, workspace: str, name: str, output: Output) -> None
         NotFound: there is no such datastore.
     """
     target = place(workspace, "job", name, output)
-    datastores.open_files(datastores.get(services.db, services.datastores, workspace, target.store))
+    stores = services.datastores
+    datastores.open_files(stores, datastores.get(services.db, stores, workspace, target.store))
 
 
 def places(job: Job) -> dict[str, OutputPlace]:

@@ -34,7 +34,7 @@ def opened(services: Services, datastore: Datastore) -> Files:
     """The files of a datastore, as Azure ML shows them."""
     if datastore.name == ARTIFACT_STORE:
         return RunFiles(services, datastore.workspace)
-    return datastores.open_files(datastore)
+    return datastores.open_files(services.datastores, datastore)
 
 
 class RunFiles:

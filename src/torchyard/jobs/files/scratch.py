@@ -8,37 +8,105 @@ Always: a worker's own words are kept with the job's logs before the folder goes
 from __future__ import annotations
 
 import logging
+import os
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.base import files
+from torchyard.executors.runner_client import RunnerClient
 from torchyard.jobs.records import attempt_store, job_masking, store
 from torchyard.jobs.records.types import Attempt
 from torchyard.jobs.services import Services
 
 _MOST_BYTES = 1 << 20
+# Of files that a job's user could have made as large as the disk.
+_MOST_COLLECTED_BYTES = 1 << 30
+_LOG = "worker.log"
 _log = logging.getLogger(__name__)
 
 
 def folder(services: Services, attempt_id: str) -> Path:
-    return services.home / "scratch" / attempt_id
+    return services.node.scratch / attempt_id
 
 
 def node_folder(services: Services, attempt_id: str, node: int) -> Path:
     return folder(services, attempt_id) / f"node-{node}"
 
 
+def collect(services: Services, attempt_id: str, node: int, what: str) -> Path:
+    """The node's folder as the server reads it: the folder itself, or a copy of what is wanted,
+    where the job is another user's.
+
+    Args:
+        what: the file, or the folder whose files are wanted.
+
+    Raises:
+        RunnerUnreachable: the next round tries again.
+    """
+    if services.runner is None:
+        return node_folder(services, attempt_id, node)
+    target = services.home / "scratch" / attempt_id / f"node-{node}"
+    ask, left_bytes = services.runner.ask, _MOST_COLLECTED_BYTES
+    for entry in ask("left_files", attempt=attempt_id, node=node)[0]["files"]:
+        path = str(entry["path"])
+        if path != what and not path.startswith(f"{what}/"):
+            continue
+        _, [descriptor] = ask("open_left", attempt=attempt_id, node=node, path=path)
+        copied = files.inside(target, files.safe_relative(path))
+        with open(descriptor, "rb") as source, files.whole(copied, mode=0o600) as copy:
+            for chunk in files.chunks(source, left_bytes):
+                copy.write(chunk)
+        left_bytes -= copy.size_bytes
+    return target
+
+
+@dataclass(frozen=True)
+class ScratchFolder:
+    """The folder of an attempt that this machine has."""
+
+    name: str
+    used_at_s: float
+
+
+def folders(services: Services) -> list[ScratchFolder]:
+    """Every folder, whether its attempt is known or not."""
+    if services.runner is not None:
+        listed = services.runner.call("attempts")["attempts"]
+        return [ScratchFolder(str(item["name"]), float(item["mtime_s"])) for item in listed]
+    top, found = services.node.scratch, []
+    for folder in sorted(top.iterdir()) if top.exists() else ():
+        with suppress(FileNotFoundError):  # cleaned up since it was listed
+            found.append(ScratchFolder(folder.name, folder.stat().st_mtime))
+    return found
+
+
+def size_bytes(runner: RunnerClient, attempt_id: str) -> int:
+    """What an attempt's folder takes that the server can't enter."""
+    return int(runner.call("size", attempt=attempt_id)["size_bytes"])
+
+
+def remove(services: Services, attempt_id: str) -> bool:
+    """Remove the attempt's folder; False if something of it stays."""
+    if services.runner is None:
+        return files.remove(folder(services, attempt_id))
+    removed = bool(services.runner.call("remove", attempt=attempt_id)["removed"])
+    return files.remove(services.home / "scratch" / attempt_id) and removed
+
+
 def forget(services: Services, attempt_id: str) -> None:
     """The folder of an attempt that never ran."""
-    files.remove(folder(services, attempt_id))
+    remove(services, attempt_id)
 
 
 def clear(services: Services, attempt: Attempt) -> None:
     """Keep the workers' logs, remove everything else. Nobody works there any more."""
-    scratch = folder(services, attempt.id)
+    nodes = range(attempt.node_count)
+    logs = [collect(services, attempt.id, node, _LOG) / _LOG for node in nodes]
     with services.db.read() as connection:
         masker = job_masking.masker(store.job_by_id(connection, attempt.job_id))
-    for log in sorted(scratch.glob("node-*/worker.log")):
-        output = masker.mask(log.read_bytes())[-_MOST_BYTES:]
+    for log in filter(Path.exists, logs):
+        output = masker.mask(_end_of(log))[-_MOST_BYTES:]
         if output:
             services.logs.append(
                 attempt.workspace,
@@ -48,7 +116,14 @@ def clear(services: Services, attempt: Attempt) -> None:
                 0,
                 output,
             )
-    if not files.remove(scratch):
-        _log.warning("`%s` can't be removed completely", scratch)
+    if not remove(services, attempt.id):
+        _log.warning("`%s` can't be removed completely", folder(services, attempt.id))
     with services.db.write() as connection:
         attempt_store.change_attempt(connection, attempt.id, clean=True)
+
+
+def _end_of(log: Path) -> bytes:
+    with open(log, "rb") as file:
+        # Twice as much as is kept, for masking finds no secret that is cut in two.
+        file.seek(max(0, os.fstat(file.fileno()).st_size - 2 * _MOST_BYTES))
+        return file.read()

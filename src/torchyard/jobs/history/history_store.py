@@ -17,6 +17,7 @@ from sqlalchemy import (
     Column,
     Connection,
     Double,
+    Index,
     Integer,
     LargeBinary,
     Row,
@@ -28,6 +29,7 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    tuple_,
     update,
 )
 
@@ -53,6 +55,8 @@ metrics = Table(
     Column("max_step", BigInteger, nullable=False),
     Column("max_timestamp", BigInteger, nullable=False),
     Column("tail", LargeBinary, nullable=False),
+    # The runs in the order of a metric.
+    Index("ix_metrics_best", "key", "latest_value", "job_id"),
 )
 
 metric_blocks_table = Table(
@@ -97,6 +101,11 @@ _OF_KEYS = (
     )
     .with_for_update()
 )
+_OF_PLACES = (
+    select(metrics)
+    .where(tuple_(metrics.c.job_id, metrics.c.key).in_(bindparam("the_places", expanding=True)))
+    .with_for_update()
+)
 _UPDATE = update(metrics).where(
     metrics.c.job_id == bindparam("the_job"), metrics.c.key == bindparam("the_key")
 )
@@ -123,12 +132,27 @@ def add_points(
     Args:
         counted: the sender counts what it sends, so that nothing comes twice.
     """
-    stored_metrics = _metrics_of(connection, job_id, list(points_by_key))
+    add_points_of_jobs(connection, {job_id: points_by_key}, counted)
+
+
+def add_points_of_jobs(
+    connection: Connection,
+    points_by_job: Mapping[int, Mapping[str, Sequence[Point]]],
+    counted: bool = False,
+) -> None:
+    """`add_points` for several jobs, by as many statements as for one."""
+    places = [(job_id, key) for job_id, points in points_by_job.items() for key in points]
+    stored_metrics = _metrics_of(connection, places)
     inserts: list[dict[str, Any]] = []
     updates: list[dict[str, Any]] = []
     blocks: list[dict[str, Any]] = []
-    for key, points in points_by_key.items():
-        row = stored_metrics.get(key)
+    for job_id, key in places:
+        points = points_by_job[job_id][key]
+        row = stored_metrics.get((job_id, key))
+        appended = None if row is None else _appended(row, points)
+        if appended is not None:
+            updates.append({"the_job": job_id, "the_key": key, **appended})
+            continue
         tail = [] if row is None else metric_blocks.unpack(row.tail)
         fresh = list(dict.fromkeys(points))
         if row is not None:
@@ -155,12 +179,41 @@ def add_points(
         connection.execute(_UPDATE, updates)
 
 
-def _metrics_of(connection: Connection, job_id: int, keys: list[str]) -> dict[str, Row[Any]]:
+def _appended(row: Row[Any], points: Sequence[Point]) -> dict[str, Any] | None:
+    """The row with points added that come after all it has; None for others.
+
+    Most points do, and then the tail need not be read.
+    """
+    place = row.max_step
+    for point in points:
+        if point.step <= place or stepless_points.waits(point):
+            return None
+        place = point.step
+    oldest = metric_blocks.first_step(row.tail)
+    if oldest is not None and stepless_points.is_moment(oldest):
+        return None
+    if len(row.tail) // POINT_BYTES + len(points) >= metric_blocks.TAIL_POINTS:
+        return None
+    values = _grown(row, len(points), list(points))
+    values["tail"] = metric_blocks.joined(row.tail, metric_blocks.pack(points))
+    return values
+
+
+def _metrics_of(
+    connection: Connection, places: Sequence[tuple[int, str]]
+) -> dict[tuple[int, str], Row[Any]]:
+    """The rows of these jobs' keys; those that are not there yet are left out."""
     rows = {}
-    for start in range(0, len(keys), _KEYS_A_QUERY):
-        some = keys[start : start + _KEYS_A_QUERY]
-        result = connection.execute(_OF_KEYS, {"the_job": job_id, "the_keys": some})
-        rows.update({row.key: row for row in result})
+    for start in range(0, len(places), _KEYS_A_QUERY):
+        some = places[start : start + _KEYS_A_QUERY]
+        jobs = {job_id for job_id, _ in some}
+        if len(jobs) == 1:
+            (job_id,) = jobs
+            keys = [key for _, key in some]
+            result = connection.execute(_OF_KEYS, {"the_job": job_id, "the_keys": keys})
+        else:
+            result = connection.execute(_OF_PLACES, {"the_places": some})
+        rows.update({(row.job_id, row.key): row for row in result})
     return rows
 
 

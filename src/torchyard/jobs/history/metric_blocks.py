@@ -77,6 +77,25 @@ def unpack(data: bytes) -> list[Point]:
     )
 
 
+def first_step(data: bytes) -> int | None:
+    """Of a block; None when it is empty."""
+    third = len(data) // 3
+    return int.from_bytes(data[third : third + 8], "little", signed=True) if data else None
+
+
+def joined(first: bytes, second: bytes) -> bytes:
+    """The block of the points of both."""
+    one, two = len(first) // 3, len(second) // 3
+    return b"".join(
+        part
+        for place in range(3)
+        for part in (
+            first[place * one : place * one + one],
+            second[place * two : place * two + two],
+        )
+    )
+
+
 def arrays(data: bytes) -> tuple[array[int], array[int], array[float]]:
     """Timestamps, steps and values of a block, without an object for each point."""
     third = len(data) // 3

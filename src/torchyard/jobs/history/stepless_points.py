@@ -44,7 +44,12 @@ def step_at(moment_us: int) -> int:
 
 def waits(point: Point) -> bool:
     """Whether its step is a moment."""
-    return point.step in _MOMENTS
+    return is_moment(point.step)
+
+
+def is_moment(step: int) -> bool:
+    """Whether a step in a tail is a moment."""
+    return step in _MOMENTS
 
 
 def add(tail: Sequence[Point], fresh: Sequence[Point], before: int) -> Laid:

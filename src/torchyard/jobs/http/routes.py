@@ -126,8 +126,8 @@ def restore(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
 
 @router.post("/{name}/cancel")
 @needs(Permission.JOB)
-def cancel(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
-    return job_json(services, actions.cancel(services, workspace, name))
+def cancel(services: ServicesOf, workspace: str, name: str, now: bool = False) -> dict[str, Any]:
+    return job_json(services, actions.cancel(services, workspace, name, kill=now))
 
 
 @router.post("/{name}/preempt")

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from torchyard.base import disk
 from torchyard.base.errors import DatabaseUnreachable
 from torchyard.executors.executor import Executor
+from torchyard.executors.runner_client import RunnerUnreachable
 from torchyard.jobs.attempts import takeover
 from torchyard.jobs.attempts.heartbeats import Heartbeats
 from torchyard.jobs.attempts.launching import Launcher
@@ -36,11 +37,32 @@ _RETENTION_EVERY = timedelta(hours=1)
 _LONGEST_PAUSE_S = 60.0
 
 
+class Rounds:
+    """What the rounds of one scheduler came to; written by its thread, read by any."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.failed = 0
+        self.total_s = 0.0
+        self._ended_at = time.monotonic()
+
+    def add(self, took_s: float, is_failed: bool) -> None:
+        self.count += 1
+        self.failed += is_failed
+        self.total_s += took_s
+        self._ended_at = time.monotonic()
+
+    def age_s(self) -> float:
+        """Since the last round ended, or since the server started."""
+        return time.monotonic() - self._ended_at
+
+
 class Scheduler:
     """One thread that runs a round when it is woken, and at least once a second.
 
     Attributes:
         trouble: what went wrong in the last round, empty if nothing did.
+        rounds: how many there were, and when the last one ended.
         executor, preparer, claimer, watcher: what the rounds are made of.
     """
 
@@ -63,10 +85,16 @@ class Scheduler:
         # How often in a row deletion failed, and until when it is not retried.
         self._stuck, self._stuck_until = 0, 0.0
         self.trouble = ""
+        self.rounds = Rounds()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether rounds go on; False before the start and after the end."""
+        return self._thread.is_alive()
 
     def stop(self) -> None:
         """Stop; running jobs go on, builds are canceled and started again later."""
@@ -97,7 +125,7 @@ class Scheduler:
             except LeaseLost as error:
                 _log.warning("%s", error.message)
                 break
-            except DatabaseUnreachable as error:
+            except (DatabaseUnreachable, RunnerUnreachable) as error:
                 trouble = error.message
                 if trouble != self.trouble:
                     cause = str(error.__cause__).partition("\n")[0]
@@ -117,7 +145,9 @@ class Scheduler:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._services.wakeup.clear()
+            started = time.monotonic()
             self.run_round()
+            self.rounds.add(time.monotonic() - started, bool(self.trouble))
             self._services.wakeup.wait(self._every_s)
 
     def _take_over(self) -> None:

@@ -12,6 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from torchyard.base import files
+from torchyard.base.body_spool import in_body_thread
 from torchyard.base.dependencies import from_state
 from torchyard.base.errors import NotFound
 from torchyard.jobs import actions
@@ -54,14 +55,14 @@ def report(
 @router.get("/control")
 @needs(Permission.WORKER)
 async def stop_request(
-    services: ServicesOf, attempt_id: str, node: int = 0, wait_s: float = 0.0
+    services: ServicesOf, attempt_id: str, node: int = 0, wait_s: float = 0.0, after: str = ""
 ) -> dict[str, Any]:
     stop = await _until(
         services,
         attempt_id,
         wait_s,
         lambda: worker_reports.stop_request(services, attempt_id),
-        lambda stop: bool(stop.control),
+        lambda stop: stop.control not in ("", after),
     )
     return {"control": stop.control, "reason": stop.reason}
 
@@ -213,7 +214,7 @@ async def _receive(
     writing = await run_in_threadpool(opened.__enter__)
     try:
         async for chunk in stream:
-            await run_in_threadpool(writing.write, chunk)
+            await in_body_thread(writing.write, chunk)
     except BaseException as error:
         if not await run_in_threadpool(opened.__exit__, type(error), error, error.__traceback__):
             raise

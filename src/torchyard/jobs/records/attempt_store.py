@@ -23,6 +23,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    bindparam,
     delete,
     false,
     insert,
@@ -31,7 +32,7 @@ from sqlalchemy import (
     update,
 )
 
-from torchyard.base.db import Instant, metadata
+from torchyard.base.db import Instant, change_row, metadata
 from torchyard.jobs.records.types import Attempt, AttemptNode, JobError, NodeState
 
 attempts = Table(
@@ -73,8 +74,18 @@ attempt_nodes = Table(
 )
 
 
+# Needed for every attempt and every report: built once.
+_ADD, _ADD_NODES = insert(attempts), insert(attempt_nodes)
+_BY_ID = select(attempts).where(attempts.c.id == bindparam("attempt"))
+_NODES_OF = (
+    select(attempt_nodes)
+    .where(attempt_nodes.c.attempt_id == bindparam("attempt"))
+    .order_by(attempt_nodes.c.node)
+)
+
+
 def add_attempt(connection: Connection, attempt: Attempt) -> None:
-    connection.execute(insert(attempts).values(vars(attempt)))
+    connection.execute(_ADD, vars(attempt))
     rows = [
         {
             "attempt_id": attempt.id,
@@ -86,7 +97,7 @@ def add_attempt(connection: Connection, attempt: Attempt) -> None:
         }
         for node in range(attempt.node_count)
     ]
-    connection.execute(insert(attempt_nodes), rows)
+    connection.execute(_ADD_NODES, rows)
 
 
 def drop_attempt(connection: Connection, attempt_id: str) -> None:
@@ -101,7 +112,7 @@ def attempts_with(connection: Connection, ids: Collection[str]) -> list[Attempt]
 
 
 def attempt_by_id(connection: Connection, attempt_id: str) -> Attempt | None:
-    row = connection.execute(select(attempts).where(attempts.c.id == attempt_id)).one_or_none()
+    row = connection.execute(_BY_ID, {"attempt": attempt_id}).one_or_none()
     return None if row is None else _attempt(row)
 
 
@@ -153,15 +164,11 @@ def _attempt(row: Row[Any]) -> Attempt:
 
 
 def change_attempt(connection: Connection, attempt_id: str, **values: Any) -> None:
-    connection.execute(update(attempts).where(attempts.c.id == attempt_id).values(values))
+    change_row(connection, attempts, {"id": attempt_id}, values)
 
 
 def nodes_of(connection: Connection, attempt_id: str) -> list[AttemptNode]:
-    rows = connection.execute(
-        select(attempt_nodes)
-        .where(attempt_nodes.c.attempt_id == attempt_id)
-        .order_by(attempt_nodes.c.node)
-    )
+    rows = connection.execute(_NODES_OF, {"attempt": attempt_id})
     return [_node(row) for row in rows]
 
 
@@ -171,11 +178,7 @@ def _node(row: Row[Any]) -> AttemptNode:
 
 
 def change_node(connection: Connection, attempt_id: str, node: int, **values: Any) -> None:
-    connection.execute(
-        update(attempt_nodes)
-        .where(attempt_nodes.c.attempt_id == attempt_id, attempt_nodes.c.node == node)
-        .values(values)
-    )
+    change_row(connection, attempt_nodes, {"attempt_id": attempt_id, "node": node}, values)
 
 
 def error_of(body: dict[str, Any] | None) -> JobError | None:

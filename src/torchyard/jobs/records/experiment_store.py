@@ -17,6 +17,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    bindparam,
     delete,
     insert,
     select,
@@ -45,24 +46,23 @@ experiments = Table(
 )
 
 
+# Asked for whenever a run is made: built once.
+_NAMED = select(experiments).where(
+    experiments.c.workspace == bindparam("place"), experiments.c.name == bindparam("called")
+)
+_BY_ID = select(experiments).where(
+    experiments.c.workspace == bindparam("place"), experiments.c.id == bindparam("number")
+)
+
+
 def named(connection: Connection, workspace: str, name: str) -> Experiment | None:
-    return _experiment(
-        connection.execute(
-            select(experiments).where(
-                experiments.c.workspace == workspace, experiments.c.name == name
-            )
-        ).one_or_none()
-    )
+    values = {"place": workspace, "called": name}
+    return _experiment(connection.execute(_NAMED, values).one_or_none())
 
 
 def by_id(connection: Connection, workspace: str, number: int) -> Experiment | None:
-    return _experiment(
-        connection.execute(
-            select(experiments).where(
-                experiments.c.workspace == workspace, experiments.c.id == number
-            )
-        ).one_or_none()
-    )
+    values = {"place": workspace, "number": number}
+    return _experiment(connection.execute(_BY_ID, values).one_or_none())
 
 
 def list_in(connection: Connection, workspace: str) -> list[Experiment]:

@@ -2,7 +2,7 @@
 
 Owns: which failures concern a single job.
 Leaves: what to do about it to the caller.
-Always: an unreachable database, a lost lease and a full disk concern all of them.
+Always: an unreachable database or runner, a lost lease and a full disk concern all of them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from torchyard.base import disk
 from torchyard.base.errors import DatabaseUnreachable
+from torchyard.executors.runner_client import RunnerUnreachable
 from torchyard.servers.types import LeaseLost
 
 _log = logging.getLogger(__name__)
@@ -21,7 +22,8 @@ _Thing = TypeVar("_Thing")
 
 def is_job_error(error: Exception) -> bool:
     """Whether the failure concerns one job only, so that others can go on."""
-    return not isinstance(error, (DatabaseUnreachable, LeaseLost)) and disk.meaning(error) is None
+    concerns_all = isinstance(error, (DatabaseUnreachable, LeaseLost, RunnerUnreachable))
+    return not concerns_all and disk.meaning(error) is None
 
 
 def isolate_failures(things: Iterable[_Thing], act: Callable[[_Thing], None]) -> None:

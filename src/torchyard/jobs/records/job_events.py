@@ -29,7 +29,8 @@ class StageChanged:
     """A stage starts or ends.
 
     `waited_for` says what keeps the job in it. `build_log_offset` is set when it waits for the
-    build of its environment: where, in bytes, that build begins in the log.
+    build of its environment: where, in bytes, that build begins in the log. A start has the
+    reading of the steady clock, an end the seconds that the stage took by it.
     """
 
     kind: ClassVar[str] = "stage"
@@ -37,6 +38,8 @@ class StageChanged:
     state: Literal["start", "end"]
     waited_for: str = ""
     build_log_offset: int | None = None
+    steady: str = ""
+    took_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -46,6 +49,10 @@ class StageChanged:
         }
         if self.build_log_offset is not None:
             body["build_log_offset"] = self.build_log_offset
+        if self.steady:
+            body["steady"] = self.steady
+        if self.took_s is not None:
+            body["took_s"] = self.took_s
         return body
 
 
@@ -84,6 +91,8 @@ def from_json(kind: str, body: Mapping[str, Any]) -> EventBody:
             body["state"],
             body.get("waited_for", ""),
             body.get("build_log_offset"),
+            body.get("steady", ""),
+            body.get("took_s"),
         )
     if kind == Notice.kind:
         return Notice(body["message"])

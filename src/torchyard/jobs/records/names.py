@@ -27,9 +27,17 @@ _NOUNS = (
     "tomato tree tulip turnip valley vase wheel whistle wolf yak yard zebra"
 ).split()
 _CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_TAIL_LENGTH = 10
+_COMBINATIONS = len(_ADJECTIVES) * len(_NOUNS) * len(_CHARACTERS) ** _TAIL_LENGTH
 
 
 def generate() -> str:
     """`calm_river_0k3xq8c2vd`, for example."""
-    tail = "".join(secrets.choice(_CHARACTERS) for _ in range(10))
-    return f"{secrets.choice(_ADJECTIVES)}_{secrets.choice(_NOUNS)}_{tail}"
+    # One number for all choices: the system is asked for randomness once.
+    number, adjective = divmod(secrets.randbelow(_COMBINATIONS), len(_ADJECTIVES))
+    number, noun = divmod(number, len(_NOUNS))
+    tail = []
+    for _ in range(_TAIL_LENGTH):
+        number, character = divmod(number, len(_CHARACTERS))
+        tail.append(_CHARACTERS[character])
+    return f"{_ADJECTIVES[adjective]}_{_NOUNS[noun]}_{''.join(tail)}"

@@ -14,10 +14,11 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from torchyard.base import clock
 from torchyard.base.errors import TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.jobs.records import attempt_store, store
-from torchyard.jobs.records.job_events import Event, Notice, StageChanged, StatusChanged
+from torchyard.jobs.records.job_events import Event, EventBody, Notice, StageChanged, StatusChanged
 from torchyard.jobs.records.types import (
     ENDED,
     MOVES,
@@ -48,8 +49,11 @@ def move(connection: Connection, job: Job, status: Status, now: datetime) -> Non
     values: dict[str, object] = {"status": status.value}
     if status is Status.RUNNING and job.started_at is None:
         values["started_at"] = now
+        values["started_steady"] = clock.steady_text(now)
     if status in ENDED:
         values["ended_at"] = now
+        if job.started_at is not None:
+            values["duration_s"] = clock.seconds_since(job.started_at, job.started_steady, now)
     store.change_job(connection, job.id, **values)
     store.add_event(connection, job.id, now, StatusChanged(status))
 
@@ -58,8 +62,23 @@ def start_stage(
     connection: Connection, job: Job, stage: Stage, now: datetime, waited_for: str = ""
 ) -> None:
     """End the stage that is open and begin the next."""
-    end_stage(connection, job, now)
-    store.add_event(connection, job.id, now, StageChanged(stage, "start", waited_for))
+    bodies = [
+        *_end_of_stage(connection, job, now),
+        StageChanged(stage, "start", waited_for, steady=clock.steady_text(now)),
+    ]
+    store.add_events(connection, job.id, now, bodies)
+
+
+def start_attempt(connection: Connection, job: Job, number: int, now: datetime) -> None:
+    """Move a queued job to Starting, with its next attempt."""
+    assert Status.STARTING in MOVES[job.status], f"{job.name}: {job.status.value} to Starting"
+    bodies: list[EventBody] = [
+        *_end_of_stage(connection, job, now),
+        StageChanged(Stage.RUNNING, "start", steady=clock.steady_text(now)),
+        StatusChanged(Status.STARTING),
+    ]
+    store.change_job(connection, job.id, attempt=number, status=Status.STARTING.value)
+    store.add_events(connection, job.id, now, bodies)
 
 
 def start_preparing(connection: Connection, job: Job, now: datetime, build_log_offset: int) -> None:
@@ -68,16 +87,28 @@ def start_preparing(connection: Connection, job: Job, now: datetime, build_log_o
     Args:
         build_log_offset: where, in bytes, the build that it waits for begins in the log.
     """
-    body = StageChanged(Stage.PREPARING, "start", "the environment is built", build_log_offset)
+    body = StageChanged(
+        Stage.PREPARING,
+        "start",
+        "the environment is built",
+        build_log_offset,
+        clock.steady_text(now),
+    )
     store.add_event(connection, job.id, now, body)
 
 
 def end_stage(connection: Connection, job: Job, now: datetime) -> None:
     """End the stage that is open, if one is."""
+    store.add_events(connection, job.id, now, _end_of_stage(connection, job, now))
+
+
+def _end_of_stage(connection: Connection, job: Job, now: datetime) -> list[StageChanged]:
     spans = timeline(store.events_after(connection, job.id, 0))
-    if spans and spans[-1].end is None:
-        body = StageChanged(spans[-1].name, "end", spans[-1].waited_for)
-        store.add_event(connection, job.id, now, body)
+    if not spans or spans[-1].end is not None:
+        return []
+    last = spans[-1]
+    took_s = clock.seconds_since(last.start, last.steady, now)
+    return [StageChanged(last.name, "end", last.waited_for, took_s=round(took_s, 6))]
 
 
 def notice(connection: Connection, job: Job, message: str, now: datetime) -> None:
@@ -216,9 +247,11 @@ def timeline(events: list[Event]) -> list[StageSpan]:
         if not isinstance(body, StageChanged):
             continue
         if body.state == "start":
-            spans.append(StageSpan(body.stage, event.at, None, body.waited_for))
+            spans.append(StageSpan(body.stage, event.at, None, body.waited_for, body.steady))
         else:
             last = spans[-1]
             waited_for = body.waited_for or last.waited_for
-            spans[-1] = StageSpan(last.name, last.start, event.at, waited_for)
+            spans[-1] = StageSpan(
+                last.name, last.start, event.at, waited_for, last.steady, body.took_s
+            )
     return spans

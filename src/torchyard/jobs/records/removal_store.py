@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
     Connection,
+    Select,
     String,
     Table,
     delete,
@@ -87,8 +89,18 @@ def numbered(connection: Connection, jobs: Table, values: Mapping[str, Any]) -> 
     """
     if connection.dialect.name != "sqlite" or "id" in values:
         return dict(values)
-    dead = connection.execute(select(func.max(removed_jobs.c.job_id))).scalar()
-    if dead is None:
-        return dict(values)
-    alive = connection.execute(select(func.max(jobs.c.id))).scalar() or 0
-    return {**values, "id": max(dead, alive) + 1}
+    return {**values, "id": next_number(connection, jobs)}
+
+
+def next_number(connection: Connection, jobs: Table) -> int:
+    """The number of the next job in SQLite, in a transaction that writes."""
+    dead = connection.execute(_LAST_REMOVED).scalar() or 0
+    return 1 + max(dead, connection.execute(_last_of(jobs)).scalar() or 0)
+
+
+_LAST_REMOVED = select(func.max(removed_jobs.c.job_id))
+
+
+@cache
+def _last_of(jobs: Table) -> Select[Any]:
+    return select(func.max(jobs.c.id))

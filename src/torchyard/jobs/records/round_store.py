@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, exists, func, or_, select
 
 from torchyard.jobs.records.attempt_store import attempt_nodes, attempts
 from torchyard.jobs.records.store import jobs
@@ -66,13 +66,17 @@ def all_nodes_exited(connection: Connection) -> list[str]:
     return list(connection.execute(query).scalars())
 
 
-def to_listen_to(connection: Connection, seen_before: datetime) -> set[str]:
-    """Open attempts with a node not heard of since then, or whose job is called NotResponding."""
+def to_listen_to(connection: Connection, seen_before: datetime, now: datetime) -> set[str]:
+    """Open attempts with a node not heard of since then, or whose job is called NotResponding.
+
+    A node that was heard of in time to come, before the clock was set back, counts as well.
+    """
     is_open = attempts.c.ended_at.is_(None)
     silent = (
         select(attempts.c.id)
         .join(attempt_nodes, attempt_nodes.c.attempt_id == attempts.c.id)
-        .where(is_open, attempt_nodes.c.state != _EXITED, attempt_nodes.c.seen_at <= seen_before)
+        .where(is_open, attempt_nodes.c.state != _EXITED)
+        .where(or_(attempt_nodes.c.seen_at <= seen_before, attempt_nodes.c.seen_at > now))
     )
     # Two questions, since one with `or` would be answered by reading every job.
     called_so = (

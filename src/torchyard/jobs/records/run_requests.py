@@ -7,7 +7,19 @@ Always: written in the transaction that makes the run.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Connection, String, Table, delete, insert, select
+from collections.abc import Sequence
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    String,
+    Table,
+    delete,
+    insert,
+    select,
+    tuple_,
+)
 
 from torchyard.base.db import metadata
 
@@ -29,10 +41,20 @@ def job_made_by(connection: Connection, workspace: str, request: str) -> int | N
     return number
 
 
-def keep(connection: Connection, workspace: str, request: str, job_id: int) -> None:
-    connection.execute(
-        insert(run_requests).values(workspace=workspace, request=request, job_id=job_id)
-    )
+def known(connection: Connection, requests: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Those of these (workspace, request) that made a run already."""
+    table = run_requests.c
+    place = tuple_(table.workspace, table.request)
+    query = select(table.workspace, table.request).where(place.in_(requests))
+    return {(workspace, request) for workspace, request in connection.execute(query)}
+
+
+def keep(connection: Connection, made: Sequence[tuple[str, str, int]]) -> None:
+    """(workspace, request, job) of runs that were made."""
+    names = ("workspace", "request", "job_id")
+    rows = [dict(zip(names, values, strict=True)) for values in made]
+    if rows:
+        connection.execute(insert(run_requests), rows)
 
 
 def drop(connection: Connection, job_id: int) -> None:

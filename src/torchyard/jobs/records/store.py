@@ -29,16 +29,18 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     bindparam,
+    case,
     delete,
     false,
     func,
     insert,
+    literal_column,
     or_,
     select,
     update,
 )
 
-from torchyard.base.db import Instant, metadata
+from torchyard.base.db import Instant, change_row, metadata
 from torchyard.jobs.records import job_events, removal_store
 from torchyard.jobs.records.attempt_store import attempt_nodes, attempts, error_of
 from torchyard.jobs.records.experiment_store import Id, experiments
@@ -87,6 +89,8 @@ jobs = Table(
     Column("turn", Integer, key="priority_rank", nullable=False, server_default="1"),
     Column("limit_s", Float),
     Column("gpus", Integer, nullable=False, server_default="0"),
+    Column("started_steady", String(64), nullable=False, server_default=""),
+    Column("duration_s", Float),
     UniqueConstraint("workspace", "name"),
     Index("ix_jobs_status_id", "status", "id"),
     Index("ix_jobs_workspace_id", "workspace", "id"),
@@ -98,6 +102,19 @@ jobs = Table(
         "ix_jobs_run_search",
         *("experiment_id", "deleted", "started_at", "created_at", "name", "status", "ended_at"),
     ),
+)
+RUN_NAME = case(
+    (jobs.c.display_name == literal_column("''"), jobs.c.name), else_=jobs.c.display_name
+)
+"""What a run is called."""
+# The newest runs of an experiment, in the order of searches, and all by name.
+Index("ix_jobs_by_name", jobs.c.experiment_id, jobs.c.deleted, RUN_NAME)
+Index(
+    "ix_jobs_newest",
+    jobs.c.experiment_id,
+    jobs.c.deleted,
+    func.coalesce(jobs.c.started_at, jobs.c.created_at).desc(),
+    jobs.c.name,
 )
 
 events = Table(
@@ -114,6 +131,14 @@ events = Table(
 
 
 def add_job(connection: Connection, job: NewJob) -> Job:
+    values = removal_store.numbered(connection, jobs, values_of(job))
+    result = connection.execute(insert(jobs).values(values))
+    assert result.inserted_primary_key is not None
+    return job_by_id(connection, result.inserted_primary_key[0]).with_parsed(job.spec)
+
+
+def values_of(job: NewJob) -> dict[str, Any]:
+    """By column; the number is the database's to give."""
     values = {
         **vars(job),
         "status": job.status.value,
@@ -125,10 +150,7 @@ def add_job(connection: Connection, job: NewJob) -> Job:
         "archived": False,
     }
     del values["document"]
-    values = removal_store.numbered(connection, jobs, values)
-    result = connection.execute(insert(jobs).values(values))
-    assert result.inserted_primary_key is not None
-    return job_by_id(connection, result.inserted_primary_key[0]).with_parsed(job.spec)
+    return values
 
 
 def _jobs() -> Select[Any]:
@@ -146,13 +168,16 @@ def job_named(connection: Connection, workspace: str, name: str) -> Job | None:
     return None if row is None else _job(row)
 
 
+_BY_ID = _jobs().where(jobs.c.id == bindparam("number"))
+
+
 def job_if_any(connection: Connection, job_id: int) -> Job | None:
-    row = connection.execute(_jobs().where(jobs.c.id == job_id)).one_or_none()
+    row = connection.execute(_BY_ID, {"number": job_id}).one_or_none()
     return None if row is None else _job(row)
 
 
 def job_by_id(connection: Connection, job_id: int) -> Job:
-    return _job(connection.execute(_jobs().where(jobs.c.id == job_id)).one())
+    return _job(connection.execute(_BY_ID, {"number": job_id}).one())
 
 
 def tag_of(column: Column[Any], key: str, dialect: str) -> ColumnElement[Any]:
@@ -278,6 +303,29 @@ def nodes_wanted(connection: Connection, now: datetime) -> dict[tuple[str, str],
     return {(workspace, compute): int(count) for workspace, compute, count in rows}
 
 
+def count_by_status(connection: Connection, statuses: Collection[Status]) -> dict[Status, int]:
+    """How many jobs of all workspaces are in these statuses; without those that nobody is in."""
+    rows = connection.execute(
+        select(jobs.c.status, func.count())
+        .where(jobs.c.status.in_([status.value for status in statuses]))
+        .group_by(jobs.c.status)
+    )
+    return {Status(status): int(count) for status, count in rows}
+
+
+def queue_size(connection: Connection) -> tuple[int, int, datetime | None]:
+    """(jobs, nodes they ask for, when the oldest was submitted) of those that wait for nodes."""
+    queued = jobs.c.status == Status.QUEUED.value
+    count, nodes = connection.execute(
+        select(func.count(), func.coalesce(func.sum(jobs.c.node_count), 0)).where(queued)
+    ).one()
+    # The index has them in the order of their submission.
+    oldest = connection.execute(
+        select(jobs.c.created_at).where(queued).order_by(jobs.c.id).limit(1)
+    ).scalar()
+    return int(count), int(nodes), oldest
+
+
 def queued_at(connection: Connection, workspace: str, compute: str) -> list[Job]:
     """The jobs that wait for nodes of a cluster, in the order of the queue."""
     return _at(connection, workspace, compute, [Status.QUEUED])
@@ -340,11 +388,12 @@ def drop_job(connection: Connection, job_id: int) -> None:
     connection.execute(delete(jobs).where(jobs.c.id == job_id))
 
 
+_ENVIRONMENT = select(jobs.c.environment).where(jobs.c.id == bindparam("number"))
+
+
 def environment_of(connection: Connection, job_id: int) -> dict[str, Any]:
     """The environment as it was pinned when the job was created."""
-    body: dict[str, Any] = connection.execute(
-        select(jobs.c.environment).where(jobs.c.id == job_id)
-    ).scalar_one()
+    body: dict[str, Any] = connection.execute(_ENVIRONMENT, {"number": job_id}).scalar_one()
     return body
 
 
@@ -356,7 +405,7 @@ def environment_hash_of(connection: Connection, job_id: int) -> str:
 
 
 def change_job(connection: Connection, job_id: int, **values: Any) -> None:
-    connection.execute(update(jobs).where(jobs.c.id == job_id).values(values))
+    change_row(connection, jobs, {"id": job_id}, values)
 
 
 def change_jobs_of(connection: Connection, experiment_id: int, **values: Any) -> None:
@@ -390,22 +439,38 @@ def _job(row: Row[Any]) -> Job:
 # Events
 
 
-def add_event(connection: Connection, job_id: int, at: datetime, body: EventBody) -> int:
-    last = connection.execute(
-        select(func.coalesce(func.max(events.c.seq), 0)).where(events.c.job_id == job_id)
-    ).scalar_one()
-    connection.execute(
-        insert(events).values(
-            job_id=job_id, seq=last + 1, at=at, kind=body.kind, body=body.to_json()
-        )
-    )
-    return int(last) + 1
+# The next number of the job, and the event with it, by one statement.
+_ADD_EVENT = insert(events).from_select(
+    ["job_id", "seq", "at", "kind", "body"],
+    select(
+        bindparam("the_job", type_=events.c.job_id.type),
+        func.coalesce(func.max(events.c.seq), 0) + 1,
+        bindparam("the_time", type_=events.c.at.type),
+        bindparam("the_kind", type_=events.c.kind.type),
+        bindparam("the_body", type_=events.c.body.type),
+    ).where(events.c.job_id == bindparam("of_job")),
+)
+_EVENTS_AFTER = (
+    select(events.c.seq, events.c.at, events.c.kind, events.c.body)
+    .where(events.c.job_id == bindparam("of_job"), events.c.seq > bindparam("after"))
+    .order_by(events.c.seq)
+)
+
+
+def add_event(connection: Connection, job_id: int, at: datetime, body: EventBody) -> None:
+    add_events(connection, job_id, at, [body])
+
+
+def add_events(
+    connection: Connection, job_id: int, at: datetime, bodies: Sequence[EventBody]
+) -> None:
+    """Add events that happened together, in this order."""
+    place = {"of_job": job_id, "the_job": job_id, "the_time": at}
+    rows = [{**place, "the_kind": body.kind, "the_body": body.to_json()} for body in bodies]
+    if rows:
+        connection.execute(_ADD_EVENT, rows)
 
 
 def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:
-    rows = connection.execute(
-        select(events.c.seq, events.c.at, events.c.kind, events.c.body)
-        .where(events.c.job_id == job_id, events.c.seq > seq)
-        .order_by(events.c.seq)
-    )
+    rows = connection.execute(_EVENTS_AFTER, {"of_job": job_id, "after": seq})
     return [Event(row.seq, row.at, job_events.from_json(row.kind, row.body)) for row in rows]

@@ -87,7 +87,9 @@ class Job:
     left out of lists; a deleted one was deleted by a tracking client. Until `retry_at` a queued one
     pauses after a failed attempt, and then it is kept off `avoided_slots` of its cluster. Jobs are
     sorted by `priority_rank` (see admission/queue.py); `limit_s` is its `limits.timeout`, None
-    without; each of its nodes takes so many `gpus`.
+    without; each of its nodes takes so many `gpus`. `started_steady` is the steady clock's reading
+    as it started (see base/clock.py), `duration_s` how long it then ran by that clock; None for
+    jobs that have not ended, and runs outside any job.
     """
 
     id: int
@@ -121,6 +123,8 @@ class Job:
     priority_rank: int = 1
     limit_s: float | None = None
     gpus: int = 0
+    started_steady: str = ""
+    duration_s: float | None = None
 
     @cached_property
     def spec(self) -> JobSpec:
@@ -182,8 +186,8 @@ class NewJob:
 @dataclass(frozen=True)
 class Attempt:
     """One try. `handle` is None until the executor has given its receipt; `clean` once its
-    scratch folder is gone. `exit_code` and `error` tell how it ended. `server` looks after it, when
-    several share the home.
+    scratch folder is gone. `order` is `stop`, or `kill` to skip the ranks' grace period.
+    `exit_code` and `error` tell how it ended. `server` looks after it, when several share the home.
     """
 
     id: str
@@ -240,6 +244,8 @@ class StageSpan:
     start: datetime
     end: datetime | None
     waited_for: str
+    steady: str = ""
+    took_s: float | None = None
 
 
 @dataclass(frozen=True)

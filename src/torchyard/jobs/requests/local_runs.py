@@ -18,6 +18,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base import clock
 from torchyard.base.errors import Conflict
 from torchyard.jobs import actions
 from torchyard.jobs.records import progress, store
@@ -103,16 +104,18 @@ def create(
     """
     job = runs.create_run(
         services,
-        workspace,
-        experiment_id=experiment_id,
-        owner=owner,
-        display_name="",
-        started_at=None,
-        parent=parent,
-        tags={},
-        name=name,
-        status=Status.PREPARING,
-        document={"environment_variables": dict(variables), _KEY: spec.to_json()},
+        runs.RunRequest(
+            workspace,
+            experiment_id=experiment_id,
+            owner=owner,
+            display_name="",
+            started_at=None,
+            parent=parent,
+            tags={},
+            name=name,
+            status=Status.PREPARING,
+            document={"environment_variables": dict(variables), _KEY: spec.to_json()},
+        ),
     )
     if not is_local(job):
         raise Conflict(f"run `{name}` exists already and is not a local run", "choose another id")
@@ -221,6 +224,7 @@ def _move(connection: Connection, job: Job, status: Status, now: datetime) -> No
     values: dict[str, Any] = {"status": status.value, "ended_at": None, "error": None}
     if status is Status.RUNNING and job.started_at is None:
         values["started_at"] = now
+        values["started_steady"] = clock.steady_text(now)
     store.change_job(connection, job.id, **values)
     store.add_event(connection, job.id, now, StatusChanged(status))
 

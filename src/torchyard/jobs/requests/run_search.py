@@ -12,7 +12,7 @@ last either way, a NaN just before it. Times are ms since 1970.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -22,6 +22,7 @@ from sqlalchemy import (
     FromClause,
     Select,
     String,
+    Subquery,
     Table,
     and_,
     case,
@@ -32,19 +33,27 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    true,
     type_coerce,
+    union_all,
 )
 
 from torchyard.jobs.history.history_store import metrics, params
 from torchyard.jobs.records.dataset_inputs import run_datasets
 from torchyard.jobs.records.experiment_store import experiments
-from torchyard.jobs.records.store import jobs, tag_of
+from torchyard.jobs.records.store import RUN_NAME, jobs, tag_of
 from torchyard.jobs.records.types import Experiment, Job, JobError, Status
 
 # The property of a run whose artifacts a client keeps elsewhere.
 ARTIFACT_URI = "mlflow.artifact_uri"
 _HEAVY = frozenset({"spec", "environment", "environment_hash"})
 _JOBS_A_QUERY = 500
+# SQLite joins 64 tables at most; a database that plans a join of so many is slow before that.
+_MOST_JOINS = 16
+# Up to so many experiments are searched one after the other.
+_IN_TURN = 20
+# How many of the best by a metric are looked at for a page: so many for each run on it, and more.
+_CANDIDATES, _MORE_CANDIDATES = 4, 200
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,7 @@ class _Side(NamedTuple):
     value: ColumnElement[Any]
     there: ColumnElement[bool] | None = None
     is_number: bool = False
+    is_always_there: bool = False
 
 
 def find_runs(
@@ -98,18 +108,99 @@ def find_runs(
         implied_tags: tags that every run has unless it says otherwise, and the attribute or, in
             single quotes, the text that they hold.
     """
-    search = _Runs(connection.dialect.name, implied_tags)
-    for condition in view.conditions:
-        search.narrow(condition)
-    for order in view.orders:
-        search.sort(order)
-    query = select(jobs.c.id).select_from(search.joined)
-    query = query.where(jobs.c.experiment_id.in_(experiment_ids), *search.wheres)
-    if view.deleted is not None:
-        query = query.where(jobs.c.deleted == view.deleted)
-    query = query.order_by(*search.orders, _start().desc(), jobs.c.name)
-    ids = [row.id for row in connection.execute(_page(query, view))]
-    return _jobs_by_id(connection, ids)
+    question = _Question(connection, list(experiment_ids), view, implied_tags)
+    ids = question.ids_by_metric()
+    return _jobs_by_id(connection, question.ids() if ids is None else ids)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """One search, and the ways to answer it."""
+
+    connection: Connection
+    experiment_ids: Sequence[int]
+    view: View
+    implied_tags: Mapping[str, str]
+
+    def ids(self) -> list[int]:
+        """The page, whatever is asked for."""
+        if self.view.orders or self.view.limit is None or len(self.experiment_ids) > _IN_TURN:
+            query = _page(self._matching(self._search(), self.experiment_ids), self.view)
+            return list(self.connection.execute(query).scalars())
+        # The newest of each experiment, which an index has in order, hold the newest of all.
+        ends = replace(self.view, offset=0, limit=self.view.offset + self.view.limit)
+        columns = (_start().label("start"), jobs.c.name)
+        newest = [
+            _page(self._matching(self._search(), [number], columns), ends).subquery()
+            for number in self.experiment_ids
+        ]
+        if not newest:
+            return []
+        every = union_all(*(select(each) for each in newest)).subquery()
+        query = select(every.c.id).order_by(every.c.start.desc(), every.c.name)
+        return list(self.connection.execute(_page(query, self.view)).scalars())
+
+    def ids_by_metric(self) -> list[int] | None:
+        """The page of an order by a metric from the best of all runs; None if they are too few.
+
+        An index has the runs in the order of a metric, those of other experiments among them.
+        """
+        order, limit = (self.view.orders or [None])[0], self.view.limit
+        if order is None or order.kind != "metric" or limit is None:
+            return None
+        bound = _CANDIDATES * (self.view.offset + limit) + _MORE_CANDIDATES
+        value = metrics.c.latest_value
+        best = (
+            select(metrics.c.job_id, value)
+            .where(metrics.c.key == order.key, value.is_not(None))
+            .order_by(value.desc() if order.descending else value.asc())
+            .limit(bound)
+            .subquery()
+        )
+        last = func.min if order.descending else func.max
+        count, edge = self.connection.execute(
+            select(func.count(), last(best.c.latest_value)).select_from(best)
+        ).one()
+        search = self._search(order.key, best)
+        query = self._matching(search, self.experiment_ids, (best.c.latest_value,))
+        rows = self.connection.execute(_page(query, self.view)).all()
+        # Beyond the edge there may be more with its value.
+        is_whole = len(rows) == limit and (count < bound or rows[-1].latest_value != edge)
+        return [row.id for row in rows] if is_whole else None
+
+    def _search(self, key: str = "", best: Subquery | None = None) -> _Runs:
+        """
+        Args:
+            best: values of the metric `key` by job, of which only those are wanted.
+        """
+        search = _Runs(self.connection.dialect.name, self.implied_tags)
+        if best is not None:
+            search.start_from(key, best)
+        for condition in self.view.conditions:
+            search.narrow(condition)
+        for order in self.view.orders:
+            search.sort(order)
+        return search
+
+    def _matching(
+        self,
+        search: _Runs,
+        experiment_ids: Sequence[int],
+        columns: Sequence[ColumnElement[Any]] = (),
+    ) -> Select[Any]:
+        """What was asked for in order, not cut to the page."""
+        place = jobs.c.experiment_id
+        is_one = len(experiment_ids) == 1
+        query = (
+            select(jobs.c.id, *columns)
+            .select_from(search.joined)
+            .where(place == experiment_ids[0] if is_one else place.in_(experiment_ids))
+            .where(*search.wheres)
+            .order_by(*search.orders, _start().desc(), jobs.c.name)
+        )
+        if self.view.deleted is not None:
+            query = query.where(jobs.c.deleted == self.view.deleted)
+        return query
 
 
 def find_experiments(connection: Connection, workspace: str, view: View) -> list[Experiment]:
@@ -129,15 +220,24 @@ def find_experiments(connection: Connection, workspace: str, view: View) -> list
 
 
 class _Runs:
-    """The query on its way: each metric or parameter that is asked for is joined once."""
+    """The query on its way: each metric or parameter that is asked for is joined once.
+
+    Databases join only so many tables; those beyond are looked up for each run.
+    """
 
     def __init__(self, dialect: str, implied_tags: Mapping[str, str]) -> None:
         self._dialect = dialect
         self._implied = implied_tags
         self._sides: dict[tuple[str, str], _Side] = {}
+        self._joins = 0
         self.joined: FromClause = jobs
         self.wheres: list[ColumnElement[bool]] = []
         self.orders: list[ColumnElement[Any]] = []
+
+    def start_from(self, key: str, best: Subquery) -> None:
+        """Look only at the jobs in `best`, which has the latest values of a metric."""
+        self.joined = best.join(jobs, jobs.c.id == best.c.job_id)
+        self._sides["metric", key] = _Side(best.c.latest_value, true(), is_number=True)
 
     def narrow(self, condition: Condition) -> None:
         if condition.kind == "dataset":
@@ -149,7 +249,12 @@ class _Runs:
             )
             return
         side = self._side(condition.kind, condition.key)
-        self.wheres.append(_holds(side, condition, self._dialect))
+        holds = _holds(side, condition, self._dialect)
+        if condition.kind in ("metric", "param"):
+            # The runs come in the order of the page until it is full; a plain condition would have
+            # the database begin with all metrics that fit.
+            holds = func.coalesce(holds, false())
+        self.wheres.append(holds)
 
     def sort(self, order: Order) -> None:
         self.orders += _sorted_by(self._side(order.kind, order.key), order)
@@ -160,6 +265,8 @@ class _Runs:
         return self._sides[kind, key]
 
     def _new_side(self, kind: str, key: str) -> _Side:
+        if kind in ("metric", "param") and self._joins == _MOST_JOINS:
+            return self._looked_up(kind, key)
         if kind == "metric":
             table = self._join(metrics, key)
             return _Side(table.c.latest_value, table.c.key.is_not(None), is_number=True)
@@ -173,7 +280,18 @@ class _Runs:
             )
         return self._attribute(key)
 
+    def _looked_up(self, kind: str, key: str) -> _Side:
+        """A metric or parameter by a query of its own for each run, instead of a join."""
+        table = (metrics if kind == "metric" else params).alias()
+        same = and_(table.c.job_id == jobs.c.id, table.c.key == key)
+        if kind == "param":
+            return _Side(select(table.c.value).where(same).correlate(jobs).scalar_subquery())
+        value = select(table.c.latest_value).where(same).correlate(jobs).scalar_subquery()
+        there = exists(select(literal(1)).where(same).correlate(jobs))
+        return _Side(value, there, is_number=True)
+
     def _join(self, table: Table, key: str) -> Any:
+        self._joins += 1
         joined = table.alias()
         same = and_(joined.c.job_id == jobs.c.id, joined.c.key == key)
         self.joined = self.joined.outerjoin(joined, same)
@@ -190,7 +308,7 @@ class _Runs:
         if key == "end_time":
             return _Side(_milliseconds(jobs.c.ended_at), is_number=True)
         if key == "run_name":
-            return _Side(case((jobs.c.display_name == "", jobs.c.name), else_=jobs.c.display_name))
+            return _Side(RUN_NAME, is_always_there=True)
         if key == "parent":
             return _Side(func.nullif(jobs.c.parent, ""))
         if key == "artifact_uri":
@@ -198,7 +316,7 @@ class _Runs:
             default_uri = "mlflow-artifacts:/" + number + "/" + jobs.c.name + "/artifacts"
             return _Side(func.coalesce(jobs.c.properties[ARTIFACT_URI].as_string(), default_uri))
         columns = {"run_id": jobs.c.name, "status": jobs.c.status, "user_id": jobs.c.owner}
-        return _Side(columns[key])
+        return _Side(columns[key], is_always_there=True)
 
 
 def _of_experiment(criterion: Condition | Order, dialect: str) -> _Side:
@@ -253,11 +371,14 @@ def _escaped(pattern: str) -> str:
 
 
 def _sorted_by(side: _Side, order: Order) -> list[ColumnElement[Any]]:
+    in_order = side.value.desc() if order.descending else side.value.asc()
+    if side.is_always_there:
+        return [in_order]
     missing = side.value.is_(None)
     last: ColumnElement[Any] = case((missing, 1), else_=0)
     if side.there is not None:
         last = case((side.there.is_not(True), 2), (missing, 1), else_=0)
-    return [last, side.value.desc() if order.descending else side.value.asc()]
+    return [last, in_order]
 
 
 def _is_nan(side: _Side) -> ColumnElement[bool]:

@@ -8,13 +8,23 @@ Always: a deleted experiment or run keeps its name and can be brought back.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from sqlalchemy import Connection
 
 from torchyard.base.errors import Conflict, NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.files import owners
-from torchyard.jobs.records import dataset_inputs, experiment_store, names, run_requests, store
+from torchyard.jobs.records import (
+    dataset_inputs,
+    experiment_store,
+    names,
+    run_requests,
+    run_rows,
+    store,
+)
 from torchyard.jobs.records.dataset_inputs import DatasetInput
 from torchyard.jobs.records.types import Experiment, Job, JobError, NewJob, Status
 from torchyard.jobs.requests import run_search
@@ -158,59 +168,107 @@ def datasets_in(
         return dataset_inputs.in_experiments(connection, experiment_ids)
 
 
-def create_run(
-    services: Services,
-    workspace: str,
-    *,
-    experiment_id: int,
-    owner: str,
-    display_name: str,
-    started_at: datetime | None,
-    parent: str,
-    tags: Mapping[str, str],
-    request: str = "",
-    made_by: str = "",
-    name: str = "",
-    status: Status = Status.RUNNING,
-    document: Mapping[str, Any] | None = None,
-) -> Job:
-    """Create a run that is not a job.
+@dataclass(frozen=True)
+class RunRequest:
+    """A run that is to be created, and is not a job.
 
-    Args:
-        started_at: None for one that is only being prepared.
-        document: what else is stored about it (see local_runs.py).
-        name: its name; a new one when empty. If it is taken, the existing run is returned.
-        made_by: whose token was sent, where `owner` is what a client says.
-        request: the id of the request; repeating it does not create another run.
+    `started_at` is None for one that is only being prepared; `document` is what else is stored
+    about it (see local_runs.py). `name` is a new one when empty; if it is taken, the run that has
+    it is returned. `made_by` is whose token was sent, where `owner` is what a client says.
+    `request` is the id of the request; repeating it does not create another run.
     """
-    run_name = name or names.generate()
-    place = experiment(services, workspace, experiment_id)
-    new = NewJob(
-        workspace=workspace,
-        name=run_name,
-        type=RUN,
-        experiment_id=place.id,
-        status=status,
-        owner=owner,
-        display_name=display_name or run_name.rpartition("_")[0] or run_name,
-        document=dict(document or {}),
-        created_at=services.clock.now(),
-        started_at=started_at,
-        tags=dict(tags),
-        properties=_properties(place, run_name, owner, made_by),
-        parent=parent,
-    )
+
+    workspace: str
+    experiment_id: int
+    owner: str
+    display_name: str
+    started_at: datetime | None
+    parent: str
+    tags: Mapping[str, str]
+    request: str = ""
+    made_by: str = ""
+    name: str = ""
+    status: Status = Status.RUNNING
+    document: Mapping[str, Any] | None = None
+
+
+def create_run(services: Services, wanted: RunRequest) -> Job:
+    """
+    Raises:
+        NotFound: its experiment does not exist.
+    """
+    workspace = wanted.workspace
+    place = experiment(services, workspace, wanted.experiment_id)
     with services.db.write() as connection:
-        existing = store.job_named(connection, workspace, name) if name else None
-        if existing is None and request:
-            job_id = run_requests.job_made_by(connection, workspace, request)
+        existing = store.job_named(connection, workspace, wanted.name) if wanted.name else None
+        if existing is None and wanted.request:
+            job_id = run_requests.job_made_by(connection, workspace, wanted.request)
             existing = None if job_id is None else store.job_by_id(connection, job_id)
         if existing is not None:
             return existing
-        job = store.add_job(connection, new)
-        if request:
-            run_requests.keep(connection, workspace, request, job.id)
-        return job
+        return _add(connection, services, [(wanted, place)])[0]
+
+
+def create_new_runs(
+    connection: Connection, services: Services, requests: Sequence[tuple[RunRequest, Experiment]]
+) -> list[Job | None]:
+    """Create runs that have no name yet, in a transaction that holds everything.
+
+    Returns:
+        None for one that `create_run` has to look at: its experiment is deleted, or a request with
+        its id has made a run.
+    """
+    repeatable = [(wanted.workspace, wanted.request) for wanted, _ in requests if wanted.request]
+    known = run_requests.known(connection, repeatable) if repeatable else set()
+    new: list[tuple[RunRequest, Experiment]] = []
+    is_new: list[bool] = []
+    for wanted, place in requests:
+        assert not wanted.name
+        request = (wanted.workspace, wanted.request)
+        is_new.append(not place.deleted and request not in known)
+        if is_new[-1]:
+            new.append((wanted, place))
+            if wanted.request:
+                known.add(request)
+    added = iter(_add(connection, services, new) if new else ())
+    return [next(added) if each else None for each in is_new]
+
+
+def _add(
+    connection: Connection, services: Services, requests: Sequence[tuple[RunRequest, Experiment]]
+) -> list[Job]:
+    now = services.clock.now()
+    jobs = run_rows.add_runs(
+        connection, [(_new_job(wanted, place, now), place.name) for wanted, place in requests]
+    )
+    run_requests.keep(
+        connection,
+        [
+            (wanted.workspace, wanted.request, job.id)
+            for (wanted, _), job in zip(requests, jobs, strict=True)
+            if wanted.request
+        ],
+    )
+    return jobs
+
+
+def _new_job(wanted: RunRequest, place: Experiment, now: datetime) -> NewJob:
+    run_name = wanted.name or names.generate()
+    return NewJob(
+        workspace=wanted.workspace,
+        name=run_name,
+        type=RUN,
+        experiment_id=place.id,
+        status=wanted.status,
+        owner=wanted.owner,
+        display_name=wanted.display_name or run_name.rpartition("_")[0] or run_name,
+        document=dict(wanted.document or {}),
+        created_at=now,
+        started_at=wanted.started_at,
+        tags=dict(wanted.tags),
+        properties=_properties(place, run_name, wanted.owner, wanted.made_by),
+        parent=wanted.parent,
+    )
 
 
 def _properties(place: Experiment, run_name: str, owner: str, made_by: str) -> dict[str, str]:

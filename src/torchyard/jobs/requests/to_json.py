@@ -32,6 +32,7 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
                 "start": to_text(span.start),
                 "end": _text(span.end),
                 "waited_for": span.waited_for,
+                "duration_s": _duration_s(span.start, span.end, span.took_s),
             }
             for span in progress.timeline(events)
         ],
@@ -79,6 +80,7 @@ def summary_json(job: Job) -> dict[str, Any]:
         "created_at": to_text(job.created_at),
         "started_at": _text(job.started_at),
         "ended_at": _text(job.ended_at),
+        "duration_s": _duration_s(job.started_at, job.ended_at, job.duration_s),
         "owner": job.owner,
         "attempt": job.attempt,
         "rehearsal": rehearsal.mode(job.properties),
@@ -87,6 +89,15 @@ def summary_json(job: Job) -> dict[str, Any]:
     }
     masked: dict[str, Any] = job_masking.masked(job, summary)
     return {**masked, "name": job.name}
+
+
+def _duration_s(
+    start: datetime | None, end: datetime | None, measured_s: float | None
+) -> float | None:
+    """As measured, or by the times between which it was, where it was not."""
+    if measured_s is not None or start is None or end is None:
+        return measured_s
+    return (end - start).total_seconds()
 
 
 def _text(moment: datetime | None) -> str | None:

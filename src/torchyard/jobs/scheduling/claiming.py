@@ -25,7 +25,7 @@ from torchyard.jobs.admission import gpus, machine, queue, queue_store, quota_ch
 from torchyard.jobs.admission.queue_store import Queued
 from torchyard.jobs.attempts.launching import Launcher
 from torchyard.jobs.records import attempt_store, isolation, progress, store
-from torchyard.jobs.records.types import Attempt, Job, Stage, Status
+from torchyard.jobs.records.types import Attempt, Job, Status
 from torchyard.jobs.scheduling import preemption
 from torchyard.jobs.scheduling.queue_walk import Walk
 from torchyard.jobs.services import Services
@@ -150,9 +150,7 @@ class Claimer:
             if reason:
                 return Claim(why_not="waits")
             attempt_store.add_attempt(connection, attempt)
-            store.change_job(connection, job.id, attempt=attempt.number)
-            progress.start_stage(connection, job, Stage.RUNNING, now)
-            progress.move(connection, job, Status.STARTING, now)
+            progress.start_attempt(connection, job, attempt.number, now)
         services.signals.notify(job_key(job))
         return Claim(attempt)
 

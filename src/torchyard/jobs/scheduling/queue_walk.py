@@ -8,6 +8,7 @@ Always: it decides what `queue.decide` decides, without reading jobs that cannot
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +20,8 @@ from torchyard.jobs.admission import queue, queue_store, shares
 from torchyard.jobs.admission.queue import Amounts, Head, Running, Waiting
 from torchyard.jobs.admission.queue_store import Filter, Held, Line, Queued
 
+_READ_AHEAD = 50
+
 
 @dataclass
 class _Cursor:
@@ -29,6 +32,8 @@ class _Cursor:
     job: Queued | None = None
     has_head: bool = False
     without_owners: set[str] = field(default_factory=set)
+    # The next ones, read before they are wanted; only a line without a head takes all in turn.
+    ahead: deque[Queued] = field(default_factory=deque)
 
 
 class Walk:
@@ -62,9 +67,11 @@ class Walk:
     def next(self) -> Queued | None:
         """The next job that may start now."""
         while True:
-            with self._db.read() as connection:
-                for cursor in self._cursors:
-                    self._fill(connection, cursor)
+            empty = [cursor for cursor in self._cursors if not self._is_filled(cursor)]
+            if empty:
+                with self._db.read() as connection:
+                    for cursor in empty:
+                        self._fill(connection, cursor)
             # A line at its end stays so: what is free only shrinks.
             self._cursors = [cursor for cursor in self._cursors if cursor.job is not None]
             if not self._cursors:
@@ -108,17 +115,27 @@ class Walk:
         cursor.after, cursor.job = (job.priority_rank, job.id), None
         return cursor
 
+    def _is_filled(self, cursor: _Cursor) -> bool:
+        """Whether the next job of a line is there without asking the database."""
+        if cursor.job is None and not cursor.has_head:
+            while cursor.ahead and cursor.job is None:
+                job = cursor.ahead.popleft()
+                cursor.job = None if job.owner in cursor.without_owners else job
+        return cursor.job is not None and (not cursor.has_head or self._may_start(cursor))
+
     def _fill(self, connection: Connection, cursor: _Cursor) -> None:
-        if cursor.job is not None and (not cursor.has_head or self._may_start(cursor)):
-            return
-        cursor.job = queue_store.next_in(
+        cursor.ahead.clear()
+        some = queue_store.next_in(
             connection,
             cursor.line,
             self._now,
             cursor.after,
             self._filter(cursor.line) if cursor.has_head else None,
             cursor.without_owners,
+            limit=1 if cursor.has_head else _READ_AHEAD,
         )
+        cursor.job = some[0] if some else None
+        cursor.ahead.extend(some[1:])
 
     def _filter(self, line: Line) -> Filter:
         """What `queue.may_pass` says, in nodes of this line's cluster."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec, nearest
-from torchyard.base.fields import text, texts
+from torchyard.base.fields import bounded, text, texts
 from torchyard.jobs.spec import (
     keys,
     limit_properties,
@@ -27,12 +27,15 @@ from torchyard.jobs.spec import (
 )
 from torchyard.jobs.spec.inputs import Input, Output, read_inputs, read_outputs
 from torchyard.jobs.spec.values import NAME, known_keys, mapping, name, served
+from torchyard.shared import brackets
 
 __all__ = ["NAME", "Input", "JobSpec", "Output", "read"]
 
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
-_EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}", re.DOTALL)
-_OPTIONAL = re.compile(r"\$\[\[.*?\]\]", re.DOTALL)
+_EXPRESSION = ("${{", "}}")
+_OPTIONAL = ("$[[", "]]")
+# Linux starts no program with a longer argument, and the command is the shell's.
+_LONGEST_COMMAND = 128 << 10
 _OURS = re.compile(r"^(inputs|outputs)\.([A-Za-z0-9_]+)(?:\.path)?\Z")
 # Other kinds of job, known by a key that only they have.
 _SIGNS = {"jobs": "pipeline", "trial": "sweep", "search_space": "sweep", "task": "automl"}
@@ -137,20 +140,22 @@ def _command(
         )
     if "\0" in command:
         raise InvalidSpec("the command holds a NUL character", "remove it", at=("command",))
-    always = _OPTIONAL.sub("", command)
-    if "$[[" in always:
+    bounded(command, _LONGEST_COMMAND, "`command`", at=("command",))
+    if not brackets.is_closed(command, *_OPTIONAL):
         raise InvalidSpec(
             "the command opens `$[[` and does not close it", "end it with `]]`", at=("command",)
         )
-    if "${{" in _EXPRESSION.sub("", command):
+    if not brackets.is_closed(command, *_EXPRESSION):
         raise InvalidSpec(
             "the command opens `${{` and does not close it", "end it with `}}`", at=("command",)
         )
-    for expression in _EXPRESSION.findall(command):
-        _check_form(expression)
+    for content in brackets.contents(command, *_EXPRESSION):
+        _check_form(content.strip())
     names = {"inputs": list(inputs), "outputs": list(outputs)}
-    for expression in _EXPRESSION.findall(always):
-        kind, wanted = _OURS.match(expression).groups()  # type: ignore[union-attr]
+    always = brackets.replaced(command, *_OPTIONAL, lambda part: "")
+    for content in brackets.contents(always, *_EXPRESSION):
+        # What is left may have become an expression only by leaving out what stood in it.
+        kind, wanted = _check_form(content.strip())
         if wanted not in names[kind]:
             near = nearest(wanted, names[kind])
             raise InvalidSpec(
@@ -161,9 +166,10 @@ def _command(
     return command
 
 
-def _check_form(expression: str) -> None:
-    if _OURS.match(expression):
-        return
+def _check_form(expression: str) -> tuple[str, str]:
+    """(`inputs` or `outputs`, the name) of an expression."""
+    if match := _OURS.match(expression):
+        return match[1], match[2]
     head, _, rest = expression.partition(".")
     hint = "use `${{inputs.<name>}}` or `${{outputs.<name>}}`"
     near = nearest(head, ("inputs", "outputs"))
@@ -231,6 +237,7 @@ def _variables(job: Mapping[str, Any]) -> dict[str, str]:
 def _properties(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, str]:
     properties = texts({"properties": secrets.read(job, variables)}, "properties")
     own_properties.check(properties)
+    retry.check_lengths(properties)
     retry.read(properties)
     watch_properties.read(properties)
     own_properties.log_quota_mb(properties)

@@ -156,7 +156,7 @@ def words(properties: Mapping[str, str], key: str) -> tuple[str, ...]:
         return tuple(word.strip() for word in written.split(",") if word.strip())
     try:
         read: Any = json.loads(written)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidSpec(
             f"`{key}` starts like a JSON list but is not valid JSON: {error}",
             "write `a, b`, or a JSON list of texts",

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torchyard.base.errors import InvalidSpec
+from torchyard.base.fields import bounded
 from torchyard.jobs.spec import own_properties
 
 _ON = "torchyard.retry.on"
@@ -22,6 +23,10 @@ _NEVER = "torchyard.retry.never"
 _ELSEWHERE = "torchyard.retry.elsewhere"
 _LONGEST_PAUSE_S = 3600.0
 _MOST_ATTEMPTS = 100
+# A pattern is compiled on the server, where it is written.
+_LONGEST_WORD = 500
+_LONGEST_POLICY = 10_000
+_MOST_WORDS = 50
 # They come again, however often they are tried.
 HOPELESS = (
     "cuda_out_of_memory",
@@ -98,6 +103,26 @@ class Decision:
     elsewhere: bool = False
 
 
+def check_lengths(properties: Mapping[str, str]) -> None:
+    """Refuse a policy that takes long to read; of a new job, before `read`.
+
+    Raises:
+        InvalidInput: it is too long, or has too many entries.
+    """
+    for key in (_ON, _NEVER, _ELSEWHERE):
+        place = ("properties", key)
+        bounded(properties.get(key, ""), _LONGEST_POLICY, f"`{key}`", at=place)
+        words = _words(properties, key)
+        if len(words) > _MOST_WORDS:
+            raise InvalidSpec(
+                f"`{key}` has {len(words)} entries; the limit is {_MOST_WORDS}",
+                "join patterns by `|`",
+                at=place,
+            )
+        for word in words:
+            bounded(word, _LONGEST_WORD, f"an entry of `{key}`", at=place)
+
+
 def read(properties: Mapping[str, str]) -> Policy:
     """
     Raises:
@@ -151,9 +176,24 @@ def _words(properties: Mapping[str, str], key: str) -> Sequence[str]:
     if written.strip().startswith("["):
         return own_properties.words(properties, key)
     # A comma inside /…/ is the pattern's own.
-    return [
-        word.strip() for word in re.findall(r"(?:/(?:\\.|[^/])*/|[^,/])+", written) if word.strip()
-    ]
+    words = []
+    start = position = 0
+    while position < len(written):
+        if written[position] == "/":
+            position = _pattern_end(written, position)
+        elif written[position] == ",":
+            words.append(written[start:position].strip())
+            start = position + 1
+        position += 1
+    return [word for word in (*words, written[start:].strip()) if word]
+
+
+def _pattern_end(text: str, start: int) -> int:
+    """Where the pattern that opens at `start` closes; the text's end if it doesn't."""
+    position = start + 1
+    while position < len(text) and text[position] != "/":
+        position += 2 if text[position] == "\\" else 1
+    return position
 
 
 def _matcher(key: str, word: str) -> Matcher:
@@ -166,12 +206,17 @@ def _matcher(key: str, word: str) -> Matcher:
             number = int(rest) if rest.isdigit() else signal.Signals[_signal(rest)].value
             return Matcher("signal", exit_code=128 + number)
         if kind == "log" and len(rest) > 2 and rest[0] == rest[-1] == "/":
-            return Matcher("log", pattern=re.compile(rest[1:-1], re.MULTILINE).pattern)
-    except (ValueError, KeyError, re.error) as error:
+            return Matcher("log", pattern=_compile(rest[1:-1]))
+    except (ValueError, KeyError, OverflowError, RecursionError, re.error) as error:
         raise _not_understood(key, word, f": {error}") from error
     if re.fullmatch(r"[a-z][a-z0-9_]*", word):
         return Matcher("code", code=word)
     raise _not_understood(key, word)
+
+
+def _compile(pattern: str) -> str:
+    """The pattern, if Python can read it."""
+    return re.compile(pattern, re.MULTILINE).pattern
 
 
 def _signal(name: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
 from torchyard.base.fields import literal
 from torchyard.jobs.spec.values import mapping
 from torchyard.shared import secret_values
@@ -24,6 +24,8 @@ MARKED = "torchyard.secrets"
 PLAIN = "torchyard.not_secrets"
 HIDDEN = "*****"
 """Stands in answers for the value of a secret variable."""
+LEFT_OUT = "(left out of a backup)"
+"""Stands in a restored document for the value of a secret variable."""
 
 
 def read(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
@@ -66,6 +68,21 @@ def read(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]
                 at=("environment_variables", name),
             )
     return properties
+
+
+def check_present(variables: Mapping[str, str]) -> None:
+    """
+    Raises:
+        InvalidInput: a secret was left out of the backup that this server was restored from.
+    """
+    names = [name for name, value in variables.items() if value == LEFT_OUT]
+    if names:
+        raise InvalidInput(
+            f"the values of {', '.join(f'`{name}`' for name in names)} were left out of the backup "
+            "that this server was restored from",
+            "submit the job again with its secrets",
+            code="secrets_missing",
+        )
 
 
 def marked(properties: Mapping[str, Any], key: str = MARKED) -> list[str]:

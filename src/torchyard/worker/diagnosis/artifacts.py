@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +18,20 @@ from typing import Any
 
 _LOG_TAIL_BYTES = 64 << 10
 _MAX_RECORDS = 200
+_MAX_RECORDS_BYTES = 4 << 20
+_MAX_STACKS = 20
 _MAX_BYTES = 128 << 10
 # An older record with another exit code is of an error that the rank handled.
 _RECENT_S = 5.0
+# The year 2100.
+_LATEST_S = 4_102_444_800.0
 
-_FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)(?:,? in (?P<function>.+))?$')
+_FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d{1,9})(?:,? in (?P<function>.+))?$')
+_LONGEST_PATH, _LONGEST_CODE = 1_000, 400
 _CRASH = "Fatal Python error"
 _TRACEBACK_START = "Traceback (most recent call last):"
-_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*?(?:Error|Exception|Warning|Interrupt|Exit|Iteration"
-                    r"|Group|Timeout|[A-Z]\w*))(?:: (?P<message>.*))?$")  # fmt: skip
+# The last part of an error's name has a capital letter behind its first character.
+_ERROR = re.compile(r"^(?P<type>[A-Za-z_](?:\w*\.)*[^\WA-Z]*[A-Z]\w*)(?:: (?P<message>.*))?$")
 _RANK_PREFIX = re.compile(r"^(?:\[rank\d+\]:? ?|\[default\d*\]:|\d+: )")
 # Frames of libraries do not show where in the user's script an error occurred.
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
@@ -86,7 +92,13 @@ def records(folder: Path) -> list[Record]:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
     except OSError:
         return []
-    parsed = (_record(folder / name) for name in names[-_MAX_RECORDS:])
+    texts: list[str] = []
+    budget = _MAX_RECORDS_BYTES
+    for name in names[: -_MAX_RECORDS - 1 : -1]:
+        text = _text(folder / name) if budget > 0 else ""
+        texts.append(text)
+        budget -= len(text)
+    parsed = (_record(text) for text in reversed(texts))
     return sorted((record for record in parsed if record is not None), key=lambda record: record.at)
 
 
@@ -129,8 +141,8 @@ def crash_stack(folder: Path, pid: int) -> str:
         files = sorted(folder.glob("*.stack"), key=lambda file: file.stat().st_mtime)
     except OSError:
         return ""
-    crash_stacks = [text for text in map(_text, files) if _CRASH in text]
-    return crash_stacks[-1] if crash_stacks else ""
+    crash_stacks = (text for text in map(_text, files[: -_MAX_STACKS - 1 : -1]) if _CRASH in text)
+    return next(crash_stacks, "")
 
 
 def printed_stack(text: str) -> str:
@@ -142,6 +154,30 @@ def printed_stack(text: str) -> str:
 def ended_abruptly(folder: Path, pid: int) -> bool:
     """Whether this process was a Python that exited without Python's own shutdown."""
     return (folder / f"{pid}.stack").exists()
+
+
+def ended_orderly(folder: Path, pid: int) -> bool:
+    """Whether this process was a Python that came to its end without an error."""
+    return ended_well(folder, pid) or (folder / f"{pid}.quit").exists()
+
+
+def ended_well(folder: Path, pid: int) -> bool:
+    """Whether it would have exited with 0 as well."""
+    return (folder / f"{pid}.end").exists() and not ended_abruptly(folder, pid)
+
+
+def has_abrupt_ends(folder: Path) -> bool:
+    """Whether any Python of the rank exited without Python's own shutdown, or runs."""
+    return any(folder.glob("*.stack"))
+
+
+def last_orderly_end(folder: Path) -> float:
+    """When the last Python came to its end, in seconds since 1970; 0 if none did."""
+    try:
+        files = [*folder.glob("*.end"), *folder.glob("*.quit")]
+        return max((file.stat().st_ctime for file in files), default=0.0)
+    except OSError:
+        return 0.0
 
 
 def stack_frames(text: str, *, of_main: bool = False) -> tuple[Frame, ...]:
@@ -164,13 +200,7 @@ def stack_frames(text: str, *, of_main: bool = False) -> tuple[Frame, ...]:
 
 def log_tail(log: Path) -> str:
     """The end of a rank's log, in whole lines, without carriage returns and rank prefixes."""
-    try:
-        with open(log, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _LOG_TAIL_BYTES))
-            content = file.read(_LOG_TAIL_BYTES)
-    except OSError:
-        return ""
+    content = _read(log, _LOG_TAIL_BYTES, from_end=True)
     lines = content.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
     return "\n".join(_RANK_PREFIX.sub("", line.rpartition("\r")[2]) for line in lines)
 
@@ -215,9 +245,9 @@ def user_frame(frames: Sequence[Frame]) -> Frame | None:
     return user_frames[-1] if user_frames else frames[-1] if frames else None
 
 
-def _record(file: Path) -> Record | None:
+def _record(content: str) -> Record | None:
     try:
-        body: dict[str, Any] = json.loads(_text(file))
+        body: dict[str, Any] = json.loads(content)
         text = str(body["traceback"])
         trace = None
         if body["type"]:
@@ -225,7 +255,7 @@ def _record(file: Path) -> Record | None:
         exit_frame = body["place"]
         return Record(
             kind=str(body["kind"]),
-            at=float(body["at"]),
+            at=_moment(body["at"]),
             started=float(body["started"]),
             pid=int(body["pid"]),
             parent=int(body["parent"]),
@@ -236,8 +266,19 @@ def _record(file: Path) -> Record | None:
             if exit_frame
             else None,
         )
-    except (ValueError, KeyError, TypeError, IndexError):
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
         return None
+
+
+def _moment(seconds: Any) -> float:
+    """
+    Raises:
+        ValueError: it is not in this epoch.
+    """
+    at = float(seconds)
+    if not 0 <= at < _LATEST_S:
+        raise ValueError(at)
+    return at
 
 
 def _is_report(trace: Trace) -> bool:
@@ -309,12 +350,27 @@ def _frames(text: str) -> Iterator[Frame]:
 
 
 def _frame(match: re.Match[str], code: str = "") -> Frame:
-    return Frame(match["file"], int(match["line"]), match["function"] or "", code)
+    file = match["file"][-_LONGEST_PATH:]
+    function = (match["function"] or "")[:_LONGEST_CODE]
+    return Frame(file, int(match["line"]), function, code[:_LONGEST_CODE])
 
 
 def _text(file: Path) -> str:
+    return _read(file, _MAX_BYTES).decode("utf-8", "replace")
+
+
+def _read(file: Path, size_bytes: int, *, from_end: bool = False) -> bytes:
+    """Empty for what is no regular file: a job may put a pipe in its place, which never ends."""
     try:
-        with open(file, "rb") as stream:
-            return stream.read(_MAX_BYTES).decode("utf-8", "replace")
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return ""
+        return b""
+    with open(descriptor, "rb") as stream:
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return b""
+            if from_end:
+                stream.seek(max(0, stream.seek(0, os.SEEK_END) - size_bytes))
+            return stream.read(size_bytes)
+        except OSError:
+            return b""

@@ -39,6 +39,14 @@ _INSTALL = (
 RULES: tuple[Rule, ...] = (
     # The shell's own
     Rule(
+        "interpreter_missing",
+        r"(?P<path>[^\s:]+): (?P<interpreter>[^\s:]+): bad interpreter"
+        r"|(?P<file>[^\s:]+): cannot execute: required file not found",
+        "the first line of the file (`#!…`) names a program that this node does not have; a file "
+        "with Windows line endings names one with a carriage return: run it with its interpreter "
+        "(`bash FILE`, `python FILE`), or correct that line",
+    ),
+    Rule(
         "command_not_found",
         r"(?:line \d+: |: )(?P<command>[^\s:]+): (?:command )?not found",
         "`{command}` does not exist on the node: use its full path, or add the package that "
@@ -47,14 +55,14 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "not_executable",
-        r"(?P<path>\S+): (?:Permission denied|cannot execute|Is a directory)",
+        r"(?<!\S)(?P<path>\S+): (?:Permission denied|cannot execute|Is a directory)",
         "run it with its interpreter (`bash {path}`, `python {path}`), or run `chmod +x` before "
         "you submit the job",
         exit_code=126,
     ),
     Rule(
         "shell_syntax",
-        r"(?:line \d+: |sh: \d+: )(?:.*syntax error|.*Syntax error|.*unexpected EOF"
+        r"(?:line \d+: |sh: \d+: )(?:.{0,200}(?:[Ss]yntax error|unexpected EOF)"
         r"|\w+: (?:unbound variable|parameter not set))",
         "the shell can't parse the job's `command`: see the line in the message",
     ),
@@ -100,7 +108,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "nccl_error",
-        r"unhandled (?:cuda|system) error.*NCCL|NCCL error in|ncclUnhandledCudaError"
+        r"unhandled (?:cuda|system) error.{0,200}NCCL|NCCL error in|ncclUnhandledCudaError"
         r"|ncclSystemError|ncclInternalError|ncclInvalidUsage|Duplicate GPU detected",
         "set NCCL_DEBUG=INFO under `environment_variables` and see what NCCL logs before the error",
     ),
@@ -119,7 +127,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "rendezvous_timeout",
         r"waiting for clients\. \d+/\d+ clients joined|RendezvousTimeoutError"
-        r"|did not join the rendezvous|Timed out .*rendezvous",
+        r"|did not join the rendezvous|Timed out .{0,200}rendezvous",
         "a rank did not join `init_process_group`: check what it was doing; all ranks of the job "
         "must call it, with the job's own WORLD_SIZE",
         consequence=True,
@@ -127,8 +135,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "collective_timeout",
         r"Watchdog caught collective operation timeout|Timed out waiting \d+ms for"
-        r"|wait timeout after \d+ms|monitoredBarrier.*timed out|Socket Timeout"
-        r"|store->get\(.*timeout",
+        r"|wait timeout after \d+ms|monitoredBarrier.{0,200}timed out|Socket Timeout"
+        r"|store->get\(.{0,200}timeout",
         "a rank did not take part in a collective call that the others wait for: set the property "
         "`torchyard.hang_after_s` to see where each rank is",
         consequence=True,
@@ -141,7 +149,7 @@ RULES: tuple[Rule, ...] = (
         r"|client socket has (?:failed to connect|timed out)|DistNetworkError|DistStoreError"
         r"|failed to recv, got 0 bytes|recvValue failed|sendBytes failed|Gloo connectFullMesh"
         r"|NCCL communicator was aborted|ncclRemoteError|DistBackendError|Connection refused"
-        r"|Application timeout caused pair closure|\[.*/gloo/.*\]|EOFError(?!: Ran out)",
+        r"|Application timeout caused pair closure|\[[^\[\]\n]{0,200}/gloo/|EOFError(?!: Ran out)",
         _PEERS,
         consequence=True,
     ),
@@ -154,7 +162,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "connection_failed",
-        r"urllib.*URLError|ConnectionError|HTTPError|Name or service not known"
+        r"urllib.{0,200}URLError|ConnectionError|HTTPError|Name or service not known"
         r"|Temporary failure in name resolution|Network is unreachable|Connection (?:refused|reset)"
         r"|Max retries exceeded|TimeoutError",
         "a remote server did not respond: check whether this machine can reach it, or provide the "
@@ -163,9 +171,9 @@ RULES: tuple[Rule, ...] = (
     # Memory and disk
     Rule(
         "shared_memory_full",
-        r"unable to (?:write|allocate|mmap|open).*(?:shared memory|</torch_)"
-        r"|DataLoader worker.*Bus error"
-        r"|insufficient shared memory|/dev/shm.*No space left",
+        r"unable to (?:write|allocate|mmap|open).{0,200}(?:shared memory|</torch_)"
+        r"|DataLoader worker.{0,200}Bus error"
+        r"|insufficient shared memory|/dev/shm.{0,200}No space left",
         "`/dev/shm` is full: use fewer `num_workers`, smaller batches, or "
         "`torch.multiprocessing.set_sharing_strategy('file_system')`",
     ),
@@ -178,13 +186,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "out_of_memory",
         r"MemoryError|[Cc]annot allocate memory|can't allocate memory|std::bad_alloc"
-        r"|DataLoader worker.*killed by signal: Killed|Unable to allocate [\d.]+ [KMGT]iB",
+        r"|DataLoader worker.{0,200}killed by signal: Killed|Unable to allocate [\d.]+ [KMGT]iB",
         "the machine ran out of memory: load less data at once, use fewer data-loader workers or "
         "fewer ranks per node",
     ),
     Rule(
         "data_worker_lost",
-        r"DataLoader worker.*(?:exited unexpectedly|killed by signal)",
+        r"DataLoader worker.{0,200}(?:exited unexpectedly|killed by signal)",
         "a data-loader worker died without an error, usually because memory ran out: use fewer "
         "`num_workers`, or 0 to see its own error",
     ),
@@ -192,6 +200,15 @@ RULES: tuple[Rule, ...] = (
         "too_many_files",
         r"Too many open files|\[Errno 24\]|received 0 items of ancdata",
         "raise the limit in the command (`ulimit -n 65536`), or use fewer data-loader workers",
+    ),
+    Rule(
+        "too_many_processes",
+        r"fork: (?:retry: )?Resource temporarily unavailable|: Cannot fork|can't start new thread"
+        r"|BlockingIOError: \[Errno 11\]|(?:pthread_create|Thread creation) failed"
+        r".{0,80}Resource temporarily unavailable",
+        "the job reached its limit of processes and threads: start fewer of them (`num_workers`, "
+        "OMP_NUM_THREADS), or see `ulimit -u` and the limits of its compute size; a program that "
+        "starts copies of itself without end reaches any limit",
     ),
     Rule(
         "io_error",
@@ -207,7 +224,7 @@ RULES: tuple[Rule, ...] = (
     Rule("import_failed", r"No module named '?(?P<module>[\w.]+)", _INSTALL),
     Rule(
         "import_failed",
-        r"(?P<library>lib[\w.+-]+\.so[\w.]*): cannot open shared object file",
+        r"(?<![\w.+-])(?P<library>lib[\w.+-]+): cannot open shared object file",
         "`{library}` is a system library: install it on the machine, or use a package that "
         "includes it",
     ),
@@ -257,7 +274,8 @@ RULES: tuple[Rule, ...] = (
 OTHER_CODES: tuple[tuple[str, str], ...] = (
     ("exception", "a Python exception that matches no rule"),
     ("rank_failed", "a rank exited with a code other than 0 and left no further information"),
-    ("exited", "the script called `sys.exit`"),
+    ("exited", "the script called `sys.exit` or `exit`, or raised SystemExit"),
+    ("output_unwritten", "Python exited with 120: stdout or stderr was closed when it ended"),
     ("hard_exit", "`os._exit(n)`, or a library that ended the process without Python's shutdown"),
     ("segmentation_fault", "SIGSEGV; the error's traceback has the Python stack of that moment"),
     ("aborted", "SIGABRT: a library aborted the process; the last lines of the log show why"),
@@ -282,7 +300,11 @@ OTHER_CODES: tuple[tuple[str, str], ...] = (
     ("mpi_missing", "a node has no Open MPI, which `type: mpi` needs"),
     ("mpi_unsupported", "the MPI of a node is not Open MPI 4"),
     ("mpi_failed", "mpirun or one of its daemons ended before the ranks, or did not start them"),
-    ("worker_lost", "the worker of a node died without a report"),
+    (
+        "worker_lost",
+        "the worker of a node, or its supervisor, was killed, or told to end by something else "
+        "than torchyard",
+    ),
     ("not_responding", "the worker of a node is running, but has not reported for too long"),
     ("stopped", "the node was stopped because another one failed"),
 )

@@ -62,6 +62,9 @@ SIGNALS: Mapping[int, tuple[str, str, str]] = {
 }
 
 
+# Of a longer text its beginning and its end, of so many characters each: it is the job's own.
+_SEARCHED = 8_000
+_LONGEST_NAME = 200
 # A connection lost in these files is one to a data-loader worker.
 DATA_LOADER_FILES = ("torch/utils/data/dataloader.py", "/multiprocessing/connection.py")
 DATA_WORKER_LOST = "DataLoader worker exited unexpectedly"
@@ -81,9 +84,12 @@ def match_text(text: str, *, has_peers: bool, exit_code: int = 0) -> Match | Non
     """The first matching rule; `line` is the line that it matched.
 
     Args:
-        text: an error's type and message, or the last lines of a log.
+        text: an error's type and message, or the last lines of a log; of a long one its beginning
+            and its end are searched.
         has_peers: whether the job has other ranks, so that failures may be consequences of theirs.
     """
+    if len(text) > 2 * _SEARCHED:
+        text = f"{text[:_SEARCHED]}\n{text[-_SEARCHED:]}"
     for rule in RULES:
         if rule.exit_code and rule.exit_code != exit_code:
             continue
@@ -123,7 +129,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _filled(hint: str, match: re.Match[str]) -> str:
-    groups = {name: value or "" for name, value in match.groupdict().items()}
+    groups = {name: (value or "")[:_LONGEST_NAME] for name, value in match.groupdict().items()}
     if "module" in groups:
         groups["package"] = package(groups["module"].strip("."))
     return hint.format(**groups)

@@ -1,11 +1,12 @@
 """What a diagnosis needs to know about its node.
 
-Owns: where the Pythons of each rank leave their records.
+Owns: where the Pythons of each rank leave their records, how a moment is written in an error.
 Leaves: reading them to artifacts.py.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,3 +25,9 @@ class DiagnosisContext:
 
     def records_folder(self, rank: int) -> Path:
         return self.errors / f"rank-{rank}"
+
+
+def iso_time(at: float) -> str:
+    """Seconds since 1970 as ISO 8601 in UTC with microseconds."""
+    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+    return f"{text}.{int(at % 1 * 1e6):06d}Z"

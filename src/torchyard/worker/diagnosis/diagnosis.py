@@ -11,6 +11,7 @@ does after it was told to stop is never the cause.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import Any
 from torchyard.shared.failures import Failure
 from torchyard.worker.diagnosis import artifacts, causes
 from torchyard.worker.diagnosis.artifacts import Frame, Record, Trace
-from torchyard.worker.diagnosis.context import DiagnosisContext
+from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
 from torchyard.worker.launch.ranks import RankExit
 
 _LOG_LINES, _LINE_LENGTH = 12, 400
@@ -29,12 +30,16 @@ _TITLE = 300
 _FRAMES = 3
 _TRACEBACK = 32_000
 _SHELL_SIGNAL = 128
+_BUDGET_S = 10.0
 _KILL = 9
 # Signals that are a rank's own fault even after it was told to stop.
 _CRASHES = ("segmentation_fault", "bus_error", "arithmetic_fault", "illegal_instruction")
 # Codes that take precedence over an error that was raised because of them.
 _DECISIVE = ("cuda_out_of_memory", "disk_full", "io_error", "out_of_memory", "shared_memory_full",
              "too_many_files")  # fmt: skip
+# Python's own exit code for it.
+_UNWRITTEN = 120
+_JUST_NOW_S = 1.0
 _WITH_STACK = (*_CRASHES, "aborted")
 
 
@@ -55,8 +60,11 @@ def root_cause(
     Args:
         ending_at: when running ranks were told to stop, in seconds since 1970.
     """
-    diagnoses = []
+    diagnoses: list[Diagnosis] = []
+    until = time.monotonic() + _BUDGET_S
     for exit in exits:
+        if diagnoses and time.monotonic() > until:
+            break  # what ranks left may be long, and the node's report must not wait for it
         if not exit.stop_requested:
             diagnoses += [diagnose(exit, context)] if exit.exit_code else []
         else:
@@ -76,6 +84,10 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
     folder = context.records_folder(exit.rank.rank)
     records = artifacts.records(folder)
     record = artifacts.decisive_record(records, exit.exit_code, exit.signal, exit.at)
+    if exit.signal == signal.SIGABRT and not artifacts.ended_abruptly(folder, exit.pid):
+        # It was aborted at its end, after it had failed.
+        own_records = [record for record in records if record.pid == exit.pid]
+        record = artifacts.decisive_record(own_records, 1, 0, exit.at) or record
     tail = artifacts.log_tail(exit.rank.log)
     finding = _finding(exit, context, folder, record, tail)
     return _diagnosis(exit, context, finding, record, tail)
@@ -260,6 +272,15 @@ def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: 
         return _Finding(
             "hard_exit", what, "look for calls of `os._exit`, which exits without a message"
         )
+    if exit.exit_code == _UNWRITTEN and artifacts.last_orderly_end(folder):
+        what = "Python could not write the rest of its output when it ended"
+        hint = "the script, or what reads its output, closed stdout or stderr before"
+        return _Finding("output_unwritten", what, hint)
+    if artifacts.ended_orderly(folder, exit.pid):
+        return _Finding("exited", "the script raised SystemExit or called `exit`")
+    if exit.at - artifacts.last_orderly_end(folder) < _JUST_NOW_S:
+        what = "no Python in it failed: the script raised SystemExit, or the shell exited"
+        return _Finding("rank_failed", what)
     return _Finding("rank_failed")
 
 
@@ -296,9 +317,10 @@ def _diagnosis(
     details: dict[str, Any] = {
         "rank": exit.rank.rank,
         "node": context.node,
+        "pid": exit.pid or None,
         "exit_code": exit.exit_code,
         "signal": exit.signal or None,
-        "at": _iso_time(at),
+        "at": iso_time(at),
         "consequence": finding.consequence,
         "exception": finding.error,
         "frames": _user_frames(finding.frames, context),
@@ -347,11 +369,6 @@ def _title(trace: Trace) -> str:
 def _first_line(text: str) -> str:
     line = next((line for line in text.strip().splitlines() if line.strip()), "")
     return line if len(line) <= _TITLE else line[:_TITLE] + "…"
-
-
-def _iso_time(at: float) -> str:
-    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
-    return f"{text}.{int(at % 1 * 1e6):06d}Z"
 
 
 def _replaced(finding: _Finding, **changes: Any) -> _Finding:

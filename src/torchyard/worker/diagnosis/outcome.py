@@ -1,6 +1,7 @@
 """The failure of a node: stopped, a fault of the worker, or a failed rank.
 
-Owns: failures of a stopped node and of the worker itself; calling the diagnosis of the ranks.
+Owns: failures of a stopped node and of the worker itself, also of one that was told to end; calling
+the diagnosis of the ranks.
 Leaves: the diagnosis of ranks to diagnosis.py, which outcome takes precedence to node/node.py.
 Always: an error in the diagnosis never hides a rank's failure.
 """
@@ -13,9 +14,9 @@ from pathlib import Path
 
 from torchyard.shared import disk
 from torchyard.shared.failures import STOPPED_EXIT, Failure
-from torchyard.worker.diagnosis.context import DiagnosisContext
+from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
 from torchyard.worker.launch.ranks import Gang, RankExit
-from torchyard.worker.server.control import OVER, PEER_LOST, TIMEOUT
+from torchyard.worker.server.control import OVER, PEER_LOST, SIGNAL, TIMEOUT, Control
 
 # `diagnosis` is imported where it is needed, because most jobs succeed.
 
@@ -24,7 +25,7 @@ _STOP_REASONS = {
     "preempted": ("preempted", "another job needs its nodes"),
     "failed": ("stopped", "another node failed"),
     PEER_LOST: ("stopped", "another node failed"),
-    "signal": ("stopped", "its worker received a signal to stop"),
+    SIGNAL: ("stopped", "its executor was asked to stop it"),
     OVER: ("stopped", "the attempt is over"),
 }
 
@@ -36,6 +37,25 @@ def stopped(reason: str, node: int) -> Failure:
         return Failure(TIMEOUT, message, "raise `limits.timeout`", STOPPED_EXIT)
     code, reason_text = _STOP_REASONS.get(reason, ("stopped", reason))
     return Failure(code, f"node {node} was stopped: {reason_text}", "", STOPPED_EXIT)
+
+
+def told_to_end(cause: str, control: Control, node: int) -> Failure:
+    """The failure of a node whose worker something else than torchyard told to end.
+
+    Args:
+        cause: such as "it received SIGTERM from pid 12 (kill, user root)".
+    """
+    details: dict[str, object] = {"node": node, "at": iso_time(control.signaled_at)}
+    if control.signal is not None:
+        details["signal"] = control.signal.to_dict()
+    return Failure(
+        "worker_lost",
+        f"the worker of node {node} was told to end: {cause}",
+        "torchyard did not ask for that: a machine that shuts down does, and so does `kill`; see "
+        f"`journalctl` on that machine and `system_logs/node-{node}.log` among the job's files",
+        STOPPED_EXIT,
+        details,
+    )
 
 
 def worker_failure(error: Exception) -> Failure:
@@ -58,6 +78,23 @@ def is_consequence(exit: RankExit, context: DiagnosisContext) -> bool:
         return False
 
 
+def forgive(exit: RankExit, context: DiagnosisContext) -> RankExit:
+    """The exit to record for a rank that failed: a success if it was aborted after its end."""
+    from torchyard.worker.diagnosis import late_aborts
+
+    try:
+        return late_aborts.forgive(exit, context.records_folder(exit.rank.rank))
+    except Exception:
+        traceback.print_exc()
+        return exit
+
+
+def late_abort_notice(exit: RankExit) -> str:
+    from torchyard.worker.diagnosis import late_aborts
+
+    return late_aborts.notice(exit)
+
+
 def root_cause(gang: Gang, context: DiagnosisContext, node: int, work: Path) -> Failure | None:
     """The failure of the rank that failed first, if any."""
     from torchyard.worker.diagnosis import diagnosis
@@ -75,10 +112,16 @@ def root_cause(gang: Gang, context: DiagnosisContext, node: int, work: Path) -> 
 def hidden_failures(exits: Iterable[RankExit], context: DiagnosisContext) -> Iterator[str]:
     """Failures inside of ranks that succeeded, one sentence each."""
     for exit in exits:
+        if exit.aborted_late:
+            continue  # that is all there is to tell
         if any(context.records_folder(exit.rank.rank).glob("*.json")):
             from torchyard.worker.diagnosis import diagnosis
 
-            message = diagnosis.hidden_failure(exit, context)
+            try:
+                message = diagnosis.hidden_failure(exit, context)
+            except Exception:
+                traceback.print_exc()
+                continue
             if message:
                 yield message
 

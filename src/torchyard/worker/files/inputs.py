@@ -38,11 +38,14 @@ def place(
     folder: Path,
     blobs: Blobs,
     fetch: Callable[[str], Path] | None = None,
+    sees_disk: bool = False,
 ) -> PlacedInputs:
     """Place every input below `folder`.
 
     Args:
         fetch: downloads an input by its name, if this node can't access the server's disk.
+        sees_disk: this node is the server's machine, as another user: what that one can read is not
+            downloaded.
 
     Raises:
         Failure: an input is missing or does not match its type.
@@ -55,7 +58,10 @@ def place(
             values[name] = input_plan.value
             continue
         if input_plan.source:
-            sources[name] = Path(input_plan.source) if fetch is None else fetch(checked_name(name))
+            source = Path(input_plan.source)
+            if fetch is not None and not (sees_disk and _is_readable(source)):
+                source = fetch(checked_name(name))
+            sources[name] = source
         target_folder = folder / checked_name(name)
         target_folder.mkdir(exist_ok=True)
         read_only = input_plan.mode in _READ_ONLY_MODES
@@ -78,6 +84,11 @@ def place(
     names = ", ".join(f"`{name}`" for name in mounts_by_input)
     notice = f"{names}: copied without write permission, because mounts are not allowed: {refusal}"
     return PlacedInputs(values, (), (notice,))
+
+
+def _is_readable(source: Path) -> bool:
+    rights = os.R_OK | os.X_OK if source.is_dir() else os.R_OK
+    return os.access(source, rights)
 
 
 def checked_name(name: str) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.shared import brackets
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan, OutputPlan
 from torchyard.worker.files import inputs as inputs_of
@@ -22,7 +23,6 @@ from torchyard.worker.files.blobs import Blobs, Placement
 from torchyard.worker.system.mounts import Mount
 
 _PLACEHOLDER = re.compile(r"\$\{\{\s*(inputs|outputs)\.([\w.-]+?)\s*\}\}")
-_OPTIONAL = re.compile(r"\$\[\[(.*?)\]\]", re.DOTALL)
 # What a node keeps after its attempt has ended.
 _KEPT = ("worker.json", "worker.log", "exit.json", "lock")
 
@@ -124,7 +124,7 @@ def lay_out(
             [Placement(file.sha256, folders.work / file.path, file.mode | 0o600) for file in files]
         )
     fetch = None if fetch_input is None else lambda name: fetch_input(name, folders.fetched / name)
-    inputs = inputs_of.place(plan.inputs, folders.inputs, blobs, fetch)
+    inputs = inputs_of.place(plan.inputs, folders.inputs, blobs, fetch, plan.single_host)
     outputs = {
         name: _make_output(name, output, folders.outputs) for name, output in plan.outputs.items()
     }
@@ -144,10 +144,10 @@ def fill_in(command: str, inputs: Mapping[str, str], outputs: Mapping[str, str])
         values = values_by_kind[kind]
         return values.get(name, values.get(name[:-5]) if name.endswith(".path") else None)
 
-    def optional(match: re.Match[str]) -> str:
-        placeholders = _PLACEHOLDER.findall(match.group(1))
+    def optional(part: str) -> str:
+        placeholders = _PLACEHOLDER.findall(part)
         absent = any(look_up(kind, name) is None for kind, name in placeholders)
-        return "" if absent else match.group(1)
+        return "" if absent else part
 
     def value(match: re.Match[str]) -> str:
         value = look_up(match.group(1), match.group(2))
@@ -159,7 +159,7 @@ def fill_in(command: str, inputs: Mapping[str, str], outputs: Mapping[str, str])
             )
         return value
 
-    return _PLACEHOLDER.sub(value, _OPTIONAL.sub(optional, command))
+    return _PLACEHOLDER.sub(value, brackets.replaced(command, "$[[", "]]", optional))
 
 
 def clean(folders: NodeFolders, keep_spool: bool = False) -> None:

@@ -27,6 +27,9 @@ _AZURE_CLIENT = "azureml._restclient.metrics_client"
 # A real-time signal that no library is known to use; asks for a stack of every thread.
 STACKS_SIGNAL = 57
 # High, so that the numbers a script gets are those it would get without us.
+# The stack file gets another name when Python ends without an error: one if it will surely exit
+# with 0, and one if the script may have raised SystemExit.
+_STACK, _END, _QUIT = ".stack", ".end", ".quit"
 _FIRST_DESCRIPTOR, _LAST_DESCRIPTOR = 200, 250
 
 
@@ -56,7 +59,7 @@ def install() -> None:
 
 def _install(folder: str) -> None:
     _Life.folder, _Life.pid, _Life.started = folder, os.getpid(), time.time()
-    _Life.dump = os.path.join(folder, f"{_Life.pid}.stack")
+    _Life.dump = os.path.join(folder, f"{_Life.pid}{_STACK}")
     before = sys.excepthook
 
     def excepthook(kind: "Any", value: "Any", trace: "Any") -> None:
@@ -118,15 +121,14 @@ class _Exit:
 
 def _note_exit(status: "Any") -> None:
     _Life.exit = _Life.at = None
-    if status is None or status == 0:
-        return
     caller = sys._getframe(2)
     code = caller.f_code
     if "multiprocessing" in code.co_filename:
         return  # A child's way to end: what went wrong there was printed before.
-    place = (code.co_filename, caller.f_lineno, code.co_name)
-    # Made into text at once: to keep the exception would keep its frames and all they hold.
-    _Life.exit = _recorder().describe(_Life.started, "exit", *sys.exc_info(), status, place)
+    if status is not None and status != 0:
+        place = (code.co_filename, caller.f_lineno, code.co_name)
+        # Made into text at once: to keep the exception would keep its frames and all they hold.
+        _Life.exit = _recorder().describe(_Life.started, "exit", *sys.exc_info(), status, place)
     frame = caller  # type: Any
     while frame is not None:
         if frame.f_globals.get("__name__") == "__main__":
@@ -201,10 +203,33 @@ def _tell_the_end() -> None:
                 _record("exception", type(value), value, value.__traceback__)
             elif _Life.exit is not None:
                 _recorder().save(_Life.folder, _Life.exit)
-        if not os.path.getsize(_Life.dump):
+        if not (_Life.failed or _code_of_exit()) and _is_near_command():
+            # Kept for the worker: whatever happens from now on, the script had ended.
+            os.rename(_Life.dump, _Life.dump[: -len(_STACK)] + (_END if _will_succeed() else _QUIT))
+        elif not os.path.getsize(_Life.dump):
             os.unlink(_Life.dump)
     except Exception:
         pass
+
+
+def _is_near_command() -> bool:
+    """Whether the job's command started this Python, or it may be one of the ranks of a launcher;
+    the many small Pythons that a script starts leave no file.
+    """
+    return os.getsid(0) in (_Life.pid, os.getppid()) or "torch" in sys.modules
+
+
+def _will_succeed() -> bool:
+    """Whether the exit code is 0 for sure: the script ran to its end, or called `sys.exit(0)`.
+
+    Python removes a script's `__file__` once its last line has run, and does not get there when
+    SystemExit is raised. Of `-m` and `-c` that can't be told.
+    """
+    if _Life.exit is None and _is_at_exit():
+        return True
+    main = sys.modules.get("__main__")
+    ran_file = hasattr(getattr(main, "__loader__", None), "path")
+    return ran_file and not hasattr(main, "__file__")
 
 
 def _leave_mpi() -> None:
@@ -223,9 +248,14 @@ def _leave_mpi() -> None:
         os._exit(code)
 
 
+def _is_at_exit() -> bool:
+    """Whether the script got no further than its last `sys.exit`."""
+    return _Life.at is not None and _Life.at[0].f_lasti == _Life.at[1]
+
+
 def _code_of_exit() -> int:
     """Of a `sys.exit` that nobody caught: the script's frame went no further."""
-    if _Life.exit is None or _Life.at is None or _Life.at[0].f_lasti != _Life.at[1]:
+    if _Life.exit is None or not _is_at_exit():
         return 0
     status = _Life.exit["status"]
     return 1 if status is None else status & 255

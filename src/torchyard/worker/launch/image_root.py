@@ -228,6 +228,7 @@ def _start_launcher(settings: Mapping[str, object]) -> tuple[list[int], str]:
                 (os.POSIX_SPAWN_DUP2, answer_write, 1),
                 (os.POSIX_SPAWN_DUP2, answer_write, 2),
             ],
+            setsigmask=(),
         )
     finally:
         os.close(answer_write)

@@ -9,6 +9,7 @@ left on this node.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -60,7 +61,8 @@ class RankExit:
     """How a rank ended; `signal` is 0 for a rank that exited by itself.
 
     `at` counts seconds since 1970; `memory_bytes` is the peak memory of its largest process;
-    `stop_requested` says that it had been told to stop.
+    `stop_requested` says that it had been told to stop, `aborted_late` that it was aborted after
+    its script had ended successfully, so that its exit code is 0 all the same.
     """
 
     rank: Rank
@@ -70,6 +72,7 @@ class RankExit:
     at: float = 0.0
     memory_bytes: int = 0
     stop_requested: bool = False
+    aborted_late: bool = False
 
 
 class Watch(Protocol):
@@ -92,6 +95,9 @@ class Gang:
     """The ranks of this node. Used only by the main thread, which owns all child processes.
 
     `limits` and `network` are those of ranks that are yet to be started.
+
+    Args:
+        forgive: the exit that a rank with an exit code other than 0 is to be recorded with.
     """
 
     def __init__(
@@ -100,6 +106,8 @@ class Gang:
         grace_s: float,
         on_exit: Callable[[RankExit], None],
         on_stop: Callable[[str], None] = lambda _: None,
+        is_urgent: Callable[[], bool] = lambda: False,
+        forgive: Callable[[RankExit], RankExit] = lambda exit: exit,
     ) -> None:
         self.limits = RankLimits()
         self.network: NetworkSpace | None = None
@@ -107,6 +115,8 @@ class Gang:
         self._grace_s = grace_s
         self._on_exit = on_exit
         self._on_stop = on_stop
+        self._is_urgent = is_urgent
+        self._forgive = forgive
         self._running: dict[int, Rank] = {}
         self._first_failure: RankExit | None = None
         self._ending = False
@@ -139,11 +149,12 @@ class Gang:
                     self.limits.apply(pid)
         except OSError as error:
             self.end()
-            raise Failure(
-                "launch_failed",
-                f"rank {rank.rank} could not be started: {error.strerror or error}",
-                "environment variables or inputs may be too long",
-            ) from error
+            message = f"rank {rank.rank} could not be started: {error.strerror or error}"
+            if error.errno == errno.EAGAIN:
+                hint = "the machine or the job reached its limit of processes: see `ulimit -u`"
+                raise Failure("too_many_processes", message, hint) from error
+            hint = "environment variables or inputs may be too long"
+            raise Failure("launch_failed", message, hint) from error
         return dict(self._running)
 
     def start_launcher(
@@ -234,11 +245,14 @@ class Gang:
         own_pid = os.getpid()
         if self._launcher and self.launcher_status is None:
             # Ranks that save their work in the grace period may need it to communicate.
-            processes.end(self._without_launcher, self._grace_s, self._reap)
-        processes.end(lambda: processes.family(own_pid, self._mark), self._grace_s, self._reap)
+            self._end_all(self._without_launcher)
+        self._end_all(lambda: processes.family(own_pid, self._mark))
         # Also done here, because a supervisor that was killed removes nothing.
         cgroups.remove(self._mark)
         self._reap()
+
+    def _end_all(self, find: Callable[[], list[Process]]) -> None:
+        processes.end(find, self._grace_s, self._reap, self._is_urgent)
 
     def _is_active(self) -> bool:
         """Whether ranks or their launcher still run, unless the launcher failed."""
@@ -265,9 +279,8 @@ class Gang:
             # Any other child is a process that a rank left behind, adopted by this process.
             rank = self._running.pop(pid, None)
             if rank is not None:
-                self._record_exit(
-                    _rank_exit(rank, status, pid, usage.ru_maxrss * 1024, self._ending)
-                )
+                exit = _rank_exit(rank, status, pid, usage.ru_maxrss * 1024, self._ending)
+                self._record_exit(self._forgive(exit) if exit.exit_code else exit)
 
     def _record_exit(self, exit: RankExit) -> None:
         self.exits.append(exit)

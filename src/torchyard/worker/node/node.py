@@ -12,12 +12,13 @@ import json
 import os
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchyard.shared import secret_values
+from torchyard.shared import node_records, secret_values
 from torchyard.shared.connection import AttemptOver, Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.masking import Masker
@@ -37,7 +38,15 @@ from torchyard.worker.launch.ranks import Gang, Rank, RankExit
 from torchyard.worker.node import delivery, supervisor
 from torchyard.worker.node.preparation import Prepared, prepare
 from torchyard.worker.relay.relay import Relay
-from torchyard.worker.server.control import HANG, OVER, PEER_LOST, SERVED, TIMEOUT, Control
+from torchyard.worker.server.control import (
+    HANG,
+    OVER,
+    PEER_LOST,
+    SERVED,
+    SIGNAL,
+    TIMEOUT,
+    Control,
+)
 from torchyard.worker.server.events import Events
 from torchyard.worker.system import cgroups, networks, processes, rank_limits, temporary
 from torchyard.worker.system.memory_kills import MemoryKills
@@ -63,7 +72,12 @@ class Node:
         self._control = Control()
         self._link = Connection.of_plan(plan)
         self._gang = Gang(
-            processes.mark(plan.attempt_id, node), plan.grace_s, self._rank_exited, self._stopping
+            processes.mark(plan.attempt_id, node),
+            plan.grace_s,
+            self._rank_exited,
+            self._stopping,
+            lambda: self._control.urgent,
+            lambda exit: outcome.forgive(exit, self._context),
         )
         node_folders.make_folders(self._folders)
         spool = self._folders.spool
@@ -75,6 +89,9 @@ class Node:
         self._logs = LogShipper(self._link, spool, masker)
         self._mpi_launch: MpiLaunch | None = None
         self._is_serving = False
+        # A signal is reported at once, but not while what succeeded is being delivered.
+        self._reporting = threading.Lock()
+        self._finalizes = self._signal_reported = False
         self._enclosure: Enclosure | None = None
         self._context = DiagnosisContext(
             node,
@@ -124,7 +141,7 @@ class Node:
         return self._end(Failure("worker_lost", message, hint))
 
     def _begin(self) -> None:
-        self._control.handle_signals()
+        self._control.handle_signals(self._signaled)
         supervisor.record_pids(self._folders.node)
         self._events.post(
             "node_started",
@@ -148,7 +165,7 @@ class Node:
             preflight,
         )
         if prepared is None:
-            return outcome.stopped(self._control.reason, self._node)
+            return self._stopped()
         if preflight is not None:
             preflight.check_script(prepared.setup.layout.command, self._folders.work)
         self._start_ranks(prepared)
@@ -197,7 +214,7 @@ class Node:
             if failure is not None:
                 return failure
         if self._control.stopped:
-            return outcome.stopped(self._control.reason, self._node)
+            return self._stopped()
         if launch is not None:
             return launch.failure()
         for message in outcome.hidden_failures(self._gang.exits, self._context):
@@ -328,6 +345,8 @@ class Node:
             signal=exit.signal or None,
             **({"consequence": True} if consequence else {}),
         )
+        if exit.aborted_late:
+            self._notice(outcome.late_abort_notice(exit))
         self._report_if_serving()
 
     def _report_if_serving(self) -> None:
@@ -347,8 +366,29 @@ class Node:
         # Other nodes need not wait for this node's grace period.
         self._events.post("node_stopping", reason=reason)
 
+    def _signaled(self) -> None:
+        # Nodes that wait for this one in the rendezvous must not wait in vain.
+        with self._reporting:
+            if not self._finalizes:
+                self._signal_reported = True
+                self._stopping(SIGNAL)
+
+    def _stopped(self) -> Failure:
+        """The failure of a node that was stopped before its ranks had succeeded."""
+        control, folder = self._control, self._folders.node
+        if control.reason != SIGNAL or control.signal is None:
+            return outcome.stopped(control.reason, self._node)
+        if (folder / node_records.STOP).exists():
+            return outcome.stopped(SIGNAL, self._node)
+        cause = supervisor.describe_signal(folder, control.signal)
+        return outcome.told_to_end(cause, control, self._node)
+
     def _end(self, failure: Failure | None) -> int:
         """Deliver what is left and finish; return the exit code."""
+        with self._reporting:
+            self._finalizes = True
+        if failure is None and self._signal_reported:
+            failure = self._stopped()
         failure = self._deliver(failure)
         exit_code = failure.exit_code if failure else 0
         self._finish(failure, exit_code)

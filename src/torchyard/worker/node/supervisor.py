@@ -5,7 +5,8 @@ ranks and starts a recovery worker, which uploads what is left and reports the w
 Leaves: everything else to the worker or the recovery worker, its only child.
 Always: it adopts the processes of a killed worker, so it finds the ranks by the process tree alone;
 it holds the lock until no process of this node is left; if the supervisor itself is killed, the
-worker treats that as a stop request.
+worker stops its ranks and reports that. A signal that asks it to end goes to the worker, with its
+sender's name.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,11 +22,18 @@ from pathlib import Path
 
 from torchyard.shared import locks
 from torchyard.shared.processes import start_time
-from torchyard.worker.system import cgroups, processes, temporary
+from torchyard.worker.system import cgroups, processes, signals, temporary
 
 _WAIT_FOR_OTHER_S = 5.0
 FREE, TAKEN, ABANDONED = "free", "taken", "abandoned"
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_AWAITED = (*signals.ENDING, signal.SIGCHLD)
+_RECEIVED_FILE = "supervisor-signal.json"
+
+
+class _Supervisor:
+    """The supervisor's pid, in itself and in its children: a parent that ended has none."""
+
+    pid = 0
 
 
 @dataclass(frozen=True)
@@ -44,9 +53,13 @@ def claim(folder: Path) -> str:
         ABANDONED: worker and supervisor both died, and nobody has reported it.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not locks.try_lock(locks.open_lock(folder / "lock")):
-        _wait_for(folder / "worker.json")
-        return TAKEN
+    lock = locks.open_lock(folder / "lock")
+    deadline = time.monotonic() + _WAIT_FOR_OTHER_S
+    while not locks.try_lock(lock):
+        # Another one that dies before its worker is recorded leaves the node free.
+        if (folder / "worker.json").exists() or time.monotonic() > deadline:
+            return TAKEN
+        time.sleep(0.01)
     # A worker that ended has released the lock, but an attempt runs only once on a node.
     if not (folder / "worker.json").exists():
         return FREE
@@ -64,10 +77,12 @@ def supervise(
         run_recovery: run in another child if the worker was killed; receives how it died.
     """
     processes.become_subreaper()
-    exit_code = _wait_for_child(_fork(work))
+    exit_code = _wait_for_child(_fork(work), node.folder)
     _end_processes(node)
     if not _has_reported(node.folder):
-        exit_code = _wait_for_child(_fork(lambda: run_recovery(_describe_exit(exit_code))))
+        exit_code = _wait_for_child(
+            _fork(lambda: run_recovery(_describe_exit(exit_code))), node.folder
+        )
         _end_processes(node)
     temporary.forget(node.folder)
     return exit_code
@@ -77,7 +92,9 @@ def recover(run_recovery: Callable[[str], int], node: SupervisedNode) -> int:
     """Recover a node whose worker and supervisor both died."""
     processes.become_subreaper()
     _end_processes(node)
-    exit_code = _wait_for_child(_fork(lambda: run_recovery("died together with its supervisor")))
+    exit_code = _wait_for_child(
+        _fork(lambda: run_recovery("died together with its supervisor")), node.folder
+    )
     _end_processes(node)
     temporary.forget(node.folder)
     return exit_code
@@ -86,12 +103,23 @@ def recover(run_recovery: Callable[[str], int], node: SupervisedNode) -> int:
 def record_pids(folder: Path) -> None:
     """Record the processes of the worker and its supervisor in `worker.json`."""
     body = {}
-    for key, pid in (("worker", os.getpid()), ("supervisor", os.getppid())):
+    # Not `os.getppid()`: if the supervisor has ended, that is another process by now.
+    for key, pid in (("worker", os.getpid()), ("supervisor", _Supervisor.pid)):
         body[key] = {"pid": pid, "start_time": start_time(pid)}
     text = json.dumps({**body["worker"], "supervisor": body["supervisor"]})
     temporary = folder / f"worker.json.{os.getpid()}"
     temporary.write_text(text)
     temporary.replace(folder / "worker.json")
+
+
+def describe_signal(folder: Path, received: signals.Received) -> str:
+    """Who told this worker to end: the sender of a signal, or the end of its supervisor."""
+    if received.pid != _Supervisor.pid:
+        return f"it received {received.text}"
+    forwarded = signals.load(folder / _RECEIVED_FILE)
+    if forwarded is not None:
+        return f"its supervisor received {forwarded.text}"
+    return "its supervisor was killed"
 
 
 def reap_all() -> None:
@@ -104,34 +132,25 @@ def reap_all() -> None:
 
 
 def _fork(work: Callable[[], int]) -> int:
-    supervisor_pid = os.getpid()
-    # Signals that arrive before a handler is installed stay pending until then.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    _Supervisor.pid = os.getpid()
+    # Signals stay pending until this process waits for them, or the worker does.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    for signum in signals.ENDING:
+        signal.signal(signum, signal.SIG_DFL)
     child = os.fork()
     if child == 0:
-        os._exit(_run_child(work, supervisor_pid))
-    for signum in _SIGNALS:
-        signal.signal(signum, lambda *_: _forward_stop(child))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        os._exit(_run_child(work))
     return child
 
 
-def _forward_stop(child: int) -> None:
-    try:
-        os.kill(child, signal.SIGTERM)
-    except ProcessLookupError:
-        pass  # it has just ended
-
-
-def _run_child(work: Callable[[], int], supervisor_pid: int) -> int:
+def _run_child(work: Callable[[], int]) -> int:
     exit_code = 1
     try:
-        for signum in _SIGNALS:
-            signal.signal(signum, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))
         os.setsid()
         processes.become_subreaper()
         processes.die_with_parent(signal.SIGTERM)
-        if os.getppid() == supervisor_pid:
+        if os.getppid() == _Supervisor.pid:
             exit_code = work()
     except BaseException:
         import traceback
@@ -140,14 +159,35 @@ def _run_child(work: Callable[[], int], supervisor_pid: int) -> int:
     return exit_code
 
 
-def _wait_for_child(child: int) -> int:
+def _wait_for_child(child: int, folder: Path) -> int:
+    """Wait until the child has ended; pass signals on to it, which its number still names."""
     while True:
-        pid, status = os.waitpid(-1, 0)
-        if pid == child:
-            # The pid may be reused from now on.
-            for signum in _SIGNALS:
+        info = signal.sigwaitinfo(_AWAITED)
+        if info.si_signo != signal.SIGCHLD:
+            received = signals.received(info)
+            print(f"the supervisor received {received.text}", file=sys.stderr, flush=True)
+            signals.save(folder / _RECEIVED_FILE, received)
+            os.kill(child, signal.SIGTERM)
+            continue
+        status = _reap_until(child)
+        if status is not None:
+            for signum in signals.ENDING:
                 signal.signal(signum, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
             return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+
+
+def _reap_until(child: int) -> int | None:
+    """Reap what has ended; the child's status if it was among them."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if not pid:
+            return None
+        if pid == child:
+            return status
 
 
 def _end_processes(node: SupervisedNode) -> None:
@@ -169,9 +209,3 @@ def _describe_exit(exit_code: int) -> str:
     except ValueError:
         name = "unknown"
     return f"was killed by signal {exit_code - 128} ({name})"
-
-
-def _wait_for(file: Path) -> None:
-    deadline = time.monotonic() + _WAIT_FOR_OTHER_S
-    while not file.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)

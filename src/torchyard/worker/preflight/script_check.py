@@ -15,7 +15,7 @@ from torchyard.worker.preflight.checks import WARNING, Finding
 
 _MOST_BYTES = 1 << 18
 _MOST_FILES = 8
-_IN_COMMAND = re.compile(r"(?:--?[\w-]*backend[= ]+|[A-Z_]*BACKEND=)['\"]?nccl\b", re.IGNORECASE)
+_IN_COMMAND = re.compile(r"(?:(?<![\w-])-[\w-]*backend[= ]+|BACKEND=)['\"]?nccl\b", re.IGNORECASE)
 _IN_SCRIPT = re.compile(r"['\"]nccl['\"]", re.IGNORECASE)
 # A script that mentions both chooses by itself.
 _HANDLES_BOTH = re.compile(r"['\"](?:cpu:)?gloo['\"]|is_nccl_available", re.IGNORECASE)

@@ -11,18 +11,26 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from torchyard.shared.connection import AttemptOver, Connection, Refused
+from torchyard.worker.system import signals
+from torchyard.worker.system.signals import Received
 
 OVER = "over"
 HANG = "hang"
 PEER_LOST = "peer_lost"
+SIGNAL = "signal"
 # No rank is left that a parameter server could serve.
 SERVED = "served"
 TIMEOUT = "timeout"
+# What the server asks for.
+STOP = "stop"
+KILL = "kill"
 _POLL_S = 20
 _PAUSE_S = 1.0
 
@@ -31,12 +39,17 @@ class Control:
     """`reason` is empty until something requests a stop: cancel, preempted, failed, peer_lost,
     hang, timeout, signal, over, served.
 
-    `idle_s` is how long the ranks have written nothing, as the server says where that is watched.
+    `urgent` once the ranks are to be killed without a grace period. `idle_s` is how long the ranks
+    have written nothing, as the server says where that is watched. `signal` is the one that
+    requested the stop, if one did, `signaled_at` when it came, in seconds since 1970.
     """
 
     def __init__(self) -> None:
         self.reason = ""
+        self.signal: Received | None = None
+        self.signaled_at = 0.0
         self.stopped_at = 0.0
+        self.urgent = False
         self.idle_s = 0.0
         self._lock = threading.Lock()
         self._readable, self._writable = os.pipe()
@@ -77,15 +90,25 @@ class Control:
             except BlockingIOError:
                 pass
 
-    def handle_signals(self) -> None:
-        """Main thread only: SIGTERM requests a stop, a child's end wakes."""
+    def handle_signals(self, on_signal: Callable[[], None] = lambda: None) -> None:
+        """Main thread only: SIGTERM requests a stop, a child's end wakes.
+
+        SIGTERM stays blocked, and a thread waits for it, because only so its sender is known.
+        Programs that the worker starts must be given an empty signal mask.
+
+        Args:
+            on_signal: called after a signal was the first to request a stop.
+        """
         signal.set_wakeup_fd(self._writable, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        ending = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        for signum in ending:
-            signal.signal(signum, lambda *_: self._stop_from_signal())
         # Held back since the supervisor forked, so that none that came early is lost.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals.ENDING)
+        early = signal.sigtimedwait(signals.ENDING, 0)
+        if early is not None:
+            self._stop_from_signal(early, on_signal)
+        threading.Thread(
+            target=self._wait_for_signals, args=(on_signal,), name="signals", daemon=True
+        ).start()
 
     def poll_server(self, connection: Connection, node: int) -> None:
         """Start the long poll in a thread of its own."""
@@ -99,18 +122,30 @@ class Control:
         if isinstance(idle_s, (int, float)):
             self.idle_s = float(idle_s)
             self.wake()
-        if response.get("control") == "stop":
+        control = response.get("control")
+        if control in (STOP, KILL):
+            self.urgent = self.urgent or control == KILL
             self.stop(str(response.get("reason") or "cancel"))
 
-    def _stop_from_signal(self) -> None:
-        # No lock here: the handler may have interrupted its holder.
-        if not self.reason:
-            self.stopped_at = time.monotonic()
-            self.reason = "signal"
+    def _wait_for_signals(self, on_signal: Callable[[], None]) -> None:
+        while True:
+            self._stop_from_signal(signal.sigwaitinfo(signals.ENDING), on_signal)
+
+    def _stop_from_signal(self, info: signal.struct_siginfo, on_signal: Callable[[], None]) -> None:
+        received = signals.received(info)
+        print(f"received {received.text}", file=sys.stderr, flush=True)
+        if self.stopped:
+            return
+        self.signal, self.signaled_at = received, time.time()
+        self.stop(SIGNAL)
+        if self.reason == SIGNAL:
+            on_signal()
 
     def _poll(self, connection: Connection, node: int) -> None:
-        query = {"node": node, "wait_s": _POLL_S}
-        while not self.stopped:
+        query: dict[str, Any] = {"node": node, "wait_s": _POLL_S}
+        while not self.urgent and not self.over:
+            if self.stopped:
+                query["after"] = STOP
             try:
                 self.apply(
                     connection.call("GET", "/control", query=query, timeout_s=_POLL_S + 10.0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 
@@ -66,8 +67,17 @@ def below(root: int) -> list[Process]:
     return [everyone[pid] for pid in sorted(pids) if pid in everyone and not everyone[pid].ended]
 
 
-def end(find: Callable[[], list[Process]], grace_s: float, reap: Callable[[], None]) -> bool:
-    """SIGTERM, after the grace SIGKILL, until `find` returns nobody; False when some remain."""
+def end(
+    find: Callable[[], list[Process]],
+    grace_s: float,
+    reap: Callable[[], None],
+    is_urgent: Callable[[], bool] = lambda: False,
+) -> bool:
+    """SIGTERM, after the grace SIGKILL, until `find` returns nobody; False when some remain.
+
+    Args:
+        is_urgent: whether the grace is over early.
+    """
     started = time.monotonic()
     terminated: set[tuple[int, int]] = set()
     while True:
@@ -79,10 +89,12 @@ def end(find: Callable[[], list[Process]], grace_s: float, reap: Callable[[], No
         if waited_s > grace_s + _KILL_LIMIT_S:
             return False
         for process in living:
-            if waited_s >= grace_s:
+            if waited_s >= grace_s or is_urgent():
                 send(process.pid, process.start_time, signal.SIGKILL)
             elif (process.pid, process.start_time) not in terminated:
                 terminated.add((process.pid, process.start_time))
+                # For whoever looks for the sender of a signal that is no order of ours.
+                print(f"SIGTERM to pid {process.pid}", file=sys.stderr, flush=True)
                 send(process.pid, process.start_time, signal.SIGTERM)
         time.sleep(_POLL_S)
 

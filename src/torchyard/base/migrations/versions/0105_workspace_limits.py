@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0105"
-down_revision = "0100"
+down_revision = "0101"
 
 
 def upgrade() -> None:

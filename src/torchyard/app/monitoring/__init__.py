@@ -1,0 +1,1 @@
+"""What monitoring systems ask the server: metrics for Prometheus, liveness, readiness."""

@@ -1,0 +1,97 @@
+"""Lines at the end of a terminal that change while others scroll past above them.
+
+Owns: drawing them, taking them away, how often they are drawn.
+Leaves: what they say to the caller.
+Always: what was drawn is taken away whole, so nothing of it stays in the scrollback; no byte of a
+job reaches the terminal from here but printable text and colours.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import BinaryIO
+
+_DRAW_EVERY_S = 0.05
+# Of what a job writes, colours may stay; what moves the cursor would tear the area apart.
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,32}m")
+_CONTROL = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]?|.)?|[\x00-\x1f\x7f-\x9f]")
+_RESET = "\x1b[0m"
+
+
+class LiveArea:
+    """The last lines of the terminal that `out` writes to.
+
+    Args:
+        size: columns and rows of the terminal.
+    """
+
+    def __init__(
+        self,
+        out: BinaryIO,
+        size: Callable[[], tuple[int, int]] = shutil.get_terminal_size,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._out = out
+        self._size = size
+        self._clock = clock
+        self._drawn = 0
+        self._drawn_at = -_DRAW_EVERY_S
+
+    def show(self, lines: Sequence[bytes]) -> None:
+        """Draw these lines in place of those before, unless it was done a moment ago."""
+        now = self._clock()
+        if self._drawn and now - self._drawn_at < _DRAW_EVERY_S:
+            return
+        self.clear()
+        self._drawn_at = now
+        columns, rows = self._size()
+        most = max(1, rows - 2)
+        shown = [_fit(line.decode("utf-8", "replace"), columns - 1) for line in lines[:most]]
+        if len(lines) > most:
+            shown[-1] = _fit(f"… and {len(lines) - most + 1} more ranks", columns - 1)
+        self._out.write("\n".join(shown).encode())
+        self._out.flush()
+        self._drawn = len(shown)
+
+    def clear(self) -> None:
+        """Take the lines away; the cursor is where they began."""
+        if self._drawn:
+            self._out.write(b"\r\x1b[2K" + b"\x1b[1A\x1b[2K" * (self._drawn - 1))
+            self._out.flush()
+            self._drawn = 0
+
+
+def _fit(text: str, columns: int) -> str:
+    """As much of the text as `columns` hold, colours included."""
+    pieces: list[str] = []
+    coloured = False
+    position = 0
+    for match in _CONTROL.finditer(text):
+        taken, columns = _cut(text[position : match.start()], columns)
+        pieces.append(taken)
+        position = match.end()
+        if _COLOUR.fullmatch(match[0]):
+            pieces.append(match[0])
+            coloured = True
+    pieces.append(_cut(text[position:], columns)[0])
+    return "".join(pieces) + (_RESET if coloured else "")
+
+
+def _cut(text: str, columns: int) -> tuple[str, int]:
+    """The beginning of the text that fits, and how many columns are left."""
+    for index, character in enumerate(text):
+        columns_needed = _width(character)
+        if columns_needed > columns:
+            return text[:index], 0
+        columns -= columns_needed
+    return text, columns
+
+
+def _width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

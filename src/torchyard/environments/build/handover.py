@@ -1,0 +1,141 @@
+"""Take over what strangers' code built, as files of this process's user.
+
+Owns: copying the tree without following a link, what may be in it.
+Leaves: building it to build_program.py, moving it into place to builder.py.
+Always: a copy shares no file with what was built, so that nobody who still has one open changes it;
+no link in it leads out, but a Python's own to one of root's; nothing is setuid, setgid or a device.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from torchyard.base.errors import BuildFailed
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_BLOCK = 1 << 20
+_MOST_ENTRIES = 2_000_000
+_DEEPEST = 100
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy the tree at `source`, which others own, to the new folder `target`.
+
+    Raises:
+        BuildFailed: something in it can't be taken over.
+    """
+    folder = os.open(source, _FOLDER)
+    try:
+        _Copy().folder(folder, target, "", 0)
+    finally:
+        os.close(folder)
+    # Not before: what a link means depends on the links that it goes through.
+    _check_links(target)
+
+
+class _Copy:
+    """One copy in progress; counts what it meets."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_ENTRIES
+
+    def folder(self, folder: int, target: Path, shown: str, depth: int) -> None:
+        if depth > _DEEPEST:
+            raise _refused(shown, "is too deep")
+        target.mkdir()
+        for name in sorted(os.listdir(folder)):
+            self._left -= 1
+            if self._left < 0:
+                raise _refused(shown or ".", f"has more than {_MOST_ENTRIES:,} files")
+            self._entry(folder, name, target / name, f"{shown}/{name}" if shown else name, depth)
+        target.chmod(0o755)
+
+    def _entry(self, above: int, name: str, target: Path, shown: str, depth: int) -> None:
+        mode = os.stat(name, dir_fd=above, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            target.symlink_to(os.readlink(name, dir_fd=above))
+        elif stat.S_ISDIR(mode):
+            folder = os.open(name, _FOLDER, dir_fd=above)
+            try:
+                self.folder(folder, target, shown, depth + 1)
+            finally:
+                os.close(folder)
+        elif stat.S_ISREG(mode):
+            _copy_file(above, name, target, shown)
+        else:
+            raise _refused(shown, "is neither a file, a folder nor a link")
+
+
+def _copy_file(above: int, name: str, target: Path, shown: str) -> None:
+    source = os.open(name, _FILE, dir_fd=above)
+    try:
+        status = os.fstat(source)
+        if not stat.S_ISREG(status.st_mode):
+            raise _refused(shown, "was replaced while it was copied")
+        mode = 0o755 if status.st_mode & 0o111 else 0o644
+        made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            _copy_bytes(source, made)
+            # Compiled modules are good for sources of that very second.
+            os.utime(made, ns=(status.st_mtime_ns, status.st_mtime_ns))
+            os.fchmod(made, mode)
+        finally:
+            os.close(made)
+    finally:
+        os.close(source)
+
+
+def _copy_bytes(source: int, made: int) -> None:
+    try:
+        while os.copy_file_range(source, made, 1 << 30):
+            pass
+    except OSError:
+        pass  # on some file systems; the rest is copied through memory
+    while block := os.read(source, _BLOCK):
+        view = memoryview(block)
+        while view:
+            view = view[os.write(made, view) :]
+
+
+def _check_links(top: Path) -> None:
+    real_top = top.resolve()
+    for current, folders, names in os.walk(top):
+        for name in (*folders, *names):
+            path = Path(current, name)
+            if not path.is_symlink():
+                continue
+            shown = path.relative_to(top).as_posix()
+            try:
+                end = path.resolve()
+            except (OSError, RuntimeError) as error:
+                raise _refused(shown, "is a link in a circle") from error
+            if end.is_relative_to(real_top):
+                continue
+            if not (Path(current).name == "bin" and name.startswith("python")):
+                raise _refused(shown, f"is a link to `{os.readlink(path)}`, which is elsewhere")
+            if not _is_trusted(end):
+                raise _refused(shown, f"is a link to a Python that others can change, `{end}`")
+
+
+def _is_trusted(program: Path) -> bool:
+    """Whether root or this user alone can change the program, or put another in its place."""
+    for path in (program, *program.parents):
+        try:
+            status = path.stat()
+        except OSError:
+            return False
+        sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+        if status.st_uid not in (0, os.geteuid()) or (status.st_mode & 0o022 and not sticky):
+            return False
+    return True
+
+
+def _refused(path: str, what: str) -> BuildFailed:
+    return BuildFailed(
+        f"the build left `{path}`, which {what}",
+        "a package that it builds from source does that: use another one, or another version",
+        code="build_refused",
+    )

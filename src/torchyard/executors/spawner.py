@@ -1,0 +1,272 @@
+"""Start workers and look after their processes: as this process's own user, or through the runner.
+
+Owns: the interface, and both implementations.
+Leaves: devices, and which nodes are missing, to local.py; the runner's side to runner/.
+Always: whichever it is, the files of an attempt are read and written only here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from torchyard.executors.bundle import worker_zip
+from torchyard.executors.runner_client import RunnerClient, RunnerRefused
+from torchyard.shared import processes
+from torchyard.shared.node_records import NodeRecords, State, receipt
+from torchyard.shared.plan import DevicePlan, LaunchPlan
+
+# Of a worker, its supervisor and what they start.
+_WORKER_PROCESSES = 256
+_MACHINE_FILE = "machine"
+_RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGXFSZ)
+
+
+@dataclass(frozen=True)
+class Records:
+    """What an attempt's folder says, by node: its worker's record, whether a start has begun, the
+    devices that an earlier launch gave it.
+    """
+
+    workers: tuple[Mapping[str, Any] | None, ...]
+    begun: tuple[bool, ...]
+    devices: tuple[tuple[DevicePlan, ...], ...]
+
+
+class Spawner(Protocol):
+    """Start workers; `scratch` is the folder of the attempt, `launched` a receipt for each node."""
+
+    def prepare(self, plan: LaunchPlan) -> None:
+        """Make the folder, with the plan in it."""
+        ...
+
+    def spawn(self, plan: LaunchPlan, node: int, locks: Sequence[int]) -> dict[str, int]:
+        """Start the worker of a node; pid and start_time."""
+        ...
+
+    def records(self, scratch: Path, node_count: int) -> Records: ...
+
+    def states(self, scratch: Path, launched: Sequence[Mapping[str, Any]]) -> list[State]: ...
+
+    def reported_states(self, scratch: Path, node_count: int) -> list[State]:
+        """The states on another machine, by the files alone."""
+        ...
+
+    def signal(self, scratch: Path, launched: Sequence[Mapping[str, Any]], signum: int) -> None: ...
+
+    def machine(self, scratch: Path) -> str:
+        """Where the attempt was launched, as `note_machine` wrote it."""
+        ...
+
+    def note_machine(self, scratch: Path, machine: str) -> None: ...
+
+    def reap(self) -> None:
+        """Let ended workers go."""
+        ...
+
+
+class DirectSpawner:
+    """Workers are children of this process, and run as its user.
+
+    Args:
+        home: where the worker's zip is kept.
+        python: what runs the worker.
+        environ: what workers get.
+    """
+
+    def __init__(self, home: Path, environ: Mapping[str, str], python: str) -> None:
+        self._home = home
+        self._environ = dict(environ)
+        self._python = python
+        self._zip: Path | None = None
+        self._children: set[int] = set()
+        self._lock = threading.Lock()
+
+    def prepare(self, plan: LaunchPlan) -> None:
+        scratch = Path(plan.scratch)
+        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_private(scratch / "plan.json", plan.to_json())
+
+    def spawn(self, plan: LaunchPlan, node: int, locks: Sequence[int]) -> dict[str, int]:
+        scratch = Path(plan.scratch)
+        folder = scratch / f"node-{node}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        program = [self._python, "-I", "-S", str(self._worker_zip())]
+        pid = os.posix_spawn(
+            self._python,
+            [*program, "--plan", str(scratch / "plan.json"), "--node", str(node)],
+            self._environ,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (
+                    os.POSIX_SPAWN_OPEN,
+                    1,
+                    str(folder / "worker.log"),
+                    os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+                    0o600,
+                ),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+                # Onto itself: kept open there, and there alone. Ranks inherit it in turn, so that
+                # a device stays locked until the last process that could use it is gone.
+                *((os.POSIX_SPAWN_DUP2, lock, lock) for lock in locks),
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=_RESET,
+        )
+        with self._lock:
+            self._children.add(pid)
+        return {"pid": pid, "start_time": processes.start_time(pid)}
+
+    def records(self, scratch: Path, node_count: int) -> Records:
+        files = NodeRecords(str(scratch))
+        return Records(
+            tuple(files.worker(node) for node in range(node_count)),
+            tuple(files.has_begun(node) for node in range(node_count)),
+            _devices(files.devices(node_count)),
+        )
+
+    def states(self, scratch: Path, launched: Sequence[Mapping[str, Any]]) -> list[State]:
+        files = NodeRecords(str(scratch))
+        return [files.state(node, process) for node, process in enumerate(launched)]
+
+    def reported_states(self, scratch: Path, node_count: int) -> list[State]:
+        files = NodeRecords(str(scratch))
+        return [files.reported_state(node) for node in range(node_count)]
+
+    def signal(self, scratch: Path, launched: Sequence[Mapping[str, Any]], signum: int) -> None:
+        files = NodeRecords(str(scratch))
+        for node, process in enumerate(launched):
+            if signum == signal.SIGTERM:
+                files.note_stop(node)
+            target = receipt(files.worker(node) or process)
+            processes.send(target["pid"], target["start_time"], signum)
+
+    def machine(self, scratch: Path) -> str:
+        # The folder may have been made by a server that died before it launched anything.
+        return _noted_machine(scratch) if any(scratch.glob("node-*/worker.json")) else ""
+
+    def note_machine(self, scratch: Path, machine: str) -> None:
+        (scratch / _MACHINE_FILE).write_text(machine)
+
+    def reap(self) -> None:
+        with self._lock:
+            for pid in list(self._children):
+                ended = True
+                with contextlib.suppress(ChildProcessError):
+                    ended = os.waitpid(pid, os.WNOHANG)[0] == pid
+                if ended:
+                    self._children.discard(pid)
+
+    def _worker_zip(self) -> Path:
+        if self._zip is None or not self._zip.exists():
+            self._zip = worker_zip(self._home)
+        return self._zip
+
+
+class RunnerSpawner:
+    """Workers are started by the runner, as the Unix account of the plan's person.
+
+    Args:
+        home: the server's own folder, which no job can enter; keeps the worker's zip, and on which
+            machine attempts were launched.
+    """
+
+    def __init__(self, home: Path, runner: RunnerClient) -> None:
+        self._home = home
+        self._runner = runner
+        self._worker = ""
+
+    def prepare(self, plan: LaunchPlan) -> None:
+        pass  # the runner makes the folder with the first node
+
+    def spawn(self, plan: LaunchPlan, node: int, locks: Sequence[int]) -> dict[str, int]:
+        for _ in range(2):
+            if not self._worker:
+                self._worker = self._send_worker()
+            try:
+                return receipt(
+                    self._runner.call(
+                        "launch",
+                        locks,
+                        attempt=plan.attempt_id,
+                        node=node,
+                        person=plan.person,
+                        worker=self._worker,
+                        plan=plan.to_json(),
+                        limits=_limits(plan),
+                    )
+                )
+            except RunnerRefused as refusal:
+                if refusal.code != "no_worker":
+                    raise
+                self._worker = ""  # somebody cleared the node folder
+        raise RunnerRefused("the runner does not keep the worker's program")
+
+    def records(self, scratch: Path, node_count: int) -> Records:
+        body = self._runner.call("records", attempt=scratch.name, count=node_count)
+        return Records(
+            tuple(body["workers"]), tuple(map(bool, body["begun"])), _devices(body["devices"])
+        )
+
+    def states(self, scratch: Path, launched: Sequence[Mapping[str, Any]]) -> list[State]:
+        states = self._runner.call("states", attempt=scratch.name, count=len(launched))["states"]
+        assert len(states) == len(launched)
+        return list(states)
+
+    def reported_states(self, scratch: Path, node_count: int) -> list[State]:
+        return ["running"] * node_count  # its runner is asked by the servers over there
+
+    def signal(self, scratch: Path, launched: Sequence[Mapping[str, Any]], signum: int) -> None:
+        for node in range(len(launched)):
+            self._runner.call("signal", attempt=scratch.name, node=node, signal=int(signum))
+
+    def machine(self, scratch: Path) -> str:
+        return _noted_machine(self._own_folder(scratch))
+
+    def note_machine(self, scratch: Path, machine: str) -> None:
+        folder = self._own_folder(scratch)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / _MACHINE_FILE).write_text(machine)
+
+    def reap(self) -> None:
+        pass  # they are the runner's children
+
+    def _own_folder(self, scratch: Path) -> Path:
+        return self._home / "scratch" / scratch.name
+
+    def _send_worker(self) -> str:
+        with open(worker_zip(self._home), "rb") as file:
+            return str(self._runner.call("keep_worker", [file.fileno()])["worker"])
+
+
+def _noted_machine(folder: Path) -> str:
+    try:
+        return (folder / _MACHINE_FILE).read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def _devices(nodes: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[tuple[DevicePlan, ...], ...]:
+    return tuple(tuple(DevicePlan(**device) for device in node) for node in nodes)
+
+
+def _write_private(file: Path, text: str) -> None:
+    """Write a file that holds tokens, atomically and readable by its owner only."""
+    draft = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as opened:
+        opened.write(text)
+    draft.replace(file)
+
+
+def _limits(plan: LaunchPlan) -> dict[str, int]:
+    """Those of a node's cgroup, which root sets: its worker's processes come on top."""
+    processes = plan.limits.processes + _WORKER_PROCESSES if plan.limits.processes else 0
+    return {"cores": plan.cores, "memory_bytes": plan.memory_bytes, "processes": processes}

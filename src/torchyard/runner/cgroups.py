@@ -1,0 +1,128 @@
+"""A cgroup for each node, made by root and handed to the account.
+
+Owns: making it, its limits, removing it with what still runs in it.
+Leaves: the groups that a worker makes below it to worker/system/cgroups.py.
+Always: a limit that is set here is root's: a job can neither raise nor leave it. Where there is no
+cgroup v2, or no controller, there is none, and `yard-runner check` says so.
+
+    <what the unit delegates>/yard-runner/               the runner, for the kernel wants its
+                                                         processes in leaves
+                              yard-<attempt>-<node>/     limits; the account may make groups here
+                                  torchyard-worker/      the worker and its supervisor
+
+Source: the kernel's admin-guide/cgroup-v2.rst, "Delegation".
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+_MOUNTS = Path("/proc/self/mounts")
+_OWN = Path("/proc/self/cgroup")
+_PERIOD_US = 100_000
+_DELEGATED = ("", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control")
+_CONTROLLERS = ("cpu", "memory", "pids")
+_END_LIMIT_S = 5.0
+WORKER = "torchyard-worker"
+_RUNNER = "yard-runner"
+
+
+def settle() -> None:
+    """Move the runner into a leaf, so that limits can be set beside it."""
+    parent = own()
+    if parent is not None:
+        try:
+            (parent / _RUNNER).mkdir(exist_ok=True)
+        except OSError:
+            return  # `yard-runner check` says that no limit holds
+        enter(parent / _RUNNER)
+
+
+def own() -> Path | None:
+    """The group that was delegated to the runner, if cgroups can be written here."""
+    try:
+        mounts = _MOUNTS.read_text().splitlines()
+        lines = _OWN.read_text().splitlines()
+    except OSError:
+        return None
+    path = next((line[3:] for line in lines if line.startswith("0::")), None)
+    for line in mounts:
+        fields = line.split(" ")
+        if path is not None and fields[2] == "cgroup2" and "rw" in fields[3].split(","):
+            group = Path(fields[1], path.lstrip("/"))
+            return group.parent if group.name == _RUNNER else group
+    return None
+
+
+def make(attempt: str, node: int, uid: int, gid: int, limits: Mapping[str, int]) -> Path | None:
+    """The node's group, for the account; None where there can't be one."""
+    folder = _folder(attempt, node)
+    if folder is None:
+        return None
+    try:
+        folder.mkdir(exist_ok=True)
+        for controller in _CONTROLLERS:
+            _write(folder.parent / "cgroup.subtree_control", f"+{controller}")
+        _limit(folder, limits)
+        worker = folder / WORKER
+        worker.mkdir(exist_ok=True)
+        for group in (folder, worker):
+            for name in _DELEGATED:
+                os.chown(group / name, uid, gid)
+    except OSError:
+        return None
+    return worker
+
+
+def enter(group: Path | None) -> None:
+    """Move this process into it."""
+    if group is not None:
+        _write(group / "cgroup.procs", str(os.getpid()))
+
+
+def remove(attempt: str, node: int) -> bool:
+    """End what still runs in the node's group, and remove it; False if something does not end."""
+    folder = _folder(attempt, node)
+    if folder is None or not folder.is_dir():
+        return True
+    _write(folder / "cgroup.kill", "1")
+    deadline = time.monotonic() + _END_LIMIT_S
+    while True:
+        for path, _, _ in os.walk(folder, topdown=False):
+            try:
+                os.rmdir(path)
+            except OSError:
+                pass  # a process in it has not ended yet
+        if not folder.exists() or time.monotonic() > deadline:
+            return not folder.exists()
+        time.sleep(0.02)
+
+
+def _limit(folder: Path, limits: Mapping[str, int]) -> None:
+    if limits.get("cores"):
+        _write(folder / "cpu.max", f"{limits['cores'] * _PERIOD_US} {_PERIOD_US}")
+    if limits.get("memory_bytes"):
+        _write(folder / "memory.max", str(limits["memory_bytes"]))
+    if limits.get("processes"):
+        _write(folder / "pids.max", str(limits["processes"]))
+
+
+def _folder(attempt: str, node: int) -> Path | None:
+    parent = own()
+    return None if parent is None else parent / f"yard-{attempt}-{node}"
+
+
+def _write(file: Path, text: str) -> bool:
+    try:
+        descriptor = os.open(file, os.O_WRONLY)
+    except OSError:
+        return False
+    try:
+        return os.write(descriptor, text.encode()) > 0
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,361 @@
+"""Answer the server, one request per connection.
+
+Owns: the socket, who may connect, the table of requests, limits of time and number.
+Leaves: what each request does to launches.py and scratch.py.
+Always: each request is answered in a process of its own, which ends after a limit; one that reads
+a job's files has become the job's account first. The main process only accepts, forks and reaps.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from torchyard import __version__
+from torchyard.runner import accounts, builds, cgroups, launches, scratch
+from torchyard.runner.config import Config, Refused
+from torchyard.shared import runner_messages as messages
+from torchyard.shared.node_records import NodeRecords, receipt
+
+_LIMIT_S = 30
+_REMOVAL_LIMIT_S = 600
+_MOST_AT_ONCE = 64
+_MOST_NODES = 1024
+_LISTEN_FD = 3
+_PR_SET_CHILD_SUBREAPER = 36
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+Body = dict[str, Any]
+
+
+class Request:
+    """One request, with what is needed to answer it."""
+
+    def __init__(
+        self, config: Config, connection: socket.socket, body: Body, descriptors: list[int]
+    ) -> None:
+        self.config = config
+        self.connection = connection
+        self.body = body
+        self.descriptors = descriptors
+
+    @property
+    def attempt(self) -> str:
+        return scratch.checked_attempt(self.body.get("attempt"))
+
+    def number(self, key: str, most: int = _MOST_NODES) -> int:
+        value = self.body.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+            raise Refused("bad_request", f"`{key}` is not a number from 0 to {most}")
+        return value
+
+    def text(self, key: str) -> str:
+        value = self.body.get(key)
+        if not isinstance(value, str):
+            raise Refused("bad_request", f"`{key}` is not a text")
+        return value
+
+    def as_account(self) -> int | None:
+        """Become the attempt's account; its folder, None if there is none."""
+        name = launches.account_of(self.config, self.attempt)
+        if not name:
+            return None
+        account = accounts.named(self.config, name)
+        folder = scratch.open_attempt(self.config, self.attempt)
+        accounts.become(account)
+        return folder
+
+
+def hello(request: Request) -> Body:
+    config = request.config
+    return {
+        "version": __version__,
+        "server_user": config.server_user,
+        "node_folder": str(config.node_folder),
+        "build_user": config.build_user,
+        "cgroups": cgroups.own() is not None,
+    }
+
+
+def account(request: Request) -> Body:
+    return {"account": accounts.of_person(request.config, request.text("person")).name}
+
+
+def keep_worker(request: Request) -> Body:
+    if len(request.descriptors) != 1:
+        raise Refused("bad_request", "one open file is wanted: the worker's program")
+    return {"worker": scratch.keep_worker(request.config, request.descriptors[0])}
+
+
+def launch(request: Request) -> Body:
+    config = request.config
+    limits = request.body.get("limits") or {}
+    if not isinstance(limits, dict) or not all(isinstance(n, int) for n in limits.values()):
+        raise Refused("bad_request", "`limits` are not numbers")
+    wanted = launches.Launch(
+        request.attempt,
+        request.number("node"),
+        request.text("worker"),
+        request.text("plan"),
+        limits,
+    )
+    person = accounts.of_person(config, request.text("person"))
+    return launches.start(config, person, wanted, request.descriptors)
+
+
+def records(request: Request) -> Body:
+    count = request.number("count")
+    folder = request.as_account()
+    if folder is None:
+        nothing: list[Body] = []
+        return {
+            "workers": [None] * count,
+            "begun": [False] * count,
+            "devices": [nothing] * count,
+        }
+    found = NodeRecords("", folder)
+    return {
+        "workers": [_checked(found.worker(node)) for node in range(count)],
+        "begun": [found.has_begun(node) for node in range(count)],
+        "devices": found.devices(count),
+    }
+
+
+def states(request: Request) -> Body:
+    count = request.number("count")
+    started = launches.launched(request.config, request.attempt)
+    folder = request.as_account()
+    if folder is None:
+        return {"states": ["lost"] * count}
+    found = NodeRecords("", folder)
+    return {"states": [found.state(node, started.get(str(node), {})) for node in range(count)]}
+
+
+def send_signal(request: Request) -> Body:
+    node, signum = request.number("node"), request.number("signal")
+    started = launches.launched(request.config, request.attempt).get(str(node), {})
+    folder = request.as_account()
+    if folder is None:
+        return {"sent": False}
+    files = NodeRecords("", folder)
+    if signum == signal.SIGTERM:
+        files.note_stop(node)
+    process = files.worker(node) or started
+    return {"sent": launches.signal_process(request.attempt, node, process, signum)}
+
+
+def left_files(request: Request) -> Body:
+    node = request.number("node")
+    folder = request.as_account()
+    return {"files": [] if folder is None else list(scratch.left_files(folder, node))}
+
+
+def open_left(request: Request) -> Body:
+    node = request.number("node")
+    folder = request.as_account()
+    if folder is None:
+        raise Refused("not_found", "the attempt has no folder")
+    descriptor = scratch.open_left(folder, node, request.body.get("path"))
+    messages.send(request.connection, {"ok": {}}, [descriptor])
+    os._exit(0)
+
+
+def attempts(request: Request) -> Body:
+    return {"attempts": scratch.attempts(request.config)}
+
+
+def size(request: Request) -> Body:
+    folder = request.as_account()
+    return {"size_bytes": 0 if folder is None else scratch.size_bytes(folder)}
+
+
+def remove(request: Request) -> Body:
+    signal.alarm(_REMOVAL_LIMIT_S)
+    config, attempt = request.config, request.attempt
+    started = launches.launched(config, attempt)
+    if {"running", "ending"} & set(_states_now(request, started)):
+        raise Refused("in_use", f"attempt `{attempt}` still runs")
+    for node in started:
+        cgroups.remove(attempt, int(node))
+    _in_child(lambda: _empty(request))
+    gone = scratch.remove(config, attempt)
+    if gone:
+        launches.forget(config, attempt)
+    return {"removed": gone}
+
+
+def build(request: Request) -> Body:
+    signal.alarm(0)
+    return builds.run(request.config, request.body, request.descriptors, request.connection)
+
+
+REQUESTS: dict[str, Callable[[Request], Body]] = {
+    "hello": hello,
+    "account": account,
+    "keep_worker": keep_worker,
+    "launch": launch,
+    "records": records,
+    "states": states,
+    "signal": send_signal,
+    "left_files": left_files,
+    "open_left": open_left,
+    "attempts": attempts,
+    "size": size,
+    "remove": remove,
+    "build": build,
+}
+
+
+def serve(config: Config, listener: socket.socket) -> NoReturn:
+    """Answer until SIGTERM."""
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    cgroups.settle()
+    # Children are counted by what they hold open: the pipe of one that ended reads as empty.
+    answering: dict[int, int] = {}
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    wakeup, waking = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+    while True:
+        waiting = [wakeup] if len(answering) >= _MOST_AT_ONCE else [wakeup, listener.fileno()]
+        ready, _, _ = select.select(waiting, [], [])
+        if wakeup in ready:
+            os.read(wakeup, 4096)
+            _reap(answering)
+        if listener.fileno() not in ready:
+            continue
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            continue
+        with connection:
+            child = os.fork()
+            if child == 0:
+                signal.set_wakeup_fd(-1)
+                listener.close()
+                os.close(wakeup)
+                os.close(waking)
+                _answer(config, connection)
+            answering[child] = child
+
+
+def listening_socket(config: Config, path: Path | None) -> socket.socket:
+    """The socket that systemd made, else one at `path`, for the server's group.
+
+    Source: sd_listen_fds(3).
+    """
+    if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
+        return socket.socket(fileno=_LISTEN_FD)
+    place = path or Path(messages.SOCKET)
+    place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(place))
+    finally:
+        os.umask(before)
+    os.chown(place, config.server_uid, 0)
+    listener.listen(128)
+    return listener
+
+
+def _answer(config: Config, connection: socket.socket) -> NoReturn:
+    """In a process of its own."""
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.alarm(_LIMIT_S)
+        os.umask(0o077)
+        messages.send(connection, _reply(config, connection))
+    except BrokenPipeError:
+        pass  # the server has gone
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _reply(config: Config, connection: socket.socket) -> Body:
+    try:
+        peer = launches.peer_uid(connection)
+        if peer not in (0, config.server_uid):
+            names = launches.names_of([peer])
+            print(f"refused a connection of `{names[0]}`", file=sys.stderr)
+            raise Refused("not_the_server", f"only `{config.server_user}` may ask the runner")
+        body, descriptors = messages.receive(connection)
+        act = REQUESTS.get(str(body.get("request")))
+        if act is None:
+            raise Refused("bad_request", "no such request")
+        return {"ok": act(Request(config, connection, body, descriptors))}
+    except Refused as refusal:
+        error = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint}
+        return {"error": error}
+    except messages.BadMessage as error:
+        return {"error": {"code": "bad_request", "message": str(error), "hint": ""}}
+    except OSError as error:
+        traceback.print_exc()
+        return {"error": {"code": "failed", "message": str(error), "hint": "see its journal"}}
+
+
+def _states_now(request: Request, started: dict[str, dict[str, int]]) -> list[str]:
+    """The states of the nodes, read in a child that has become the account."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+
+    def write() -> None:
+        folder = request.as_account()
+        if folder is not None:
+            found = NodeRecords("", folder)
+            words = [found.state(int(node), started[node]) for node in started]
+            os.write(writing, " ".join(words).encode())
+
+    _in_child(write)
+    os.close(writing)
+    with open(reading, "rb") as reader:
+        return reader.read(1 << 16).decode().split()
+
+
+def _empty(request: Request) -> None:
+    folder = request.as_account()
+    if folder is not None:
+        scratch.empty(folder)
+
+
+def _in_child(act: Callable[[], None]) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            act()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _reap(answering: dict[int, int]) -> None:
+    """Answering processes, and workers, which are this process's children after those."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        answering.pop(pid, None)
+
+
+def _checked(worker: Body | None) -> Body | None:
+    """A worker's record, of which nothing but numbers is passed on."""
+    if worker is None:
+        return None
+    return {**receipt(worker), "supervisor": receipt(worker.get("supervisor") or {})}

@@ -1,0 +1,82 @@
+"""Messages between the server and the runner: one JSON object each way, and open files.
+
+Owns: the frame, its limits, passing descriptors.
+Leaves: what a request means to runner/, asking to executors/runner_client.py.
+Always: a message that is too long, torn or no object is refused, and what it carried is closed.
+
+Source: unix(7), SCM_RIGHTS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+SOCKET = "/run/torchyard/runner.sock"
+MOST_BYTES = 8 << 20
+# As many devices as one node has, and then some; the kernel's own limit is 253.
+MOST_DESCRIPTORS = 64
+_LENGTH_BYTES = 4
+
+
+class BadMessage(Exception):
+    """The other end sent something that is no message."""
+
+
+def send(connection: socket.socket, body: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+    """Send one message; the descriptors stay open here."""
+    payload = json.dumps(body).encode()
+    if len(payload) > MOST_BYTES:
+        raise BadMessage(f"a message of {len(payload):,} bytes, and {MOST_BYTES:,} are allowed")
+    frame = len(payload).to_bytes(_LENGTH_BYTES, "big") + payload
+    # An empty list of descriptors would be sent as an empty control message.
+    sent = (
+        socket.send_fds(connection, [frame], list(descriptors))
+        if descriptors
+        else connection.send(frame)
+    )
+    if sent < len(frame):  # an empty rest would fail where the other end has answered and gone
+        connection.sendall(frame[sent:])
+
+
+def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Receive one message; the descriptors are this process's now, closed on exec.
+
+    Raises:
+        BadMessage: it is none.
+        OSError: the connection failed.
+    """
+    descriptors: list[int] = []
+    try:
+        header = _exactly(connection, _LENGTH_BYTES, descriptors)
+        length = int.from_bytes(header, "big")
+        if length > MOST_BYTES:
+            raise BadMessage(f"a message of {length:,} bytes, and {MOST_BYTES:,} are allowed")
+        body = json.loads(_exactly(connection, length, descriptors))
+        if not isinstance(body, dict):
+            raise BadMessage("the message is not a JSON object")
+    except BaseException as error:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if isinstance(error, (ValueError, RecursionError)):
+            raise BadMessage("the message is not JSON") from error
+        raise
+    return body, descriptors
+
+
+def _exactly(connection: socket.socket, count: int, descriptors: list[int]) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        data, received, flags, _ = socket.recv_fds(
+            connection, count - len(parts), MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+        )
+        descriptors += received
+        if flags & socket.MSG_CTRUNC or len(descriptors) > MOST_DESCRIPTORS:
+            raise BadMessage(f"more than {MOST_DESCRIPTORS} descriptors")
+        if not data:
+            raise BadMessage("the message ended early")
+        parts += data
+    return bytes(parts)

@@ -1,0 +1,70 @@
+"""A rank that was aborted after its Python had come to its end.
+
+Owns: telling such an abort from one that cut the script off, and the notice about it.
+Leaves: noticing a Python's end to in_rank/rank_hook.py, what a failed rank means to diagnosis.py.
+Always: the script had ended, its atexit functions had run, and it would have exited with 0; of a
+launcher's ranks every one had. Where its exit code is not known, the abort stays a failure.
+Libraries abort there: torch destroys threads of gloo that still run ("terminate called without an
+active exception").
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+from torchyard.worker.diagnosis import artifacts
+from torchyard.worker.launch.ranks import RankExit
+
+_SHELL_ABORT = 128 + signal.SIGABRT
+# What bash says of a program that it waited for.
+_ABORTED = re.compile(r": {1,9}([0-9]{1,9}) Aborted")
+# As torch.distributed.launch and torchrun list the ranks that failed.
+_CHILD = re.compile(r"exitcode {0,9}: (-?[0-9]{1,9}) \(pid: ([0-9]{1,9})\)")
+
+
+def forgive(exit: RankExit, folder: Path) -> RankExit:
+    """The exit that the rank would have had without a late abort; the same one without.
+
+    Args:
+        folder: where the rank's Pythons leave their records.
+    """
+    if not _was_late(exit, folder):
+        return exit
+    return replace(exit, exit_code=0, signal=0, aborted_late=True)
+
+
+def notice(exit: RankExit) -> str:
+    return (
+        f"rank {exit.rank.rank} was aborted (SIGABRT) after its script had ended successfully, and "
+        "counts as successful; with torch, `torch.distributed.destroy_process_group()` at the end "
+        "of the script avoids it"
+    )
+
+
+def _was_late(exit: RankExit, folder: Path) -> bool:
+    if exit.signal:
+        return exit.signal == signal.SIGABRT and artifacts.ended_well(folder, exit.pid)
+    if exit.exit_code == _SHELL_ABORT:
+        aborted = _ABORTED.findall(artifacts.log_tail(exit.rank.log))
+        return bool(aborted) and artifacts.ended_well(folder, int(aborted[-1]))
+    return exit.exit_code == 1 and _children_had(exit, folder)
+
+
+def _children_had(exit: RankExit, folder: Path) -> bool:
+    """Whether all that a launcher of ranks says is that their Pythons were aborted late."""
+    record = artifacts.decisive_record(artifacts.records(folder), 1, 0, exit.at)
+    if record is None or record.trace is None or "ChildFailedError" not in record.trace.type:
+        return False
+    children = _CHILD.findall(record.trace.message)
+    # The launcher ends the ranks that still run when one fails: their work was cut off.
+    return (
+        bool(children)
+        and not artifacts.has_abrupt_ends(folder)
+        and all(
+            int(code) == -signal.SIGABRT and artifacts.ended_well(folder, int(pid))
+            for code, pid in children
+        )
+    )

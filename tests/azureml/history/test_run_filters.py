@@ -1,0 +1,80 @@
+"""The run history's filters: what they mean, and that no filter takes long or nests too deep."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from torchyard.azureml.history import run_filters
+from torchyard.base.errors import InvalidInput
+
+RUN: dict[str, Any] = {
+    "runId": "a",
+    "status": "Failed",
+    "displayName": "it's (here)",
+    "tags": {"k": 'say "hi"'},
+    "properties": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("", True),
+        ("  ", True),
+        ("RunId eq a", True),
+        ("runid EQ b or Status eq Failed", True),
+        ("RunId eq b or Status eq Failed and RunId eq b", False),
+        ("(RunId eq b or Status eq Failed) and RunId eq a", True),
+        ("(RunId eq b or (Status eq Failed and RunId eq a))", True),
+        ("DisplayName eq 'it''s (here)'", True),
+        (r'Tags/k eq "say \"hi\""', True),
+        ("Tags/k ne null", True),
+        ("Tags/x ne null or Tags/x eq null", False),
+        ("Properties/x eq 1", False),
+        ("parentRunId eq null", True),
+        ("RunId ge a and RunId lt b", True),
+        ("RunId eq o'brien", False),
+    ],
+)
+def test_a_filter_says_whether_a_run_fits(text: str, fits: bool) -> None:
+    assert run_filters.read(text)(RUN) is fits
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RunId",
+        "RunId eq",
+        "RunId like a",
+        "(RunId eq a",
+        "RunId eq a)",
+        "()",
+        "RunId eq a RunId eq b",
+        "RunId eq a or",
+        "RunId eq 'a",
+        '"',
+        "'" * 40_000 + "a",
+        " " * 40_000 + "a",
+        '"\\' * 20_000,
+        "(" * 40_000,
+        "(" * 51 + "RunId eq a" + ")" * 51,
+        " or ".join(["RunId eq a"] * 501),
+        "a" * 70_000,
+    ],
+    ids=lambda text: f"{text[:20]} {len(text)}",
+)
+def test_what_can_not_be_read_is_refused_at_once(text: str) -> None:
+    started = time.thread_time()
+    with pytest.raises(InvalidInput) as refusal:
+        run_filters.read(text)
+    assert time.thread_time() - started < 0.5
+    assert len(refusal.value.message) < 400
+
+
+def test_long_filters_of_short_conditions_are_read() -> None:
+    text = " or ".join(f"RunId eq b{number}" for number in range(499))
+    assert not run_filters.read(text)(RUN)
+    assert run_filters.read(f"{text} or RunId eq a")(RUN)
