@@ -46,10 +46,12 @@ for _ in range(400):
 """
 
 
-def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+def build_wheel(
+    wheel_directory: str, config_settings: object = None, metadata_directory: object = None
+) -> str:
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "known.json")) as file:
         os.environ["KNOWN"] = file.read()
-    scope = {}
+    scope: dict[str, object] = {}
     exec(PROBE, scope)
     # It stays, and changes what it built after the build has ended.
     built = json.loads(os.environ["KNOWN"])["built"]
