@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -44,6 +44,9 @@ class Server:
                 if attempt == 2:
                     raise
         raise AssertionError
+
+    def close(self) -> None:
+        self._connection.close()
 
     def get(self, path: str) -> dict[str, object]:
         status, body = self.ask(Request("GET", path, path))
@@ -78,7 +81,9 @@ def running(home: Path) -> Iterator[Server]:
         while not file.exists():
             assert process.poll() is None and time.monotonic() < deadline, "no server"
             time.sleep(0.05)
-        yield Server(json.loads(file.read_text())["url"], (home / "token").read_text().strip())
+        address, token = json.loads(file.read_text())["url"], (home / "token").read_text().strip()
+        with closing(Server(address, token)) as server:
+            yield server
     finally:
         process.send_signal(signal.SIGTERM)
         try:
