@@ -26,6 +26,7 @@ MOST_LINES = 60
 CROSS_CUTTING = {
     "attacks": "hostile paths, links and names against every program",
     "compat": "the packages below compat/",
+    "cgroup_machine": "limits of jobs on a kernel of their own, in QEMU",
     "containers": "images and Dockerfiles with a real podman",
     "contracts": "what every implementation of an interface passes",
     "contracts_azure": "Azure ML's real clients",
