@@ -11,9 +11,9 @@ unexport PYTHONDONTWRITEBYTECODE
 export TORCHYARD_TEST_ENVIRONMENTS ?= $(CURDIR)/.test-environments
 
 # The tests that need no network, no service and no torch.
-QUICK := not (end_to_end or slow or object_store or postgres or containers or azure or widgets or oidc or runner)
+QUICK := not (end_to_end or slow or object_store or postgres or containers or azure or widgets or runner or oidc)
 
-.PHONY: help setup demo test coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz test-containers test-azure test-widgets test-oidc test-runner widgets azure-clients azure-page postgres mpi podman azurite oidc-provider administration systemd curated check format docs bench lock clean
+.PHONY: help setup demo test coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure-page postgres mpi podman azurite oidc-provider administration curated check format docs bench lock clean
 
 help:
 	@echo 'make demo               train a small network on two local nodes'
@@ -33,8 +33,8 @@ help:
 	@echo 'make test-containers    build and run images and Dockerfiles with a real podman'
 	@echo "make test-azure         run Azure ML's real clients, in the versions of tests/contracts_azure/clients"
 	@echo 'make test-widgets       show its notebook widget in JupyterLab in Chromium'
-	@echo 'make test-oidc          sign in with a real OpenID Connect provider'
 	@echo 'make test-runner        run jobs as other Unix users; needs root'
+	@echo 'make test-oidc          sign in with a real OpenID Connect provider'
 	@echo 'make test-long          run minutes of load, on a quiet machine'
 	@echo 'make mpi                install Open MPI 4, for the tests of MPI'
 	@echo
@@ -121,19 +121,9 @@ test-widgets: widgets
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest --durations=5 -m widgets
 
 # It creates users that begin with `tyt-`, and removes them; systemd brings systemd-socket-activate.
-test-runner: setup postgres systemd
+test-runner: setup postgres administration
 	@[ "$$(id -u)" = 0 ] || { echo 'error: these tests create Unix users, and need root' >&2; exit 2; }
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile --durations=5 -m runner
-
-systemd:
-	@command -v systemd-socket-activate >/dev/null || { \
-	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
-	    echo 'error: systemd-socket-activate is not on this machine' >&2; \
-	    echo 'hint: install it with `apt-get install systemd`' >&2; \
-	    exit 2; }; \
-	  apt-get -qq update && \
-	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends systemd \
-	    >/dev/null; }
 
 # JupyterLab with azureml-widgets, and a browser.
 widgets: setup

@@ -340,7 +340,7 @@ def report(counts: Counts) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=27)
+    parser.add_argument("--kills", type=int, default=18)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--at-once", type=int, default=3)
     parser.add_argument("--kind", action="append", choices=KINDS, help="these only")

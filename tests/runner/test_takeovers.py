@@ -106,6 +106,7 @@ def test_a_job_that_kills_all_it_can_ends_itself_alone(site: SharedSite) -> None
 
 
 def test_people_have_accounts_of_their_own(site: SharedSite) -> None:
+    assert site.ask("GET", "/v1/whoami", person="anna")["jobs_as_server_user"] is False
     jobs = {person: site.submit(person, "id -un") for person in ("anna", "berta")}
     names = {}
     for person, job in jobs.items():

@@ -273,6 +273,7 @@ def _fill_state(
     state.body_spool = BodySpool(services.home / "spool")
     state.services = services
     state.home = services.home
+    state.jobs_as_server_user = services.runner is None
     state.db = services.db
     state.clock = services.clock
     state.blobs = services.blobs

@@ -39,6 +39,7 @@ from torchyard.shared.retry_delays import retry
 from torchyard.worker.files import thin_environment
 from torchyard.worker.files.logs import LogShipper
 from torchyard.worker.in_rank import rank_hook
+from torchyard.worker.launch.ranks import Rank, RankExit
 from torchyard.worker.system import processes
 from torchyard.worker.system.memory_kills import MemoryKills
 
@@ -219,8 +220,9 @@ def _script(
         _wait(process, heartbeat, task["limit_s"])
     finally:
         _end(process)
-    if process.returncode:
-        failure = _failure(process, work, printed, errors, memory)
+    exit = _exit_of(process, printed)
+    if exit.exit_code and not _is_late_abort(exit, rank_errors, printed):
+        failure = _failure(exit, work, errors, memory)
         if task["interpreter"] and failure.code == "import_failed":
             failure.hint = install_hint(failure.hint, program)
         raise failure
@@ -256,21 +258,31 @@ def _die_with_program() -> None:
         signal.signal(signum, signal.SIG_DFL)
 
 
-def _failure(
-    process: subprocess.Popen[bytes], work: Path, printed: Path, errors: Path, memory: MemoryKills
-) -> Failure:
-    from torchyard.worker.diagnosis import diagnosis
-    from torchyard.worker.diagnosis.context import DiagnosisContext
-    from torchyard.worker.launch.ranks import Rank, RankExit
-
+def _exit_of(process: subprocess.Popen[bytes], printed: Path) -> RankExit:
     signum = max(0, -process.returncode)
     code = 128 + signum if signum else process.returncode
-    rank = Rank(0, 0, printed, _LOG_NAME)
-    exit = RankExit(rank, code, signum, process.pid, time.time())
+    return RankExit(Rank(0, 0, printed, _LOG_NAME), code, signum, process.pid, time.time())
+
+
+def _is_late_abort(exit: RankExit, records: Path, printed: Path) -> bool:
+    """Whether the script had ended successfully before it was aborted; its log says so then."""
+    from torchyard.worker.diagnosis import late_aborts
+
+    if not late_aborts.forgive(exit, records).aborted_late:
+        return False
+    with open(printed, "a", encoding="utf-8") as log:
+        log.write(f"torchyard: {late_aborts.notice(exit)}\n")
+    return True
+
+
+def _failure(exit: RankExit, work: Path, errors: Path, memory: MemoryKills) -> Failure:
+    from torchyard.worker.diagnosis import diagnosis
+    from torchyard.worker.diagnosis.context import DiagnosisContext
+
     failure = diagnosis.diagnose(exit, DiagnosisContext(0, False, work, errors, memory)).failure
     message = failure.message.replace("rank 0 on node 0", "the script", 1)
     details = {key: value for key, value in failure.details.items() if key not in ("rank", "node")}
-    return Failure(failure.code, message, failure.hint, code, details)
+    return Failure(failure.code, message, failure.hint, exit.exit_code, details)
 
 
 def install_hint(hint: str, program: str) -> str:

@@ -30,13 +30,19 @@ _MOST_LINES = 10_000
 AuditOf = Annotated[audit.Audit, Depends(from_state("audit"))]
 CancelJobsOf = Annotated[Callable[[str], list[str]], Depends(from_state("cancel_jobs_of"))]
 """Cancels every job of a person, and says which."""
+JobsAsServerUserOf = Annotated[bool, Depends(from_state("jobs_as_server_user"))]
 
 router = APIRouter(prefix="/v1", tags=["people"], route_class=GuardedRoute)
 
 
 @router.get("/whoami")
 @needs(Permission.SELF)
-def whoami(db: DatabaseOf, identity: Person, workspace: str = "") -> dict[str, Any]:
+def whoami(
+    db: DatabaseOf,
+    identity: Person,
+    jobs_as_server_user: JobsAsServerUserOf,
+    workspace: str = "",
+) -> dict[str, Any]:
     place = identity.workspace or workspace or DEFAULT_WORKSPACE
     roles = people.roles_of(db, identity.user)
     role = _highest(roles, place)
@@ -47,6 +53,7 @@ def whoami(db: DatabaseOf, identity: Person, workspace: str = "") -> dict[str, A
         "job": identity.subject.rpartition("/")[2] or None,
         "token": identity.token or None,
         "expires_at": _time(identity.expires_at),
+        "jobs_as_server_user": jobs_as_server_user,
     }
 
 

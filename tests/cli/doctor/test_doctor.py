@@ -22,12 +22,20 @@ def test_the_whole_page(server: FakeServer, yard: Yard) -> None:
     answer = yard("doctor", "-o", "json")
     finding = {row["check"]: row for row in json.loads(answer.out)}
     assert {"python", "uv", "home", "disk", "links", "memory", "ports", "gpu", "namespaces",
-            "packages", "containers", "git", "server", "limits", "clock",
+            "packages", "containers", "git", "server", "limits", "clock", "job users",
             "certificate"} == set(finding)  # fmt: skip
     assert finding["server"]["status"] == finding["uv"]["status"] == "ok"
     assert answer.code == (1 if any(row["status"] == "wrong" for row in finding.values()) else 0)
     assert all(row["remedy"] for row in finding.values() if row["status"] == "wrong")
     assert not Path("../home").exists(), "looking makes nothing"
+
+
+def test_a_home_whose_jobs_run_as_the_server_says_what_that_means(tmp_path: Path) -> None:
+    assert server_check.job_users(Settings(tmp_path)).status == "ok"
+    (tmp_path / "jobs-as-server-user").touch()
+    finding = server_check.job_users(Settings(tmp_path))
+    assert finding.status == "note" and "can read and change all that" in finding.result
+    assert "docs/guides/runner.md" in finding.remedy
 
 
 def test_a_server_that_does_not_answer(

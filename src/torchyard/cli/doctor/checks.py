@@ -35,6 +35,7 @@ def all_of(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
         ("git", programs_check.git),
         ("server", lambda: server_check.server(settings)),
         ("limits", lambda: server_check.limits(settings)),
+        ("job users", lambda: server_check.job_users(settings)),
         ("clock", lambda: server_check.clock(settings)),
         ("certificate", lambda: certificate_check.certificate(settings, environ)),
     ]

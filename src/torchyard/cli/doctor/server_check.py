@@ -1,6 +1,6 @@
 """Check the server that commands use, which limits it holds, and the clocks of both sides.
 
-Owns: the checks.
+Owns: the checks; what the server says of its jobs' Unix users.
 Leaves: this machine to machine_check.py, its programs to programs_check.py.
 Always: the checks start no server.
 """
@@ -96,6 +96,31 @@ def clock(settings: Settings) -> Finding:
                 what = f"{abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} the server's"
                 return Finding("clock", "note", what, "set both with NTP")
     return ok("clock", time.strftime("%Y-%m-%d %H:%M:%S %Z"))
+
+
+def job_users(settings: Settings) -> Finding:
+    """Whether a job on a server for several people could become the server."""
+    if settings.url:
+        transport = Transport(settings.url, settings.token, TIMEOUT_S, ca_cert=settings.ca_cert)
+        try:
+            as_server = bool(transport.get("/v1/whoami").get("jobs_as_server_user"))
+        except TorchyardError:
+            return ok("job users", "unknown: the server does not say without a login")
+        finally:
+            transport.close()
+    else:
+        as_server = (settings.home / "jobs-as-server-user").exists()
+        if not as_server:
+            return ok("job users", "jobs run as you, or as their people's own users by a runner")
+    if not as_server:
+        return ok("job users", "each person's jobs run as a Unix user of that person's own")
+    return Finding(
+        "job users",
+        "note",
+        "jobs run as the server's Unix user: whoever may submit one can read and change all that "
+        "the server can, such as its keys, tokens, database and everybody's files",
+        "install the runner, as docs/guides/runner.md says",
+    )
 
 
 def _health(url: str) -> dict[str, str]:
