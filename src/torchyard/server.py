@@ -28,7 +28,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 import uvicorn
 
 import torchyard
-from torchyard.app import listeners
+from torchyard.app import listeners, server_log
 from torchyard.app.application import Parts, build, create_app
 from torchyard.app.connections import DEFAULT_LIMITS, ConnectionLimits
 from torchyard.app.request_guard import LOOPBACK_NAMES
@@ -41,7 +41,6 @@ from torchyard.base import (
     home_service,
     private_home,
     process_secrets,
-    server_log,
     settings,
 )
 from torchyard.base.clock import SystemClock
