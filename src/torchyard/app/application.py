@@ -120,10 +120,9 @@ def build(
     node.prepare()
     db = _open_database(home, database, shared)
     signals, wakeup = Signals(), threading.Event()
-    if not shared:
-        sharing_of.claim_alone(db, home, node)
-    sharing = _share(db, home, node, url, wakeup, signals) if shared else None
-    computes.ensure_local(db, clock, workspaces.ensure_default(db, clock).name)
+    sharing = _claim(db, home, node, url, wakeup, signals, shared)
+    default = workspaces.ensure_default(db, clock)
+    computes.ensure_local(db, clock, default.name)
     services = Services(
         home=home,
         node=node,
@@ -164,14 +163,19 @@ def _executor(services: Services, environ: Mapping[str, str], shared: bool) -> E
     return LocalExecutor(root, environ, devices=services.devices, machine=here, spawner=runner)
 
 
-def _share(
+def _claim(
     db: Database,
     home: Path,
     node: NodeFolder,
     url: str,
     wakeup: threading.Event,
     signals: Signals,
-) -> Sharing:
+    shared: bool,
+) -> Sharing | None:
+    """Take the home for this server alone, or as one of several."""
+    if not shared:
+        sharing_of.claim_alone(db, home, node)
+        return None
     sharing = sharing_of.share(db, home, url, wakeup.set, signals.heard, signals.missed, node)
     signals.share(sharing.notifier.notify)
     return sharing

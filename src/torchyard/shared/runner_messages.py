@@ -9,6 +9,7 @@ Source: unix(7), SCM_RIGHTS.
 
 from __future__ import annotations
 
+import array
 import json
 import os
 import socket
@@ -20,10 +21,11 @@ MOST_BYTES = 8 << 20
 # As many devices as one node has, and then some; the kernel's own limit is 253.
 MOST_DESCRIPTORS = 64
 _LENGTH_BYTES = 4
+_DESCRIPTOR_BYTES = array.array("i").itemsize
 
 
 class BadMessage(Exception):
-    """The other end sent something that is no message."""
+    """The other end sent something else than a message."""
 
 
 def send(connection: socket.socket, body: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
@@ -70,10 +72,17 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
 def _exactly(connection: socket.socket, count: int, descriptors: list[int]) -> bytes:
     parts = bytearray()
     while len(parts) < count:
-        data, received, flags, _ = socket.recv_fds(
-            connection, count - len(parts), MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+        # Not by `socket.recv_fds`, which drops the flag that closes them on exec.
+        data, controls, flags, _ = connection.recvmsg(
+            count - len(parts),
+            socket.CMSG_LEN(MOST_DESCRIPTORS * _DESCRIPTOR_BYTES),
+            socket.MSG_CMSG_CLOEXEC,
         )
-        descriptors += received
+        for level, kind, content in controls:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                received = array.array("i")
+                received.frombytes(content[: len(content) - len(content) % _DESCRIPTOR_BYTES])
+                descriptors += received
         if flags & socket.MSG_CTRUNC or len(descriptors) > MOST_DESCRIPTORS:
             raise BadMessage(f"more than {MOST_DESCRIPTORS} descriptors")
         if not data:
