@@ -35,6 +35,7 @@ from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
 from torchyard.base import (
     addresses,
+    allocator,
     disk,
     home_database,
     home_service,
@@ -276,13 +277,7 @@ def run(options: Options) -> None:
     home, shared = options.home, options.shared
     environ = private_home.restrict_umask(settings.for_jobs(os.environ))
     for_others = not listeners.is_loopback(options.host)
-    users = job_users.choose(
-        home,
-        shared or for_others,
-        options.runner,
-        options.node_folder,
-        options.jobs_as_server_user,
-    )
+    users = _job_users(options, shared or for_others)
     private_home.ensure(home, mend=options.ready_fd is not None)
     held = hold_home(home, shared)
     server_log.rotate(settings.Settings(home).server_log)
@@ -302,25 +297,12 @@ def run(options: Options) -> None:
             runner=users.runner,
             private=_private_files(options),
         )
-        if options.database.url or options.database.file:
-            home_database.remember_file(home, _file_of(options.database))
+        _remember_database(options)
         ensure_token(parts, settings.Settings(home).token_file)
     tls = entrance.tls
     app = _app(options, entrance, parts, sink)
     job_variables.publish(parts.services, environ, parts.signer, tls.current, tls.way)
-    server = _Server(
-        uvicorn.Config(
-            app,
-            # They would be believed from loopback; see app/forwarded.py.
-            proxy_headers=False,
-            log_level="warning",
-            access_log=False,
-            lifespan="on",
-            timeout_graceful_shutdown=5,
-        ),
-        entrance.secure,
-        options.connections,
-    )
+    server = _http_server(options, entrance, app)
     server.signals = parts.services.signals
     if entrance.own_tls is not None:
         entrance.own_tls.server = server
@@ -330,11 +312,7 @@ def run(options: Options) -> None:
         parts.sharing.start()
     else:
         files.name(_single_server(entrance.url))
-    if options.ready_fd is not None:
-        # The command that started it may be gone by now; others will come.
-        with suppress(BrokenPipeError):
-            os.write(options.ready_fd, f"{entrance.url}\n".encode())
-        os.close(options.ready_fd)
+    _tell_starter(options, entrance.url)
     _log.warning("torchyard %s serves %s at %s", torchyard.__version__, home, entrance.url)
     try:
         server.run(sockets=[entrance.plain])
@@ -398,6 +376,45 @@ class _Server(listeners.Server):
         super().handle_exit(sig, frame)
 
 
+def _http_server(options: Options, entrance: _Listeners, app: FastAPI) -> _Server:
+    return _Server(
+        uvicorn.Config(
+            app,
+            # They would be believed from loopback; see app/forwarded.py.
+            proxy_headers=False,
+            log_level="warning",
+            access_log=False,
+            lifespan="on",
+            timeout_graceful_shutdown=5,
+        ),
+        entrance.secure,
+        options.connections,
+    )
+
+
+def _job_users(options: Options, is_shared: bool) -> job_users.JobUsers:
+    return job_users.choose(
+        options.home,
+        is_shared,
+        options.runner,
+        options.node_folder,
+        options.jobs_as_server_user,
+    )
+
+
+def _tell_starter(options: Options, url: str) -> None:
+    if options.ready_fd is not None:
+        # The command that started it may be gone by now; others will come.
+        with suppress(BrokenPipeError):
+            os.write(options.ready_fd, f"{url}\n".encode())
+        os.close(options.ready_fd)
+
+
+def _remember_database(options: Options) -> None:
+    if options.database.url or options.database.file:
+        home_database.remember_file(options.home, _file_of(options.database))
+
+
 def _private_files(options: Options) -> list[Path]:
     files = [_file_of(options.database)]
     if isinstance(options.tls, listeners.Tls):
@@ -437,20 +454,7 @@ def _parser() -> argparse.ArgumentParser:
         help="other servers may serve this home and its PostgreSQL, too, all with this flag",
     )
     parser.add_argument("--port", type=int, default=None, help="default: the one used last")
-    parser.add_argument(
-        "--database",
-        default="",
-        metavar="URL",
-        help="postgresql://user@host/name; default: TORCHYARD_DATABASE, then the one used last",
-    )
-    parser.add_argument(
-        "--database-file",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help="file with the database's URL and password, which others can't read; default: "
-        "TORCHYARD_DATABASE_FILE, or systemd's credential `database`",
-    )
+    _add_database_options(parser)
     parser.add_argument(
         "--storage-domain",
         default="",
@@ -458,28 +462,7 @@ def _parser() -> argparse.ArgumentParser:
         help="Azure's clients reach storage as ACCOUNT.blob.DOMAIN; needs a wildcard in DNS and in "
         "the certificate",
     )
-    parser.add_argument(
-        "--node-folder",
-        type=Path,
-        default=None,
-        metavar="FOLDER",
-        help="where jobs that a runner starts find environments and work; default: "
-        "TORCHYARD_NODE_FOLDER, then the home",
-    )
-    parser.add_argument(
-        "--runner",
-        type=Path,
-        default=None,
-        metavar="SOCKET",
-        help="the runner's; default: TORCHYARD_RUNNER, then this machine's if people reach the "
-        "server from elsewhere",
-    )
-    parser.add_argument(
-        "--jobs-as-server-user",
-        action="store_true",
-        help="without a runner: everybody who may submit a job may read and change all that the "
-        "server can; or TORCHYARD_JOBS_AS_SERVER_USER=1",
-    )
+    _add_runner_options(parser)
     parser.add_argument(
         "--trusted-proxy",
         action="append",
@@ -504,6 +487,48 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     return parser
+
+
+def _add_database_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--database",
+        default="",
+        metavar="URL",
+        help="postgresql://user@host/name; default: TORCHYARD_DATABASE, then the one used last",
+    )
+    parser.add_argument(
+        "--database-file",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="file with the database's URL and password, which others can't read; default: "
+        "TORCHYARD_DATABASE_FILE, or systemd's credential `database`",
+    )
+
+
+def _add_runner_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--node-folder",
+        type=Path,
+        default=None,
+        metavar="FOLDER",
+        help="where jobs that a runner starts find environments and work; default: "
+        "TORCHYARD_NODE_FOLDER, then the home",
+    )
+    parser.add_argument(
+        "--runner",
+        type=Path,
+        default=None,
+        metavar="SOCKET",
+        help="the runner's; default: TORCHYARD_RUNNER, then this machine's if people reach the "
+        "server from elsewhere",
+    )
+    parser.add_argument(
+        "--jobs-as-server-user",
+        action="store_true",
+        help="without a runner: everybody who may submit a job may read and change all that the "
+        "server can; or TORCHYARD_JOBS_AS_SERVER_USER=1",
+    )
 
 
 def _database(arguments: argparse.Namespace, configured: settings.Settings) -> Choice:
@@ -532,6 +557,7 @@ def _connection_limits(configured: settings.Settings, proxies: list[str]) -> Con
 
 def main() -> None:
     arguments = _parser().parse_args()
+    allocator.free_large_blocks()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # The terminal's Ctrl-C is for the command that started an embedded server.
     if arguments.ready_fd is not None:

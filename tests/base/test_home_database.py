@@ -291,8 +291,8 @@ def test_systemds_credential_names_the_database(tmp_path: Path) -> None:
 def test_a_password_from_the_environment_is_for_urls_without_one(home: Path) -> None:
     plain = "postgresql://me@host/db"
     assert resolve(home, Choice(plain, password=SECRET)) == f"postgresql://me:{SECRET}@host/db"
-    own = "postgresql://me:other@host/db"
-    assert resolve(home, Choice(own, password=SECRET)) == own
+    other = "postgresql://me:other@host/db"
+    assert resolve(home, Choice(other, password=SECRET)) == other
     assert resolve(home, Choice(password=SECRET)) == ""
 
 

@@ -63,11 +63,11 @@ def test_only_the_accounts_of_the_list_read(folder: Path) -> None:
         "print(can(lambda: open(path + '/file').read()), can(lambda: os.listdir(path)),\n"
         "      can(lambda: open(path + '/new', 'w')), can(lambda: os.chmod(path, 0o777)))\n"
     )
-    said = {}
+    answers = {}
     for user in (_FIRST, _SECOND, _THIRD):
         command = [sys.executable, "-I", "-c", program, str(user), str(folder)]
-        said[user] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert said == {
+        answers[user] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert answers == {
         _FIRST: "yes yes no no\n",
         _SECOND: "yes yes no no\n",
         _THIRD: "no no no no\n",

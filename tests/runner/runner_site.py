@@ -24,6 +24,7 @@ from typing import Any
 
 from torchyard.executors.runner_client import RunnerClient
 from torchyard.runner import cgroups
+from torchyard.shared import processes
 
 _LIMIT_S = 30.0
 
@@ -109,8 +110,9 @@ class RunnerSite:
         uid, pids = self.uid(name), []
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                if entry.stat().st_uid == uid:
-                    pids.append(int(entry.name))
+                process = processes.read(int(entry.name))
+                if entry.stat().st_uid == uid and process is not None and not process.ended:
+                    pids.append(process.pid)
         return pids
 
     def close(self) -> None:

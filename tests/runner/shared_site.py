@@ -46,21 +46,16 @@ class SharedSite(RunnerSite):
         self.tokens: dict[str, str] = {}
         self.environ: dict[str, str] = {}
 
-    def install(self) -> None:
+    def install(self, what: str = ".") -> None:
         """As `pip install torchyard` in /opt/torchyard, by root."""
         python = str(self.folder / "opt" / "bin" / "python")
         uv_program = [uv.find_uv_bin(), "--quiet"]
-        run = {"check": True, "cwd": ROOT, "stdin": subprocess.DEVNULL}
-        subprocess.run(
-            [*uv_program, "venv", "--python", python_for_all(), str(self.folder / "opt")], **run
-        )
-        for what in (("-r", "requirements.lock"), (".",)):
-            subprocess.run([*uv_program, "pip", "install", "-p", python, "--no-deps", *what], **run)
+        self._run([*uv_program, "venv", "--python", python_for_all(), str(self.folder / "opt")])
+        # What people get, in the versions of the lock; no tool of the tests.
+        words = [*uv_program, "pip", "install", "-p", python, "-c", "requirements.lock", what]
+        self._run(words)
 
-    def install_driver(self) -> None:
-        """PostgreSQL's, as `pip install 'torchyard[postgres]'` does."""
-        words = [uv.find_uv_bin(), "--quiet", "pip", "install", "--python"]
-        words += [str(self.program / "python"), "-r", "pyproject.toml", "--extra", "postgres"]
+    def _run(self, words: list[str]) -> None:
         subprocess.run(words, check=True, cwd=ROOT, stdin=subprocess.DEVNULL)
 
     def make_certificate(self) -> None:
@@ -153,8 +148,8 @@ class SharedSite(RunnerSite):
         return str(made["name"])
 
     def job(self, name: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.ask("GET", f"/v1/workspaces/default/jobs/{name}")
-        return found
+        job: Mapping[str, Any] = self.ask("GET", f"/v1/workspaces/default/jobs/{name}")
+        return job
 
     def wait(self, name: str, *statuses: str) -> Mapping[str, Any]:
         deadline = time.monotonic() + _LIMIT_S
@@ -179,14 +174,14 @@ class SharedSite(RunnerSite):
 
 
 @contextmanager
-def shared_site(**changes: Any) -> Iterator[SharedSite]:
+def shared_site(what: str = ".", **changes: Any) -> Iterator[SharedSite]:
     """The installation, with a runner that answers; servers are started by the test."""
     folder = Path(tempfile.mkdtemp(prefix="tyt-", dir="/var/lib"))
     folder.chmod(0o755)
     site = SharedSite(folder, str(os.getpid()))
     try:
         site.add_users("server", "build", "other", "job1", "job2", "anna")
-        site.install()
+        site.install(what)
         site.home.mkdir(mode=0o700)
         shutil.chown(site.home, site.user("server"), site.user("server"))
         python = str(site.program / "python")

@@ -12,44 +12,45 @@ import socket
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 
 SITE = json.loads(os.environ["SITE"])
 
 
-def read(path):
+def read(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read(64)
 
 
-def write(path):
+def write(path: str) -> None:
     with open(path, "ab") as file:
         file.write(b"changed")
 
 
-def kill(pid):
+def kill(pid: int) -> str:
     os.kill(pid, signal.SIGKILL)
     return "killed"
 
 
-def trace(pid):
+def trace(pid: int) -> str:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.ptrace(16, pid, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return "attached"
 
 
-def link(path):
+def link(path: str) -> bytes:
     os.link(path, "stolen")
     return read("stolen")
 
 
-def connect(path):
+def connect(path: str) -> str:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
     return "connected"
 
 
-def become_owner(url):
+def become_owner(url: str) -> str:
     body = json.dumps({"role": "owner"}).encode()
     token = os.environ["AZUREML_RUN_TOKEN"]
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -61,14 +62,14 @@ def become_owner(url):
     return "is an owner"
 
 
-def setuid(program):
+def setuid(program: str) -> str:
     done = subprocess.run([program, "-u"], capture_output=True, text=True)
     if done.stdout.strip() != "0":
         raise OSError(f"it runs as {done.stdout.strip() or done.stderr.strip()}")
     return "root"
 
 
-def as_root(*words):
+def as_root(*words: str) -> str:
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode != 0:
         raise OSError((done.stderr.strip() or "refused").splitlines()[-1])
@@ -76,7 +77,7 @@ def as_root(*words):
 
 
 HOME, NODE, OTHER = SITE["home"], SITE["node_folder"], SITE["other"]
-TAKEOVERS = {
+TAKEOVERS: dict[str, Callable[[], object]] = {
     "read the owner's token": lambda: read(f"{HOME}/token"),
     "read the signing key": lambda: read(f"{HOME}/signing.key"),
     "read the database": lambda: read(f"{HOME}/torchyard.db"),

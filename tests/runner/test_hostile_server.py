@@ -145,13 +145,15 @@ def test_a_removal_leaves_what_links_lead_to(site: RunnerSite, worker: str) -> N
     precious = site.folder / "precious"
     precious.mkdir(exist_ok=True)
     (precious / "file").write_text("stays")
-    mine = site.folder / "theirs"
-    mine.mkdir()
-    mine.chmod(0o777)
-    command = f"ln -s {precious} a; mkdir b; ln -s {precious} b/c; ln -s {mine} d; touch {mine}/x"
+    writable = site.folder / "theirs"
+    writable.mkdir()
+    writable.chmod(0o777)
+    command = (
+        f"ln -s {precious} a; mkdir b; ln -s {precious} b/c; ln -s {writable} d; touch {writable}/x"
+    )
     finish(site, launch(site, worker, "linked", command))
     assert site.client.call("remove", attempt="linked") == {"removed": True}
-    assert (precious / "file").read_text() == "stays" and (mine / "x").exists()
+    assert (precious / "file").read_text() == "stays" and (writable / "x").exists()
 
 
 def test_no_process_but_a_launched_worker_is_signalled(site: RunnerSite, worker: str) -> None:
@@ -163,12 +165,12 @@ def test_no_process_but_a_launched_worker_is_signalled(site: RunnerSite, worker:
             attempt = f"forged-{number}"
             command = f"echo '{json.dumps(record)}' > worker.json; sleep 60"
             pid = launch(site, worker, attempt, command)
-            ask = {"attempt": attempt, "node": 0, "signal": int(signal.SIGKILL)}
             deadline = time.monotonic() + 20
             while site.client.call("records", attempt=attempt, count=1)["workers"] == [None]:
                 assert time.monotonic() < deadline
             with pytest.raises(RunnerRefused, match="is not a worker of"):
-                site.client.call("signal", **ask)
+                signum = int(signal.SIGKILL)
+                site.client.call("signal", attempt=attempt, node=0, signal=signum)
             os.killpg(pid, signal.SIGKILL)
             finish(site, pid)
         assert victim.poll() is None and other.poll() is None
@@ -258,7 +260,7 @@ def test_an_account_of_the_pool_is_one_persons_for_good(site: RunnerSite) -> Non
     assert site.client.call("account", person="zoe")["account"] == first
     others = {site.client.call("account", person=name)["account"] for name in ("anna", "zoe")}
     assert len(others) == 2
-    # Of two accounts, the third person gets none, whoever left meanwhile.
+    # Of two accounts, the third person gets none, whether others left or not.
     with pytest.raises(RunnerRefused, match="no Unix account is left for `mia`"):
         site.client.call("account", person="mia")
 

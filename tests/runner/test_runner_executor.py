@@ -14,7 +14,6 @@ import pytest
 from contracts.executor_contract import ExecutorContract, Site
 from runner.runner_site import RunnerSite, runner_site
 from torchyard.executors.bundle import worker_zip
-from torchyard.executors.executor import Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
 from torchyard.executors.runner_client import RunnerRefused, RunnerUnreachable
@@ -34,8 +33,7 @@ class RunnerBench(Site):
         self.bench = bench
         self.runner = runner
         self.machine: Machine | None = None
-        self.executor = self.anew()
-        bench.executor = self.executor
+        self.executor = bench.executor = self.anew()
         self.flags = runner.folder / "flags"
         self.flags.mkdir(exist_ok=True)
         self.flags.chmod(0o1777)
@@ -79,7 +77,7 @@ class RunnerBench(Site):
         self.bench.server.wait_until(lambda: count() >= plan.node_count)
         return count()
 
-    def anew(self) -> Executor:
+    def anew(self) -> LocalExecutor:
         spawner = RunnerSpawner(self.bench.home, self.runner.client)
         return LocalExecutor(self.bench.home, {}, devices=self.machine, spawner=spawner)
 

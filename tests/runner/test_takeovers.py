@@ -56,7 +56,7 @@ def test_every_takeover_is_refused(site: SharedSite) -> None:
     # Root sees what the job is after: it is there, and the job does not get it.
     assert key.encode() in Path(f"/proc/{rank}/environ").read_bytes()
     assert b"weights" in (other / "node-0" / "work" / "outputs" / "model.txt").read_bytes()
-    known = {
+    targets = {
         "home": str(site.home),
         "node_folder": str(site.node_folder),
         "other": str(other),
@@ -75,13 +75,13 @@ def test_every_takeover_is_refused(site: SharedSite) -> None:
         "setuid": str(site.folder / "id"),
     }
     command = f"cat > takeovers.py <<'EOF'\n{TAKEOVERS.read_text()}\nEOF\npython takeovers.py"
-    attack = site.submit("anna", command, environment_variables={"SITE": json.dumps(known)})
+    attack = site.submit("anna", command, environment_variables={"SITE": json.dumps(targets)})
     assert site.wait(attack)["status"] == "Completed"
     lines = site.output(attack).splitlines()
     record = os.environ.get("TORCHYARD_WRITE_TRANSCRIPT")
     if record:
         Path(record).write_text("\n".join(lines) + "\n")
-    assert len(lines) == TAKEOVERS.read_text().count("lambda: ")
+    assert len(lines) == TAKEOVERS.read_text().count(": lambda: ")
     assert [line for line in lines if ": refused: " not in line] == []
     # What is not there was not refused.
     assert [line for line in lines if "No such" in line] == []

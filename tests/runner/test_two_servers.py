@@ -14,16 +14,16 @@ from runner.waiting_jobs import start_waiting
 
 pytestmark = [
     pytest.mark.runner,
+    pytest.mark.timeout(300),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can be a runner"),
 ]
 
 
 def test_a_server_takes_over_the_jobs_of_a_killed_one() -> None:
     need()
-    with contextlib.closing(PostgresServer()) as postgres, shared_site() as site:
+    with contextlib.closing(PostgresServer()) as postgres, shared_site(".[postgres]") as site:
         # The server's user has to reach the socket in it.
         postgres.folder.chmod(0o755)
-        site.install_driver()
         options = ("--shared", "--database", postgres.new_database())
         site.start_server(*options)
         site.start_server(*options)

@@ -33,7 +33,7 @@ CROSS_CUTTING = {
     "end_to_end": "real jobs in built environments",
     "faults": "ranks, workers and servers that are killed",
     "fuzz": "the HTTP API, fuzzed from its own schema",
-    "hostile_text": "texts that make a parser slow, for every pattern and a real server",
+    "hostile_input": "texts that make a parser slow, for every pattern and a real server",
     "mlflow_conformance": "MLflow's own tests of its stores",
     "public_examples": "files and scripts that others published",
     "style": "words, layers and sizes",

@@ -118,14 +118,9 @@ def build(
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     clock, node = clock or SystemClock(), node or NodeFolder(home)
     node.prepare()
-    chosen = home_database.chosen(home, database)
-    if shared:
-        sharing_of.check_shareable(home, chosen)
-    db = home_database.open_for(home, chosen, shared)
+    db = _open_database(home, database, shared)
     signals, wakeup = Signals(), threading.Event()
-    sharing = _share(db, home, node, url, wakeup, signals) if shared else None
-    if sharing is None:
-        sharing_of.claim_alone(db, home, node)
+    sharing = _claim(db, home, node, url, wakeup, signals, shared)
     default = workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, default.name)
     services = Services(
@@ -136,7 +131,7 @@ def build(
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores", (node.root, *private)),
         environments=Environments(
-            home, db, clock, environ, is_shared=shared or for_others, node=node, runner=runner
+            home, db, clock, environ, None, shared or for_others, node=node, runner=runner
         ),
         history=History(db),
         logs=Logs(home / "logs", shared),
@@ -148,10 +143,17 @@ def build(
         runner=runner,
         membership=sharing.lease if sharing else SingleServer(),
     )
-    local = executor or _executor(services, environ, shared)
     signer = Signer(home, services.server_id)
     access = Access(db, clock, partial(owners.of_name, services), signer)
-    return Parts(services, access, Scheduler(services, local, url), signer, sharing)
+    scheduler = Scheduler(services, executor or _executor(services, environ, shared), url)
+    return Parts(services, access, scheduler, signer, sharing)
+
+
+def _open_database(home: Path, database: str, shared: bool) -> Database:
+    chosen = home_database.chosen(home, database)
+    if shared:
+        sharing_of.check_shareable(home, chosen)
+    return home_database.open_for(home, chosen, shared)
 
 
 def _executor(services: Services, environ: Mapping[str, str], shared: bool) -> Executor:
@@ -161,14 +163,19 @@ def _executor(services: Services, environ: Mapping[str, str], shared: bool) -> E
     return LocalExecutor(root, environ, devices=services.devices, machine=here, spawner=runner)
 
 
-def _share(
+def _claim(
     db: Database,
     home: Path,
     node: NodeFolder,
     url: str,
     wakeup: threading.Event,
     signals: Signals,
-) -> Sharing:
+    shared: bool,
+) -> Sharing | None:
+    """Take the home for this server alone, or as one of several."""
+    if not shared:
+        sharing_of.claim_alone(db, home, node)
+        return None
     sharing = sharing_of.share(db, home, url, wakeup.set, signals.heard, signals.missed, node)
     signals.share(sharing.notifier.notify)
     return sharing

@@ -36,6 +36,10 @@ def answer_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def no_route(request: Request, error: HTTPException) -> JSONResponse:
         kind = NotFound if error.status_code == 404 else InvalidInput
+        if error.status_code == 400:
+            # What FastAPI says of a body, whose cause is lost.
+            refusal = kind("the request's body can't be read", "send JSON, nested less deeply")
+            return JSONResponse(refusal.to_json(), error.status_code)
         refusal = kind(f"nothing answers {request.method} `{request.url.path}`")
         return JSONResponse(refusal.to_json(), error.status_code)
 

@@ -150,7 +150,7 @@ def passphrase_in(file: Path | None) -> str:
     try:
         status, lines = file.stat(), file.read_text("utf-8").splitlines()
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        why = getattr(error, "strerror", None) or "it is not text"
         raise InvalidInput(f"the passphrase file `{file}` can't be read: {why}") from error
     if status.st_mode & 0o077:
         raise InvalidInput(

@@ -126,7 +126,7 @@ def _url_in(file: Path) -> str:
     try:
         status, text = file.stat(), file.read_text("utf-8").strip()
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        why = getattr(error, "strerror", None) or "it is not text"
         raise InvalidInput(
             f"the file of the database's URL, `{file}`, can't be read: {why}",
             "run this as the server's user or as root; or name another file with "

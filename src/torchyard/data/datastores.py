@@ -91,9 +91,9 @@ class Datastores:
         if any(resolved.is_relative_to(path) or path.is_relative_to(resolved) for path in private):
             return True
         places = {_identity(path) for path in private} - {None}
-        own = {_identity(path) for path in (resolved, *resolved.parents[:-1])}
+        ancestors = {_identity(path) for path in (resolved, *resolved.parents[:-1])}
         above = {_identity(above) for path in private for above in path.parents[:-1]}
-        return bool(places & own) or _identity(resolved) in above
+        return bool(places & ancestors) or _identity(resolved) in above
 
     def writing(
         self, workspace: str, store: str, path: str

@@ -138,7 +138,7 @@ class Fetcher:
         return folder / name
 
     def let_read(self, file: Path, user: int) -> bool:
-        """Let a Unix account read a copy; False for what is no copy, or can't be opened to one.
+        """Let a Unix account read a copy; False for other files, or without access lists.
 
         Args:
             file: as `fetch` returned it.

@@ -22,9 +22,10 @@ from torchyard.shared import processes
 from torchyard.shared.node_records import NodeRecords, State, receipt
 from torchyard.shared.plan import DevicePlan, LaunchPlan
 
-# Of a worker, its supervisor and what they start.
-_WORKER_PROCESSES = 256
 _MACHINE_FILE = "machine"
+# What a worker and its supervisor take at the most, beside the ranks.
+_WORKER_BYTES = 1 << 30
+_WORKER_PROCESSES = 256
 _RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGXFSZ)
 
 
@@ -200,7 +201,7 @@ class RunnerSpawner:
                         person=plan.person,
                         worker=self._worker,
                         plan=plan.to_json(),
-                        limits=_limits(plan),
+                        limits=_ceiling(plan),
                     )
                 )
             except RunnerRefused as refusal:
@@ -246,6 +247,16 @@ class RunnerSpawner:
             return str(self._runner.call("keep_worker", [file.fileno()])["worker"])
 
 
+def _ceiling(plan: LaunchPlan) -> dict[str, int]:
+    """What all of a node may take, its worker too; the worker limits the ranks alone."""
+    memory_bytes, processes = plan.memory_bytes, plan.limits.processes
+    return {
+        "cores": plan.cores,
+        "memory_bytes": memory_bytes + _WORKER_BYTES if memory_bytes else 0,
+        "processes": processes + _WORKER_PROCESSES if processes else 0,
+    }
+
+
 def _noted_machine(folder: Path) -> str:
     try:
         return (folder / _MACHINE_FILE).read_text()
@@ -264,9 +275,3 @@ def _write_private(file: Path, text: str) -> None:
     with os.fdopen(descriptor, "w") as opened:
         opened.write(text)
     draft.replace(file)
-
-
-def _limits(plan: LaunchPlan) -> dict[str, int]:
-    """Those of a node's cgroup, which root sets: its worker's processes come on top."""
-    processes = plan.limits.processes + _WORKER_PROCESSES if plan.limits.processes else 0
-    return {"cores": plan.cores, "memory_bytes": plan.memory_bytes, "processes": processes}

@@ -71,8 +71,10 @@ def _check_code() -> None:
 
 def _map(file: Path, person: str, account: str) -> int:
     config = configuration.read(file)
-    given = accounts.remembered(config)
-    others = {name for name, of in {**given, **config.accounts}.items() if of == account}
+    accounts_by_person = accounts.remembered(config)
+    others = {
+        name for name, of in {**accounts_by_person, **config.accounts}.items() if of == account
+    }
     if others - {person}:
         raise Refused(
             "taken",

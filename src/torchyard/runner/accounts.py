@@ -58,7 +58,9 @@ def named(config: Config, name: str) -> Account:
     """
     allowed = {*config.accounts.values(), *config.pool, config.build_user}
     if not name or name not in allowed:
-        raise Refused("account_refused", f"`{name}` is no account of the runner's configuration")
+        raise Refused(
+            "account_refused", f"`{name}` is not an account of the runner's configuration"
+        )
     try:
         entry = pwd.getpwnam(name)
     except KeyError as error:
@@ -80,7 +82,7 @@ def named(config: Config, name: str) -> Account:
 
 
 def remembered(config: Config) -> dict[str, str]:
-    """The accounts of the pool that were given out, by person."""
+    """The accounts of the pool that were accounts out, by person."""
     try:
         return dict(json.loads((config.state / _REMEMBERED).read_text()))
     except FileNotFoundError:
@@ -104,12 +106,12 @@ def become(account: Account) -> None:
 
 def _of_pool(config: Config, person: str) -> str:
     with locks.held(config.state / f"{_REMEMBERED}.lock"):
-        given = remembered(config)
-        name = given.get(person, "")
+        accounts = remembered(config)
+        name = accounts.get(person, "")
         if name in config.pool:
             return name
         # Also what the owner mapped by hand is somebody's, as what the pool no longer names.
-        taken = {*given.values(), *config.accounts.values()}
+        taken = {*accounts.values(), *config.accounts.values()}
         free = (account for account in config.pool if account not in taken)
         name = next(free, "")
         if not name:
@@ -119,16 +121,16 @@ def _of_pool(config: Config, person: str) -> str:
                 "map the person with `yard-runner map`, or add accounts to `pool` in "
                 "/etc/torchyard/runner.json",
             )
-        _write_private(config, {**given, person: name})
+        _write_private(config, {**accounts, person: name})
         return name
 
 
-def _write_private(config: Config, given: Mapping[str, str]) -> None:
+def _write_private(config: Config, accounts: Mapping[str, str]) -> None:
     file = config.state / _REMEMBERED
     draft = file.with_name(f"{_REMEMBERED}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w") as opened:
-        json.dump(given, opened, indent=1, sort_keys=True)
+        json.dump(accounts, opened, indent=1, sort_keys=True)
         opened.flush()
         os.fsync(descriptor)
     draft.replace(file)

@@ -1,7 +1,7 @@
 """Run a build as the build user.
 
 Owns: starting a program as the account `build_user` of the configuration, and ending it with
-whoever asked for it.
+the server that asked for it.
 Leaves: what is built, and checking the result, to environments/.
 Always: the program gets no right of root, of the server or of a job's account; when the server goes
 away, so does all that the build started in its session or its cgroup.

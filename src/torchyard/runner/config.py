@@ -93,10 +93,12 @@ def read(file: Path = FILE) -> Config:
         raise _bad(f"`{file}` is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise _bad(f"`{file}` is not a JSON object")
-    known = set(Config.__dataclass_fields__)
+    keys = set(Config.__dataclass_fields__)
     for key in body:
-        if key not in known:
-            raise _bad(f"`{file}` has the unknown key `{key}`", f"known keys: {', '.join(known)}")
+        if key not in keys:
+            raise _bad(
+                f"`{file}` has the unknown key `{key}`", f"known keys: {', '.join(sorted(keys))}"
+            )
     config = Config(
         server_user=_text(body, "server_user"),
         accounts=_texts(body, "accounts"),

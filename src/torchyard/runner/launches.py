@@ -114,7 +114,7 @@ def signal_process(attempt: str, node: int, process: Mapping[str, Any], signum: 
     """Signal a worker of the attempt; False if there is no such process. Called as the account.
 
     Raises:
-        Refused: the process was not launched for this node, or the signal is no end.
+        Refused: the process was not launched for this node, or the signal is not one that ends it.
     """
     if signum not in _SIGNALS:
         raise Refused("bad_request", f"signal {signum} is neither SIGTERM nor SIGKILL")

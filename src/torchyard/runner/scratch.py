@@ -46,10 +46,10 @@ def prepare(config: Config) -> None:
     server = pwd.getpwnam(config.server_user)
     for name in ("server", "environments", "cache", "builds", "pythons"):
         # The server writes them, and jobs read them.
-        own = config.node_folder / name
+        folder = config.node_folder / name
         try:
-            os.mkdir(own, 0o755)
-            os.chown(own, server.pw_uid, server.pw_gid, follow_symlinks=False)
+            os.mkdir(folder, 0o755)
+            os.chown(folder, server.pw_uid, server.pw_gid, follow_symlinks=False)
         except FileExistsError:
             pass
     for folder, mode in ((config.scratch, 0o711), (config.workers, 0o755), (config.homes, 0o711)):
@@ -91,11 +91,15 @@ def make(config: Config, account: Account, attempt: str) -> int:
 
 def home(config: Config, account: Account) -> Path:
     """The account's home folder if it has one; else one below the node folder, made for it."""
-    given = Path(account.home)
+    configured = Path(account.home)
     try:
-        status = given.stat()
-        if given.is_absolute() and stat.S_ISDIR(status.st_mode) and status.st_uid == account.uid:
-            return given
+        status = configured.stat()
+        if (
+            configured.is_absolute()
+            and stat.S_ISDIR(status.st_mode)
+            and status.st_uid == account.uid
+        ):
+            return configured
     except OSError:
         pass
     path = config.homes / account.name
@@ -197,12 +201,12 @@ def open_attempt(config: Config, attempt: str) -> int | None:
 
 def attempts(config: Config) -> list[dict[str, Any]]:
     """name and mtime_s of every folder of an attempt."""
-    found = []
+    folders = []
     with os.scandir(config.scratch) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False) and _ATTEMPT.fullmatch(entry.name):
-                found.append({"name": entry.name, "mtime_s": entry.stat().st_mtime})
-    return sorted(found, key=lambda item: str(item["name"]))
+                folders.append({"name": entry.name, "mtime_s": entry.stat().st_mtime})
+    return sorted(folders, key=lambda item: str(item["name"]))
 
 
 def size_bytes(attempt_folder: int) -> int:

@@ -121,11 +121,11 @@ def records(request: Request) -> Body:
             "begun": [False] * count,
             "devices": [nothing] * count,
         }
-    found = NodeRecords("", folder)
+    files = NodeRecords("", folder)
     return {
-        "workers": [_checked(found.worker(node)) for node in range(count)],
-        "begun": [found.has_begun(node) for node in range(count)],
-        "devices": found.devices(count),
+        "workers": [_checked(files.worker(node)) for node in range(count)],
+        "begun": [files.has_begun(node) for node in range(count)],
+        "devices": files.devices(count),
     }
 
 
@@ -135,8 +135,8 @@ def states(request: Request) -> Body:
     folder = request.as_account()
     if folder is None:
         return {"states": ["lost"] * count}
-    found = NodeRecords("", folder)
-    return {"states": [found.state(node, started.get(str(node), {})) for node in range(count)]}
+    files = NodeRecords("", folder)
+    return {"states": [files.state(node, started.get(str(node), {})) for node in range(count)]}
 
 
 def send_signal(request: Request) -> Body:
@@ -314,8 +314,8 @@ def _states_now(request: Request, started: dict[str, dict[str, int]]) -> list[st
     def write() -> None:
         folder = request.as_account()
         if folder is not None:
-            found = NodeRecords("", folder)
-            words = [found.state(int(node), started[node]) for node in started]
+            files = NodeRecords("", folder)
+            words = [files.state(int(node), started[node]) for node in started]
             os.write(writing, " ".join(words).encode())
 
     _in_child(write)

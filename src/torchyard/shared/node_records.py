@@ -3,7 +3,7 @@
 Owns: reading worker.json and plan.json, the state of a node.
 Leaves: writing them to worker/node/, acting on the state to executors/ and runner/.
 Always: a file that somebody else put there can't hurt: no link is followed, nothing is waited for,
-no more than a limit is read, and what is no record counts as none.
+no more than a limit is read, and what is not a record counts as none.
 """
 
 from __future__ import annotations

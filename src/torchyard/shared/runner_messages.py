@@ -23,7 +23,7 @@ _LENGTH_BYTES = 4
 
 
 class BadMessage(Exception):
-    """The other end sent something that is no message."""
+    """The other end sent something else than a message."""
 
 
 def send(connection: socket.socket, body: dict[str, Any], descriptors: Sequence[int] = ()) -> None:

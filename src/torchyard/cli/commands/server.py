@@ -277,8 +277,8 @@ def restore(
 
 def _options(**values: object) -> list[str]:
     """Those that were given, as the backup program takes them."""
-    given = {name.replace("_", "-"): str(value) for name, value in values.items() if value}
-    return [word for name, value in given.items() for word in (f"--{name}", value)]
+    options = {name.replace("_", "-"): str(value) for name, value in values.items() if value}
+    return [word for name, value in options.items() for word in (f"--{name}", value)]
 
 
 def _without(done: dict[str, Any], what: str) -> str:

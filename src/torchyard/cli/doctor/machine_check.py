@@ -58,6 +58,14 @@ def home(folder: Path) -> Finding:
             f"{what} is on a network file system, where SQLite's locks are not safe",
             "set TORCHYARD_HOME to a folder on a disk of this machine",
         )
+    mode = folder.stat().st_mode & 0o777 if folder.is_dir() else 0o700
+    if mode & 0o077:
+        return Finding(
+            "home",
+            "wrong",
+            f"{what} is open to other users of this machine (mode {mode:04o})",
+            f"type `chmod 700 {folder}`",
+        )
     if kind == "tmpfs":
         return Finding("home", "note", f"{what} is lost on restart", "set TORCHYARD_HOME")
     return Finding("home", "ok", what)

@@ -117,8 +117,8 @@ def job_users(settings: Settings) -> Finding:
     return Finding(
         "job users",
         "note",
-        "jobs run as the server's Unix user: whoever may submit one can read and change all that "
-        "the server can, such as its keys, tokens, database and everybody's files",
+        "jobs run as the server's Unix user: anyone who may submit one can read and change all "
+        "that the server can, such as its keys, tokens, database and everybody's files",
         "install the runner, as docs/guides/runner.md says",
     )
 

@@ -22,6 +22,7 @@ from torchyard.jobs.files import inputs
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Attempt, JobError
 from torchyard.jobs.services import Services
+from torchyard.jobs.spec import secrets
 from torchyard.servers.types import LeaseLost
 from torchyard.shared.plan import LaunchPlan
 from torchyard.workspaces import actions as workspaces
@@ -88,6 +89,8 @@ class Launcher:
         with services.db.read() as connection:
             job = store.job_by_id(connection, attempt.job_id)
             environment = environment_from_json(store.environment_of(connection, job.id))
+        if not recovers:
+            secrets.check_present(job.spec.environment_variables)
         input_plans = {} if recovers else inputs.plans(services, job)
         inputs.let_read(services, job, input_plans)
         folder = None if recovers else services.environments.builds.use(environment)

@@ -63,9 +63,7 @@ def plan(
         input_plans: as `inputs.plans` returns them.
     """
     spec = job.spec
-    secrets.check_present(spec.environment_variables)
-    report_token = _new_token(connection, services, job, TokenKind.ATTEMPT, attempt.id)
-    run_token = _new_token(connection, services, job, TokenKind.RUN, progress.run_subject(job))
+    report_token, run_token = _tokens(connection, services, job, attempt)
     image = services.environments.images.plan(environment) if environment else None
     compute = computes.find(connection, job.workspace, job.compute)
     return LaunchPlan(
@@ -107,6 +105,16 @@ def plan(
         limits=limit_properties.plan(job.properties, workspace, job.processes_per_node),
         **vars(_node(compute, services, job)),
         **vars(watch_properties.read(spec.properties)),
+    )
+
+
+def _tokens(
+    connection: Connection, services: Services, job: Job, attempt: Attempt
+) -> tuple[str, str]:
+    """For reports of the attempt, and for what its script logs."""
+    return (
+        _new_token(connection, services, job, TokenKind.ATTEMPT, attempt.id),
+        _new_token(connection, services, job, TokenKind.RUN, progress.run_subject(job)),
     )
 
 

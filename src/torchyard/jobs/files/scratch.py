@@ -74,11 +74,11 @@ def folders(services: Services) -> list[ScratchFolder]:
     if services.runner is not None:
         listed = services.runner.call("attempts")["attempts"]
         return [ScratchFolder(str(item["name"]), float(item["mtime_s"])) for item in listed]
-    top, found = services.node.scratch, []
+    top, scratch_folders = services.node.scratch, []
     for folder in sorted(top.iterdir()) if top.exists() else ():
         with suppress(FileNotFoundError):  # cleaned up since it was listed
-            found.append(ScratchFolder(folder.name, folder.stat().st_mtime))
-    return found
+            scratch_folders.append(ScratchFolder(folder.name, folder.stat().st_mtime))
+    return scratch_folders
 
 
 def size_bytes(runner: RunnerClient, attempt_id: str) -> int:

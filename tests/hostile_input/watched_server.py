@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from hostile_text.hostile_requests import Request
+from hostile_input.hostile_requests import Request
 
 START_S = 120.0
 # Longer than any request may take; what is not answered by then counts as a failure.
@@ -51,6 +51,15 @@ class Server:
         content = json.loads(body)
         assert isinstance(content, dict)
         return content
+
+    def azure_workspace(self) -> str:
+        """The path of the workspace `default` as Azure writes it."""
+        workspace = self.get("/v1/workspaces/default")
+        return (
+            f"/subscriptions/{workspace['subscription_id']}/resourceGroups/"
+            f"{workspace['resource_group']}/providers/Microsoft.MachineLearningServices/"
+            "workspaces/default"
+        )
 
 
 @contextmanager

@@ -1,0 +1,128 @@
+"""Builds run strangers' code: as the build user, who reaches nothing and changes nothing later."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runner.shared_site import SharedSite, shared_site
+
+pytestmark = [
+    pytest.mark.runner,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can be a runner"),
+]
+
+BACKEND = Path(__file__).with_name("hostile_backend.py")
+_PYPROJECT = """
+[build-system]
+requires = []
+build-backend = "hostile_backend"
+backend-path = ["."]
+[project]
+name = "evil"
+version = "1.0"
+"""
+SECRET = "the-databases-password"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[SharedSite]:
+    with shared_site() as site:
+        links = site.folder / "links"
+        links.mkdir(mode=0o755)
+        site.environ = {"PGPASSWORD": SECRET, "MY_API_KEY": SECRET}
+        site.environ |= {"UV_FIND_LINKS": str(links), "UV_NO_INDEX": "1"}
+        site.start_server()
+        site.add_person("anna")
+        yield site
+
+
+def _add_source_distribution(site: SharedSite) -> None:
+    targets = {
+        "files": [
+            *(str(site.home / name) for name in ("token", "torchyard.db", "signing.key")),
+            *(str(site.tls_key), f"/proc/{site.servers[0].pid}/environ", "/etc/shadow"),
+        ],
+        "folders": [
+            *(str(site.home), str(site.folder / "opt"), str(site.node_folder)),
+            *(str(site.node_folder / name) for name in ("environments", "scratch", "cache")),
+            *(str(site.node_folder / name) for name in ("workers", "builds", "pythons", "server")),
+        ],
+        "built": str(site.node_folder / "environments/*/lib/python*/site-packages/evil.py"),
+    }
+    file = site.folder / "links" / "evil-1.0.tar.gz"
+    contents = {
+        "pyproject.toml": _PYPROJECT,
+        "hostile_backend.py": BACKEND.read_text(),
+        "known.json": json.dumps(targets),
+        "PKG-INFO": "Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n",
+    }
+    with tarfile.open(file, "w:gz") as archive:
+        for name, text in contents.items():
+            member = tarfile.TarInfo(f"evil-1.0/{name}")
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+    file.chmod(0o644)
+
+
+def test_a_build_of_strangers_code_reaches_nothing(site: SharedSite) -> None:
+    _add_source_distribution(site)
+    environment = {"pip_requirements": ["evil==1.0"]}
+    command = "python -c 'import evil; print(evil.found); print(hasattr(evil, \"late\"))'; id -un"
+    name = site.submit("anna", command, environment=environment)
+    job = site.wait(name)
+    assert job["status"] == "Completed", job
+    findings, late, account = site.output(name).splitlines()
+    result = ast.literal_eval(findings)
+    assert account == site.user("anna")
+    assert result["user"] == site.user("build")
+    assert (result["read"], result["foreign"], result["writable"]) == ([], [], [])
+    assert not {"PGPASSWORD", "MY_API_KEY", "TORCHYARD_HOME"} & set(result["environ"])
+    assert late == "False"
+
+
+def test_jobs_read_environments_and_change_none(site: SharedSite) -> None:
+    command = (
+        "python - <<'EOF'\n"
+        "import os, sys, sysconfig\n"
+        "packages = os.path.realpath(sys.base_prefix)\n"
+        "folder = os.environ['ENVIRONMENTS']\n"
+        "names = os.listdir(folder)\n"
+        "writable = [path for path, _, files in os.walk(folder) for name in ['', *files]\n"
+        "            if os.access(os.path.join(path, name), os.W_OK)\n"
+        "            and not os.path.islink(os.path.join(path, name))]\n"
+        "print(len(names) > 0, writable)\n"
+        "EOF"
+    )
+    variables = {"ENVIRONMENTS": str(site.node_folder / "environments")}
+    name = site.submit("anna", command, environment_variables=variables)
+    assert site.wait(name)["status"] == "Completed"
+    assert site.output(name).strip() == "True []"
+    server = site.uid("server")
+    for folder in (site.node_folder / "environments").iterdir():
+        for path in (folder, *folder.rglob("*")):
+            status = path.lstat()
+            assert status.st_uid == server and not status.st_mode & 0o6000, path
+
+
+def test_nothing_of_a_build_stays(site: SharedSite) -> None:
+    assert list((site.node_folder / "builds").iterdir()) == []
+    [log] = [
+        text
+        for path in (site.home / "environments").glob("*.log")
+        if "evil" in (text := path.read_text())
+    ]
+    assert SECRET not in log
+
+
+def test_an_image_is_not_built_as_the_servers_user(site: SharedSite) -> None:
+    environment = {"image": "docker.io/library/ubuntu:24.04"}
+    with pytest.raises(AssertionError, match="image_refused"):
+        site.submit("anna", "true", environment=environment)
