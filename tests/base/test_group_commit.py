@@ -66,7 +66,7 @@ def together(group_commit: GroupCommit, notes: Notes, *items: str) -> list[objec
         await asyncio.sleep(0)
         notes.may_go_on.set()
         await first
-        return await asyncio.gather(*others, return_exceptions=True)
+        return list(await asyncio.gather(*others, return_exceptions=True))
 
     return asyncio.run(run())
 

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from torchyard.base.errors import TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.jobs.records import attempt_store, store
-from torchyard.jobs.records.job_events import Event, Notice, StageChanged, StatusChanged
+from torchyard.jobs.records.job_events import Event, EventBody, Notice, StageChanged, StatusChanged
 from torchyard.jobs.records.types import (
     ENDED,
     MOVES,
@@ -65,7 +65,7 @@ def start_stage(
 def start_attempt(connection: Connection, job: Job, number: int, now: datetime) -> None:
     """Move a queued job to Starting, with its next attempt."""
     assert Status.STARTING in MOVES[job.status], f"{job.name}: {job.status.value} to Starting"
-    bodies = [
+    bodies: list[EventBody] = [
         *_end_of_stage(connection, job),
         StageChanged(Stage.RUNNING, "start"),
         StatusChanged(Status.STARTING),

@@ -143,9 +143,10 @@ class _Question:
 
         An index has the runs in the order of a metric, those of other experiments among them.
         """
-        order, limit = (self.view.orders or [None])[0], self.view.limit
-        if order is None or order.kind != "metric" or limit is None:
+        limit = self.view.limit
+        if not self.view.orders or self.view.orders[0].kind != "metric" or limit is None:
             return None
+        order = self.view.orders[0]
         bound = _CANDIDATES * (self.view.offset + limit) + _MORE_CANDIDATES
         value = metrics.c.latest_value
         best = (

@@ -49,6 +49,13 @@ def experiment(services: Services, workspace: str, number: int) -> Experiment:
     return experiment
 
 
+def experiment_in(connection: Connection, workspace: str, which: int | str) -> Experiment | None:
+    """The experiment with that number or name, deleted or not, in the caller's transaction."""
+    if isinstance(which, int):
+        return experiment_store.by_id(connection, workspace, which)
+    return experiment_store.named(connection, workspace, which)
+
+
 def experiments(services: Services, workspace: str) -> Sequence[Experiment]:
     """Newest first, deleted ones too."""
     with services.db.read() as connection:
