@@ -45,7 +45,7 @@ class Notes:
 def written(db: Database) -> Iterator[GroupCommit]:
     with db.write() as connection:
         connection.execute(text("CREATE TABLE notes (note VARCHAR(20) PRIMARY KEY)"))
-    group_commit = GroupCommit(db)
+    group_commit = GroupCommit(db, threads=1)
     yield group_commit
     group_commit.close()
 

@@ -189,10 +189,10 @@ def test_a_held_back_owners_jobs_are_passed_over_also_when_they_were_read_alread
     walk = Walk(services.db, services.clock.now(), {}, read_ahead)
     walk.free = {name: 9 for name in walk.free}
     starts = []
-    while (job := walk.next()) is not None:
-        if job.owner == "ada":
-            walk.held_back(job)
+    while (candidate := walk.next()) is not None:
+        if candidate.owner == "ada":
+            walk.held_back(candidate)
         else:
-            starts.append(job.id)
-            walk.started(job)
+            starts.append(candidate.id)
+            walk.started(candidate)
     assert starts == [jobs[1].id, jobs[3].id, jobs[4].id]
