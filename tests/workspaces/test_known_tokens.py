@@ -47,8 +47,8 @@ def test_what_is_known_is_what_the_database_says(
             expected: Identity | None = access.enforce(request(token), permission)
         except Forbidden:
             expected = None  # the database finds the words
-        known = access.known(request(token), permission)
-        assert known == (None if permission is Permission.SERVER else expected), permission
+        identity = access.known(request(token), permission)
+        assert identity == (None if permission is Permission.SERVER else expected), permission
 
 
 def test_nothing_is_known_before_the_first_look(
