@@ -103,10 +103,12 @@ class PacedProtocol(HttpToolsProtocol):
         self._limits = connections.limits
         self._slot = slot
         self._early = bytearray()
-        self._is_refused = False
+        self._is_refused = self._is_lost = False
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if self._is_lost:
+            return  # right behind its handshake
         super().connection_made(transport)
         self.flow = _FlowInTurns(transport, self._connections.turns)
         now = self.loop.time()
@@ -128,6 +130,7 @@ class PacedProtocol(HttpToolsProtocol):
             self.data_received(early)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
         if self._slot is not None:
             self._slot.release()
         if self._timer is not None:
