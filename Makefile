@@ -13,7 +13,7 @@ export TORCHYARD_TEST_ENVIRONMENTS ?= $(CURDIR)/.test-environments
 # The tests that need no network, no service and no torch.
 QUICK := not (end_to_end or slow or object_store or postgres or containers or azure or widgets or runner or oidc)
 
-.PHONY: help setup demo test coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-faults test-fuzz test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure-page postgres mpi podman azurite oidc-provider administration curated check format docs bench lock clean
+.PHONY: help setup demo test coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-cgroups test-faults test-fuzz test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure-page postgres mpi podman azurite oidc-provider administration curated check format docs bench lock clean
 
 help:
 	@echo 'make demo               train a small network on two local nodes'
@@ -35,6 +35,7 @@ help:
 	@echo 'make test-widgets       show its notebook widget in JupyterLab in Chromium'
 	@echo 'make test-runner        run jobs as other Unix users; needs root'
 	@echo 'make test-oidc          sign in with a real OpenID Connect provider'
+	@echo 'make test-cgroups       limits of jobs on a kernel of their own, in QEMU'
 	@echo 'make test-long          run minutes of load, on a quiet machine'
 	@echo 'make mpi                install Open MPI 4, for the tests of MPI'
 	@echo
@@ -98,6 +99,18 @@ test-e2e: setup mpi administration
 # Minutes of load each, for a quiet machine; CI leaves them out.
 test-long: setup
 	$(BIN)/pytest -m long
+
+# cgroups of version 2 on a kernel of its own, in QEMU; two minutes, and root to install it.
+KERNEL := .cgroup-machine
+$(KERNEL)/boot:
+	command -v qemu-system-x86_64 >/dev/null || apt-get install -y --no-install-recommends qemu-system-x86
+	mkdir -p $(KERNEL)
+	cd $(KERNEL) && apt-get download "$$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends:/ {print $$2; exit}')"
+	dpkg -x $(KERNEL)/linux-image-*.deb $(KERNEL)
+
+test-cgroups: setup $(KERNEL)/boot
+	TORCHYARD_TEST_KERNEL='$(CURDIR)/$(KERNEL)/boot/vmlinuz-*' TORCHYARD_TEST_SERVICES=required \
+	  $(BIN)/pytest -m long tests/cgroup_machine
 
 test-faults: setup
 	$(BIN)/pytest -s -m faults

@@ -87,7 +87,7 @@ class Flood:
         await stream.drip()
 
     async def slow_person(self, stream: Stream) -> None:
-        stream.head("PUT", "/v1/workspaces/default/snapshots", self.token, 60 << 20)
+        stream.head("PUT", "/v1/workspaces/default/snapshots", self.token, 30 << 20)
         await stream.drip()
 
     async def large_stranger(self, stream: Stream) -> None:

@@ -1,11 +1,12 @@
 """Run history: `yard-server` beside `mlflow server` on SQLite, asked by the same client.
 
-    python benchmarks/history.py --mlflow-python PYTHON [--points 100000] [--singles 400]
-                                 [--runs 500] [--history 100000]
+    python benchmarks/history.py [--mlflow-python PYTHON] [--writers 1 8] [--points 100000]
+                                 [--singles 400] [--runs 500] [--history 100000] [--only writing]
 
 The sizes above take about five minutes; those of the README are named there. PYTHON has mlflow 3
-installed: it runs the server, and for both servers the client. `raw` is plain HTTP with bodies
-made before the clock starts, so that it measures servers; `client` is mlflow's own.
+installed: it runs the server, and for both servers the client; without it ours is written to alone.
+`raw` is plain HTTP with bodies made before the clock starts, so that it measures servers; `client`
+is mlflow's own.
 """
 
 from __future__ import annotations
@@ -75,18 +76,25 @@ class Peer:
 
 def table(title: str, results: dict[str, dict[str, float]]) -> None:
     """Ours first; the ratio is ours over theirs."""
-    own_name, theirs = results
-    print(f"\n{title}\n  {'':14}{own_name:>14}{theirs:>14}{'ours/theirs':>14}")
+    own_name, *others = results
+    theirs = others[0] if others else ""
+    print(f"\n{title}\n  {'':14}{own_name:>14}{theirs:>14}{'ours/theirs' if theirs else '':>14}")
     for figure in results[own_name]:
-        value, other = results[own_name][figure], results[theirs].get(figure)
+        value, other = results[own_name][figure], results.get(theirs, {}).get(figure)
         beside = "" if other is None else f"{other:14,.2f}{value / other:13,.3f}x"
         print(f"  {figure:14}{value:14,.2f}{beside}", flush=True)
 
 
-def writing(peers: list[Peer], points: int, singles: int) -> None:
+def writing(peers: list[Peer], writer_counts: list[int], points: int, singles: int) -> None:
     """In turn: each of the peers, then the next way to write."""
-    for writers in (1, 8):
-        for by in ("raw", "client"):
+    for writers in writer_counts:
+        calls = max(2, singles // writers)
+        results = {
+            peer.name: peer.ask("write", by="raw", kind="run", writers=writers, calls=calls, size=1)
+            for peer in peers
+        }
+        table(f"runs/create, {writers} writers, {calls} calls each, raw", results)
+        for by in ("raw", "client") if len(peers) > 1 else ("raw",):
             calls = max(2, points // BATCH // writers)
             results = {
                 peer.name: peer.ask(
@@ -142,7 +150,9 @@ def their_chart(run: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--mlflow-python", required=True, help="a Python that has mlflow 3")
+    parser.add_argument("--mlflow-python", default="", help="a Python that has mlflow 3")
+    parser.add_argument("--writers", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--only", choices=["writing"], default="", help="leave out the rest")
     parser.add_argument("--points", type=int, default=100_000, help="written by log_batch")
     parser.add_argument("--singles", type=int, default=400, help="calls of log_metric")
     parser.add_argument("--runs", type=int, default=500, help="to search in")
@@ -156,33 +166,30 @@ def main() -> None:
         with (
             tempfile.TemporaryDirectory() as folder,
             torchyard_server(home) as (our_url, our_pid, our_start_s),
-            mlflow_server(arguments.mlflow_python, Path(folder)) as (url, pid, start_s),
+            contextlib.ExitStack() as stack,
         ):
             own_name = Peer(
                 "yard-server",
-                arguments.mlflow_python,
+                arguments.mlflow_python or sys.executable,
                 our_url,
                 (home / "token").read_text().strip(),
                 our_pid,
                 home / "torchyard.db",
                 our_chart,
             )
-            mlflow = Peer(
-                "mlflow server",
-                arguments.mlflow_python,
-                url,
-                "",
-                pid,
-                Path(folder, "mlflow.db"),
-                their_chart,
-            )
-            peers = [own_name, mlflow]
-            starts = {own_name.name: our_start_s, mlflow.name: start_s}
+            peers, starts = [own_name], {own_name.name: our_start_s}
+            if arguments.mlflow_python:
+                python = arguments.mlflow_python
+                url, pid, start_s = stack.enter_context(mlflow_server(python, Path(folder)))
+                database = Path(folder, "mlflow.db")
+                peers.append(Peer("mlflow server", python, url, "", pid, database, their_chart))
+                starts["mlflow server"] = start_s
             results = {peer.name: {"start_s": starts[peer.name], **peer.memory()} for peer in peers}
             table("empty", results)
-            writing(peers, arguments.points, arguments.singles)
-            reading(peers, arguments.history, arguments.rounds)
-            searching(peers, arguments.runs, arguments.rounds)
+            writing(peers, arguments.writers, arguments.points, arguments.singles)
+            if not arguments.only and len(peers) > 1:
+                reading(peers, arguments.history, arguments.rounds)
+                searching(peers, arguments.runs, arguments.rounds)
             table("memory after all that", {peer.name: peer.memory() for peer in peers})
     finally:
         remove(home)

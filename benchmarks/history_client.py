@@ -121,7 +121,14 @@ def client_singles(run: str, calls: int, size: int, keys: int) -> Callable[[int]
     return lambda number: client.log_metric(run, **ready[number])
 
 
+def raw_runs(run: str, calls: int, size: int, keys: int) -> Callable[[int], Any]:
+    http_ = Http()
+    body = json.dumps({"experiment_id": "0", "start_time": EPOCH_MS}).encode()
+    return lambda number: http_.post("runs/create", body)
+
+
 WRITERS = {
+    ("raw", "run"): raw_runs,
     ("raw", "batch"): raw_batches,
     ("raw", "single"): raw_singles,
     ("client", "batch"): client_batches,

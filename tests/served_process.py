@@ -93,7 +93,7 @@ def served_process(folder: Path, options: Sequence[str] = ()) -> Iterator[Served
     certificate.write_text(CERTIFICATE)
     key.write_text(KEY)
     command = [sys.executable, "-m", "torchyard.server", "--home", str(home)]
-    command += ["--host", "0.0.0.0", "--port", "0"]
+    command += ["--host", "0.0.0.0", "--port", "0", "--jobs-as-server-user"]
     command += ["--tls-cert", str(certificate), "--tls-key", str(key), *options]
     with open(log, "wb") as opened:
         process = subprocess.Popen(

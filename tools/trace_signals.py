@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print(__doc__, file=sys.stderr)
         return 2
-    # Before the first line is due: whoever started this may end it at once.
+    # First, because the program that started this one may end it at once.
     ending = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)
     with tempfile.TemporaryDirectory() as folder, open(arguments[0], "wb", buffering=0) as log:

@@ -28,19 +28,19 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 import uvicorn
 
 import torchyard
-from torchyard.app import listeners
+from torchyard.app import listeners, server_log
 from torchyard.app.application import Parts, build, create_app
 from torchyard.app.connections import DEFAULT_LIMITS, ConnectionLimits
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
 from torchyard.base import (
     addresses,
+    allocator,
     disk,
     home_database,
     home_service,
     private_home,
     process_secrets,
-    server_log,
     settings,
 )
 from torchyard.base.clock import SystemClock
@@ -556,6 +556,7 @@ def _connection_limits(configured: settings.Settings, proxies: list[str]) -> Con
 
 def main() -> None:
     arguments = _parser().parse_args()
+    allocator.free_large_blocks()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # The terminal's Ctrl-C is for the command that started an embedded server.
     if arguments.ready_fd is not None:

@@ -265,7 +265,7 @@ def test_a_connection_too_many_is_told_to_come_back() -> None:
             connection.close()
 
 
-def test_our_client_waits_until_there_is_room() -> None:
+def test_our_client_waits_until_it_is_let_in() -> None:
     with _site(ConnectionLimits(total=1)) as site:
         held = site.send("GET", "/hold")
         site.until(lambda: len(site.began) == 1)

@@ -57,7 +57,7 @@ def test_systemds_socket_is_served_with_tls(tmp_path: Path) -> None:
     certificate.write_text(CERTIFICATE)
     key.write_text(KEY)
     port = _free_port()
-    tls = ["--tls-cert", str(certificate), "--tls-key", str(key)]
+    tls = ["--tls-cert", str(certificate), "--tls-key", str(key), "--jobs-as-server-user"]
     process = _activated(port, tls, home)
     try:
         # The first connection starts the server, and waits until it is there.

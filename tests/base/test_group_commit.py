@@ -45,7 +45,7 @@ class Notes:
 def written(db: Database) -> Iterator[GroupCommit]:
     with db.write() as connection:
         connection.execute(text("CREATE TABLE notes (note VARCHAR(20) PRIMARY KEY)"))
-    group_commit = GroupCommit(db)
+    group_commit = GroupCommit(db, threads=1)
     yield group_commit
     group_commit.close()
 
@@ -66,7 +66,7 @@ def together(group_commit: GroupCommit, notes: Notes, *items: str) -> list[objec
         await asyncio.sleep(0)
         notes.may_go_on.set()
         await first
-        return await asyncio.gather(*others, return_exceptions=True)
+        return list(await asyncio.gather(*others, return_exceptions=True))
 
     return asyncio.run(run())
 

@@ -136,8 +136,12 @@ def test_a_document_has_a_bounded_number_of_values(tmp_path: Path, text: str) ->
 
     async def act(spool: BodySpool) -> None:
         request = _request(spool, text.encode())
-        with pytest.raises(LimitExceeded, match="more than 600,000 values"):
+        with pytest.raises(LimitExceeded, match="more than 250,000 values"):
             async with request_bodies.with_body(request, _LIMIT_BYTES):
+                pass
+        request = _request(spool, text.encode())
+        with pytest.raises(LimitExceeded, match="more than 600,000 values"):
+            async with request_bodies.with_body(request, _LIMIT_BYTES + 1):
                 pass
 
     _run(tmp_path, act)

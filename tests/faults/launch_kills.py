@@ -37,7 +37,7 @@ LIMIT_S = 30.0
 FIRST_S = 2.0
 _LONGEST_AWAY_S = 3.0
 # Longer than the job takes by itself, so that none is called stuck that only was late.
-_ROUND_S = 150.0
+_ROUND_S = 90.0
 SCRIPT = f"""
 {RING}
 join()
@@ -100,7 +100,6 @@ class Server:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._lock = threading.Lock()
-        self.returned_at = time.monotonic()
 
     def submit(self, job: dict[str, Any]) -> str:
         with self._lock:
@@ -115,7 +114,6 @@ class Server:
             self._site.kill()
             time.sleep(away_s)
             self._site.start()
-            self.returned_at = time.monotonic()
 
 
 def run(kills: int, seed: int, at_once: int = 3, kinds: Sequence[str] = KINDS) -> Counts:
@@ -167,10 +165,9 @@ def _round(
     scratch = _scratch(site, name)
     time.sleep(delay_s)
     victim = None if kind == "server" else _hit(scratch, kind, chance)
-    killed_at = time.monotonic()
     if with_server:
         server.kill(away_s)
-    job, ended_s = _wait(server, name, killed_at)
+    job, ended_s = _wait(server, name)
     fault = f"{name} {kind} after {delay_s:.2f} s{f', server away {away_s:.1f} s' * with_server}"
     with lock:
         counts.kinds[kind] += 1
@@ -178,7 +175,9 @@ def _round(
         counts.missed += victim is None and kind != "server"
         counts.ended_s.append(ended_s)
         if ended_s > LIMIT_S or job["status"] not in ENDED:
-            counts.stuck.append(f"{fault}: {job['status']} after {ended_s:.0f} s")
+            counts.stuck.append(
+                f"{fault}: {job['status']} {ended_s:.0f} s after that; {_living(scratch)}"
+            )
         problem = _wrong(job, kind, victim, tries)
         if problem:
             counts.wrong.append(f"{fault}: {problem}")
@@ -239,6 +238,20 @@ def _send(process: Process, signum: int) -> None:
     send(process.pid, process.start_time, signum)
 
 
+def _living(scratch: Path) -> str:
+    """What is left of an attempt, for one that is stuck."""
+    lines = []
+    for what in ("supervisor", "worker", "rank"):
+        lines += [f"{what} of node {victim.node}" for victim in _victims(scratch, what)]
+    for file in sorted(scratch.glob("node-*/worker.log")):
+        lines.append(f"{file.parent.name}: {file.read_text(errors='replace')[-500:]}")
+    for file in sorted(scratch.glob("node-*/spool/events.jsonl")):
+        lines.append(f"{file.parent.parent.name}: {file.read_text(errors='replace')[-1500:]}")
+    for file in sorted(scratch.glob("node-*/user_logs/*")):
+        lines.append(f"{file.name}: {file.read_text(errors='replace')[-300:]}")
+    return "; ".join(lines) or "nothing of it lives"
+
+
 def _wait_for_victims(scratch: Path, what: str) -> list[Victim]:
     deadline = time.monotonic() + FIRST_S
     while time.monotonic() < deadline:
@@ -293,13 +306,15 @@ def _pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _wait(server: Server, name: str, killed_at: float) -> tuple[dict[str, Any], float]:
-    """The job once it has ended, and how long after the kill or the server's return that was."""
-    deadline = time.monotonic() + _ROUND_S
+def _wait(server: Server, name: str) -> tuple[dict[str, Any], float]:
+    """The job once it has ended, and how long that took from now on; other rounds' kills of the
+    server count as well.
+    """
+    started = time.monotonic()
     while True:
         job = server.job(name)
-        ended_s = time.monotonic() - max(killed_at, server.returned_at)
-        if job["status"] in ENDED or time.monotonic() > deadline:
+        ended_s = time.monotonic() - started
+        if job["status"] in ENDED or ended_s > _ROUND_S:
             return job, ended_s
         time.sleep(0.1)
 

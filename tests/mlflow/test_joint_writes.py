@@ -115,7 +115,12 @@ def direct_routes() -> list[APIRoute]:
 
 @pytest.mark.parametrize("route", direct_routes(), ids=lambda route: route.path)
 def test_a_route_found_by_name_is_the_one_that_trying_them_in_turn_finds(route: APIRoute) -> None:
-    for method in route.methods:
-        scope = {"type": "http", "method": method, "path": route.path, "headers": []}
+    for method in route.methods or ():
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": method,
+            "path": route.path,
+            "headers": [],
+        }
         first = next(each for each in router.routes if each.matches(scope)[0] is Match.FULL)
         assert first is route

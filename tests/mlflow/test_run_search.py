@@ -183,7 +183,8 @@ def test_filters_of_400_conditions_are_answered(server: Server, kind: str) -> No
     records = [metric(key, 1) if kind == "metrics" else {"key": key, "value": "1"} for key in keys]
     run_id = server.new_run(run_name="a")
     for start in range(0, len(records), 100):
-        server.post("runs/log-batch", run_id=run_id, **{kind: records[start : start + 100]})
+        fields: dict[str, Any] = {"run_id": run_id, kind: records[start : start + 100]}
+        server.post("runs/log-batch", **fields)
     conditions = [f"{kind}.{key} = {value!r}" for key in keys]
     assert search_names(server, " AND ".join(conditions)) == "a"
     conditions[-1] = f"{kind}.k399 != {value!r}"

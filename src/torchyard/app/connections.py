@@ -28,6 +28,9 @@ _MOST_OTHER_FILES = 512
 _LEAST_CONNECTIONS = 64
 _MOST_FAREWELLS = 64
 _READS_AT_ONCE = 4
+PIECE_BYTES = 32 << 10
+# When few are waiting, larger pieces make their uploads faster.
+_FEW, _FEW_PIECE_BYTES = 8, 256 << 10
 
 
 class Stage(enum.Enum):
@@ -127,6 +130,11 @@ class ReadingTurns:
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._next)
         self._waiting.append(read)
+
+    @property
+    def piece_bytes(self) -> int:
+        """How much of a body may be read at once: each piece is in memory until it is written."""
+        return _FEW_PIECE_BYTES if len(self._waiting) < _FEW else PIECE_BYTES
 
     def _next(self) -> None:
         for _ in range(min(_READS_AT_ONCE, len(self._waiting))):

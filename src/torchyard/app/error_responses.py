@@ -21,6 +21,14 @@ from torchyard.base.errors import Conflict, Internal, InvalidInput, NotFound, To
 _log = logging.getLogger(__name__)
 
 
+def _http_refusal(request: Request, error: HTTPException) -> TorchyardError:
+    if error.status_code == 400:
+        # What FastAPI says of a body, whose cause is lost.
+        return InvalidInput("the request's body can't be read", "send JSON, nested less deeply")
+    kind = NotFound if error.status_code == 404 else InvalidInput
+    return kind(f"nothing answers {request.method} `{request.url.path}`")
+
+
 def answer_errors(app: FastAPI) -> None:
     @app.exception_handler(TorchyardError)
     def refused(request: Request, error: TorchyardError) -> JSONResponse:
@@ -35,9 +43,7 @@ def answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     def no_route(request: Request, error: HTTPException) -> JSONResponse:
-        kind = NotFound if error.status_code == 404 else InvalidInput
-        refusal = kind(f"nothing answers {request.method} `{request.url.path}`")
-        return JSONResponse(refusal.to_json(), error.status_code)
+        return JSONResponse(_http_refusal(request, error).to_json(), error.status_code)
 
     @app.exception_handler(IntegrityError)
     def collided(request: Request, error: IntegrityError) -> JSONResponse:

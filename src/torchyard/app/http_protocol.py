@@ -15,7 +15,7 @@ from typing import Any
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from torchyard.app.connections import Connections, ReadingTurns, Slot, Stage
+from torchyard.app.connections import PIECE_BYTES, Connections, ReadingTurns, Slot, Stage
 from torchyard.base.errors import LimitExceeded, ServerBusy, SlowRequest, TorchyardError
 
 _HEAD_MOST_BYTES = 64 << 10
@@ -70,6 +70,7 @@ class _FlowInTurns(FlowControl):
         super().__init__(transport)
         self._turns = turns
         self._is_queued = False
+        self._limit_pieces(PIECE_BYTES)
 
     def resume_reading(self) -> None:
         if self.read_paused and not self._is_queued:
@@ -78,7 +79,13 @@ class _FlowInTurns(FlowControl):
 
     def _resume(self) -> None:
         self._is_queued = False
+        self._limit_pieces(self._turns.piece_bytes)
         super().resume_reading()
+
+    def _limit_pieces(self, size_bytes: int) -> None:
+        # asyncio's transport without TLS has this; with TLS a piece is what the other side sent.
+        if hasattr(self._transport, "max_size"):
+            self._transport.max_size = size_bytes
 
 
 class PacedProtocol(HttpToolsProtocol):
@@ -96,10 +103,12 @@ class PacedProtocol(HttpToolsProtocol):
         self._limits = connections.limits
         self._slot = slot
         self._early = bytearray()
-        self._is_refused = False
+        self._is_refused = self._is_lost = False
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if self._is_lost:
+            return  # right behind its handshake
         super().connection_made(transport)
         self.flow = _FlowInTurns(transport, self._connections.turns)
         now = self.loop.time()
@@ -121,6 +130,7 @@ class PacedProtocol(HttpToolsProtocol):
             self.data_received(early)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
         if self._slot is not None:
             self._slot.release()
         if self._timer is not None:
@@ -149,10 +159,13 @@ class PacedProtocol(HttpToolsProtocol):
                 self._refuse(_LONG_HEAD)
             elif self._headers_count > _MOST_HEADERS:
                 self._refuse(_MANY_HEADERS)
-        elif self.cycle is not None and not self.cycle.response_complete:
-            if self.cycle.body:
-                # `receive` takes it and resumes; what comes next waits for that.
-                self.flow.pause_reading()
+        elif self._is_free():
+            # What nobody wants any more is skipped in turns, too.
+            self.flow.pause_reading()
+            self.flow.resume_reading()
+        elif self.cycle.body:
+            # `receive` takes it and resumes; what comes next waits for that.
+            self.flow.pause_reading()
 
     def on_message_begin(self) -> None:
         if len(self.pipeline) >= _MOST_PIPELINED:

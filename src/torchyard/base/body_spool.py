@@ -10,6 +10,7 @@ use in the server's event loop alone.
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 import time
 from collections import deque
@@ -27,9 +28,9 @@ from torchyard.base.errors import ServerBusy
 
 IN_MEMORY_BYTES = 1 << 20
 """A longer body goes to disk."""
-_MEMORY_BYTES = 32 << 20
+_MEMORY_BYTES = 16 << 20
 _DISK_BYTES = 2 << 30
-_WORK_BYTES = 96 << 20
+_WORK_BYTES = 64 << 20
 _WAIT_LIMIT_S = 30.0
 _WRITE_BYTES = 16 << 10
 _THREADS = 6
@@ -195,8 +196,12 @@ class ArrivingBody:
         """All of it; blocks on the disk if it is spooled."""
         if self._file is None:
             return bytes(self._buffer)
+        # Whole: joining it with what was not written yet would take twice the memory.
+        self._file.seek(0, os.SEEK_END)
+        self._file.write(self._buffer)
+        self._buffer = bytearray()
         self._file.seek(0)
-        return self._file.read() + bytes(self._buffer)
+        return self._file.read()
 
     def chunks(self) -> Iterator[bytes]:
         """All of it, bit by bit; blocks as `content` does."""

@@ -107,6 +107,11 @@ class Database:
     def engine(self) -> Engine:
         return self._engine
 
+    @property
+    def writes_side_by_side(self) -> bool:
+        """Whether transactions that write different parts run at the same time."""
+        return self._is_postgres
+
     def apart(self) -> Database:
         """The same one by connections of its own: for what must not wait behind all requests."""
         return Database(self.url, self._shared)

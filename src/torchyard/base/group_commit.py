@@ -1,6 +1,6 @@
 """Writes of concurrent requests, gathered into one transaction.
 
-Owns: the thread that writes, what is done together, telling each request how its own write ended.
+Owns: the threads that write, what is done together, telling each request how its own write ended.
 Leaves: what a write does to the packages, transactions to db.py.
 Always: a request is told of success after the commit that holds its write; a write that fails takes
 none of the others with it: they are all done again, each in a transaction of its own.
@@ -22,6 +22,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import DatabaseUnreachable, Unreachable
 
 _MOST_TOGETHER = 64
+_THREADS = 4
 
 Item = TypeVar("Item")
 
@@ -59,13 +60,19 @@ class _End:
 
 
 class GroupCommit:
-    """One thread that writes for all requests of this server; it starts with the first write."""
+    """The threads that write for all requests of this server; they start with the first write.
 
-    def __init__(self, db: Database) -> None:
+    Args:
+        threads: by default as many as the database lets write at once, up to a few, so that one
+            that waits for another server does not keep the others waiting.
+    """
+
+    def __init__(self, db: Database, threads: int | None = None) -> None:
         self._db = db
+        self._count = threads or (_THREADS if db.writes_side_by_side else 1)
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         self._closed = False
 
     async def run(self, gather: Callable[[Connection, Sequence[Item]], Plan], item: Item) -> Any:
@@ -77,27 +84,31 @@ class GroupCommit:
         """
         loop = asyncio.get_running_loop()
         waiting = loop.create_future()
-        if self._thread is None:
+        if not self._threads:
             self._start()
-        if self._closed:
-            raise Unreachable("the server is stopping", "try again")
-        self._queue.put(_Write(gather, item, loop, waiting))
+        with self._lock:
+            if self._closed:
+                raise Unreachable("the server is stopping", "try again")
+            self._queue.put(_Write(gather, item, loop, waiting))
         return await waiting
 
     def close(self) -> None:
         """Finish what was handed in."""
         with self._lock:
             self._closed = True
-            thread = self._thread
-        if thread is not None:
+        for _ in self._threads:
             self._queue.put(None)
+        for thread in self._threads:
             thread.join()
 
     def _start(self) -> None:
         with self._lock:
-            if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._work, name="group-commit", daemon=True)
-                self._thread.start()
+            if self._threads or self._closed:
+                return
+            for _ in range(self._count):
+                thread = threading.Thread(target=self._work, name="group-commit", daemon=True)
+                thread.start()
+                self._threads.append(thread)
 
     def _work(self) -> None:
         while True:

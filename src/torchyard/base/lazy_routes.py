@@ -126,7 +126,7 @@ def _direct_routes(router: APIRouter) -> dict[tuple[str, str], _Direct]:
     for route in router.routes:
         handle = getattr(route, "direct_handler", None)
         if handle is not None and isinstance(route, APIRoute) and "{" not in route.path:
-            for method in route.methods:
+            for method in route.methods or ():
                 direct.setdefault((method, route.path), _Direct(route, handle))
     return direct
 

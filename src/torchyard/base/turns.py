@@ -14,7 +14,7 @@ from types import TracebackType
 
 
 class Turns:
-    """Like `threading.RLock`, which prefers whoever runs already: a busy thread would keep it."""
+    """Like `threading.RLock`, which prefers the thread that runs: a busy one would keep it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

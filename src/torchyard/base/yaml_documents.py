@@ -83,11 +83,11 @@ def _values(node: Node, counts: dict[int, int] | None = None) -> int:
         ValueError: it contains itself.
     """
     counts = {} if counts is None else counts
-    known = counts.get(id(node))
-    if known is not None:
-        if known < 0:
-            raise ValueError("a value contains itself")
-        return known
+    count = counts.get(id(node), 0)
+    if count < 0:
+        raise ValueError("a value contains itself")
+    if count:
+        return count
     counts[id(node)] = -1
     count = 1
     if isinstance(node.value, list):

@@ -19,6 +19,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
+from torchyard.base import large_json
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.group_commit import Plan
 from torchyard.base.settings import DEFAULT_WORKSPACE
@@ -173,7 +174,7 @@ def read_fields(request: Request, content: bytes) -> dict[str, Any]:
     """
     if content.strip():
         try:
-            body = json.loads(content)
+            body = large_json.loads(content)
         except (ValueError, RecursionError) as error:
             raise InvalidInput(f"request body is not JSON: {error}") from None
         if isinstance(body, str):

@@ -130,14 +130,14 @@ def _plan_creations(connection: Connection, creations: Sequence[_Creation]) -> P
             place: lookups.experiment_if_any(connection, *place)
             for place in {(creation.call.workspace, creation.experiment) for creation in creations}
         }
-        found = [places[creation.call.workspace, creation.experiment] for creation in creations]
+        wanted = [places[creation.call.workspace, creation.experiment] for creation in creations]
         requests = [
             (creation.wanted, place)
-            for creation, place in zip(creations, found, strict=True)
+            for creation, place in zip(creations, wanted, strict=True)
             if place is not None
         ]
         jobs = iter(runs.create_new_runs(connection, creations[0].services, requests))
-        return [None if place is None else next(jobs) for place in found]
+        return [None if place is None else next(jobs) for place in wanted]
 
     return Plan(None, apply)
 

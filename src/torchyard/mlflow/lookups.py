@@ -16,7 +16,6 @@ from sqlalchemy import Connection
 from torchyard.base.errors import Conflict, NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.files import owners
-from torchyard.jobs.records import experiment_store
 from torchyard.jobs.records.types import Experiment, Job
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
@@ -67,8 +66,8 @@ def get_experiment(services: Services, workspace: str, text: str) -> Experiment:
 def experiment_if_any(connection: Connection, workspace: str, text: str) -> Experiment | None:
     """Like `get_experiment`, without making the default one."""
     if text == DEFAULT_ID:
-        return experiment_store.named(connection, workspace, DEFAULT_NAME)
-    return experiment_store.by_id(connection, workspace, int(text)) if _is_number(text) else None
+        return runs.experiment_in(connection, workspace, DEFAULT_NAME)
+    return runs.experiment_in(connection, workspace, int(text)) if _is_number(text) else None
 
 
 def _is_number(text: str) -> bool:

@@ -1,7 +1,7 @@
 """Where copies of audit lines go, so that the server's own user can't take them back.
 
 Owns: the forms of `--audit-sink`, sending, keeping what could not be sent for the next time.
-Leaves: the lines to audit.py, checking a copy to base/audit_chain.py.
+Leaves: the lines to audit.py, checking a copy to shared/audit_chain.py.
 Always: a sink never makes a request fail or wait longer than `LIMIT_S`; of lines that can't be sent
 the newest `BACKLOG` are kept in memory.
 

@@ -90,8 +90,8 @@ def decide_at_once(services: Services) -> queue.Decision:
     return queue.decide(waiting, every.capacity, running)
 
 
-def walked(services: Services) -> tuple[list[int], set[int]]:
-    walk = Walk(services.db, services.clock.now(), machine.bounds(services))
+def walked(services: Services, read_ahead: int = 50) -> tuple[list[int], set[int]]:
+    walk = Walk(services.db, services.clock.now(), machine.bounds(services), read_ahead)
     starts = []
     while (job := walk.next()) is not None:
         starts.append(job.id)
@@ -111,10 +111,11 @@ def test_a_walk_starts_the_jobs_that_a_decision_on_the_whole_queue_starts(
         for _ in range(chance.randint(1, 6)):
             random_job(services, chance)
         decision = decide_at_once(services)
-        assert walked(services) == (
-            [job.id for job in decision.starts],
-            {h.job.id for h in decision.heads},
-        )
+        for read_ahead in (1, 2, 50):
+            assert walked(services, read_ahead) == (
+                [job.id for job in decision.starts],
+                {h.job.id for h in decision.heads},
+            )
         scheduler.claimer.claim()
         # A round that took long on a slow machine continues in the next.
         while services.wakeup.is_set():
@@ -173,3 +174,25 @@ def test_a_machine_limit_holds_across_clusters(services: Services) -> None:
     Scheduler(services, FakeExecutor(), "http://127.0.0.1:1").claimer.claim()
     assert again(services, first).status is Status.STARTING
     assert again(services, second).status is Status.QUEUED
+
+
+@pytest.mark.parametrize("read_ahead", [1, 3, 50])
+def test_a_held_back_owners_jobs_are_passed_over_also_when_they_were_read_already(
+    services: Services, read_ahead: int
+) -> None:
+    owners = ["ada", "bob", "ada", "cleo", "bob", "ada"]
+    jobs = [submit(services) for _ in owners]
+    with services.db.write() as connection:
+        for job, owner in zip(jobs, owners, strict=True):
+            store.change_job(connection, job.id, status=Status.QUEUED.value, owner=owner)
+    add_cluster(services, "large", 9)
+    walk = Walk(services.db, services.clock.now(), {}, read_ahead)
+    walk.free = {name: 9 for name in walk.free}
+    starts = []
+    while (candidate := walk.next()) is not None:
+        if candidate.owner == "ada":
+            walk.held_back(candidate)
+        else:
+            starts.append(candidate.id)
+            walk.started(candidate)
+    assert starts == [jobs[1].id, jobs[3].id, jobs[4].id]

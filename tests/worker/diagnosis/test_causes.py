@@ -24,6 +24,17 @@ MESSAGES = [
     ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "gpu_ecc_error"),
     ("RuntimeError: CUDA error: unspecified launch failure", "gpu_lost"),
     ("RuntimeError: CUDA error: an illegal memory access was encountered", "cuda_error"),
+    ("bash: line 1: ./x.sh: /no/such: bad interpreter: No such file", "interpreter_missing"),
+    ("/bin/bash: line 1: ./x: cannot execute: required file not found", "interpreter_missing"),
+    ("bash: fork: retry: Resource temporarily unavailable", "too_many_processes"),
+    ("/bin/sh: 1: Cannot fork", "too_many_processes"),
+    ("RuntimeError: can't start new thread", "too_many_processes"),
+    (
+        "OpenBLAS blas_thread_init: pthread_create failed for thread 3 of 4: Resource temporarily "
+        "unavailable",
+        "too_many_processes",
+    ),
+    ("BlockingIOError: [Errno 11] Resource temporarily unavailable", None),
     ("RuntimeError: CUDA error: device-side assert triggered", "cuda_assert"),
     ("AssertionError: Torch not compiled with CUDA enabled", "cuda_missing"),
     ("RuntimeError: No CUDA GPUs are available", "cuda_missing"),
@@ -201,6 +212,29 @@ def test_a_cause_precedes_a_consequence_even_if_that_rank_ended_first(
     assert failure.details["frames"] == [
         {"file": "train.py", "line": 4, "function": "step", "code": "go()"}
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [("if os.fork() == 0:", "too_many_processes"), ("fcntl.flock(file, LOCK_NB)", "exception")],
+)
+def test_a_refused_fork_is_told_from_a_locked_file(
+    line: str, code: str, context: DiagnosisContext
+) -> None:
+    text = "[Errno 11] Resource temporarily unavailable"
+    trace = (
+        f'Traceback (most recent call last):\n  File "train.py", line 4, in step\n    {line}\n'
+        f"BlockingIOError: {text}\n"
+    )
+    record(context, 1, NOW, "BlockingIOError", text, traceback=trace)
+    failure = diagnosis.root_cause([ended(1, NOW)], context, NOW + 1)
+    assert failure is not None and failure.code == code
+
+
+def test_an_error_before_an_abort_is_the_cause(context: DiagnosisContext) -> None:
+    record(context, 1, NOW, "ValueError", "bad")
+    failure = diagnosis.root_cause([ended(1, NOW, 134, signal=6)], context, NOW + 1)
+    assert failure is not None and failure.code == "exception"
 
 
 def test_the_earlier_of_two_causes_is_reported(context: DiagnosisContext) -> None:

@@ -90,7 +90,11 @@ def test_below_a_shell_the_aborted_program_is_looked_up(line: str, tmp_path: Pat
         ("  <NO_OTHER_FAILURES>", -6, (f"{_FIRST}.end", f"{_SECOND}.stack"), False),
         (f"  exitcode  : -6 (pid: {_SECOND})", -6, (f"{_FIRST}.end", f"{_SECOND}.end"), True),
         (f"  exitcode  : -6 (pid: {_SECOND})", -6, (f"{_FIRST}.end",), False),
-        (f"  exitcode  : -15 (pid: {_SECOND})", -6, (f"{_FIRST}.end", f"{_SECOND}.end"), False),
+        # The launcher's SIGTERM, after its end and before.
+        (f"  exitcode  : -15 (pid: {_SECOND})", -6, (f"{_FIRST}.end", f"{_SECOND}.end"), True),
+        (f"  exitcode  : -15 (pid: {_SECOND})", -6, (f"{_FIRST}.end", f"{_SECOND}.stack"), False),
+        (f"  exitcode  : -15 (pid: {_SECOND})", -15, (f"{_FIRST}.end", f"{_SECOND}.end"), False),
+        (f"  exitcode  : 3 (pid: {_SECOND})", -6, (f"{_FIRST}.end", f"{_SECOND}.end"), False),
     ],
 )
 def test_a_launchers_failure_counts_unless_all_its_ranks_had_succeeded(

@@ -149,29 +149,40 @@ def test_an_end_by_itself_leaves_no_empty_file(end: str, packages: Path, tmp_pat
     assert not list((tmp_path / "errors").glob("*.stack"))
 
 
-@pytest.mark.parametrize("version", other_pythons.VERSIONS)
-@pytest.mark.parametrize(
-    ("end", "suffix"),
-    [
-        ("well", ".end"),
-        ("sys.exit(0)", ".end"),
-        ("SystemExit", ".quit"),
-        ("atexit raises", ".end"),
-        ("exit()", ".quit"),
-        ("os._exit", ".stack"),
-        ("abort", ".stack"),
-        ("exception", ""),
-        ("sys.exit(3)", ""),
-    ],
-)
-def test_an_end_by_itself_is_told_from_others(
-    end: str, suffix: str, version: str, packages: Path, tmp_path: Path
-) -> None:
+# What tells how each end was, beside a record.
+MARKS = {
+    "well": ".end",
+    "sys.exit(0)": ".end",
+    "atexit raises": ".end",
+    "SystemExit": ".quit",
+    "exit()": ".quit",
+    "os._exit": ".stack",
+    "abort": ".stack",
+    "exception": "",
+    "sys.exit(3)": "",
+}
+
+
+def marks(end: str, packages: Path, tmp_path: Path, python: str) -> str:
     script = tmp_path / "script.py"
     script.write_text(ENDS[end])
-    run(script, packages, tmp_path / "errors", other_pythons.python(version))
-    suffixes = [file.suffix for file in (tmp_path / "errors").iterdir() if file.suffix != ".json"]
-    assert suffixes == ([suffix] if suffix else [])
+    run(script, packages, tmp_path / "errors", python)
+    suffixes = {file.suffix for file in (tmp_path / "errors").iterdir()}
+    return "".join(suffixes - {".json"})
+
+
+@pytest.mark.parametrize("end", MARKS)
+def test_an_end_by_itself_is_told_from_others(end: str, packages: Path, tmp_path: Path) -> None:
+    assert marks(end, packages, tmp_path, sys.executable) == MARKS[end]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", other_pythons.VERSIONS)
+@pytest.mark.parametrize("end", MARKS)
+def test_an_end_by_itself_is_told_from_others_in_every_python(
+    end: str, version: str, packages: Path, tmp_path: Path
+) -> None:
+    assert marks(end, packages, tmp_path, other_pythons.python(version)) == MARKS[end]
 
 
 def test_the_pythons_of_a_python_of_a_script_leave_no_file(packages: Path, tmp_path: Path) -> None:

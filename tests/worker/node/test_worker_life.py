@@ -284,6 +284,21 @@ def test_rejected_run_history_becomes_a_notice(bench: Bench) -> None:
     assert bench.server.kinds()[-1] == "node_exited"
 
 
+def test_an_abort_after_the_scripts_end_is_a_notice(bench: Bench) -> None:
+    # As a Python with the hook that has come to its end.
+    bench.run(bench.plan("echo x > outputs/x; touch $TORCHYARD_ERRORS/$$.end; kill -ABRT $$"))
+    assert bench.exit() == {"exit_code": 0, "error": None}
+    exited = bench.server.find("rank_exited")
+    assert (exited["exit_code"], exited["signal"]) == (0, None)
+    assert "aborted (SIGABRT) after its script" in bench.server.find("notice")["message"]
+    assert bench.server.files == {"outputs/x": b"x\n"}
+
+
+def test_an_abort_before_the_scripts_end_is_a_failure(bench: Bench) -> None:
+    bench.run(bench.plan("touch $TORCHYARD_ERRORS/$$.stack; kill -ABRT $$"))
+    assert bench.exit()["error"]["code"] == "aborted"
+
+
 def test_processes_of_other_attempts_are_not_stopped(bench: Bench) -> None:
     mark = {"TORCHYARD_ATTEMPT": "t-other:0", "PATH": os.environ["PATH"]}
     with subprocess.Popen(["sleep", "316"], env=mark) as bystander:

@@ -97,6 +97,7 @@ def _machine(tmp_path: Path, current: str, controllers: str, *folders: str) -> P
         ("torchyard-workers", ""),
         ("system.slice/torchyard.service/torchyard-workers", "system.slice/torchyard.service"),
         ("runner/job", "runner/job"),
+        ("torchyard-runner.service/yard-a-0/torchyard-worker", "torchyard-runner.service/yard-a-0"),
         ("runner/job/torchyard-node-a-0", "runner/job"),
         ("torchyard-runner.service/job", "torchyard-runner.service/job"),
     ],
@@ -128,6 +129,19 @@ def test_a_limit_that_no_tree_can_hold_is_told(tmp_path: Path) -> None:
     in_force = cgroups.limit("a:0", Ceiling(processes=30, memory_bytes=1 << 30), proc)
     assert in_force.held == () and in_force.missing == ("1 GiB", "30 processes")
     assert not in_force.processes
+
+
+def test_no_limit_is_set_beside_the_processes_of_a_unit(tmp_path: Path) -> None:
+    """The kernel would take a limit of processes, and let none enter."""
+    current = "system.slice/torchyard.service"
+    proc = _machine(tmp_path, current, "cpu memory pids", current)
+    folder = tmp_path / "cgroup" / current
+    (folder / "cgroup.type").write_text("domain\n")
+    (folder / "cgroup.procs").write_text("1234\n")
+    in_force = cgroups.limit("a:0", Ceiling(processes=30), proc)
+    if os.geteuid():
+        assert in_force.missing == ("30 processes",)
+    assert (folder / "cgroup.subtree_control").read_text() == ""
 
 
 def test_without_any_cgroup_everything_is_missing(tmp_path: Path) -> None:

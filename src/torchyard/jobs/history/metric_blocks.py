@@ -85,13 +85,13 @@ def first_step(data: bytes) -> int | None:
 
 def joined(first: bytes, second: bytes) -> bytes:
     """The block of the points of both."""
-    one, two = len(first) // 3, len(second) // 3
+    old, new = len(first) // 3, len(second) // 3
     return b"".join(
         part
         for place in range(3)
         for part in (
-            first[place * one : place * one + one],
-            second[place * two : place * two + two],
+            first[place * old : place * old + old],
+            second[place * new : place * new + new],
         )
     )
 

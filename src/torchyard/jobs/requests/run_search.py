@@ -108,19 +108,20 @@ def find_runs(
         implied_tags: tags that every run has unless it says otherwise, and the attribute or, in
             single quotes, the text that they hold.
     """
-    question = _Question(connection, list(experiment_ids), view, implied_tags)
+    question = Question(connection, list(experiment_ids), view, implied_tags)
     ids = question.ids_by_metric()
     return _jobs_by_id(connection, question.ids() if ids is None else ids)
 
 
 @dataclass(frozen=True)
-class _Question:
+class Question:
     """One search, and the ways to answer it."""
 
     connection: Connection
     experiment_ids: Sequence[int]
     view: View
     implied_tags: Mapping[str, str]
+    more_candidates: int = _MORE_CANDIDATES
 
     def ids(self) -> list[int]:
         """The page, whatever is asked for."""
@@ -145,10 +146,11 @@ class _Question:
 
         An index has the runs in the order of a metric, those of other experiments among them.
         """
-        order, limit = (self.view.orders or [None])[0], self.view.limit
-        if order is None or order.kind != "metric" or limit is None:
+        limit = self.view.limit
+        if not self.view.orders or self.view.orders[0].kind != "metric" or limit is None:
             return None
-        bound = _CANDIDATES * (self.view.offset + limit) + _MORE_CANDIDATES
+        order = self.view.orders[0]
+        bound = _CANDIDATES * (self.view.offset + limit) + self.more_candidates
         value = metrics.c.latest_value
         best = (
             select(metrics.c.job_id, value)

@@ -49,6 +49,13 @@ def experiment(services: Services, workspace: str, number: int) -> Experiment:
     return experiment
 
 
+def experiment_in(connection: Connection, workspace: str, which: int | str) -> Experiment | None:
+    """The experiment with that number or name, deleted or not, in the caller's transaction."""
+    if isinstance(which, int):
+        return experiment_store.by_id(connection, workspace, which)
+    return experiment_store.named(connection, workspace, which)
+
+
 def experiments(services: Services, workspace: str) -> Sequence[Experiment]:
     """Newest first, deleted ones too."""
     with services.db.read() as connection:
@@ -219,17 +226,17 @@ def create_new_runs(
         its id has made a run.
     """
     repeatable = [(wanted.workspace, wanted.request) for wanted, _ in requests if wanted.request]
-    known = run_requests.known(connection, repeatable) if repeatable else set()
+    done = run_requests.known(connection, repeatable) if repeatable else set()
     new: list[tuple[RunRequest, Experiment]] = []
     is_new: list[bool] = []
     for wanted, place in requests:
         assert not wanted.name
         request = (wanted.workspace, wanted.request)
-        is_new.append(not place.deleted and request not in known)
+        is_new.append(not place.deleted and request not in done)
         if is_new[-1]:
             new.append((wanted, place))
             if wanted.request:
-                known.add(request)
+                done.add(request)
     added = iter(_add(connection, services, new) if new else ())
     return [next(added) if each else None for each in is_new]
 

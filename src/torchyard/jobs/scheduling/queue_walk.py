@@ -40,12 +40,18 @@ class Walk:
     """`next` returns the jobs that may start, one at a time; call one of `started`, `waits`,
     `held_back` and `gone` for each before the next call.
 
+    Args:
+        read_ahead: how many jobs of a line are read at once while each of them may start.
+
     Attributes:
         held: the attempts that hold nodes, as the walk began.
         heads: the jobs that others must not delay, by their ids.
     """
 
-    def __init__(self, db: Database, now: datetime, machine: Amounts) -> None:
+    def __init__(
+        self, db: Database, now: datetime, machine: Amounts, read_ahead: int = _READ_AHEAD
+    ) -> None:
+        self._read_ahead = read_ahead
         self._db = db
         self._now = now
         with db.read() as connection:
@@ -132,7 +138,7 @@ class Walk:
             cursor.after,
             self._filter(cursor.line) if cursor.has_head else None,
             cursor.without_owners,
-            limit=1 if cursor.has_head else _READ_AHEAD,
+            limit=1 if cursor.has_head else self._read_ahead,
         )
         cursor.job = some[0] if some else None
         cursor.ahead.extend(some[1:])

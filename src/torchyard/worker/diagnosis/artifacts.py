@@ -360,7 +360,7 @@ def _text(file: Path) -> str:
 
 
 def _read(file: Path, size_bytes: int, *, from_end: bool = False) -> bytes:
-    """Empty for what is no regular file: a job may put a pipe in its place, which never ends."""
+    """Empty for all but regular files: a job may put a pipe in its place, which never ends."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -40,8 +40,7 @@ RULES: tuple[Rule, ...] = (
     # The shell's own
     Rule(
         "interpreter_missing",
-        r"(?P<path>[^\s:]+): (?P<interpreter>[^\s:]+): bad interpreter"
-        r"|(?P<file>[^\s:]+): cannot execute: required file not found",
+        r": bad interpreter|: cannot execute: required file not found",
         "the first line of the file (`#!…`) names a program that this node does not have; a file "
         "with Windows line endings names one with a carriage return: run it with its interpreter "
         "(`bash FILE`, `python FILE`), or correct that line",
@@ -204,8 +203,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "too_many_processes",
         r"fork: (?:retry: )?Resource temporarily unavailable|: Cannot fork|can't start new thread"
-        r"|BlockingIOError: \[Errno 11\]|(?:pthread_create|Thread creation) failed"
-        r".{0,80}Resource temporarily unavailable",
+        r"|(?:pthread_create|Thread creation) failed.{0,80}Resource temporarily unavailable",
         "the job reached its limit of processes and threads: start fewer of them (`num_workers`, "
         "OMP_NUM_THREADS), or see `ulimit -u` and the limits of its compute size; a program that "
         "starts copies of itself without end reaches any limit",

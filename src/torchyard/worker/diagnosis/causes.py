@@ -68,6 +68,9 @@ _LONGEST_NAME = 200
 # A connection lost in these files is one to a data-loader worker.
 DATA_LOADER_FILES = ("torch/utils/data/dataloader.py", "/multiprocessing/connection.py")
 DATA_WORKER_LOST = "DataLoader worker exited unexpectedly"
+# Also what a file that is locked or not ready raises: only a fork says that there are too many.
+FORK_ERROR = "BlockingIOError"
+FORK_REFUSED = "Cannot fork"
 
 
 @dataclass(frozen=True)

@@ -162,6 +162,8 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
         )
     if all(file in trace.text for file in causes.DATA_LOADER_FILES):
         match = causes.match_text(causes.DATA_WORKER_LOST, has_peers=False)
+    elif original.type == causes.FORK_ERROR and "fork" in trace.text:
+        match = causes.match_text(f": {causes.FORK_REFUSED}", has_peers=False)
     what = _title(original) + _location(
         artifacts.user_frame(original.frames or trace.frames), context
     )

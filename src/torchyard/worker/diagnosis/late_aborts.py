@@ -24,6 +24,8 @@ _ABORTED = re.compile(r": {1,9}([0-9]{1,9}) Aborted")
 # As torch.distributed.launch and torchrun list the ranks that failed.
 _CHILD = re.compile(r"exitcode {0,9}: (-?[0-9]{1,9}) \(pid: ([0-9]{1,9})\)")
 
+_ENDED_BY_LAUNCHER = (-signal.SIGABRT, -signal.SIGTERM, -signal.SIGKILL)
+
 
 def forgive(exit: RankExit, folder: Path) -> RankExit:
     """The exit that the rank would have had without a late abort; the same one without.
@@ -58,13 +60,12 @@ def _children_had(exit: RankExit, folder: Path) -> bool:
     record = artifacts.decisive_record(artifacts.records(folder), 1, 0, exit.at)
     if record is None or record.trace is None or "ChildFailedError" not in record.trace.type:
         return False
-    children = _CHILD.findall(record.trace.message)
-    # The launcher ends the ranks that still run when one fails: their work was cut off.
+    children = [(int(code), int(pid)) for code, pid in _CHILD.findall(record.trace.message)]
+    # The launcher ends the ranks that still run when one fails, also those that end just then. Of
+    # one that was cut off at its work, the stack file is left.
     return (
-        bool(children)
+        any(code == -signal.SIGABRT for code, _ in children)
+        and all(code in _ENDED_BY_LAUNCHER for code, _ in children)
+        and all(artifacts.ended_well(folder, pid) for _, pid in children)
         and not artifacts.has_abrupt_ends(folder)
-        and all(
-            int(code) == -signal.SIGABRT and artifacts.ended_well(folder, int(pid))
-            for code, pid in children
-        )
     )

@@ -135,7 +135,8 @@ def _fork(work: Callable[[], int]) -> int:
     _Supervisor.pid = os.getpid()
     # Signals stay pending until this process waits for them, or the worker does.
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
-    for signum in signals.ENDING:
+    # Also SIGCHLD: where it is ignored, the end of a child goes unnoticed.
+    for signum in _AWAITED:
         signal.signal(signum, signal.SIG_DFL)
     child = os.fork()
     if child == 0:

@@ -97,7 +97,7 @@ class Control:
         Programs that the worker starts must be given an empty signal mask.
 
         Args:
-            on_signal: called after a signal was the first to request a stop.
+            on_signal: called when a signal is the first to request a stop, before it does.
         """
         signal.set_wakeup_fd(self._writable, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -137,9 +137,8 @@ class Control:
         if self.stopped:
             return
         self.signal, self.signaled_at = received, time.time()
+        on_signal()
         self.stop(SIGNAL)
-        if self.reason == SIGNAL:
-            on_signal()
 
     def _poll(self, connection: Connection, node: int) -> None:
         query: dict[str, Any] = {"node": node, "wait_s": _POLL_S}

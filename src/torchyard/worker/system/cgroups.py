@@ -23,6 +23,8 @@ from pathlib import Path
 
 WORKERS = "torchyard-workers"
 """The part of a delegated cgroup that the server and its workers are in."""
+# That of a cgroup which the runner made; see runner/cgroups.py.
+_ASIDE = (WORKERS, "torchyard-worker")
 _PREFIX = "torchyard-node-"
 _PERIOD_US = 100_000
 _UNITS = (".service", ".scope", ".slice")
@@ -62,10 +64,10 @@ class _Tree:
     def folder(self, mark: str) -> Path:
         """The node's folder in this tree; a process of a rank is already in it."""
         parts = self.current.relative_to(self.root).parts
-        parents = [part for part in parts if not part.startswith(_PREFIX) and part != WORKERS]
+        parents = [part for part in parts if not part.startswith(_PREFIX) and part not in _ASIDE]
         name = _PREFIX + mark.replace(":", "-")
         # Another's cgroup has processes, and then allows no limits below it; the root always does.
-        borrowed = os.geteuid() == 0 and self.version == 2 and WORKERS not in parts
+        borrowed = os.geteuid() == 0 and self.version == 2 and not set(_ASIDE) & set(parts)
         if borrowed and parents and parents[-1].endswith(_UNITS):
             return self.root / name
         return self.root.joinpath(*parents, name)
@@ -188,6 +190,8 @@ def _limit(tree: _Tree, mark: str, controller: str, ceiling: Ceiling) -> bool:
         return False
     if tree.version == 2 and not _open_controller(folder.parent, controller):
         return False
+    if "invalid" in _words(folder / "cgroup.type"):
+        return False  # processes beside it: none could enter it
     cpu_us = ceiling.cores * _PERIOD_US
     if controller == "pids":
         return _write(folder / "pids.max", str(ceiling.processes))
@@ -207,11 +211,15 @@ def _limit(tree: _Tree, mark: str, controller: str, ceiling: Ceiling) -> bool:
 
 
 def _open_controller(parent: Path, controller: str) -> bool:
-    """Let the folders in `parent` limit this; forbidden while processes are in it, but the root."""
+    """Let the folders in `parent` limit this; forbidden while processes are in it, but the root.
+
+    For some controllers the kernel would allow it, and then let no process enter the folders.
+    """
+    is_root = not (parent / "cgroup.type").exists()
+    if not is_root and _words(parent / "cgroup.procs") and not _divide(parent):
+        return False
     file = parent / "cgroup.subtree_control"
-    if controller in _words(file) or _write(file, f"+{controller}"):
-        return True
-    return _divide(parent) and _write(file, f"+{controller}")
+    return controller in _words(file) or _write(file, f"+{controller}")
 
 
 def _divide(parent: Path) -> bool:

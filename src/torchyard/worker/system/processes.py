@@ -93,7 +93,7 @@ def end(
                 send(process.pid, process.start_time, signal.SIGKILL)
             elif (process.pid, process.start_time) not in terminated:
                 terminated.add((process.pid, process.start_time))
-                # For whoever looks for the sender of a signal that is no order of ours.
+                # So that a signal that torchyard did not send can be told from those that it did.
                 print(f"SIGTERM to pid {process.pid}", file=sys.stderr, flush=True)
                 send(process.pid, process.start_time, signal.SIGTERM)
         time.sleep(_POLL_S)

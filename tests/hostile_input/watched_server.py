@@ -11,11 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from hostile_text.hostile_requests import Request
+from hostile_input.hostile_requests import Request
 
 START_S = 120.0
 # Longer than any request may take; what is not answered by then counts as a failure.
@@ -45,12 +45,24 @@ class Server:
                     raise
         raise AssertionError
 
+    def close(self) -> None:
+        self._connection.close()
+
     def get(self, path: str) -> dict[str, object]:
         status, body = self.ask(Request("GET", path, path))
         assert status == 200, body
         content = json.loads(body)
         assert isinstance(content, dict)
         return content
+
+    def azure_workspace(self) -> str:
+        """The path of the workspace `default` as Azure writes it."""
+        workspace = self.get("/v1/workspaces/default")
+        return (
+            f"/subscriptions/{workspace['subscription_id']}/resourceGroups/"
+            f"{workspace['resource_group']}/providers/Microsoft.MachineLearningServices/"
+            "workspaces/default"
+        )
 
 
 @contextmanager
@@ -69,7 +81,9 @@ def running(home: Path) -> Iterator[Server]:
         while not file.exists():
             assert process.poll() is None and time.monotonic() < deadline, "no server"
             time.sleep(0.05)
-        yield Server(json.loads(file.read_text())["url"], (home / "token").read_text().strip())
+        address, token = json.loads(file.read_text())["url"], (home / "token").read_text().strip()
+        with closing(Server(address, token)) as server:
+            yield server
     finally:
         process.send_signal(signal.SIGTERM)
         try:

@@ -178,11 +178,10 @@ AZURE: tuple[tuple[str, str, str, Any], ...] = (
     ("environment/v1.0", "PUT", "environments/a", {
         "name": "_", "version": "_", "docker": {"baseImage": "_", "baseDockerfile": "_"},
         "python": {"condaDependencies": {"channels": ["_"], "dependencies": ["_"]}}}),
-    ("execution/v1.0", "POST", "experiments/a/snapshotrun", {"snapshotId": "_", "definition": {
-        "Configuration": {
-            "Script": "_", "Command": "_", "Arguments": ["_"], "Target": "_", "Framework": "_",
-            "History": {"OutputCollection": True}, "Environment": {"name": "_"},
-            "DataReferences": {"a": {"DataStoreName": "_", "PathOnDataStore": "_"}}}}}),
+    ("execution/v1.0", "POST", "experiments/a/snapshotrun", {"Configuration": {
+        "script": "_", "command": "_", "arguments": ["_"], "target": "a", "framework": "_",
+        "environment": {"name": "_"}, "communicator": "_",
+        "dataReferences": {"a": {"dataStoreName": "_", "pathOnDataStore": "_"}}}}),
     ("dataset/v1.0", "POST", "saveddatasets", {"dataflow": "_", "mltable": "_"}),
     ("modelmanagement/v1.0", "POST", "models", {"name": "_", "url": "_", "description": "_"}),
 )  # fmt: skip
@@ -229,6 +228,39 @@ def requests(
             yield _filled(
                 form, (start + unit * size)[: LONGEST_IN_PATH if form.parameter else size]
             )
+
+
+def raw_requests(azure_workspace: str) -> Iterator[Request]:
+    """Whole bodies instead of texts in fields: nested beyond all measure, long numbers, half JSON."""
+    bodies = {
+        "nested lists": b"[" * 100_000,
+        "nested objects": b'{"a":' * 50_000,
+        "closed lists": b"[" * 100_000 + b"]" * 100_000,
+        "nested in a field": b'{"filter":' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+        "a long number": b'{"max_results":' + b"1" * 100_000 + b"}",
+        "a long fraction": b'{"max_results":0.' + b"1" * 100_000 + b"}",
+        "a great exponent": b'{"max_results":1e' + b"9" * 1_000 + b"}",
+        "half a character": b'{"name":"\\ud800"}',
+        "no text": b"\xff" * 1_000,
+        "many items": b'{"name":[' + b"[]," * 1_000_000 + b"1]}",
+        "as many items as are read": b'{"name":[' + b"[]," * 120_000 + b"1]}",
+        "many keys": b"{" + b",".join(b'"%d":1' % n for n in range(100_000)) + b"}",
+    }
+    routes = [
+        ("POST", "/v1/workspaces/default/jobs"),
+        ("POST", "/v1/workspaces/default/jobs/validate"),
+        ("PUT", "/v1/workspaces/default/snapshots"),
+        ("POST", "/v1/workspaces/default/environments/resolve"),
+        ("POST", "/v1/gc"),
+        ("POST", "/api/2.0/mlflow/runs/search"),
+        ("POST", "/api/2.0/mlflow/runs/log-batch"),
+        ("PUT", f"{azure_workspace}/jobs/a?api-version=2024-04-01"),
+        ("POST", f"/history/v1.0{azure_workspace}/experiments/a/runs:query"),
+        ("POST", f"/metric/v1.0{azure_workspace}/runs/a/batch"),
+    ]
+    for name, body in bodies.items():
+        for method, path in routes:
+            yield Request(method, path, f"{method} {path}: {name}", body)
 
 
 def _filled(form: _Form, text: str) -> Request:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hostile_text import hostile_requests
-from hostile_text.watched_server import Server, running, watched
+from hostile_input import hostile_requests
+from hostile_input.watched_server import running, watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 # Texts for each field; 29 and 9 beginnings make 261, which takes an hour.
@@ -28,8 +28,9 @@ def test_no_text_stops_the_server(tmp_path: Path) -> None:
     failures = []
     with running(tmp_path / "home") as server, watched(server) as watch:
         openapi = server.get("/openapi.json")
-        requests = hostile_requests.requests(openapi, azure_workspace(server), SIZE, TEXTS_A_FIELD)
-        for request in requests:
+        place = server.azure_workspace()
+        texts = hostile_requests.requests(openapi, place, SIZE, TEXTS_A_FIELD)
+        for request in (*hostile_requests.raw_requests(place), *texts):
             watch.field = request.field
             status, body = server.ask(request)
             statuses[status] += 1
@@ -40,12 +41,3 @@ def test_no_text_stops_the_server(tmp_path: Path) -> None:
     assert not failures, "\n".join(failures)
     assert sum(statuses.values()) >= FIELDS * TEXTS_A_FIELD
     assert watch.longest_s < HEALTH_CEILING_S, watch.longest_field
-
-
-def azure_workspace(server: Server) -> str:
-    workspace = server.get("/v1/workspaces/default")
-    return (
-        f"/subscriptions/{workspace['subscription_id']}/resourceGroups/"
-        f"{workspace['resource_group']}/providers/Microsoft.MachineLearningServices/workspaces/"
-        "default"
-    )

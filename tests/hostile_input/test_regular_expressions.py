@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from hostile_text import hostile_texts, regular_expressions
-from hostile_text.hostile_texts import Make
-from hostile_text.regular_expressions import Expression
+from hostile_input import hostile_texts, regular_expressions
+from hostile_input.hostile_texts import Make
+from hostile_input.regular_expressions import Expression
 
 SMALL, LARGE = 10_000, 100_000
 # Seconds of processor time for the large text, and how many times that of the small one.

@@ -11,7 +11,7 @@ from pathlib import Path
 _WRITER = """
 import logging, os, sys
 from pathlib import Path
-from torchyard.base import server_log
+from torchyard.app import server_log
 name, count = sys.argv[2], int(sys.argv[3])
 handler = server_log.RotatingHandler(Path(sys.argv[1]), limit_bytes=5_000, kept=3)
 logging.getLogger().addHandler(handler)
@@ -77,7 +77,7 @@ def test_output_elsewhere_is_left_alone(tmp_path: Path) -> None:
     log, elsewhere = tmp_path / "server.log", tmp_path / "journal"
     log.write_text("x" * 10_000)
     program = (
-        "import sys; from pathlib import Path; from torchyard.base import server_log\n"
+        "import sys; from pathlib import Path; from torchyard.app import server_log\n"
         "import logging\n"
         "server_log.rotate(Path(sys.argv[1])); logging.warning('here')\n"
     )

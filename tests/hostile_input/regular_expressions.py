@@ -163,9 +163,9 @@ def _computed(expression: ast.expr, module: ModuleType) -> Any:
 
 def _flags(call: ast.Call, module: ModuleType) -> int:
     position = _FUNCTIONS.get(call.func.attr, 99) if isinstance(call.func, ast.Attribute) else 99
-    given = [keyword.value for keyword in call.keywords if keyword.arg == "flags"]
-    given += call.args[position : position + 1]
-    return int(_computed(given[0], module)) if given else 0
+    flags = [keyword.value for keyword in call.keywords if keyword.arg == "flags"]
+    flags += call.args[position : position + 1]
+    return int(_computed(flags[0], module)) if flags else 0
 
 
 def _uses_by_name(trees: Mapping[Path, ast.AST]) -> dict[str, set[str]]:
