@@ -40,8 +40,8 @@ RULES: tuple[Rule, ...] = (
     # The shell's own
     Rule(
         "interpreter_missing",
-        r"(?P<path>[^\s:]+): (?P<interpreter>[^\s:]+): bad interpreter"
-        r"|(?P<file>[^\s:]+): cannot execute: required file not found",
+        r"(?<![^\s:])(?P<path>[^\s:]+): (?P<interpreter>[^\s:]+): bad interpreter"
+        r"|(?<![^\s:])(?P<file>[^\s:]+): cannot execute: required file not found",
         "the first line of the file (`#!…`) names a program that this node does not have; a file "
         "with Windows line endings names one with a carriage return: run it with its interpreter "
         "(`bash FILE`, `python FILE`), or correct that line",
