@@ -231,7 +231,7 @@ def requests(
 
 
 def raw_requests(azure_workspace: str) -> Iterator[Request]:
-    """Whole bodies instead of texts in fields: nested beyond all measure, long numbers, half JSON."""
+    """Whole bodies instead of texts in fields: deeply nested, long numbers, half JSON."""
     bodies = {
         "nested lists": b"[" * 100_000,
         "nested objects": b'{"a":' * 50_000,

@@ -28,7 +28,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _SCHEMES = ("http", "https")
 _MOST_HOPS = 50
-_PAIR = re.compile(r'(?P<name>[A-Za-z]+)=(?:"(?P<quoted>[^"\\]*)"|(?P<plain>[^\s",;]*))')
+_PAIR = re.compile(
+    r'(?<![A-Za-z])(?P<name>[A-Za-z]+)=(?:"(?P<quoted>[^"\\]*)"|(?P<plain>[^\s",;]*))'
+)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,69 @@
+"""Job files whose texts made the server stand still are refused at once."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from torchyard.base.errors import InvalidInput
+from torchyard.jobs.spec import job_spec, retry
+
+
+def read(**fields: Any) -> job_spec.JobSpec:
+    return job_spec.read({"command": "true", "environment": "python", **fields})
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo ${{" + " " * 30_000,
+        "echo " + "${{" * 20_000,
+        "echo " + "$[[" * 20_000,
+        "echo " + "${{ inputs.a " * 5_000 + "}}",
+        "echo $$[[x]]{{inputs.a}}",
+        "x" * 200_000,
+    ],
+    ids=lambda command: f"{command[:16]} {len(command)}",
+)
+def test_a_command_is_read_in_one_pass(command: str) -> None:
+    started = time.thread_time()
+    with pytest.raises(InvalidInput):
+        read(command=command)
+    assert time.thread_time() - started < 0.5
+
+
+def test_expressions_may_have_spaces_and_optional_parts() -> None:
+    spec = read(
+        command="echo ${{ inputs.a }}$[[ --b ${{inputs.b}}]]",
+        inputs={"a": 1, "b": None},
+    )
+    assert spec.command.startswith("echo ${{ inputs.a }}")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "log /" + "\\ " * 4_000,
+        "log /" + "a" * 501 + "/",
+        "log /" + "(" * 400 + "/",
+        ", ".join(["exit 1"] * 51),
+        "[" * 9_000,
+        "/" * 20_000,
+    ],
+    ids=lambda policy: f"{policy[:10]} {len(policy)}",
+)
+def test_a_retry_policy_is_bounded(policy: str) -> None:
+    properties = {"torchyard.retry.max_attempts": "3", "torchyard.retry.on": policy}
+    started = time.thread_time()
+    with pytest.raises(InvalidInput):
+        read(properties=properties)
+    assert time.thread_time() - started < 0.5
+
+
+def test_a_comma_in_a_pattern_is_the_patterns_own() -> None:
+    written = r"log /a,\/b/, exit 75"
+    policy = retry.read({"torchyard.retry.max_attempts": "2", "torchyard.retry.on": written})
+    assert [matcher.kind for matcher in policy.on] == ["log", "exit"]
+    assert policy.patterns == [r"a,\/b"]
