@@ -217,11 +217,19 @@ def rsyslog(tmp_path: Path) -> Iterator[tuple[Path, Path, int]]:
         stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 10
-    while not log.exists() and time.monotonic() < deadline:
+    while not (log.exists() and _listens(port)) and time.monotonic() < deadline:
         time.sleep(0.02)
     yield log, file, port
     process.terminate()
     process.wait(10)
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.mark.slow
