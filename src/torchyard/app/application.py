@@ -105,8 +105,7 @@ def build(
     Args:
         environ: the environment of builds and jobs.
         database: its URL; empty for the one that the home had last.
-        shared: other servers may serve the home, too.
-        for_others: it is reachable from other machines.
+        shared, for_others: other servers may serve the home, too; other machines reach it.
         node: what jobs reach of this machine, apart from the home where they are other users.
         private: more files that no datastore may show, such as keys.
         runner: starts them as these; None where jobs are the server's own user.
