@@ -9,6 +9,7 @@ converted, so that a row comes back as it was.
 from __future__ import annotations
 
 import sqlite3
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +30,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DataError
+from sqlalchemy.exc import DataError, SAWarning
 
 from torchyard.base.db import Database, refuse_newer
 from torchyard.base.errors import Conflict, InvalidInput
@@ -119,7 +120,10 @@ def _bring_to(db: Database, version: str) -> None:
 def _tables(connection: Connection) -> list[Table]:
     """Those that are there, parents first."""
     tables = MetaData()
-    tables.reflect(connection)
+    with warnings.catch_warnings():
+        # An index of an expression can't be described, and indexes are not needed here.
+        warnings.filterwarnings("ignore", "Skipped unsupported reflection", SAWarning)
+        tables.reflect(connection)
     if connection.dialect.name == "sqlite":
         # Documents stay the text that they are kept as: a null and the document `null` differ.
         for table in tables.tables.values():
