@@ -14,7 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from jobs.support import Worker, attempt_of
-from torchyard import server
+from torchyard import server, server_options
 from torchyard.app import application
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
@@ -286,6 +286,6 @@ def test_options_that_are_wrong_are_refused_in_two_lines(
         (["--nope"], "unrecognized arguments: --nope"),
     ):
         with pytest.raises(SystemExit) as ended:
-            server._parser().parse_args(arguments)
+            server_options.parser().parse_args(arguments)
         assert ended.value.code == 2
         assert capsys.readouterr().err == f"error: {message}\nhint: see `yard-server --help`\n"

@@ -8,7 +8,6 @@ Always: the port stays the same over restarts; a server that is killed loses not
 
 from __future__ import annotations
 
-import argparse
 import getpass
 import logging
 import os
@@ -19,36 +18,29 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any
 
 import uvicorn
 
 import torchyard
+from torchyard import server_options
 from torchyard.app import listeners, server_log
 from torchyard.app.application import Parts, build, create_app
-from torchyard.app.connections import DEFAULT_LIMITS, ConnectionLimits
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
-from torchyard.base import (
-    addresses,
-    allocator,
-    disk,
-    home_database,
-    home_service,
-    private_home,
-    process_secrets,
-    settings,
-)
+from torchyard.base import allocator, disk, settings
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
-from torchyard.base.home_database import Choice
+from torchyard.base.home import home_database, home_service, private_home
+from torchyard.base.home.home_database import Choice
 from torchyard.executors import job_users
 from torchyard.jobs.records.signals import Signals
+from torchyard.server_options import Options
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.types import Server
 from torchyard.shared import locks, processes
@@ -175,38 +167,6 @@ def _remembered(file: Path) -> int:
         return int(file.read_text())
     except (OSError, ValueError):
         return 0
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a server is asked for on its command line.
-
-    `tls`: `host` and `port` are the listener's that has it; workers and commands of this machine go
-    on using a plain one on loopback. None for the server's own, when it is wanted. `shared`: other
-    servers may serve the home, too. `storage_domain`: of which storage accounts are host names; see
-    azureml/entry_routes.py. `ready_fd`: where the URL is written once the server listens.
-    `node_folder`: see base/node_folder.py; None for one in the home. `runner`,
-    `jobs_as_server_user`: see executors/job_users.py. `connections`: how many; its `unlimited` are
-    the proxies whose headers are believed. `audit_sink`: where copies of the audit go; see
-    workspaces/audit_sinks.py. `inherited`: listens already, at `host`; see listeners.inherited.
-    `oidc`: settings of the sign-in; see sign_in/settings.py.
-    """
-
-    home: Path
-    host: str = LOOPBACK_NAMES[0]
-    port: int | None = None
-    tls: listeners.Tls | None = None
-    database: Choice = field(default_factory=Choice)
-    shared: bool = False
-    storage_domain: str = ""
-    audit_sink: str = ""
-    inherited: socket.socket | None = None
-    oidc: Path | None = None
-    ready_fd: int | None = None
-    node_folder: Path | None = None
-    runner: Path | None = None
-    jobs_as_server_user: bool = False
-    connections: ConnectionLimits = DEFAULT_LIMITS
 
 
 @dataclass(frozen=True)
@@ -430,163 +390,15 @@ def _single_server(url: str) -> Server:
     return Server("", url, "", pid, processes.start_time(pid), now, now)
 
 
-class _Parser(argparse.ArgumentParser):
-    """Errors in the shape that all of torchyard's have."""
-
-    def error(self, message: str) -> NoReturn:
-        print(f"error: {message}\nhint: see `{self.prog} --help`", file=sys.stderr)
-        raise SystemExit(2)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser("yard-server", description="Serve a torchyard home folder.")
-    parser.add_argument("--home", type=Path, default=None, help="default: TORCHYARD_HOME")
-    parser.add_argument("--host", default="127.0.0.1", help="beyond loopback it needs TLS")
-    parser.add_argument("--tls-cert", type=Path, default=None, help="PEM file, with its chain")
-    parser.add_argument("--tls-key", type=Path, default=None, help="PEM file, without a password")
-    parser.add_argument(
-        "--insecure", action="store_true", help="listen beyond loopback without TLS"
-    )
-    parser.add_argument(
-        "--shared",
-        action="store_true",
-        help="other servers may serve this home and its PostgreSQL, too, all with this flag",
-    )
-    parser.add_argument("--port", type=int, default=None, help="default: the one used last")
-    _add_database_options(parser)
-    parser.add_argument(
-        "--storage-domain",
-        default="",
-        metavar="DOMAIN",
-        help="Azure's clients reach storage as ACCOUNT.blob.DOMAIN; needs a wildcard in DNS and in "
-        "the certificate",
-    )
-    _add_runner_options(parser)
-    parser.add_argument(
-        "--trusted-proxy",
-        action="append",
-        default=[],
-        metavar="ADDRESS[/NET]",
-        help="a reverse proxy whose X-Forwarded-For, X-Forwarded-Proto or Forwarded headers are "
-        "believed; repeatable; default: TORCHYARD_TRUSTED_PROXIES, else none",
-    )
-    parser.add_argument(
-        "--oidc",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help="let people sign in with the OpenID Connect provider that this JSON file describes",
-    )
-    parser.add_argument(
-        "--audit-sink",
-        default="",
-        metavar="SINK",
-        help="send a copy of each audit line to syslog:/dev/log, udp://HOST:PORT, tcp://HOST:PORT "
-        "or pipe:/PATH",
-    )
-    parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
-    return parser
-
-
-def _add_database_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--database",
-        default="",
-        metavar="URL",
-        help="postgresql://user@host/name; default: TORCHYARD_DATABASE, then the one used last",
-    )
-    parser.add_argument(
-        "--database-file",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help="file with the database's URL and password, which others can't read; default: "
-        "TORCHYARD_DATABASE_FILE, or systemd's credential `database`",
-    )
-
-
-def _add_runner_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--node-folder",
-        type=Path,
-        default=None,
-        metavar="FOLDER",
-        help="where jobs that a runner starts find environments and work; default: "
-        "TORCHYARD_NODE_FOLDER, then the home",
-    )
-    parser.add_argument(
-        "--runner",
-        type=Path,
-        default=None,
-        metavar="SOCKET",
-        help="the runner's; default: TORCHYARD_RUNNER, then this machine's if people reach the "
-        "server from elsewhere",
-    )
-    parser.add_argument(
-        "--jobs-as-server-user",
-        action="store_true",
-        help="without a runner: everybody who may submit a job may read and change all that the "
-        "server can; or TORCHYARD_JOBS_AS_SERVER_USER=1",
-    )
-
-
-def _database(arguments: argparse.Namespace, configured: settings.Settings) -> Choice:
-    if arguments.database:
-        home_database.refuse_password(arguments.database)
-        return Choice(arguments.database, password=configured.database_password)
-    if arguments.database_file:
-        return Choice(file=arguments.database_file.absolute())
-    return Choice(
-        configured.database, configured.database_file, password=configured.database_password
-    )
-
-
-def _connection_limits(configured: settings.Settings, proxies: list[str]) -> ConnectionLimits:
-    """
-    Raises:
-        InvalidInput: a proxy is neither an address nor a network.
-    """
-    named = addresses.parse_networks(proxies, "--trusted-proxy")
-    if not proxies:
-        named = addresses.parse_networks(configured.trusted_proxies, "TORCHYARD_TRUSTED_PROXIES")
-    return ConnectionLimits(
-        configured.max_connections, configured.max_connections_per_address, named
-    )
-
-
 def main() -> None:
-    arguments = _parser().parse_args()
+    arguments = server_options.parser().parse_args()
     allocator.free_large_blocks()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # The terminal's Ctrl-C is for the command that started an embedded server.
     if arguments.ready_fd is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        taken = process_secrets.take(settings.SECRETS)
-        inherited = listeners.inherited(os.environ)
-        host = inherited.getsockname()[0] if inherited is not None else arguments.host
-        tls = listeners.tls_of(host, arguments.tls_cert, arguments.tls_key, arguments.insecure)
-        configured = settings.read({**os.environ, **taken})
-        home = arguments.home.absolute() if arguments.home else configured.home
-        database = _database(arguments, configured)
-        options = Options(
-            home,
-            host,
-            arguments.port,
-            tls,
-            database,
-            arguments.shared,
-            arguments.storage_domain,
-            arguments.audit_sink,
-            inherited,
-            arguments.oidc,
-            arguments.ready_fd,
-            arguments.node_folder.absolute() if arguments.node_folder else configured.node_folder,
-            arguments.runner.absolute() if arguments.runner else configured.runner,
-            arguments.jobs_as_server_user or configured.jobs_as_server_user,
-            _connection_limits(configured, arguments.trusted_proxy),
-        )
-        run(options)
+        run(server_options.read(arguments))
     except TorchyardError as error:
         print(f"error: {error.message}", file=sys.stderr)
         # No server runs that could make room.

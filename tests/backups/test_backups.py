@@ -21,10 +21,10 @@ from jobs import support
 from jobs.support import WORKSPACE, Worker, attempt_of
 from postgres_server import NewDatabase, PostgresServer
 from torchyard.backups import actions, archive, records
-from torchyard.base import home_database
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import SCHEMA_VERSION
 from torchyard.base.errors import TorchyardError
+from torchyard.base.home import home_database
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions as job_actions
 from torchyard.jobs.history.history_records import Metric, Param, Tag

@@ -15,9 +15,9 @@ import torchyard.server  # noqa: F401  (the tables of every package)
 from jobs import support
 from torchyard.backups import actions
 from torchyard.backups import secrets as secret_parts
-from torchyard.base import home_database
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
+from torchyard.base.home import home_database
 from torchyard.data import datastores, kinds, store
 from torchyard.data.datastores import Datastores
 from torchyard.jobs import actions as job_actions

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.base import home_service
 from torchyard.base.errors import InvalidInput, Unreachable
+from torchyard.base.home import home_service
 from torchyard.base.machine import is_alive
 from torchyard.base.settings import Settings
 from torchyard.client import embedded

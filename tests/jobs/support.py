@@ -12,7 +12,7 @@ from torchyard.base.blobs import Blobs
 from torchyard.base.clock import FakeClock, to_text
 from torchyard.base.db import Database
 from torchyard.base.errors import BuildFailed
-from torchyard.base.node_folder import NodeFolder
+from torchyard.base.home.node_folder import NodeFolder
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.types import EnvironmentSpec

@@ -13,12 +13,12 @@ import httpx2
 from fastapi import FastAPI, Request
 
 from torchyard.base.blobs import Blobs
-from torchyard.base.body_spool import BodySpool
+from torchyard.base.bodies.body_spool import BodySpool
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.base.errors import NotAuthenticated
+from torchyard.base.home.node_folder import NodeFolder
 from torchyard.base.lazy_routes import LazyRoutes
-from torchyard.base.node_folder import NodeFolder
 from torchyard.data.datastores import Datastores
 from torchyard.environments.services import Environments
 from torchyard.jobs.history.history import History

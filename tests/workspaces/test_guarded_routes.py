@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from torchyard.base import request_bodies
+from torchyard.base.bodies import request_bodies
 from workspaces.served import HERE, MLFLOW, Served, served
 
 ONE_DATABASE = True

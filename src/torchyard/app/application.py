@@ -33,16 +33,16 @@ from torchyard.app.monitoring.server_metrics import ServerMetrics
 from torchyard.app.request_guard import RequestGuard
 from torchyard.azureml.common.context import OpenTls
 from torchyard.azureml.common.paths import AzurePaths
-from torchyard.base import home_database
 from torchyard.base import machine as machines
 from torchyard.base.addresses import Network
 from torchyard.base.blobs import Blobs
-from torchyard.base.body_spool import BodySpool
+from torchyard.base.bodies.body_spool import BodySpool
 from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.db import Database
 from torchyard.base.files import whole
+from torchyard.base.home import home_database
+from torchyard.base.home.node_folder import NodeFolder
 from torchyard.base.lazy_routes import LazyRoutes, every_route
-from torchyard.base.node_folder import NodeFolder
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.requested_builds import RequestedBuilds
@@ -221,12 +221,11 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    audit, requests = Audit(services.home, services.clock, audit_sink), Requests()
     app.add_middleware(RequestGuard, hosts=hosts, server_id=services.server_id)
-    audit = Audit(services.home, services.clock, audit_sink)
     app.add_middleware(Auditing, lines=audit)
     app.add_middleware(AzurePaths, spellings=Spellings(services.db))
     app.add_middleware(ForwardedRequests, proxies=proxies)
-    requests = Requests()
     app.add_middleware(Measuring, requests=requests)
 
     _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
 from torchyard.app.refusals import refuse
+from torchyard.base.bodies.request_bodies import BUSY
 from torchyard.base.errors import Forbidden, InvalidInput, LimitExceeded, TorchyardError
-from torchyard.base.request_bodies import BUSY
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

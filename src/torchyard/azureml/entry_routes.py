@@ -26,7 +26,7 @@ from torchyard.azureml.common import containers, errors
 from torchyard.azureml.common.calls import base_url
 from torchyard.azureml.common.context import AzureContext, Context
 from torchyard.azureml.common.routing import RouteTable
-from torchyard.base import request_bodies
+from torchyard.base.bodies import request_bodies
 from torchyard.base.errors import Conflict, InvalidInput, NotAuthenticated, TorchyardError
 from torchyard.jobs.spec.values import NAME
 from torchyard.worker.relay import sdk_v1_addresses

@@ -20,7 +20,7 @@ from torchyard.azureml.common.context import OpenTls, TlsEndpoint
 from torchyard.azureml.entry_routes import variables
 from torchyard.base import trust
 from torchyard.base.errors import TorchyardError
-from torchyard.base.node_folder import NodeFolder
+from torchyard.base.home.node_folder import NodeFolder
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
 from torchyard.workspaces.jwts import Signer

@@ -12,9 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from torchyard.backups import actions, secrets
-from torchyard.base import home_database, settings
+from torchyard.base import settings
 from torchyard.base.errors import TorchyardError
-from torchyard.base.home_database import Choice
+from torchyard.base.home import home_database
+from torchyard.base.home.home_database import Choice
 
 
 def main() -> None:

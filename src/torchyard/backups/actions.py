@@ -24,9 +24,9 @@ import torchyard
 from torchyard.backups import archive, records
 from torchyard.backups import secrets as secret_parts
 from torchyard.backups.archive import About
-from torchyard.base import home_database
 from torchyard.base.db import SCHEMA_VERSION, refuse_development, refuse_newer
 from torchyard.base.errors import Conflict, InvalidInput
+from torchyard.base.home import home_database
 from torchyard.shared import locks
 
 _RECORDS = "torchyard.db"

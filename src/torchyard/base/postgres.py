@@ -1,7 +1,7 @@
 """PostgreSQL: connecting, the locks of writers, what its errors mean.
 
 Owns: the driver's options, advisory locks, whether an error says that the database is unreachable.
-Leaves: transactions to db.py, which database a home has to home_database.py.
+Leaves: transactions to db.py, which database a home has to home/home_database.py.
 Always: no message holds a password; a lock is taken at the beginning of a transaction, all of a
 transaction's locks at once and in one order, so that writers never wait for each other in a ring.
 """

@@ -19,7 +19,7 @@ from torchyard.base import logins
 from torchyard.base.errors import InvalidInput
 
 DEFAULT_WORKSPACE = "default"
-# The server takes these out of its environment as it starts; see process_secrets.py.
+# The server takes these out of its environment as it starts; see home/process_secrets.py.
 SECRETS = ("TORCHYARD_DATABASE", "PGPASSWORD")
 # The name of the URL's file among the credentials that systemd hands to a service.
 _CREDENTIAL = "database"

@@ -21,8 +21,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchyard.base import home_service
 from torchyard.base.errors import InvalidInput, NotAuthenticated, TorchyardError, Unreachable
+from torchyard.base.home import home_service
 from torchyard.base.http import Transport
 from torchyard.base.machine import is_alive, is_seen
 from torchyard.base.settings import Settings

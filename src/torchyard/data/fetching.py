@@ -1,6 +1,6 @@
 """The node's cache of remote data.
 
-Owns: the folder of the copies (see base/node_folder.py), copying into it, verifying the copies.
+Owns: the folder of the copies (see base/home/node_folder.py), copying into it, verifying them.
 Leaves: what a path means to actions.py, mounting it for a rank to worker/.
 Always: a folder of the cache is complete or absent, and never changes; its name is computed from
 the source's listing, so equal data is copied once, however many jobs use it.

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Request
 from fastapi.responses import FileResponse
 
-from torchyard.base.body_spool import in_body_thread
+from torchyard.base.bodies.body_spool import in_body_thread
 from torchyard.base.dependencies import BlobsOf
 from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs

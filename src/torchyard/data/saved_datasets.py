@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import JSON, Column, Connection, String, Table, Text, delete, select
 
-from torchyard.base import yaml_documents
+from torchyard.base.bodies import yaml_documents
 from torchyard.base.db import Instant, insert_new, metadata
 from torchyard.base.errors import InvalidInput, NotFound
 

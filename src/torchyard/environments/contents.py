@@ -19,8 +19,8 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from torchyard.base import home_database
 from torchyard.base.clock import SystemClock
+from torchyard.base.home import home_database
 from torchyard.environments.build.builder import site_packages
 from torchyard.environments.names import curated_environments
 from torchyard.environments.packages.requirements import normal

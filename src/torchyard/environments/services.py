@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.node_folder import NodeFolder
+from torchyard.base.home.node_folder import NodeFolder
 from torchyard.environments.build import builder
 from torchyard.environments.build.builds import Builds
 from torchyard.environments.build.folders import BuiltFolders

@@ -13,7 +13,7 @@ from pathlib import Path
 import torchyard
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.base.files import whole
-from torchyard.base.node_folder import NodeFolder
+from torchyard.base.home.node_folder import NodeFolder
 from torchyard.executors.runner_client import RunnerClient
 from torchyard.shared import runner_messages
 

@@ -36,7 +36,7 @@ class LocalExecutor:
     """Nodes are processes of this machine.
 
     Args:
-        home: where the worker's zip is kept; see base/node_folder.py.
+        home: where the worker's zip is kept; see base/home/node_folder.py.
         python: what runs the worker, 3.9 or later.
         environ: what workers and, less torchyard's own variables, ranks inherit.
         devices: what is given to nodes.

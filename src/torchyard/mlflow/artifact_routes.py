@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from torchyard.base.body_spool import in_body_thread
+from torchyard.base.bodies.body_spool import in_body_thread
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs.services import ServicesOf
 from torchyard.mlflow.artifact_repositories import (

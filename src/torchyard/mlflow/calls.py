@@ -19,7 +19,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
-from torchyard.base import large_json
+from torchyard.base.bodies import large_json
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.group_commit import Plan
 from torchyard.base.settings import DEFAULT_WORKSPACE

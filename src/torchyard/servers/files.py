@@ -17,7 +17,7 @@ from typing import Any
 
 import torchyard
 from torchyard.base.files import whole
-from torchyard.base.node_folder import NodeFolder
+from torchyard.base.home.node_folder import NodeFolder
 from torchyard.base.settings import Settings
 from torchyard.servers.types import Server
 

@@ -17,7 +17,7 @@ from sqlalchemy.engine import URL
 from torchyard.base import machine
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput
-from torchyard.base.node_folder import NodeFolder
+from torchyard.base.home.node_folder import NodeFolder
 from torchyard.servers import lease as leases
 from torchyard.servers import store
 from torchyard.servers.files import ServerFiles

@@ -21,8 +21,8 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
-from torchyard.base import request_bodies
-from torchyard.base.request_bodies import UNLIMITED as UNLIMITED
+from torchyard.base.bodies import request_bodies
+from torchyard.base.bodies.request_bodies import UNLIMITED as UNLIMITED
 from torchyard.workspaces import audit
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity

@@ -21,7 +21,7 @@ from torchyard.azureml.arm import assets as arm
 from torchyard.azureml.arm.assets import AssetVersion, DatastoreUriOf
 from torchyard.azureml.arm.resources import Permissions
 from torchyard.azureml.common.calls import Call
-from torchyard.base import yaml_documents
+from torchyard.base.bodies import yaml_documents
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data import codes

@@ -46,9 +46,9 @@ from torchyard.azureml.common import containers
 from torchyard.azureml.common.calls import base_url
 from torchyard.azureml.common.context import AzureContext, context_of
 from torchyard.azureml.common.routing import RouteTable
-from torchyard.base.body_spool import in_body_thread
+from torchyard.base.bodies.body_spool import in_body_thread
+from torchyard.base.bodies.request_bodies import with_body
 from torchyard.base.errors import Conflict
-from torchyard.base.request_bodies import with_body
 from torchyard.data.blocks import Blocks
 from torchyard.data.file_properties import Block
 from torchyard.jobs.files import run_files

@@ -17,7 +17,7 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
 from torchyard.azureml.common.paths import PROVIDER, SCOPE_KEY, AzurePath
-from torchyard.base import large_json
+from torchyard.base.bodies import large_json
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.workspaces import actions as workspaces

@@ -18,8 +18,9 @@ from torchyard.assets import versions
 from torchyard.azureml.common.calls import AzureCall, Call
 from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.routing import RouteTable
-from torchyard.base import azureml_environment, yaml_documents
+from torchyard.base import azureml_environment
 from torchyard.base.blobs import SNAPSHOT_PREFIX
+from torchyard.base.bodies import yaml_documents
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
 from torchyard.environments import assets

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from torchyard.base.errors import BuildFailed
-from torchyard.base.node_folder import NodeFolder
+from torchyard.base.home.node_folder import NodeFolder
 from torchyard.data import access_lists
 from torchyard.environments.build import build_program, builder, handover
 from torchyard.environments.build.build_program import REQUEST, RESULT, Result

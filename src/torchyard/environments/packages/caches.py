@@ -1,4 +1,4 @@
-"""uv's cache, where it is a folder of the server's (see base/node_folder.py).
+"""uv's cache, where it is a folder of the server's (see base/home/node_folder.py).
 
 Owns: locking it while it is used, the time of its last use, removing it.
 Leaves: whether it is needed to `yard gc`, its content to uv.

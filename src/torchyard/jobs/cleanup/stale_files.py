@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.base import files
-from torchyard.base.node_folder import NodeFolder
+from torchyard.base.home.node_folder import NodeFolder
 from torchyard.shared import locks
 
 _BUILD = re.compile(r"\.building-([0-9a-f]+)-\d+\Z")

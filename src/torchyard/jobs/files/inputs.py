@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchyard.base import files, yaml_documents
+from torchyard.base import files
 from torchyard.base.blobs import SNAPSHOT_PREFIX
+from torchyard.base.bodies import yaml_documents
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services

@@ -12,7 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from torchyard.base import files
-from torchyard.base.body_spool import in_body_thread
+from torchyard.base.bodies.body_spool import in_body_thread
 from torchyard.base.dependencies import from_state
 from torchyard.base.errors import NotFound
 from torchyard.jobs import actions

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.base import private_home, process_secrets
 from torchyard.base.errors import InvalidInput
+from torchyard.base.home import private_home, process_secrets
 
 ONE_DATABASE = True
 SECRET = "hunter2-hunter2"

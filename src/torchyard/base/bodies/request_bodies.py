@@ -20,8 +20,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
-from torchyard.base import large_json
-from torchyard.base.body_spool import ArrivingBody, BodySpool, in_body_thread
+from torchyard.base.bodies import large_json
+from torchyard.base.bodies.body_spool import ArrivingBody, BodySpool, in_body_thread
 from torchyard.base.errors import InvalidInput, LimitExceeded, ServerBusy
 
 DEFAULT_LIMIT_BYTES = 16 << 20

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from torchyard.base import request_bodies
-from torchyard.base.body_spool import IN_MEMORY_BYTES, ArrivingBody, BodySpool, WorkGate
+from torchyard.base.bodies import request_bodies
+from torchyard.base.bodies.body_spool import IN_MEMORY_BYTES, ArrivingBody, BodySpool, WorkGate
 from torchyard.base.errors import LimitExceeded, ServerBusy
 
 _CHUNK_BYTES = 64 << 10

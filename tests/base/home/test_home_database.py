@@ -12,10 +12,11 @@ import pytest
 import torchyard.server  # noqa: F401  (every package's tables)
 from base.schema_dump import describe, rows
 from postgres_server import NewDatabase, PostgresServer
-from torchyard.base import home_database, postgres, settings
+from torchyard.base import postgres, settings
 from torchyard.base.db import SCHEMA_VERSION
 from torchyard.base.errors import Conflict, InvalidInput
-from torchyard.base.home_database import Choice, chosen, open_for, read_url, resolve
+from torchyard.base.home import home_database
+from torchyard.base.home.home_database import Choice, chosen, open_for, read_url, resolve
 
 SECRET = "hunter2-hunter2"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from torchyard.base import large_json
+from torchyard.base.bodies import large_json
 
 _PAD = " " * (300 << 10)  # beyond the size up to which `json.loads` does it
 

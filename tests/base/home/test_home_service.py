@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.base import home_service
-from torchyard.base.home_service import HomeService
+from torchyard.base.home import home_service
+from torchyard.base.home.home_service import HomeService
 
 CGROUPS = "0::/system.slice/torchyard.service\n"
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from torchyard.base import yaml_documents
+from torchyard.base.bodies import yaml_documents
 from torchyard.base.errors import InvalidInput
 
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(

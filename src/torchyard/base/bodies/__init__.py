@@ -1,0 +1,1 @@
+"""Bodies of requests: read within limits, spooled to disk, parsed within limits."""

@@ -1,0 +1,1 @@
+"""The home folder: its database, who serves it, who may read it, what jobs reach instead."""
