@@ -32,6 +32,10 @@ _STRANGERS: list[list[Header]] = [
 ]
 
 
+# Who signs in has no token yet: its body, of 64 KiB at most, is read.
+_SENT_BY_STRANGERS = ("/v1/sign-in/token",)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("home")
@@ -82,7 +86,7 @@ async def _status(app: Any, method: str, path: str, headers: list[Header]) -> in
 
 def test_the_token_is_checked_before_any_byte_of_the_body_is_read(site: Served) -> None:
     app = application.create_app(site.parts)
-    routes = _routes(app)
+    routes = [route for route in _routes(app) if route[1] not in _SENT_BY_STRANGERS]
 
     async def ask_all() -> list[str]:
         wrong = []

@@ -116,7 +116,7 @@ def test_a_server_keeps_its_files_and_secrets_to_itself(tmp_path: Path) -> None:
 def test_a_secret_is_gone_from_the_process_and_its_children() -> None:
     program = (
         "import os, subprocess\n"
-        "from torchyard.base import process_secrets\n"
+        "from torchyard.base.home import process_secrets\n"
         "taken = process_secrets.take(['FIRST', 'SECOND', 'MISSING'])\n"
         "assert taken == {'FIRST': 'hunter2-hunter2', 'SECOND': ''}, taken\n"
         "print(open('/proc/self/environ').read(), subprocess.getoutput('env'))\n"

@@ -37,6 +37,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    text,
     update,
 )
 
@@ -108,7 +109,9 @@ RUN_NAME = case(
 )
 """What a run is called."""
 # The newest runs of an experiment, in the order of searches, and all by name.
-Index("ix_jobs_by_name", jobs.c.experiment_id, jobs.c.deleted, RUN_NAME)
+# As the migration writes it: PostgreSQL needs the outer brackets.
+_RUN_NAME_TEXT = text("(CASE WHEN display_name = '' THEN name ELSE display_name END)")
+Index("ix_jobs_by_name", jobs.c.experiment_id, jobs.c.deleted, _RUN_NAME_TEXT)
 Index(
     "ix_jobs_newest",
     jobs.c.experiment_id,
