@@ -82,7 +82,7 @@ def named(config: Config, name: str) -> Account:
 
 
 def remembered(config: Config) -> dict[str, str]:
-    """The accounts of the pool that were accounts out, by person."""
+    """The accounts of the pool that were given out, by person."""
     try:
         return dict(json.loads((config.state / _REMEMBERED).read_text()))
     except FileNotFoundError:
