@@ -139,9 +139,17 @@ def test_a_timeout_leaves_the_job_running(client: Client, running: FakeJob) -> N
     assert client.jobs.list()[0].name == "a"
 
 
+@pytest.fixture
+def terminal() -> Iterator[None]:
+    """Ctrl-C interrupts, also where the tests run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("verb", ["wait", "stream"])
 def test_ctrl_c_leaves_the_job_running_and_says_how_to_go_on(
-    client: Client, running: FakeJob, verb: str
+    client: Client, running: FakeJob, verb: str, terminal: None
 ) -> None:
     job = client.jobs.get("a")
     timer = soon(lambda: signal.raise_signal(signal.SIGINT))

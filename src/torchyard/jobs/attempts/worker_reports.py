@@ -32,6 +32,7 @@ from torchyard.jobs.attempts.worker_events import (
 )
 from torchyard.jobs.files import scratch
 from torchyard.jobs.records import attempt_store, progress, store
+from torchyard.jobs.records.row_changes import NodeColumns
 from torchyard.jobs.records.types import (
     Attempt,
     AttemptNode,
@@ -269,7 +270,7 @@ def _node_exited(
     now: datetime,
 ) -> None:
     current = _node(attempt_store.nodes_of(connection, attempt.id), node)
-    values: dict[str, Any] = {"state": NodeState.EXITED.value, "exit_code": exit_code}
+    values: NodeColumns = {"state": NodeState.EXITED.value, "exit_code": exit_code}
     if error is not None:
         values["error"] = vars(error)
         if error.code not in _STOPPED:

@@ -9,7 +9,7 @@ Always: an attempt is written with all its nodes.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     JSON,
@@ -33,7 +33,11 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, change_row, metadata
+from torchyard.jobs.records.row_changes import AttemptColumns, NodeColumns
 from torchyard.jobs.records.types import Attempt, AttemptNode, JobError, NodeState
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 attempts = Table(
     "attempts",
@@ -163,7 +167,9 @@ def _attempt(row: Row[Any]) -> Attempt:
     return Attempt(**{**row._mapping, "error": error_of(row.error)})
 
 
-def change_attempt(connection: Connection, attempt_id: str, **values: Any) -> None:
+def change_attempt(
+    connection: Connection, attempt_id: str, **values: Unpack[AttemptColumns]
+) -> None:
     change_row(connection, attempts, {"id": attempt_id}, values)
 
 
@@ -177,7 +183,9 @@ def _node(row: Row[Any]) -> AttemptNode:
     return AttemptNode(**values)
 
 
-def change_node(connection: Connection, attempt_id: str, node: int, **values: Any) -> None:
+def change_node(
+    connection: Connection, attempt_id: str, node: int, **values: Unpack[NodeColumns]
+) -> None:
     change_row(connection, attempt_nodes, {"attempt_id": attempt_id, "node": node}, values)
 
 

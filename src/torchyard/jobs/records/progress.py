@@ -19,6 +19,7 @@ from torchyard.base.errors import TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.job_events import Event, EventBody, Notice, StageChanged, StatusChanged
+from torchyard.jobs.records.row_changes import JobColumns
 from torchyard.jobs.records.types import (
     ENDED,
     MOVES,
@@ -46,7 +47,7 @@ def move(connection: Connection, job: Job, status: Status, now: datetime) -> Non
     if job.status is status:
         return
     assert status in MOVES[job.status], f"{job.name}: {job.status.value} to {status.value}"
-    values: dict[str, object] = {"status": status.value}
+    values: JobColumns = {"status": status.value}
     if status is Status.RUNNING and job.started_at is None:
         values["started_at"] = now
         values["started_steady"] = clock.steady_text(now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     JSON,
@@ -46,7 +46,11 @@ from torchyard.jobs.records import job_events, removal_store
 from torchyard.jobs.records.attempt_store import attempt_nodes, attempts, error_of
 from torchyard.jobs.records.experiment_store import Id, experiments
 from torchyard.jobs.records.job_events import Event, EventBody
+from torchyard.jobs.records.row_changes import JobColumns
 from torchyard.jobs.records.types import ENDED, Job, NewJob, Status
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 # The tag by which MLflow's clients name a run.
 _NAME_TAG = "mlflow.runName"
@@ -407,11 +411,13 @@ def environment_hash_of(connection: Connection, job_id: int) -> str:
     )
 
 
-def change_job(connection: Connection, job_id: int, **values: Any) -> None:
+def change_job(connection: Connection, job_id: int, **values: Unpack[JobColumns]) -> None:
     change_row(connection, jobs, {"id": job_id}, values)
 
 
-def change_jobs_of(connection: Connection, experiment_id: int, **values: Any) -> None:
+def change_jobs_of(
+    connection: Connection, experiment_id: int, **values: Unpack[JobColumns]
+) -> None:
     """All runs and jobs of an experiment alike."""
     connection.execute(update(jobs).where(jobs.c.experiment_id == experiment_id).values(values))
 
@@ -422,7 +428,7 @@ def merge_tags(connection: Connection, job_id: int, tags: Mapping[str, str]) -> 
     MLflow's clients rename a run by a tag, so the display name follows that one.
     """
     query = select(jobs.c.tags).where(jobs.c.id == job_id).with_for_update()
-    values: dict[str, Any] = {"tags": {**connection.execute(query).scalar_one(), **tags}}
+    values: JobColumns = {"tags": {**connection.execute(query).scalar_one(), **tags}}
     if tags.get(_NAME_TAG):
         values["display_name"] = tags[_NAME_TAG][:_NAME_LENGTH]
     change_job(connection, job_id, **values)

@@ -23,6 +23,7 @@ from torchyard.base.errors import Conflict
 from torchyard.jobs import actions
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.job_events import StatusChanged
+from torchyard.jobs.records.row_changes import JobColumns
 from torchyard.jobs.records.types import ENDED, Job, JobError, Status
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
@@ -221,7 +222,7 @@ class LocalRunMonitor:
 
 def _move(connection: Connection, job: Job, status: Status, now: datetime) -> None:
     """As `progress.move`, and back from an end that was only thought to be one."""
-    values: dict[str, Any] = {"status": status.value, "ended_at": None, "error": None}
+    values: JobColumns = {"status": status.value, "ended_at": None, "error": None}
     if status is Status.RUNNING and job.started_at is None:
         values["started_at"] = now
         values["started_steady"] = clock.steady_text(now)

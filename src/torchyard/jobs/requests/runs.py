@@ -26,6 +26,7 @@ from torchyard.jobs.records import (
     store,
 )
 from torchyard.jobs.records.dataset_inputs import DatasetInput
+from torchyard.jobs.records.row_changes import JobColumns
 from torchyard.jobs.records.types import Experiment, Job, JobError, NewJob, Status
 from torchyard.jobs.requests import run_search
 from torchyard.jobs.requests.run_search import View
@@ -313,7 +314,7 @@ def change_run(
     job = actions.get(services, workspace, name)
     with services.db.write() as connection:
         job = store.job_by_id(connection, job.id)
-        values: dict[str, Any] = {}
+        values: JobColumns = {}
         if display_name is not None:
             values["display_name"] = display_name
         if status is not None:
