@@ -97,7 +97,7 @@ def machine() -> Iterator[Machine]:
         base_image.write(folder / "base.tar")
         made.podman("import", "--quiet", str(folder / "base.tar"), BASE)
         (folder / "base.tar").unlink()
-        (folder / "home").mkdir()
+        (folder / "home").mkdir(mode=0o700)
         (folder / "home" / "containers.yml").write_text(f"engine: podman\nos_image: {BASE}\n")
         made.yard("server", "start")
         yield made

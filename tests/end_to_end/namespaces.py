@@ -175,7 +175,7 @@ class NamespaceExecutor(LocalExecutor):
 @contextlib.contextmanager
 def serving(site: Site, home: Path, new_url: Callable[[], str]) -> Iterator[Parts]:
     """A whole server at the site's wire, its token in the home folder."""
-    home.mkdir(exist_ok=True)
+    home.mkdir(mode=0o700, exist_ok=True)
     # Not one of the ports that tests block.
     listener = server.listen(home, site.server_address, None)
     url = f"http://{site.server_address}:{listener.getsockname()[1]}"

@@ -71,7 +71,7 @@ def document(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[st
 def services(tmp_path: Path, new_url: Callable[[], str]) -> Iterator[Services]:
     """A whole server with local nodes."""
     home = tmp_path / "home"
-    home.mkdir()
+    home.mkdir(mode=0o700)
     listener = server.listen(home, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     parts = application.build(home, url, os.environ, database=new_url())
