@@ -235,7 +235,7 @@ def run(options: Options) -> None:
     context = listeners.context_of(options.tls) if options.tls is not None else None
     home, shared = options.home, options.shared
     environ = private_home.restrict_umask(settings.for_jobs(os.environ))
-    for_others = not listeners.is_loopback(options.host)
+    for_others = _is_for_others(options)
     users = _job_users(options, shared or for_others)
     private_home.ensure(home, mend=options.ready_fd is not None)
     held = hold_home(home, shared)
@@ -283,6 +283,11 @@ def run(options: Options) -> None:
         held.close()
 
 
+def _is_for_others(options: Options) -> bool:
+    """Whether people on other machines reach the server, by itself or through a proxy."""
+    return not listeners.is_loopback(options.host) or bool(options.connections.unlimited)
+
+
 def _service(options: Options) -> home_service.HomeService | None:
     """What serves the home, unless commands may start its server."""
     try:
@@ -290,7 +295,7 @@ def _service(options: Options) -> home_service.HomeService | None:
     except OSError:
         cgroups = ""
     unit = home_service.unit_of_this_process(os.environ, cgroups)
-    if not unit and listeners.is_loopback(options.host):
+    if not unit and not _is_for_others(options):
         return None
     return home_service.HomeService(unit, options.host)
 

@@ -107,7 +107,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
     """A server behind a proxy on the same machine."""
     home = tmp_path_factory.mktemp("behind")
-    with started_server(home, "--trusted-proxy", "127.0.0.1") as (port, _):
+    with started_server(home, "--trusted-proxy", "127.0.0.1", "--jobs-as-server-user") as (port, _):
         yield home, port
 
 

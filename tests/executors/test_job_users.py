@@ -103,7 +103,10 @@ def test_a_runner_that_does_not_answer_is_named(tmp_path: Path) -> None:
         choose(tmp_path, socket=tmp_path / "nobody.sock")
 
 
-@pytest.mark.parametrize("words", [["--host", "0.0.0.0", "--insecure"], ["--shared"]])
+@pytest.mark.parametrize(
+    "words",
+    [["--host", "0.0.0.0", "--insecure"], ["--shared"], ["--trusted-proxy", "127.0.0.1"]],
+)
 def test_the_program_refuses_with_exit_code_2(tmp_path: Path, words: list[str]) -> None:
     if Path(runner_messages.SOCKET).exists():
         pytest.skip("a runner is installed on this machine")

@@ -17,6 +17,7 @@ import torchyard
 from torchyard.runner import accounts, cgroups, scratch, service
 from torchyard.runner import config as configuration
 from torchyard.runner.config import Config, Refused
+from torchyard.shared import runner_messages as messages
 
 
 def main() -> int:
@@ -24,10 +25,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         "yard-runner", description="Start jobs as the Unix accounts of their people."
     )
-    parser.add_argument("--config", type=Path, default=configuration.FILE)
+    parser.add_argument(
+        "--config",
+        type=Path,
+        default=configuration.FILE,
+        metavar="FILE",
+        help=f"default: {configuration.FILE}",
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     serving = commands.add_parser("serve", help="answer the server; the default")
-    serving.add_argument("--socket", type=Path, default=None)
+    serving.add_argument(
+        "--socket",
+        type=Path,
+        default=None,
+        help=f"where to listen, unless systemd does; default: {messages.SOCKET}",
+    )
     serving.add_argument("--allow-writable-code", action="store_true", help=argparse.SUPPRESS)
     commands.add_parser("check", help="check the configuration and every account")
     mapping = commands.add_parser("map", help="map a person to a Unix account")

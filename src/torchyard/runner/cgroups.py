@@ -3,10 +3,12 @@
 Owns: making it, its limits, removing it with what still runs in it.
 Leaves: the groups that a worker makes below it to worker/system/cgroups.py.
 Always: a limit that is set here is root's: a job can neither raise nor leave it. Where there is no
-cgroup v2, or no controller, there is none, and `yard-runner check` says so.
+cgroup v2, or no controller, there is none. The runner never moves itself out of the group in which
+systemd starts its unit: while jobs run below, systemd could not start it there again.
 
     <what the unit delegates>/yard-runner/               the runner, for the kernel wants its
-                                                         processes in leaves
+                                                         processes in leaves; systemd 254 puts it
+                                                         there (`DelegateSubgroup=`)
                               yard-<attempt>-<node>/     limits; the account may make groups here
                                   torchyard-worker/      the worker and its supervisor
 
@@ -27,22 +29,27 @@ _DELEGATED = ("", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control")
 _CONTROLLERS = ("cpu", "memory", "pids")
 _END_LIMIT_S = 5.0
 WORKER = "torchyard-worker"
-_RUNNER = "yard-runner"
+RUNNER = "yard-runner"
+_UNIT = ".service"
 
 
 def settle() -> None:
-    """Move the runner into a leaf, so that limits can be set beside it."""
+    """Move a runner that no unit started into a leaf, so that limits can be set beside it."""
     parent = own()
     if parent is not None:
         try:
-            (parent / _RUNNER).mkdir(exist_ok=True)
+            (parent / RUNNER).mkdir(exist_ok=True)
         except OSError:
             return  # `yard-runner check` says that no limit holds
-        enter(parent / _RUNNER)
+        enter(parent / RUNNER)
 
 
 def own() -> Path | None:
-    """The group that was delegated to the runner, if cgroups can be written here."""
+    """The group that was delegated to the runner, if cgroups can be written here.
+
+    None also in the group of a unit, where systemd before 254 starts it: systemd can't start it
+    there again once groups beside it have controllers and jobs.
+    """
     try:
         mounts = _MOUNTS.read_text().splitlines()
         lines = _OWN.read_text().splitlines()
@@ -53,7 +60,9 @@ def own() -> Path | None:
         fields = line.split(" ")
         if path is not None and fields[2] == "cgroup2" and "rw" in fields[3].split(","):
             group = Path(fields[1], path.lstrip("/"))
-            return group.parent if group.name == _RUNNER else group
+            if group.name == RUNNER:
+                return group.parent
+            return None if group.name.endswith(_UNIT) else group
     return None
 
 
