@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 
 import pytest
 
-from torchyard.app.connections import ConnectionLimits, Connections, Slot, Stage
+from torchyard.app.connections import (
+    ConnectionLimits,
+    Connections,
+    ReadingTurns,
+    Slot,
+    Stage,
+)
 
 
 class _Opened:
@@ -96,3 +103,23 @@ def test_what_was_closed_or_released_leaves_nothing() -> None:
 
 def test_there_are_never_more_than_files_allow() -> None:
     assert 64 <= Connections(ConnectionLimits(total=1 << 30)).total < 1 << 30
+
+
+def test_one_that_fails_in_its_turn_keeps_no_other_waiting() -> None:
+    async def act() -> list[int]:
+        turns, done = ReadingTurns(), list[int]()
+        failures = list[object]()
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(told))
+
+        def fail() -> None:
+            raise AttributeError("resume_reading")
+
+        turns.wait(fail)
+        turns.wait(lambda: done.append(1))
+        await asyncio.sleep(0.05)
+        turns.wait(lambda: done.append(2))
+        await asyncio.sleep(0.05)
+        assert len(failures) == 1
+        return done
+
+    assert asyncio.run(act()) == [1, 2]

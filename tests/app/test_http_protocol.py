@@ -237,6 +237,10 @@ def test_heads_with_many_headers_are_refused(site: _Site) -> None:
         assert _all_of(connection).startswith(b"HTTP/1.1 431 ")
 
 
+def test_no_connection_leaves_the_count_by_an_upgrade(site: _Site) -> None:
+    assert site.server.config.ws == "none" and site.server.config.ws_protocol_class is None
+
+
 def test_requests_ahead_of_their_turn_are_few(site: _Site) -> None:
     site.go_on.clear()
     before = len(site.began)

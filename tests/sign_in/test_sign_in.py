@@ -171,6 +171,17 @@ def test_revoking_everything_ends_a_sign_in(site: Site) -> None:
     assert site.who(token) == 401
 
 
+def test_a_sign_in_creates_and_renews_no_tokens(site: Site) -> None:
+    """They would outlast it, and the person's account at the provider."""
+    token = site.token("sub-anna")
+    reply = site.server.ask("POST", "/v1/users/anna/tokens", token, {"name": "laptop"})
+    assert reply.status == 403, reply.body
+    (held,) = site.server.ok("GET", "/v1/users/anna/tokens", token)["value"][-1:]
+    path = f"/v1/users/anna/tokens/{held['name']}/rotate"
+    assert site.server.ask("POST", path, token, {}).status == 400
+    site.server.ok("POST", "/v1/users/anna/tokens", site.server.owner, {"name": "laptop"})
+
+
 def test_an_account_stays_one_person_whatever_its_name_becomes(site: Site) -> None:
     site.provider.put("sub-olaf", preferred_username="olaf")
     assert site.who(site.token("sub-olaf"))[0] == "olaf"

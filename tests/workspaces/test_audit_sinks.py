@@ -189,6 +189,20 @@ def test_a_line_after_half_a_line_begins_anew(tmp_path: Path) -> None:
     assert (chain.broken, chain.lines, chain.incomplete) == (None, 2, 1)
 
 
+def test_the_chain_goes_on_when_the_clock_is_set_back_over_midnight(tmp_path: Path) -> None:
+    clock = FakeClock()
+    lines = audit.Audit(tmp_path, clock)
+    for days in (0, 1, -1, -1):
+        clock.set_by(days * 86_400)
+        lines.write({"path": "/one"})
+    lines.close()
+    again = audit.Audit(tmp_path, clock)
+    again.write({"path": "/two"})
+    again.close()
+    chain = _chain(tmp_path)
+    assert (chain.broken, chain.lines, chain.last.seq) == (None, 5, 5)
+
+
 def _lines(home: Path) -> int:
     return sum(file.read_bytes().count(b"\n") for file in home.glob("audit/*.jsonl"))
 

@@ -119,6 +119,21 @@ def test_tokens_expire(site: Served, clock: FakeClock, tmp_path: Path) -> None:
         assert made["token"].encode() not in content
 
 
+def test_a_sign_in_creates_and_renews_no_tokens(site: Served) -> None:
+    """They would outlast it, and the person's account at the provider."""
+    for name in ("dan", "home"):
+        user = site.ok(name, "GET", "/v1/whoami")["user"]
+        body = {"name": "sign-in-1"}
+        site.tokens[f"{name}'s"] = site.ok("home", "POST", f"/v1/users/{user}/tokens", body)[
+            "token"
+        ]
+    refusal = site.refused("dan's", "POST", "/v1/users/dan/tokens", {"name": "laptop"})
+    assert "yard user token create dan" in refusal["hint"]
+    renewed = site.ask("dan's", "POST", "/v1/users/dan/tokens/sign-in-1/rotate", {})
+    assert renewed.status_code == 400 and "sign in again" in renewed.text
+    site.ok("home's", "POST", "/v1/users/dan/tokens", {"name": "laptop"})
+
+
 def test_the_last_use_of_a_token_is_kept_to_ten_minutes(site: Served, clock: FakeClock) -> None:
     def last() -> str:
         return str(site.ok("home", "GET", "/v1/users/dan/tokens")["value"][0]["last_used_at"])

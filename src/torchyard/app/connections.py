@@ -137,11 +137,13 @@ class ReadingTurns:
         return _FEW_PIECE_BYTES if len(self._waiting) < _FEW else PIECE_BYTES
 
     def _next(self) -> None:
-        for _ in range(min(_READS_AT_ONCE, len(self._waiting))):
-            self._waiting.popleft()()
-        if self._waiting:
-            # Behind whatever else has come in the meantime.
-            asyncio.get_running_loop().call_soon(self._next)
+        try:
+            for _ in range(min(_READS_AT_ONCE, len(self._waiting))):
+                self._waiting.popleft()()
+        finally:
+            if self._waiting:
+                # Behind whatever else has come in the meantime.
+                asyncio.get_running_loop().call_soon(self._next)
 
 
 class Connections:

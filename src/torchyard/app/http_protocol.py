@@ -69,7 +69,7 @@ class _FlowInTurns(FlowControl):
     def __init__(self, transport: asyncio.Transport, turns: ReadingTurns) -> None:
         super().__init__(transport)
         self._turns = turns
-        self._is_queued = False
+        self._is_queued = self._is_lost = False
         self._limit_pieces(PIECE_BYTES)
 
     def resume_reading(self) -> None:
@@ -77,8 +77,14 @@ class _FlowInTurns(FlowControl):
             self._is_queued = True
             self._turns.wait(self._resume)
 
+    def end(self) -> None:
+        """The connection is lost; its transport may fail from now on."""
+        self._is_lost = True
+
     def _resume(self) -> None:
         self._is_queued = False
+        if self._is_lost:
+            return
         self._limit_pieces(self._turns.piece_bytes)
         super().resume_reading()
 
@@ -131,6 +137,8 @@ class PacedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
+        if self.transport is not None:
+            self.flow.end()
         if self._slot is not None:
             self._slot.release()
         if self._timer is not None:

@@ -160,6 +160,10 @@ class _Handshake(asyncio.Protocol):
 
     async def _open(self, transport: asyncio.Transport, slot: Slot) -> None:
         protocol = self._make(slot)
+        # Before 3.11 asyncio begins to read all the same, and the client's first bytes would go to
+        # nobody; pausing anew takes that back.
+        transport.resume_reading()
+        transport.pause_reading()
         try:
             secure = await asyncio.get_running_loop().start_tls(
                 transport,
@@ -192,6 +196,9 @@ class Server(uvicorn.Server):
         config.http = partial(  # type: ignore[assignment]
             PacedProtocol, connections=self.connections
         )
+        # uvicorn would pass a connection on to an installed WebSocket library, and nobody would
+        # count its end.
+        config.ws = "none"
         self._secure = secure
         self._loop: asyncio.AbstractEventLoop | None = None
 

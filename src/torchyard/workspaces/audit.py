@@ -19,6 +19,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ class Audit:
         self._lock = threading.Lock()
         self._day = ""
         self._file = -1
+        self._lock_folder, self._lock_file = home / "locks", -1
         # Up to where this process knows the chain; other servers of this machine write, too.
         self._link = audit_chain.Link()
         self._known_bytes = -1
@@ -62,11 +64,14 @@ class Audit:
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Add a line with the time. If it can't be written, the server's log says so."""
-        now = self._clock.now()
-        dated = {"at": to_text(now), **line}
         with self._lock:
+            dated = {"at": to_text(self._clock.now()), **line}
             try:
-                text = self._append(now, dated)
+                with self._alone():
+                    # Not before: else a line of yesterday could come behind one of today.
+                    now = self._clock.now()
+                    dated["at"] = to_text(now)
+                    text = self._append(now, dated)
                 self.written += 1
             except OSError as error:
                 self.failed += 1
@@ -75,24 +80,32 @@ class Audit:
             if self.sink is not None:
                 self.sink.send(dated["at"], text)
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other server of this machine writes, not even into the file of another day."""
+        if self._lock_file < 0:
+            self._lock_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock_file = locks.open_lock(self._lock_folder / f"audit.{self._host}")
+        locks.lock(self._lock_file)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
     def _append(self, now: datetime, line: Mapping[str, Any]) -> bytes:
         file = self._opened(now)
-        locks.lock(file)
-        try:
-            size_bytes = os.fstat(file).st_size
-            if size_bytes != self._known_bytes:
-                self._link = audit_chain.tail(self._own_files())
-            text, link = audit_chain.seal(line, self._host, self._link)
-            # Behind half a line, which a full disk has left, this one begins anew.
-            head = b"" if self._ends_whole(file, size_bytes) else b"\n"
-            whole = head + text + b"\n"
-            self._known_bytes = -1
-            if os.write(file, whole) != len(whole):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._link, self._known_bytes = link, size_bytes + len(whole)
-            return text
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)
+        size_bytes = os.fstat(file).st_size
+        if size_bytes != self._known_bytes:
+            self._link = audit_chain.tail(self._own_files())
+        text, link = audit_chain.seal(line, self._host, self._link)
+        # Behind half a line, which a full disk has left, this one begins anew.
+        head = b"" if self._ends_whole(file, size_bytes) else b"\n"
+        whole = head + text + b"\n"
+        self._known_bytes = -1
+        if os.write(file, whole) != len(whole):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._link, self._known_bytes = link, size_bytes + len(whole)
+        return text
 
     def _ends_whole(self, file: int, size_bytes: int) -> bool:
         if size_bytes in (0, self._known_bytes):
@@ -138,14 +151,18 @@ class Audit:
         with self._lock:
             if self._file >= 0:
                 os.close(self._file)
-            self._day, self._file, self._known_bytes = "", -1, -1
+            if self._lock_file >= 0:
+                os.close(self._lock_file)
+            self._day, self._file, self._known_bytes, self._lock_file = "", -1, -1, -1
             if self.sink is not None:
                 self.sink.close()
 
     def _opened(self, now: datetime) -> int:
-        day = f"{now:%Y-%m-%d}"
+        # The chain goes on in the newest file, also when the clock was set back over midnight.
+        day = max(f"{now:%Y-%m-%d}", self._day)
         if day != self._day:
             self._folder.mkdir(mode=0o700, exist_ok=True)
+            day = max([day, *(file.name[:10] for file in self._own_files()[:1])])
             file = self._folder / f"{day}.{self._host}.jsonl"
             opened = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             if self._file >= 0:

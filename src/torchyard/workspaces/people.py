@@ -201,8 +201,13 @@ def rotate(
 
     Raises:
         NotFound: the person has no such token.
-        InvalidInput: it is the token of the home folder, or `expires_at` is past.
+        InvalidInput: it is the token of the home folder or of a sign-in, or `expires_at` is past.
     """
+    if token.startswith(SIGN_IN_TOKENS):
+        raise InvalidInput(
+            f"`{token[:80]}` is the token of a sign-in, which ends when the sign-in does",
+            "sign in again with `yard login`",
+        )
     if token == HOME_TOKEN:
         raise InvalidInput(
             f"`{HOME_TOKEN}` is the token of the server's home folder",

@@ -157,6 +157,7 @@ def create_token(
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
     _own_or_owner(identity, name)
+    _refuse_sign_in(identity)
     body = _fields(document, ("name", "expires_at"))
     expires_at = _moment(body.get("expires_at"))
     audit.note_about(request.scope, person=name, token=body.get("name"))
@@ -262,6 +263,18 @@ def _own_or_owner(identity: Identity, name: str) -> None:
             f"`{identity.user}` can't access the tokens of `{name}`; only an owner of the server "
             "can",
             f"ask `{name}`, or an owner: `yard user list` shows who they are",
+        )
+
+
+def _refuse_sign_in(identity: Identity) -> None:
+    """
+    Raises:
+        Forbidden: a sign-in would make what outlasts it, and the person's account at the provider.
+    """
+    if identity.role is not Role.OWNER and identity.token.startswith(people.SIGN_IN_TOKENS):
+        raise Forbidden(
+            "a sign-in can't create tokens, which would outlast it",
+            f"ask an owner: `yard user token create {identity.user}`",
         )
 
 

@@ -128,8 +128,10 @@ def test_what_a_killed_server_left_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text", ["[" + "[]," * (1 << 20) + "0]", "[" + "0," * (1 << 21) + "0]",
-             '{"a":' + "{}," * (1 << 20), " \n<a>" + "<b/>" * (1 << 20)],
-    ids=["lists", "numbers", "objects", "elements"],
+             '{"a":' + "{}," * (1 << 20), " \n<a>" + "<b/>" * (1 << 20),
+             "\ufeff[" + "[]," * (1 << 20) + "0]",
+             " " * (2 << 20) + "[" + "[]," * (1 << 20) + "0]"],
+    ids=["lists", "numbers", "objects", "elements", "byte order mark", "spaces"],
 )  # fmt: skip
 def test_a_document_has_a_bounded_number_of_values(tmp_path: Path, text: str) -> None:
     """Each takes up to a hundred times its text's memory."""

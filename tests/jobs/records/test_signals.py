@@ -69,3 +69,18 @@ def test_keys_of_long_ago_are_forgotten_and_no_news_is_missed() -> None:
         assert signals.count("told") != now
 
     asyncio.run(scenario())
+
+
+def test_a_signal_handler_may_close_while_its_thread_is_at_work_on_them() -> None:
+    signals = Signals()
+
+    class _Interrupted(dict[str, int]):
+        def get(self, *arguments: object) -> int:
+            signals.close()
+            return 0
+
+    signals._counts = _Interrupted()  # where Python runs the handler of SIGTERM
+    counting = threading.Thread(target=signals.count, args=("job/1",), daemon=True)
+    counting.start()
+    counting.join(5)
+    assert signals.closed and not counting.is_alive()

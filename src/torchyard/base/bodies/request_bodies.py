@@ -41,6 +41,8 @@ _SMALL_BYTES = 64 << 10
 # What a parsed value takes in memory besides its text, with what is made of it.
 _VALUE_BYTES = 150
 _BETWEEN_VALUES = (b",", b"[", b"{", b"<")
+# Spaces, and what UTF-8, UTF-16 and UTF-32 may begin with.
+_BEFORE_DOCUMENT = b" \t\n\r\v\f\0\xef\xbb\xbf\xfe\xff"
 _SUSPICIOUS_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -160,11 +162,14 @@ def _count_values(body: ArrivingBody, most: int) -> int:
         LimitExceeded: they would take too much memory.
     """
     is_document, values = False, 0
-    for number, chunk in enumerate(body.chunks()):
-        if number == 0:
-            is_document = chunk.lstrip()[:1] in (b"{", b"[", b"<", b'"')
+    for chunk in body.chunks():
         if not is_document:
-            return 0
+            start = chunk.lstrip(_BEFORE_DOCUMENT)[:1]
+            if not start:
+                continue  # What is in front of it is longer than a chunk.
+            if start not in (b"{", b"[", b"<", b'"'):
+                return 0
+            is_document = True
         values += sum(chunk.count(mark) for mark in _BETWEEN_VALUES)
         if values > most:
             raise LimitExceeded(

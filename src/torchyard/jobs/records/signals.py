@@ -20,7 +20,8 @@ class Signals:
     """A counter per key; packages call `notify` from any thread, streams `await wait`."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # SIGTERM calls `close` in the event loop's thread, wherever that is: also below.
+        self._lock = threading.RLock()
         # Keys that were not told of since `_start` count from there.
         self._start = 0
         self._counts: dict[str, int] = {}
