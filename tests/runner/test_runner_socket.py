@@ -73,13 +73,16 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text.replace("SocketUser=torchyard", "SocketUser=root"))
     units = sorted(tmp_path.iterdir())
     done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    # A key of systemd 254; with an older one, the runner goes into its leaf by itself.
+    messages = [line for line in done.stderr.splitlines() if "'DelegateSubgroup'" not in line]
+    assert (done.returncode, messages) == (0, [])
 
 
 def test_the_units_let_jobs_outlive_the_runner_and_only_the_server_in() -> None:
     service = (UNITS / "torchyard-runner.service").read_text()
     socket = (UNITS / "torchyard-runner.socket").read_text()
     assert "\nKillMode=process\n" in service and "\nDelegate=yes\n" in service
+    assert "\nDelegateSubgroup=yard-runner\n" in service
     assert "\nSocketMode=0600\n" in socket and "\nSocketUser=torchyard\n" in socket
     user = re.findall(r"^User=(.*)$", (UNITS / "torchyard.service").read_text(), re.MULTILINE)
     assert user == ["torchyard"]
