@@ -236,7 +236,7 @@ def run(options: Options) -> None:
     home, shared = options.home, options.shared
     environ = private_home.restrict_umask(settings.for_jobs(os.environ))
     for_others = not listeners.is_loopback(options.host)
-    users = _job_users(options, shared or for_others)
+    users = _job_users(options, shared or for_others or _is_entered_elsewhere(options))
     private_home.ensure(home, mend=options.ready_fd is not None)
     held = hold_home(home, shared)
     server_log.rotate(settings.Settings(home).server_log)
@@ -349,6 +349,12 @@ def _http_server(options: Options, entrance: _Listeners, app: FastAPI) -> _Serve
         entrance.secure,
         options.connections,
     )
+
+
+def _is_entered_elsewhere(options: Options) -> bool:
+    """Whether other people reach a server on loopback: through a proxy, or as who signs in."""
+    is_embedded = options.ready_fd is not None
+    return not is_embedded and (bool(options.connections.unlimited) or options.oidc is not None)
 
 
 def _job_users(options: Options, is_shared: bool) -> job_users.JobUsers:
