@@ -284,8 +284,11 @@ def run(options: Options) -> None:
 
 
 def _is_for_others(options: Options) -> bool:
-    """Whether people on other machines reach the server, by itself or through a proxy."""
-    return not listeners.is_loopback(options.host) or bool(options.connections.unlimited)
+    """Whether other people reach the server: by itself, through a proxy, or as who signs in."""
+    if not listeners.is_loopback(options.host):
+        return True
+    is_embedded = options.ready_fd is not None
+    return not is_embedded and (bool(options.connections.unlimited) or options.oidc is not None)
 
 
 def _service(options: Options) -> home_service.HomeService | None:

@@ -182,3 +182,11 @@ def test_a_wrong_proxy_is_refused_at_the_start(tmp_path: Path) -> None:
             pass
     assert refused.value.returncode == 2
     assert "error: `--trusted-proxy` names `proxy.example`" in refused.value.stderr
+
+
+@pytest.mark.slow
+def test_people_behind_a_proxy_are_other_people(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        with started_server(tmp_path / "other", "--trusted-proxy", "127.0.0.1"):
+            pass
+    assert "it has no runner" in refused.value.stderr

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,65 @@ def test_a_removal_leaves_what_links_lead_to(site: RunnerSite, worker: str) -> N
     finish(site, launch(site, worker, "linked", command))
     assert site.client.call("remove", attempt="linked") == {"removed": True}
     assert (precious / "file").read_text() == "stays" and (writable / "x").exists()
+
+
+# Kills or stops every process of its own account that the runner answers with.
+INTERFERER = """
+import os, signal, sys
+print(flush=True)
+while True:
+    for name in os.listdir("/proc"):
+        try:
+            if not name.isdigit() or int(name) == os.getpid():
+                continue
+            # Those of root and of others can't be signalled.
+            if b"torchyard.runner" in open("/proc/" + name + "/cmdline", "rb").read():
+                os.kill(int(name), getattr(signal, sys.argv[1]))
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.parametrize("signum", ["SIGKILL", "SIGSTOP"])
+def test_an_account_keeps_nobody_but_itself_from_an_answer(
+    site: RunnerSite, worker: str, signum: str
+) -> None:
+    attempt = f"interfered-{signum}"
+    command = "for i in $(seq 300); do mkdir $i; (cd $i; seq 100 | xargs touch); done"
+    finish(site, launch(site, worker, attempt, command))
+    words = [python_for_all(), "-I", "-c", INTERFERER, signum]
+    interferer = subprocess.Popen(
+        words, user=site.uid("job1"), extra_groups=[], stdout=subprocess.PIPE
+    )
+    assert interferer.stdout is not None
+    interferer.stdout.readline()
+    try:
+        deadline = time.monotonic() + 60
+        refusals: list[str] = []
+        while not refusals:
+            assert time.monotonic() < deadline
+            try:
+                site.client.call("size", attempt=attempt)
+            except RunnerRefused as refusal:
+                refusals.append(refusal.code)
+        assert refusals == ["account_interfered"]
+        assert site.client.call("hello")["server_user"] == site.user("server")
+    finally:
+        interferer.kill()
+        interferer.wait()
+        interferer.stdout.close()
+    assert site.client.call("size", attempt=attempt)["size_bytes"] >= 0
+    assert site.client.call("remove", attempt=attempt) == {"removed": True}
+
+
+def test_a_tree_of_any_depth_is_removed(site: RunnerSite, worker: str) -> None:
+    dig = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"
+    pid = launch(site, worker, "deep", f'{python_for_all()} -I -c "{dig}"')
+    finish(site, pid)
+    with pytest.raises(RunnerRefused) if sys.version_info < (3, 12) else nullcontext():
+        site.client.call("size", attempt="deep")
+    assert site.client.call("remove", attempt="deep") == {"removed": True}
+    assert not (site.node_folder / "scratch" / "deep").exists()
 
 
 def test_no_process_but_a_launched_worker_is_signalled(site: RunnerSite, worker: str) -> None:

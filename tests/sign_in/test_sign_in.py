@@ -86,7 +86,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         "groups": {"vision-team": {"role": "data-scientist", "workspace": "default"}},
     }
     (folder / "oidc.json").write_text(json.dumps(settings))
-    options = ["--oidc", str(folder / "oidc.json"), "--port", str(port)]
+    options = ["--oidc", str(folder / "oidc.json"), "--port", str(port), "--jobs-as-server-user"]
     try:
         with served_process(folder, options) as server:
             made = Site(server, provider)

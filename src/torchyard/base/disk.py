@@ -79,6 +79,8 @@ def writing(path: Path) -> Iterator[None]:
 
 def _name(path: Path) -> str:
     """`blobs` for a file somewhere below the home's folder `blobs`."""
+    if path.is_relative_to("/proc/self/fd"):
+        path = path.parent.resolve() / path.name
     for parent in path.parents:
         try:
             if (parent / _MARK).exists():

@@ -130,9 +130,9 @@ def _whole(target: Path, mode: int, guard: AbstractContextManager[None]) -> Iter
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise _in_the_way(target) from error
+        raise in_the_way(target) from error
     if target.is_dir():
-        raise _in_the_way(target)
+        raise in_the_way(target)
     temporary = target.with_name(draft_name(target.name))
     try:
         # Until it is complete only its owner may read it: it may be a key or a token.
@@ -150,7 +150,8 @@ def _for_its_owner(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _in_the_way(target: Path) -> Conflict:
+def in_the_way(target: Path) -> Conflict:
+    """The error of a file that can't be where it should."""
     return Conflict(
         f"`{target.name}` can't be written: a file is where its folder would be, or a folder is "
         "where it would be",

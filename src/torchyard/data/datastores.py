@@ -242,14 +242,18 @@ def open_files(stores: Datastores, datastore: Datastore) -> Files:
     """
     protocol, _, root = datastore.url.partition("://")
     if protocol == "file":
-        if datastore.name not in BUILT_IN and stores.touches(Path(root)):
+        if datastore.name in BUILT_IN:
+            return FolderFiles(Path(root))
+        folder = FolderFiles(Path(root), is_foreign=True)
+        # Not by its name, which could lead elsewhere in the next moment.
+        if stores.touches(folder.real):
             raise InvalidInput(
                 f"datastore `{datastore.name}` can't be used: its folder `{root}` holds files of "
                 "the server itself or of the system",
                 "move its files to another folder, and make the datastore anew",
                 code=_PRIVATE,
             )
-        return FolderFiles(Path(root))
+        return folder
     if datastore.options == json.loads(WITHOUT_CREDENTIALS):
         raise InvalidInput(
             f"datastore `{datastore.name}` has no credentials: the backup that this server was "

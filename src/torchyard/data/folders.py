@@ -1,4 +1,10 @@
-"""Files in a folder of this machine's disk."""
+"""Files in a folder of this machine's disk.
+
+Owns: reading, writing and listing them.
+Leaves: which folders may be used to datastores.py.
+Always: no link leads out of a folder, in one that jobs can write to also none that is put there
+after a name was checked: what was opened is checked again.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +15,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import BinaryIO
 
-from torchyard.base import files
-from torchyard.base.errors import NotFound
+from torchyard.base import disk, files
+from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.types import Entry
 
 
 class FolderFiles:
-    """`Files` below one folder."""
+    """`Files` below one folder.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        is_foreign: other users than the server's may change the folder while it is used.
+    """
+
+    def __init__(self, folder: Path, is_foreign: bool = False) -> None:
         self._folder = folder
+        self.real = folder.resolve()
+        self._is_foreign = is_foreign
 
     def entry(self, path: str) -> Entry | None:
         file = self.local(path)
@@ -38,7 +51,8 @@ class FolderFiles:
 
     def fetch(self, pairs: Sequence[tuple[str, Path]]) -> None:
         for path, target in pairs:
-            shutil.copyfile(self.local(path), target)
+            with self._open(path) as file:
+                shutil.copyfile(_opened(file.fileno()), target)
 
     def ordered(self, prefix: str, after: str = "", fold: bool = False) -> Iterator[Entry | str]:
         """Every file whose path begins with `prefix` and sorts after `after`, by path.
@@ -52,7 +66,7 @@ class FolderFiles:
 
     def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
         try:
-            file = open(self.local(path), "rb")
+            file = self._open(path)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
             raise NotFound(f"`{path}` does not exist in its folder") from error
         file.seek(start)
@@ -69,21 +83,71 @@ class FolderFiles:
         # As readable as the datastore's folder, whose users may be others than the server's.
         mode = stat.S_IMODE(self._folder.stat().st_mode) if self._folder.is_dir() else 0o700
         new = [folder for folder in target.parents if not folder.exists()]
-        with files.whole(target, mode=mode & 0o666) as writing:
-            for folder in new:
-                folder.chmod(mode & 0o777)
-            yield writing
+        with self._held(target, make=True) as held:
+            with files.whole(held, mode=mode & 0o666) as writing:
+                for folder in new:
+                    with self._folder_open(folder) as descriptor:
+                        os.chmod(_opened(descriptor), mode & 0o777)
+                yield writing
 
     def delete(self, path: str) -> None:
         target = self.local(path)
-        if target.is_dir():
-            shutil.rmtree(target)
-        else:
-            target.unlink(missing_ok=True)
+        with suppress(FileNotFoundError), self._held(target) as held:
+            if held.is_dir():
+                shutil.rmtree(held)
+            else:
+                held.unlink()
+
+    def _open(self, path: str) -> BinaryIO:
+        file = open(self.local(path), "rb")
+        try:
+            self._check(file.fileno(), path)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    @contextmanager
+    def _held(self, target: Path, make: bool = False) -> Iterator[Path]:
+        """The target by its folder as it was opened, so that no link can come between."""
+        if not self._is_foreign:
+            yield target
+            return
+        if make:
+            with disk.writing(target):
+                try:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                except (FileExistsError, NotADirectoryError) as error:
+                    raise files.in_the_way(target) from error
+        with self._folder_open(target.parent) as descriptor:
+            yield _opened(descriptor) / target.name
+
+    @contextmanager
+    def _folder_open(self, folder: Path) -> Iterator[int]:
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._check(descriptor, folder.name)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _check(self, descriptor: int, path: str) -> None:
+        """
+        Raises:
+            InvalidInput: what is open lies elsewhere.
+        """
+        if self._is_foreign and not Path(os.readlink(_opened(descriptor))).is_relative_to(
+            self.real
+        ):
+            raise InvalidInput(f"`{path}` leads out of its folder", "use a path without links")
 
     def local(self, path: str) -> Path:
         clean = path.strip("/")
         return files.inside(self._folder, clean) if clean else self._folder
+
+
+def _opened(descriptor: int) -> Path:
+    return Path(f"/proc/self/fd/{descriptor}")
 
 
 def _entry(file: Path, path: str) -> Entry:

@@ -120,6 +120,7 @@ def _wait(child: int, connection: socket.socket) -> int:
             ready = {descriptor for descriptor, _ in poller.poll()}
             if ended not in ready:
                 _end(child)
+                os.kill(child, signal.SIGKILL)  # it may not have a session of its own yet
                 os.waitpid(child, 0)
                 raise messages.BadMessage("the server went away")
             return os.waitpid(child, 0)[1]

@@ -2,8 +2,10 @@
 
 Owns: the socket, who may connect, the table of requests, limits of time and number.
 Leaves: what each request does to launches.py and scratch.py.
-Always: each request is answered in a process of its own, which ends after a limit; one that reads
-a job's files has become the job's account first. The main process only accepts, forks and reaps.
+Always: each request is answered in a process of its own, which ends after a limit; what reads a
+job's files is a child of it that has become the job's account first, and which the account can
+therefore stop or kill without keeping anybody else from an answer. The main process only accepts,
+forks and reaps.
 """
 
 from __future__ import annotations
@@ -26,14 +28,18 @@ from torchyard.shared import runner_messages as messages
 from torchyard.shared.node_records import NodeRecords, receipt
 
 _LIMIT_S = 30
+_ACCOUNT_LIMIT_S = 20
 _REMOVAL_LIMIT_S = 600
+_EMPTYING_LIMIT_S = 400
 _MOST_AT_ONCE = 64
 _MOST_NODES = 1024
 _LISTEN_FD = 3
+_WHOLE = "states:"
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 Body = dict[str, Any]
+Reply = tuple[Body, list[int]]
 
 
 class Request:
@@ -185,7 +191,7 @@ def remove(request: Request) -> Body:
         raise Refused("in_use", f"attempt `{attempt}` still runs")
     for node in started:
         cgroups.remove(attempt, int(node))
-    _in_child(lambda: _empty(request))
+    _in_child(lambda: _empty(request), _EMPTYING_LIMIT_S)
     gone = scratch.remove(config, attempt)
     if gone:
         launches.forget(config, attempt)
@@ -212,6 +218,8 @@ REQUESTS: dict[str, Callable[[Request], Body]] = {
     "remove": remove,
     "build": build,
 }
+# Their process becomes the account.
+_AS_ACCOUNT = frozenset(["records", "states", "signal", "left_files", "open_left", "size"])
 
 
 def serve(config: Config, listener: socket.socket) -> NoReturn:
@@ -237,7 +245,11 @@ def serve(config: Config, listener: socket.socket) -> NoReturn:
         except OSError:
             continue
         with connection:
-            child = os.fork()
+            try:
+                child = os.fork()
+            except OSError:
+                traceback.print_exc()  # too many processes on this machine; the server tries again
+                continue
             if child == 0:
                 signal.set_wakeup_fd(-1)
                 listener.close()
@@ -275,7 +287,7 @@ def _answer(config: Config, connection: socket.socket) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.alarm(_LIMIT_S)
         os.umask(0o077)
-        messages.send(connection, _reply(config, connection))
+        messages.send(connection, *_reply(config, connection))
     except BrokenPipeError:
         pass  # the server has gone
     except BaseException:
@@ -285,7 +297,7 @@ def _answer(config: Config, connection: socket.socket) -> NoReturn:
         os._exit(0)
 
 
-def _reply(config: Config, connection: socket.socket) -> Body:
+def _reply(config: Config, connection: socket.socket) -> Reply:
     try:
         peer = launches.peer_uid(connection)
         if peer not in (0, config.server_uid):
@@ -293,35 +305,93 @@ def _reply(config: Config, connection: socket.socket) -> Body:
             print(f"refused a connection of `{names[0]}`", file=sys.stderr)
             raise Refused("not_the_server", f"only `{config.server_user}` may ask the runner")
         body, descriptors = messages.receive(connection)
-        act = REQUESTS.get(str(body.get("request")))
-        if act is None:
+        name = str(body.get("request"))
+        if name not in REQUESTS:
             raise Refused("bad_request", "no such request")
-        return {"ok": act(Request(config, connection, body, descriptors))}
+        request = Request(config, connection, body, descriptors)
     except Refused as refusal:
-        error = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint}
-        return {"error": error}
+        return _error(refusal), []
     except messages.BadMessage as error:
-        return {"error": {"code": "bad_request", "message": str(error), "hint": ""}}
-    except OSError as error:
+        return _error(Refused("bad_request", str(error))), []
+    if name in _AS_ACCOUNT:
+        return _of_account(request, REQUESTS[name])
+    return _result(request, REQUESTS[name]), []
+
+
+def _result(request: Request, act: Callable[[Request], Body]) -> Body:
+    try:
+        return {"ok": act(request)}
+    except Refused as refusal:
+        return _error(refusal)
+    except messages.BadMessage as error:
+        return _error(Refused("bad_request", str(error)))
+    except Exception as error:
+        # Also what files of a job bring about: without an answer, all jobs would wait.
         traceback.print_exc()
-        return {"error": {"code": "failed", "message": str(error), "hint": "see its journal"}}
+        return _error(Refused("failed", str(error) or repr(error), "see its journal"))
+
+
+def _error(refusal: Refused) -> Body:
+    error = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint}
+    return {"error": error}
+
+
+def _of_account(request: Request, act: Callable[[Request], Body]) -> Reply:
+    """The answer of a child, which becomes the account's own process."""
+    ours, theirs = socket.socketpair()
+
+    def answer() -> None:
+        ours.close()
+        request.connection = theirs
+        messages.send(theirs, _result(request, act))
+
+    child = _fork(answer)
+    theirs.close()
+    ours.settimeout(_ACCOUNT_LIMIT_S)
+    try:
+        return messages.receive(ours)
+    except (OSError, messages.BadMessage):
+        return _error(_ended(request)), []
+    finally:
+        ours.close()
+        _end(child)
+
+
+def _ended(request: Request) -> Refused:
+    return Refused(
+        "account_interfered",
+        f"the process that reads the files of attempt `{request.body.get('attempt')}` as its "
+        "account was ended or stopped, or took too long",
+        "see what else runs as the account",
+    )
 
 
 def _states_now(request: Request, started: dict[str, dict[str, int]]) -> list[str]:
-    """The states of the nodes, read in a child that has become the account."""
-    reading, writing = os.pipe2(os.O_CLOEXEC)
+    """The states of the nodes, read in a child that has become the account.
+
+    Raises:
+        Refused: the account ended or stopped it.
+    """
+    reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def write() -> None:
-        folder = request.as_account()
+        words = [_WHOLE]
+        try:
+            folder = request.as_account()
+        except Refused:
+            folder = None  # its account is gone
         if folder is not None:
             files = NodeRecords("", folder)
-            words = [files.state(int(node), started[node]) for node in started]
-            os.write(writing, " ".join(words).encode())
+            words += [files.state(int(node), started[node]) for node in started]
+        os.write(writing, " ".join(words).encode())
 
-    _in_child(write)
+    _in_child(write, _ACCOUNT_LIMIT_S)
     os.close(writing)
     with open(reading, "rb") as reader:
-        return reader.read(1 << 16).decode().split()
+        words = (reader.read(1 << 16) or b"").decode().split()
+    if words[:1] != [_WHOLE]:
+        raise _ended(request)
+    return words[1:]
 
 
 def _empty(request: Request) -> None:
@@ -330,15 +400,34 @@ def _empty(request: Request) -> None:
         scratch.empty(folder)
 
 
-def _in_child(act: Callable[[], None]) -> None:
+def _in_child(act: Callable[[], None], limit_s: int) -> None:
+    """Wait for it, not longer than the limit."""
+    child = _fork(act)
+    ended = os.pidfd_open(child)
+    try:
+        select.select([ended], [], [], limit_s)
+    finally:
+        os.close(ended)
+        _end(child)
+
+
+def _fork(act: Callable[[], None]) -> int:
     child = os.fork()
     if child == 0:
         try:
+            signal.alarm(_REMOVAL_LIMIT_S)  # should its parent be killed
             act()
         except BaseException:
             traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(0)
+    return child
+
+
+def _end(child: int) -> None:
+    """Of a child of this process, which is waited for nowhere else."""
+    os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 
 

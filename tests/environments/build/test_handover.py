@@ -98,6 +98,28 @@ def test_a_python_that_others_can_change_is_refused(built: Path, tmp_path: Path)
         handover.copy(built, tmp_path / "second")
 
 
+@pytest.mark.parametrize("name", ["lib/module", "bin/python4"])
+def test_a_way_out_and_in_again_is_refused(built: Path, tmp_path: Path, name: str) -> None:
+    # As long as it is checked, the link out there leads to a file of the copy.
+    (tmp_path / "link").symlink_to(tmp_path / "copy" / "bin" / "tool")
+    (built / name).symlink_to(tmp_path / "link")
+    with pytest.raises(BuildFailed) as refusal:
+        handover.copy(built, tmp_path / "copy")
+    assert refusal.value.code == "build_refused" and f"`{name}`" in refusal.value.message
+
+
+def test_a_link_to_python_that_others_can_change_is_refused(built: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    (folder / "python").symlink_to("/usr/bin/env")
+    (built / "bin" / "python").unlink()
+    (built / "bin" / "python").symlink_to(folder / "python")
+    handover.copy(built, tmp_path / "first")
+    folder.chmod(0o777)
+    with pytest.raises(BuildFailed, match="that others can change"):
+        handover.copy(built, tmp_path / "second")
+
+
 def test_pipes_and_devices_are_refused(built: Path, tmp_path: Path) -> None:
     os.mkfifo(built / "lib" / "pipe")
     with pytest.raises(BuildFailed, match="neither a file, a folder nor a link"):

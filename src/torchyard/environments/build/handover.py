@@ -19,6 +19,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BLOCK = 1 << 20
 _MOST_ENTRIES = 2_000_000
 _DEEPEST = 100
+_MOST_LINKS = 40
 
 
 def copy(source: Path, target: Path) -> None:
@@ -102,33 +103,55 @@ def _copy_bytes(source: int, made: int) -> None:
 
 def _check_links(top: Path) -> None:
     real_top = top.resolve()
-    for current, folders, names in os.walk(top):
+    for current, folders, names in os.walk(real_top):
         for name in (*folders, *names):
             path = Path(current, name)
             if not path.is_symlink():
                 continue
-            shown = path.relative_to(top).as_posix()
+            shown = path.relative_to(real_top).as_posix()
             try:
                 end = path.resolve()
             except (OSError, RuntimeError) as error:
                 raise _refused(shown, "is a link in a circle") from error
-            if end.is_relative_to(real_top):
+            # A way that leads out and in again is changed out there.
+            outside = [step for step in _steps(path, shown) if not step.is_relative_to(real_top)]
+            if not outside:
                 continue
             if not (Path(current).name == "bin" and name.startswith("python")):
                 raise _refused(shown, f"is a link to `{os.readlink(path)}`, which is elsewhere")
-            if not _is_trusted(end):
+            if end.is_relative_to(real_top) or not all(map(_is_trusted, outside)):
                 raise _refused(shown, f"is a link to a Python that others can change, `{end}`")
 
 
+def _steps(link: Path, shown: str) -> list[Path]:
+    """Each file, folder and link that the way of a link goes through, up to its end."""
+    here, steps, links = link.parent, [], 0
+    parts = [link.name]
+    while parts:
+        part = parts.pop()
+        here = here.parent if part == ".." else here / part
+        steps.append(here)
+        if here.is_symlink():
+            links += 1
+            if links > _MOST_LINKS:
+                raise _refused(shown, "goes through too many links")
+            target = Path(os.readlink(here))
+            parts += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+            here = Path("/") if target.is_absolute() else here.parent
+    return steps
+
+
 def _is_trusted(program: Path) -> bool:
-    """Whether root or this user alone can change the program, or put another in its place."""
+    """Whether root or this user alone can change the file, or put another in its place."""
     for path in (program, *program.parents):
         try:
-            status = path.stat()
+            status = path.lstat()
         except OSError:
             return False
+        # A link has no rights of its own.
         sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
-        if status.st_uid not in (0, os.geteuid()) or (status.st_mode & 0o022 and not sticky):
+        is_open = status.st_mode & 0o022 and not sticky and not stat.S_ISLNK(status.st_mode)
+        if status.st_uid not in (0, os.geteuid()) or is_open:
             return False
     return True
 

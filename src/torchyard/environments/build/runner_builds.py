@@ -34,6 +34,8 @@ from torchyard.executors.runner_client import RunnerClient
 _MOST_RESULT_BYTES = 8 << 20
 _POLL_S = 0.25
 _REMOVE = "/bin/rm"
+# Of a command line: strangers' code names the files.
+_MOST_WORDS = 1000
 # The build user's, as runner/builds.py has it.
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 # What a build needs of the server's variables; the rest may be anything.
@@ -190,8 +192,9 @@ class RunnerBuilds:
         work = folder / "work"
         if work.exists():
             names = [str(path) for path in work.iterdir()]
-            if names:
-                self._ask([_REMOVE, "-rf", "--", *names], work, {}, uv)
+            for start in range(0, len(names), _MOST_WORDS):
+                words = [_REMOVE, "-rf", "--", *names[start : start + _MOST_WORDS]]
+                self._ask(words, work, {}, uv)
         shutil.rmtree(folder, ignore_errors=True)
 
 
