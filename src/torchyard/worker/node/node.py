@@ -77,7 +77,7 @@ class Node:
             self._rank_exited,
             self._stopping,
             lambda: self._control.urgent,
-            lambda exit: outcome.forgive(exit, self._context),
+            lambda exit: outcome.forgive(exit, self._context, plan.command),
         )
         node_folders.make_folders(self._folders)
         spool = self._folders.spool
