@@ -183,6 +183,7 @@ class Node:
         finally:
             if prepared.port is not None:
                 prepared.port.close()
+            prepared.mark.close()
             prepared.launch_ports.close()
             if self._enclosure is not None:
                 self._enclosure.close()
