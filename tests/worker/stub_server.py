@@ -135,7 +135,9 @@ class StubServer:
             wait_s = float(query.get("wait_s", 0))
             after = ("", query.get("after", ""))
             self._wait(lambda: self.control not in after or self.over or not self._httpd, wait_s)
-            return 200, {"control": self.control, "reason": self.reason}
+            is_urgent = self.control == "kill"
+            control = "stop" if is_urgent else self.control
+            return 200, {"control": control, "reason": self.reason, "urgent": is_urgent}
         if first == "rendezvous":
             return 200, self._meet(method, query, body)
         if first == "logs":

@@ -83,6 +83,24 @@ def test_below_a_shell_the_aborted_program_is_looked_up(line: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    ("command", "said_by"),
+    [
+        ("python x.py && python y.py", "bash: line 1"),
+        ("set -e\npython x.py\npython y.py", "bash: line 2"),
+        ("python x.py || exit; python y.py", "bash: line 1"),
+        ("./run.sh", "./run.sh: line 3"),
+    ],
+)
+def test_an_abort_counts_where_the_shell_may_have_skipped_the_rest(
+    command: str, said_by: str, tmp_path: Path
+) -> None:
+    (tmp_path / f"{_FIRST}.end").touch()
+    exit = _exit(tmp_path, 128 + signal.SIGABRT)
+    exit.rank.log.write_text(f"{said_by}: {_FIRST} Aborted (core dumped) python x.py\n")
+    assert late_aborts.forgive(exit, tmp_path, command) == exit
+
+
+@pytest.mark.parametrize(
     ("others", "code", "files", "is_forgiven"),
     [
         ("  <NO_OTHER_FAILURES>", -6, (f"{_FIRST}.end",), True),
@@ -104,5 +122,13 @@ def test_a_launchers_failure_counts_unless_all_its_ranks_had_succeeded(
         (tmp_path / name).touch()
     error = ChildFailedError(_FAILED_CHILDREN.format(others=others, code=code, pid=_FIRST))
     record = rank_record.describe(time.time(), "exception", ChildFailedError, error, None)
-    rank_record.save(str(tmp_path), record)
+    rank_record.save(str(tmp_path), {**record, "pid": _AGENT})
     assert _is_forgiven(_exit(tmp_path, 1), tmp_path) == is_forgiven
+
+
+def test_a_launchers_failure_below_a_shell_counts(tmp_path: Path) -> None:
+    (tmp_path / f"{_FIRST}.end").touch()
+    error = ChildFailedError(_FAILED_CHILDREN.format(others="", code=-6, pid=_FIRST))
+    record = rank_record.describe(time.time(), "exception", ChildFailedError, error, None)
+    rank_record.save(str(tmp_path), {**record, "pid": _SECOND})
+    assert not _is_forgiven(_exit(tmp_path, 1), tmp_path)

@@ -18,6 +18,7 @@ from torchyard.base.errors import NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import report_fields, worker_history, worker_reports
 from torchyard.jobs.attempts.idle_time import IdleTime
+from torchyard.jobs.attempts.worker_reports import StopRequest
 from torchyard.jobs.files import artifacts, inputs, log_quota
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
@@ -46,7 +47,7 @@ def report(
     node_events = report_fields.read_events(node, events)
     following = worker_reports.report(services, attempt_id, node, node_events)
     stop = worker_reports.stop_request(services, attempt_id)
-    response = {"next": following, "control": stop.control, "reason": stop.reason}
+    response = {"next": following, **_control(stop)}
     if watched:
         response["idle_s"] = idle_time.seconds(worker_reports.get(services, attempt_id)[0])
     return response
@@ -64,7 +65,7 @@ async def stop_request(
         lambda: worker_reports.stop_request(services, attempt_id),
         lambda stop: stop.control not in ("", after),
     )
-    return {"control": stop.control, "reason": stop.reason}
+    return _control(stop)
 
 
 @router.post("/rendezvous")
@@ -185,6 +186,13 @@ async def put_output(
 ) -> dict[str, Any]:
     _, job = await run_in_threadpool(worker_reports.get, services, attempt_id)
     return await _receive(artifacts.writing_output(services, job, output, path), request.stream())
+
+
+def _control(stop: StopRequest) -> dict[str, Any]:
+    """As it is sent: to workers of the previous release, `kill` is a `stop` as any other."""
+    is_urgent = stop.control == actions.KILL
+    control = actions.STOP if is_urgent else stop.control
+    return {"control": control, "reason": stop.reason, "urgent": is_urgent}
 
 
 async def _until(

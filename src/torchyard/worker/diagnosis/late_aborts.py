@@ -3,7 +3,8 @@
 Owns: telling such an abort from one that cut the script off, and the notice about it.
 Leaves: noticing a Python's end to in_rank/rank_hook.py, what a failed rank means to diagnosis.py.
 Always: the script had ended, its atexit functions had run, and it would have exited with 0; of a
-launcher's ranks every one had. Where its exit code is not known, the abort stays a failure.
+launcher's ranks every one had. Where its exit code is not known, or a shell may have skipped what
+follows, the abort stays a failure.
 Libraries abort there: torch destroys threads of gloo that still run ("terminate called without an
 active exception").
 """
@@ -19,21 +20,26 @@ from torchyard.worker.diagnosis import artifacts
 from torchyard.worker.launch.ranks import RankExit
 
 _SHELL_ABORT = 128 + signal.SIGABRT
-# What bash says of a program that it waited for.
-_ABORTED = re.compile(r": {1,9}([0-9]{1,9}) Aborted")
+# What bash says of a program that it waited for; of one in a script, it names the script instead.
+_ABORTED = re.compile(
+    r"^(?:/[^\s:]{0,200}/)?bash:(?: line [0-9]{1,9}:)? {1,9}([0-9]{1,9}) Aborted", re.MULTILINE
+)
+# With these in its command, a shell may end at a program that fails, before the rest.
+_CONDITIONS = re.compile(r"&&|\|\||\b(?:set|trap|if|while|until|errexit)\b|\bsh +-|\bbash +-")
 # As torch.distributed.launch and torchrun list the ranks that failed.
 _CHILD = re.compile(r"exitcode {0,9}: (-?[0-9]{1,9}) \(pid: ([0-9]{1,9})\)")
 
 _ENDED_BY_LAUNCHER = (-signal.SIGABRT, -signal.SIGTERM, -signal.SIGKILL)
 
 
-def forgive(exit: RankExit, folder: Path) -> RankExit:
+def forgive(exit: RankExit, folder: Path, command: str = "") -> RankExit:
     """The exit that the rank would have had without a late abort; the same one without.
 
     Args:
         folder: where the rank's Pythons leave their records.
+        command: what the rank's shell runs.
     """
-    if not _was_late(exit, folder):
+    if not _was_late(exit, folder, command):
         return exit
     return replace(exit, exit_code=0, signal=0, aborted_late=True)
 
@@ -46,10 +52,10 @@ def notice(exit: RankExit) -> str:
     )
 
 
-def _was_late(exit: RankExit, folder: Path) -> bool:
+def _was_late(exit: RankExit, folder: Path, command: str) -> bool:
     if exit.signal:
         return exit.signal == signal.SIGABRT and artifacts.ended_well(folder, exit.pid)
-    if exit.exit_code == _SHELL_ABORT:
+    if exit.exit_code == _SHELL_ABORT and not _CONDITIONS.search(command):
         aborted = _ABORTED.findall(artifacts.log_tail(exit.rank.log))
         return bool(aborted) and artifacts.ended_well(folder, int(aborted[-1]))
     return exit.exit_code == 1 and _children_had(exit, folder)
@@ -60,6 +66,8 @@ def _children_had(exit: RankExit, folder: Path) -> bool:
     record = artifacts.decisive_record(artifacts.records(folder), 1, 0, exit.at)
     if record is None or record.trace is None or "ChildFailedError" not in record.trace.type:
         return False
+    if record.pid != exit.pid:
+        return False  # a shell ran the launcher, and may have skipped what follows it
     children = [(int(code), int(pid)) for code, pid in _CHILD.findall(record.trace.message)]
     # The launcher ends the ranks that still run when one fails, also those that end just then. Of
     # one that was cut off at its work, the stack file is left.

@@ -73,7 +73,7 @@ class LimitWatch:
         self._disk_use = DiskUse(node.folders.node) if limits.disk_bytes else None
         self._refused = cgroups.refused_processes(node.mark)
         self._counted_at = time.monotonic()
-        self.disk_full = False
+        self.disk_full = self._told_full = False
         self._lost: dict[Path, int] = {}
         for log in node.logs:
             log.touch()
@@ -160,7 +160,9 @@ class LimitWatch:
         """Reserve more; True while the disk has no more."""
         short = self._space.reserve(self._growing())
         full = bool(short) or self._space.is_full()
-        if full and not self.disk_full:
+        # Once: where others write and remove files, the disk is full again and again.
+        if full and not self._told_full:
+            self._told_full = True
             self._notify(
                 f"no space left on `scratch` of node {self._node.number}: files that the job "
                 "writes are refused; its logs and metrics use space kept for them"

@@ -78,12 +78,12 @@ def is_consequence(exit: RankExit, context: DiagnosisContext) -> bool:
         return False
 
 
-def forgive(exit: RankExit, context: DiagnosisContext) -> RankExit:
+def forgive(exit: RankExit, context: DiagnosisContext, command: str) -> RankExit:
     """The exit to record for a rank that failed: a success if it was aborted after its end."""
     from torchyard.worker.diagnosis import late_aborts
 
     try:
-        return late_aborts.forgive(exit, context.records_folder(exit.rank.rank))
+        return late_aborts.forgive(exit, context.records_folder(exit.rank.rank), command)
     except Exception:
         traceback.print_exc()
         return exit

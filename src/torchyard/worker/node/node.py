@@ -77,7 +77,7 @@ class Node:
             self._rank_exited,
             self._stopping,
             lambda: self._control.urgent,
-            lambda exit: outcome.forgive(exit, self._context),
+            lambda exit: outcome.forgive(exit, self._context, plan.command),
         )
         node_folders.make_folders(self._folders)
         spool = self._folders.spool
@@ -183,6 +183,7 @@ class Node:
         finally:
             if prepared.port is not None:
                 prepared.port.close()
+            prepared.mark.close()
             prepared.launch_ports.close()
             if self._enclosure is not None:
                 self._enclosure.close()

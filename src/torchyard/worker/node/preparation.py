@@ -24,7 +24,7 @@ from torchyard.worker.files.steps import Step
 from torchyard.worker.launch.launch_ports import LaunchPorts, reserve_ports
 from torchyard.worker.launch.node_setup import NodeSetup
 from torchyard.worker.preflight import ports
-from torchyard.worker.preflight.ports import HeldPort
+from torchyard.worker.preflight.ports import HeldPort, PortMark
 from torchyard.worker.preflight.rendezvous import Rendezvous, join_rendezvous
 from torchyard.worker.relay.relay import Relay
 from torchyard.worker.server.control import Control
@@ -40,10 +40,13 @@ _POLL_EVERY_S = 5.0
 
 @dataclass(frozen=True)
 class Prepared:
-    """`port` is held only on node 0; `launch_ports` depend on the type of distribution."""
+    """`port` is held only on node 0, and has a `mark` on the others; `launch_ports` depend on the
+    type of distribution.
+    """
 
     setup: NodeSetup
     port: HeldPort | None
+    mark: PortMark
     launch_ports: LaunchPorts
 
 
@@ -88,9 +91,13 @@ def _prepare(
 ) -> Prepared | None:
     blobs = Blobs(link, plan.blobs, lambda: control.stopped)
     fetch_input = None if plan.blobs else _input_fetcher(link, control)
+    mark = PortMark()
+    on_port = mark.set if port is None and plan.single_host else (lambda _: None)
     rendezvous_step = Step(
         "rendezvous",
-        lambda: join_rendezvous(link, plan, node, port, control, preflight, launch_ports.ports),
+        lambda: join_rendezvous(
+            link, plan, node, port, control, preflight, launch_ports.ports, on_port
+        ),
         control.wake,
     )
     layout_step = Step(
@@ -117,7 +124,7 @@ def _prepare(
         programs=programs,
         cpu_count=len(os.sched_getaffinity(0)),
     )
-    return Prepared(setup, port, launch_ports)
+    return Prepared(setup, port, mark, launch_ports)
 
 
 def _lay_out(

@@ -3,17 +3,21 @@
 Owns: finding a free port, keeping other programs and other torchyard jobs off it.
 Leaves: publishing the port to rendezvous.py.
 Always: a port is held until the ranks start, and no other torchyard job on this machine takes it
-until the attempt ends.
+until the attempt ends, also when node 0's worker is killed: ranks of the other nodes still try to
+connect to it, and would count as the other job's.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import socket
+from pathlib import Path
 
 from torchyard.shared.failures import Failure
 
 FIRST_PORT, LAST_PORT = 6105, 6999
+_ADDRESSES = Path("/proc/net/unix")
 
 
 class HeldPort:
@@ -46,6 +50,28 @@ class HeldPort:
             self._lock.close()
 
 
+class PortMark:
+    """Keeps other torchyard jobs off a port that another node of this machine holds."""
+
+    def __init__(self) -> None:
+        self._mark: socket.socket | None = None
+
+    def set(self, port: int) -> None:
+        mark = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            mark.bind(f"\0{_name(port)}-{os.getpid()}-{id(self)}")
+        except OSError:
+            mark.close()  # the system has no abstract addresses
+            return
+        self.close()
+        self._mark = mark
+
+    def close(self) -> None:
+        if self._mark is not None:
+            self._mark.close()
+            self._mark = None
+
+
 def hold_port(first: int = FIRST_PORT, last: int = LAST_PORT) -> HeldPort:
     """Hold the first free port, by a socket and a machine-wide lock."""
     for port in range(first, last + 1):
@@ -53,7 +79,7 @@ def hold_port(first: int = FIRST_PORT, last: int = LAST_PORT) -> HeldPort:
             lock = _lock(port)
         except BlockingIOError:
             continue
-        holder = _bind(port)
+        holder = None if _is_marked(port) else _bind(port)
         if holder is not None:
             return HeldPort(port, holder, lock)
         if lock is not None:
@@ -75,13 +101,25 @@ def _lock(port: int) -> socket.socket | None:
     # needs no file anywhere and goes with its process, however that ends.
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        lock.bind(f"\0torchyard-port-{port}")
+        lock.bind(f"\0{_name(port)}")
     except OSError as error:
         lock.close()
         if error.errno == errno.EADDRINUSE:
             raise BlockingIOError(error.errno, f"another job holds port {port}") from error
         return None
     return lock
+
+
+def _name(port: int) -> str:
+    return f"torchyard-port-{port}"
+
+
+def _is_marked(port: int) -> bool:
+    try:
+        addresses = _ADDRESSES.read_bytes()
+    except OSError:
+        return False
+    return f" @{_name(port)}-".encode() in addresses
 
 
 def _bind(port: int) -> socket.socket | None:

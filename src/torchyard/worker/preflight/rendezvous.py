@@ -9,7 +9,7 @@ Always: between hosts the address is never loopback.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,12 +49,14 @@ def join_rendezvous(
     control: Control,
     preflight: Preflight | None = None,
     own_ports: Sequence[int] = (),
+    on_port: Callable[[int], None] = lambda _: None,
 ) -> Rendezvous:
     """Publish this node's address, then wait until all nodes have joined and passed preflight.
 
     Args:
         port: the master's port on node 0, None on other nodes.
         own_ports: further ports of this node that the others need.
+        on_port: called with the master's port before anything connects to it.
 
     Raises:
         Failure: a node did not join in time, node 0 can't be reached, or a check failed.
@@ -71,6 +73,7 @@ def join_rendezvous(
             members = replace(members, facts=[{**own_facts, "ports": list(own_ports)}])
         if plan.node_count > 1:
             members = _wait_for_nodes(link, plan, node, members, control)
+        on_port(members.port)
         if preflight is not None:
             preflight.check(members.facts, members.port, lambda: control.stopped)
     finally:

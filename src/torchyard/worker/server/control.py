@@ -30,7 +30,6 @@ SERVED = "served"
 TIMEOUT = "timeout"
 # What the server asks for.
 STOP = "stop"
-KILL = "kill"
 _POLL_S = 20
 _PAUSE_S = 1.0
 
@@ -122,9 +121,8 @@ class Control:
         if isinstance(idle_s, (int, float)):
             self.idle_s = float(idle_s)
             self.wake()
-        control = response.get("control")
-        if control in (STOP, KILL):
-            self.urgent = self.urgent or control == KILL
+        if response.get("control") == STOP:
+            self.urgent = self.urgent or response.get("urgent") is True
             self.stop(str(response.get("reason") or "cancel"))
 
     def _wait_for_signals(self, on_signal: Callable[[], None]) -> None:

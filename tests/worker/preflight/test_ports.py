@@ -1,0 +1,28 @@
+"""Ports that are kept for a job."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from torchyard.shared.failures import Failure
+from torchyard.worker.preflight.ports import PortMark, hold_port
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's abstract addresses")
+
+
+def test_a_port_stays_taken_while_another_node_of_its_job_runs() -> None:
+    mark = PortMark()
+    held = hold_port(6960, 6980)
+    mark.set(held.port)
+    # As when node 0's worker is killed: its ranks listen no more, and nothing holds the port.
+    held.close()
+    try:
+        with pytest.raises(Failure, match="no port"):
+            hold_port(held.port, held.port)
+        following = hold_port(held.port, 6999)
+        assert following.port > held.port
+        following.close()
+    finally:
+        mark.close()
