@@ -48,14 +48,14 @@ class RunnerClient:
 
         Raises:
             RunnerUnreachable: there was no answer.
-            RunnerRefused: it refused.
+            RunnerRefused: it refused, or the request is too long.
         """
         limit_s = _REMOVAL_LIMIT_S if request in ("remove", "build") else _LIMIT_S
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
                 connection.settimeout(None if request == "build" else limit_s)
                 connection.connect(str(self.path))
-                messages.send(connection, {"request": request, **body}, descriptors)
+                _send(connection, request, body, descriptors)
                 answer, received = messages.receive(connection)
         except (OSError, messages.BadMessage) as error:
             raise _unreachable(self.path, error) from error
@@ -66,15 +66,19 @@ class RunnerClient:
 
         Raises:
             RunnerUnreachable: the runner can't be asked.
+            RunnerRefused: the request is too long.
         """
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(_LIMIT_S)
             connection.connect(str(self.path))
-            messages.send(connection, {"request": request, **body}, descriptors)
+            _send(connection, request, body, descriptors)
         except (OSError, messages.BadMessage) as error:
             connection.close()
             raise _unreachable(self.path, error) from error
+        except RunnerRefused:
+            connection.close()
+            raise
         return RunningRequest(self.path, connection)
 
     def call(self, request: str, descriptors: Sequence[int] = (), **body: Any) -> dict[str, Any]:
@@ -109,6 +113,20 @@ class RunningRequest:
         except (OSError, messages.BadMessage) as error:
             raise _unreachable(self._path, error) from error
         return _checked(answer, received)
+
+
+def _send(
+    connection: socket.socket, request: str, body: dict[str, Any], descriptors: Sequence[int]
+) -> None:
+    try:
+        messages.send(connection, {"request": request, **body}, descriptors)
+    except messages.BadMessage as error:
+        # Of this job alone: the others must not wait for it.
+        raise RunnerRefused(
+            f"what the runner is told of the job is too long: {error}",
+            "make its command, variables or inputs shorter, or put them into a file",
+            code="too_long",
+        ) from error
 
 
 def _unreachable(path: Path, error: Exception) -> RunnerUnreachable:

@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,8 @@ from torchyard.shared.node_records import NodeRecords, receipt
 
 _LIMIT_S = 30
 _ACCOUNT_LIMIT_S = 20
+_MESSAGE_LIMIT_S = 5
+_POLL_S = 0.05
 _REMOVAL_LIMIT_S = 600
 _EMPTYING_LIMIT_S = 400
 _MOST_AT_ONCE = 64
@@ -347,8 +350,10 @@ def _of_account(request: Request, act: Callable[[Request], Body]) -> Reply:
 
     child = _fork(answer)
     theirs.close()
-    ours.settimeout(_ACCOUNT_LIMIT_S)
+    ours.settimeout(_MESSAGE_LIMIT_S)
     try:
+        if not _wait(child, ours.fileno(), _ACCOUNT_LIMIT_S):
+            return _error(_ended(request)), []
         return messages.receive(ours)
     except (OSError, messages.BadMessage):
         return _error(_ended(request)), []
@@ -401,14 +406,24 @@ def _empty(request: Request) -> None:
 
 
 def _in_child(act: Callable[[], None], limit_s: int) -> None:
-    """Wait for it, not longer than the limit."""
+    """Wait for it, not longer than the limit, nor when somebody stops it."""
     child = _fork(act)
     ended = os.pidfd_open(child)
     try:
-        select.select([ended], [], [], limit_s)
+        _wait(child, ended, limit_s)
     finally:
         os.close(ended)
         _end(child)
+
+
+def _wait(child: int, descriptor: int, limit_s: int) -> bool:
+    """Wait until the descriptor can be read; False after the limit, or if the child is stopped."""
+    deadline = time.monotonic() + limit_s
+    while not select.select([descriptor], [], [], _POLL_S)[0]:
+        stopped = os.waitid(os.P_PID, child, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+        if stopped is not None or time.monotonic() > deadline:
+            return False
+    return True
 
 
 def _fork(act: Callable[[], None]) -> int:
