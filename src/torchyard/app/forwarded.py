@@ -85,10 +85,10 @@ def hops_of(headers: Sequence[tuple[bytes, bytes]]) -> list[Hop]:
             other comes from the client.
     """
     standard = _standard_hops(_values(headers, b"forwarded"))
-    hosts = [_host_of(text) for text in _values(headers, b"x-forwarded-for")]
+    hosts = [_host_of(text) for text in _values(headers, b"x-forwarded-for")[-_MOST_HOPS:]]
     if not hosts and _values(headers, b"x-forwarded-proto"):
         hosts = [""]
-    common = [Hop(host) for host in hosts[-_MOST_HOPS:]]
+    common = [Hop(host) for host in hosts]
     schemes = [text.lower() for text in _values(headers, b"x-forwarded-proto")]
     if common and schemes and schemes[-1] in _SCHEMES:
         # Proxies replace this header, and do not append to it as to the other one.

@@ -200,6 +200,9 @@ class Transport:
                 raise self._unreachable(error) from error
             try:
                 return self._exchange(method, target, body, all_headers)
+            except _TurnedAway:
+                self.close()
+                raise
             except (http.client.HTTPException, OSError) as second:
                 self.close()
                 raise self._unreachable(second) from second
