@@ -137,7 +137,7 @@ class PacedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
-        if self.transport is not None:
+        if isinstance(self.flow, _FlowInTurns):
             self.flow.end()
         if self._slot is not None:
             self._slot.release()
