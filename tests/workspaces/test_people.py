@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -243,6 +244,19 @@ def test_everything_that_changes_is_written_down(site: Served, clock: FakeClock)
     assert [line["path"] for line in own_lines] == ["/v1/audit"]
     here = site.ok("olga", "GET", f"{HERE}/audit")["value"]
     assert here and all(line["workspace"] == "default" for line in here)
+
+
+def test_a_request_that_the_server_fails_at_is_written_down_and_counted(site: Served) -> None:
+    def fail(person: str) -> list[str]:
+        raise RuntimeError(person)
+
+    app: Any = site.client.app
+    app.state.cancel_jobs_of = fail
+    assert site.ask("home", "DELETE", "/v1/users/dan?cancel=true").status_code == 500
+    lines = site.ok("home", "GET", "/v1/audit")["value"]
+    (line,) = [line for line in lines if line["status"] == 500]
+    assert (line["path"], line["outcome"]) == ("/v1/users/dan", "failed")
+    assert 'group="users",status="500"} 1' in site.ask("home", "GET", "/metrics").text
 
 
 def test_strangers_do_not_fill_the_disk(site: Served) -> None:

@@ -44,16 +44,28 @@ class Auditing:
         note = audit.begin(scope)
         method, path = scope["method"], scope["path"]
 
+        is_answered = False
+
+        async def record(status: int) -> None:
+            if self._is_worth(method, status, note):
+                client = scope.get("client")
+                line = audit.line_of(note, method, path, status, client[0] if client else "")
+                await self._write(line)
+
         async def watched(message: MutableMapping[str, Any]) -> None:
+            nonlocal is_answered
             if message["type"] == "http.response.start":
-                status = message["status"]
-                if self._is_worth(method, status, note):
-                    client = scope.get("client")
-                    line = audit.line_of(note, method, path, status, client[0] if client else "")
-                    await self._write(line)
+                is_answered = True
+                await record(message["status"])
             await send(message)
 
-        await self._app(scope, receive, watched)
+        try:
+            await self._app(scope, receive, watched)
+        except Exception:
+            if not is_answered:
+                # Starlette answers what nobody has caught outside of all middleware.
+                await record(500)
+            raise
 
     async def _write(self, line: Mapping[str, Any]) -> None:
         loop = asyncio.get_running_loop()

@@ -126,13 +126,22 @@ class Measuring:
         # Before others rewrite it.
         group, started = group_of(scope["path"]), time.perf_counter()
 
+        is_answered = False
+
         async def measured(message: MutableMapping[str, Any]) -> None:
+            nonlocal is_answered
             if message["type"] == "http.response.start":
+                is_answered = True
                 requests.record(group, message["status"], time.perf_counter() - started)
             await send(message)
 
         requests.in_progress += 1
         try:
             await self._app(scope, receive, measured)
+        except Exception:
+            if not is_answered:
+                # Starlette answers what nobody has caught outside of all middleware.
+                requests.record(group, 500, time.perf_counter() - started)
+            raise
         finally:
             requests.in_progress -= 1
