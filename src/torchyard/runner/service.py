@@ -341,24 +341,24 @@ def _error(refusal: Refused) -> Body:
 
 def _of_account(request: Request, act: Callable[[Request], Body]) -> Reply:
     """The answer of a child, which becomes the account's own process."""
-    ours, theirs = socket.socketpair()
+    receiver, sender = socket.socketpair()
 
     def answer() -> None:
-        ours.close()
-        request.connection = theirs
-        messages.send(theirs, _result(request, act))
+        receiver.close()
+        request.connection = sender
+        messages.send(sender, _result(request, act))
 
     child = _fork(answer)
-    theirs.close()
-    ours.settimeout(_MESSAGE_LIMIT_S)
+    sender.close()
+    receiver.settimeout(_MESSAGE_LIMIT_S)
     try:
-        if not _wait(child, ours.fileno(), _ACCOUNT_LIMIT_S):
+        if not _wait(child, receiver.fileno(), _ACCOUNT_LIMIT_S):
             return _error(_ended(request)), []
-        return messages.receive(ours)
+        return messages.receive(receiver)
     except (OSError, messages.BadMessage):
         return _error(_ended(request)), []
     finally:
-        ours.close()
+        receiver.close()
         _end(child)
 
 
