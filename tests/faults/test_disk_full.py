@@ -81,6 +81,7 @@ def small_home(tmp_path: Path) -> Iterator[Site]:
 @pytest.fixture
 def small_scratch(tmp_path: Path) -> Iterator[Site]:
     """The nodes' scratch is on a small disk, the server's home on another."""
+    (tmp_path / "home").mkdir(mode=0o700)
     with _mounted(tmp_path / "home" / "scratch", 16):
         yield from _served(tmp_path / "home")
 
