@@ -109,7 +109,9 @@ def test_one_that_fails_in_its_turn_keeps_no_other_waiting() -> None:
     async def act() -> list[int]:
         turns, done = ReadingTurns(), list[int]()
         failures = list[object]()
-        asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(told))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: failures.append(context)
+        )
 
         def fail() -> None:
             raise AttributeError("resume_reading")
