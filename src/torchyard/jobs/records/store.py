@@ -41,7 +41,8 @@ from sqlalchemy import (
     update,
 )
 
-from torchyard.base.db import Instant, change_row, metadata
+from torchyard.base.db import Instant, metadata
+from torchyard.base.deferred_writes import change_row, defer
 from torchyard.jobs.records import job_events, removal_store
 from torchyard.jobs.records.attempt_store import attempt_nodes, attempts, error_of
 from torchyard.jobs.records.experiment_store import Id, experiments
@@ -476,8 +477,7 @@ def add_events(
     """Add events that happened together, in this order."""
     place = {"of_job": job_id, "the_job": job_id, "the_time": at}
     rows = [{**place, "the_kind": body.kind, "the_body": body.to_json()} for body in bodies]
-    if rows:
-        connection.execute(_ADD_EVENT, rows)
+    defer(connection, _ADD_EVENT, rows)
 
 
 def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:
