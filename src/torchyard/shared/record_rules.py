@@ -20,6 +20,9 @@ INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 # Tuples compare their items by identity first, so points that hold this NaN are equal.
 NAN = math.nan
+INTEGER, TRUTH = "int", "bool"
+NUMBER_TYPES = (INTEGER, TRUTH)
+"""What a point of a metric may be besides a float."""
 _NAMED_NUMBERS = {"NaN": NAN, "Infinity": math.inf, "-Infinity": -math.inf}
 NUMBER_NAMES = frozenset(_NAMED_NUMBERS)
 """The numbers that JSON lacks."""

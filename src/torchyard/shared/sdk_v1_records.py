@@ -17,10 +17,16 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from torchyard.shared.record_rules import NUMBER_NAMES, InvalidRecord, number_json
+from torchyard.shared.record_rules import INTEGER, NUMBER_NAMES, TRUTH, InvalidRecord, number_json
 
 _SCALAR = "azureml.v1.scalar"
-_NUMBERS = ("double", "float", "int", "integer", "long", "bool", "boolean")
+_INTEGERS = ("int", "integer", "long")
+_NUMBERS = ("double", "float", *_INTEGERS, "bool", "boolean")
+_TEXT = "string"
+# numpy 2 writes `np.int64(3)` and earlier ones `3`, which is what a text `3` looks like, too.
+_NUMPY_INTEGER = re.compile(r"np\.u?int64\((-?\d{1,20})\)|(-?[1-9]\d{0,18}|0)")
+# Integers up to here are floats without loss.
+_EXACT = 2**53
 _PATH = re.compile(
     r"/{1,2}(?P<service>metric|history)/v\d+\.\d+/subscriptions/[^/]+/resourceGroups/[^/]+"
     r"/providers/Microsoft\.MachineLearningServices/workspaces/[^/]+"
@@ -71,10 +77,10 @@ def changed(run: str, body: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     if not all(isinstance(items, Mapping) for items in texts.values()):
         return None
     return [
-        {"kind": kind, "run": run, "key": str(key), "value": str(value)}
+        # `run.tag("x")` sends null: a tag without a value.
+        {"kind": kind, "run": run, "key": str(key), "value": "" if value is None else str(value)}
         for kind, items in texts.items()
         for key, value in items.items()
-        if value is not None
     ]
 
 
@@ -94,8 +100,9 @@ def _points_and_rows(run: str, metric: Mapping[str, Any]) -> list[dict[str, Any]
         moment_us = _moment_us(value.get("createdUtc"))
         step = value.get("step")
         common = {"run": run, "key": key, "moment_us": moment_us, "step": step}
-        if _is_number(kind, key, columns, data):
-            records.append({"kind": "metric", **common, "value": _number(data[key])})
+        number = _scalar(key, columns, data) if kind == _SCALAR else None
+        if number is not None:
+            records.append({"kind": "metric", **common, **number})
             continue
         row_id = str(value.get("metricId") or "")
         if not key or not row_id:
@@ -106,18 +113,25 @@ def _points_and_rows(run: str, metric: Mapping[str, Any]) -> list[dict[str, Any]
     return records
 
 
-def _is_number(kind: str, key: str, columns: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
-    if kind != _SCALAR or set(data) != {key}:
-        return False
-    value = data[key]
-    is_text = isinstance(value, str) and value not in NUMBER_NAMES
-    return str(columns.get(key, "")).lower() in _NUMBERS and not is_text and value is not None
-
-
-def _number(value: Any) -> Any:
+def _scalar(key: str, columns: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The value of a number, with its type unless that is a float; None for anything else."""
+    if set(data) != {key}:
+        return None
+    value, type = data[key], str(columns.get(key, "")).lower()
+    if type == _TEXT:
+        # The client knows no `numpy.int64` and sends what `repr` makes of it.
+        integer = _NUMPY_INTEGER.fullmatch(value) if isinstance(value, str) else None
+        value, type = (int(integer[1] or integer[2]), "int") if integer else (None, type)
+    if type not in _NUMBERS or value is None:
+        return None
+    if isinstance(value, str):
+        return {"value": value} if value in NUMBER_NAMES else None
     if isinstance(value, bool):
-        return float(value)
-    return number_json(value) if isinstance(value, float) else value
+        return {"value": float(value), "type": TRUTH}
+    if isinstance(value, float):
+        return {"value": number_json(value)}
+    is_exact = type in _INTEGERS and isinstance(value, int) and abs(value) <= _EXACT
+    return {"value": value, "type": INTEGER} if is_exact else {"value": value}
 
 
 def _finite(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -91,6 +91,16 @@ def test_children_are_created_and_ended_in_a_batch(v1: Services) -> None:
     assert {item["runId"]: item["status"] for item in existing} == dict.fromkeys(names, "Completed")
 
 
+def test_a_tag_without_a_value_is_kept_and_found(v1: Services) -> None:
+    run = "experiments/tags/runs/tagged"
+    v1.of("history", "PATCH", run, {"runId": "tagged", "tags": {"x": None, "a b": "v w"}})
+    assert v1.of("history", "GET", run)[1]["tags"] == {"x": None, "a b": "v w"}
+    for condition in ("Tags/x ne null or Tags/x eq null", "Tags/x eq null", 'Tags/a b eq "v w"'):
+        query = {"filter": f"(({condition}) and (ParentRunId eq null))"}
+        _, matching = v1.of("history", "POST", "experiments/tags/runs:query", query)
+        assert [item["runId"] for item in matching["value"]] == ["tagged"], condition
+
+
 def test_a_runs_error_is_in_its_details(v1: Services) -> None:
     v1.of("history", "PATCH", "experiments/family/runs/failing", {"runId": "failing"})
     fields = {"error": {"code": "BadColumn", "message": "no such column: age"}}

@@ -75,6 +75,43 @@ def test_every_kind_of_number_is_a_metric(v1: Services, run: str) -> None:
     }
 
 
+AT = "2026-11-21T16:00:01Z"
+
+
+@pytest.mark.parametrize(
+    ("sent", "columns", "type", "data"),
+    [
+        ([2], ["int"], "int", [2]),
+        ([2.0], ["double"], "Double", [2.0]),
+        ([True, False], ["bool", "bool"], "bool", [True, False]),
+        ([1, 2.0], ["int", "double"], "int", [1, 2]),
+        ([1, 2.5], ["int", "double"], "Double", [1.0, 2.5]),
+        ([True, 2], ["bool", "int"], "Double", [1.0, 2.0]),
+        ([2**60], ["int"], "Double", [float(2**60)]),
+        (["np.int64(-7)"], ["string"], "int", [-7]),
+        (["np.uint64(18446744073709551615)"], ["string"], "Double", [float(2**64)]),
+        (["7"], ["string"], "int", [7]),
+    ],
+    ids=str,
+)
+def test_numbers_are_read_back_as_they_were_logged(
+    v1: Services, run: str, sent: list[Any], columns: list[str], type: str, data: list[Any]
+) -> None:
+    key = f"{sent}"
+    for place, (value, column) in enumerate(zip(sent, columns, strict=True)):
+        log(v1, run, metric(key, value, f"2026-11-21T16:00:0{place}Z", column))
+    response = read(v1, run, key)
+    assert response["columns"] == {key: type}
+    values = [item["data"][key] for item in response["value"]]
+    assert repr(values) == repr(data)
+
+
+@pytest.mark.parametrize("text", ["007", "7.", "np.int64", "np.int64(x)", "1e3", ""])
+def test_a_text_that_is_no_integer_stays_a_text(v1: Services, run: str, text: str) -> None:
+    log(v1, run, {**metric(f"text {text}", text, AT, "string")})
+    assert read(v1, run, f"text {text}")["columns"] == {f"text {text}": "string"}
+
+
 def test_an_invalid_value_does_not_block_the_others(v1: Services, run: str) -> None:
     at = "2026-11-21T16:00:01Z"
     (error,) = log(v1, run, metric("big", 10**400, at, "integer"), metric("good", 1.0, at))

@@ -113,9 +113,10 @@ def test_another_run_is_known_once_the_server_took_something(
 def test_the_jobs_own_tags_and_properties_do_not_wait(server: AzureStub, tmp_path: Path) -> None:
     with relay_to(server, tmp_path) as (relay, script):
         assert posted(script, OWN, None, "GET")[1]["tags"] == {"old": "1"}
-        change = {"runId": "job-1", "tags": {"a": "1"}, "properties": {"p": "2"}, "status": None}
+        tags = {"a": "1", "x": None}
+        change = {"runId": "job-1", "tags": tags, "properties": {"p": "2"}, "status": None}
         response = posted(script, OWN, change, "PATCH")[1]
-        assert response["tags"] == {"old": "1", "a": "1"} and response["properties"] == {"p": "2"}
+        assert response["tags"] == {"old": "1", **tags} and response["properties"] == {"p": "2"}
         # A name is more than that: the server says what became of it.
         posted(script, OWN, {"runId": "job-1", "displayName": "n"}, "PATCH")
         wait = f"/history/v1.0{WORKSPACE}/experiments/e/runs/job-1/metricsingest/wait"
@@ -124,6 +125,7 @@ def test_the_jobs_own_tags_and_properties_do_not_wait(server: AzureStub, tmp_pat
     assert [method for method, _ in server.asked] == ["GET", "PATCH"]
     assert [(record["kind"], record["key"], record["value"]) for record in server.history[0]] == [
         ("tag", "a", "1"),
+        ("tag", "x", ""),
         ("property", "p", "2"),
     ]
 

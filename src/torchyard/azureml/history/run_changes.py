@@ -150,7 +150,8 @@ def _texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
     texts = document.get(key) or {}
     if not isinstance(texts, Mapping):
         raise InvalidInput(f"`{key}` is not a JSON object", at=[key])
-    return {str(name): str(value) for name, value in texts.items() if value is not None}
+    # `run.tag("x")` sends null: a tag without a value.
+    return {str(name): "" if value is None else str(value) for name, value in texts.items()}
 
 
 def _time(written: Any) -> datetime | None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,14 +23,16 @@ Condition = Callable[[Mapping[str, Any]], bool]
 
 _SPACE = re.compile(r"\s*")
 _WORD = re.compile(r"[^\s()]+")
-# SDK v1 writes the values of tags as JSON.
-_QUOTED = {
-    "'": re.compile(r"'[^']*'(?:'[^']*')*"),
-    '"': re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL),
-}
+_OPERATOR = re.compile(r"(?<=\s)(eq|ne|ge|gt|le|lt)(?=\s)", re.IGNORECASE)
+_SINGLE_QUOTED = re.compile(r"'[^']*'(?:'[^']*')*")
+# SDK v1 writes the values of tags between quotation marks and escapes none of those inside.
+_LAST_QUOTE = re.compile(r'"(?=\s*(?:\)|\Z|(?:and|or)\b))', re.IGNORECASE)
+# A value without quotes ends where its condition does.
+_BARE_END = re.compile(r"\)|\s(?:and|or)(?:\s|\Z)|\Z", re.IGNORECASE)
+# SDK v1 writes a time with a space between its date and its hours.
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:[\d:.+Z-]+")
 _COMPARISONS: dict[str, Callable[[str, str], bool]] = {
     "eq": lambda actual, value: actual == value,
-    "ne": lambda actual, value: actual != value,
     "ge": lambda actual, value: actual >= value,
     "gt": lambda actual, value: actual > value,
     "le": lambda actual, value: actual <= value,
@@ -48,75 +51,56 @@ def read(text: str) -> Condition:
         InvalidInput: it can't be read.
     """
     bounded(text, _LONGEST, "the filter", at=["filter"])
-    parser = _Parser(list(_tokens(text)))
-    if not parser.tokens:
+    parser = _Parser(text)
+    if parser.is_at_end:
         return lambda run: True
     condition = parser.either(0)
-    if parser.position < len(parser.tokens):
+    if not parser.is_at_end:
         raise parser.unexpected()
     return condition
 
 
-def _tokens(text: str) -> Iterator[str]:
-    """Parentheses, quoted texts and words."""
-    position = 0
-    while (position := _end(_SPACE, text, position)) < len(text):
-        start = position
-        character = text[start]
-        if character in "()":
-            position += 1
-        else:
-            position = _end(_QUOTED.get(character, _WORD), text, start)
-        if position == start:
-            raise _invalid(text[start:])
-        yield text[start:position]
-
-
-def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
-    """Where what the pattern matches ends; `start` if it does not match."""
-    match = pattern.match(text, start)
-    return match.end() if match else start
-
-
 class _Parser:
-    """The tokens and how many of them are read."""
+    """The text of a filter and how much of it is read; the rest begins with no space."""
 
-    def __init__(self, tokens: list[str]) -> None:
-        self.tokens = tokens
-        self.position = 0
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._position = 0
         self._conditions = 0
+        self._operators = [match.start() for match in _OPERATOR.finditer(text)]
+        self._move(0)
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._position == len(self._text)
 
     def either(self, depth: int) -> Condition:
         """Conditions that are joined by `or`, of which `and` binds closer."""
         conditions = [self._all(depth)]
-        while self._next().lower() == "or":
-            self.position += 1
+        while self._takes("or"):
             conditions.append(self._all(depth))
         return _any_of(conditions)
 
     def unexpected(self) -> InvalidInput:
-        return _invalid(" ".join(self.tokens[self.position : self.position + 20]))
+        return _invalid(self._text[self._position :])
 
     def _all(self, depth: int) -> Condition:
         conditions = [self._condition(depth)]
-        while self._next().lower() == "and":
-            self.position += 1
+        while self._takes("and"):
             conditions.append(self._condition(depth))
         return _all_of(conditions)
 
     def _condition(self, depth: int) -> Condition:
-        if self._next() == "(":
+        if self._takes("("):
             if depth == _MAX_DEPTH:
                 raise InvalidInput(
                     f"the filter nests parentheses more than {_MAX_DEPTH} deep",
                     "leave out those that change nothing",
                     at=["filter"],
                 )
-            self.position += 1
             condition = self.either(depth + 1)
-            if self._next() != ")":
+            if not self._takes(")"):
                 raise self.unexpected()
-            self.position += 1
             return condition
         self._conditions += 1
         if self._conditions > _MOST_CONDITIONS:
@@ -125,49 +109,103 @@ class _Parser:
                 "ask in several requests",
                 at=["filter"],
             )
-        key, operator, value = (*self.tokens[self.position : self.position + 3], "", "", "")[:3]
-        compare = _COMPARISONS.get(operator.lower())
-        if compare is None or not value:
+        key, operator = self._key_and_operator()
+        return _comparison(key, operator, self._values(may_have_spaces="/" in key))
+
+    def _key_and_operator(self) -> tuple[str, str]:
+        """The name of a tag or a property may hold spaces and parentheses, other keys do not."""
+        number = bisect_left(self._operators, self._position)
+        if number == len(self._operators):
             raise self.unexpected()
-        self.position += 3
-        return _comparison(key, operator.lower(), compare, _plain(value))
+        place = self._operators[number]
+        key = self._text[self._position : place].rstrip()
+        if "/" not in key and not _WORD.fullmatch(key):
+            raise self.unexpected()
+        operator = self._text[place : place + 2].lower()
+        self._move(place + 2)
+        return key, operator
 
-    def _next(self) -> str:
-        return self.tokens[self.position] if self.position < len(self.tokens) else ""
+    def _values(self, may_have_spaces: bool) -> tuple[str, ...]:
+        """What the value may mean; nothing for `null`, which is not `"null"`."""
+        start, text = self._position, self._text
+        if text.startswith("'", start):
+            quoted = _SINGLE_QUOTED.match(text, start)
+            if quoted is None:
+                raise self.unexpected()
+            self._move(quoted.end())
+            return (quoted[0][1:-1].replace("''", "'"),)
+        if text.startswith('"', start):
+            last = _LAST_QUOTE.search(text, start + 1)
+            if last is None:
+                raise self.unexpected()
+            self._move(last.end())
+            return _meanings(text[start + 1 : last.start()])
+        end = _BARE_END.search(text, start)
+        value = text[start : end.start()].strip() if end else ""
+        if not value or not (may_have_spaces or _WORD.fullmatch(value) or _TIME.fullmatch(value)):
+            raise self.unexpected()
+        self._move(start + len(value))
+        return () if value == "null" else (value,)
+
+    def _takes(self, word: str) -> bool:
+        """Whether this comes next, which then is read."""
+        end = self._position + len(word)
+        if self._text[self._position : end].lower() != word:
+            return False
+        if word.isalpha() and not self._text[end : end + 1].isspace():
+            return False
+        self._move(end)
+        return True
+
+    def _move(self, position: int) -> None:
+        match = _SPACE.match(self._text, position)
+        self._position = match.end() if match else position
 
 
-def _comparison(
-    key: str, operator: str, compare: Callable[[str, str], bool], value: str
-) -> Condition:
-    def fits(run: Mapping[str, Any]) -> bool:
-        actual = _value(run, key)
-        if value == "null":
-            # SDK v1 tests for a tag by `Tags/k ne null or Tags/k eq null`.
-            return actual is not None
-        return actual is not None and compare(actual, value)
-
-    return (
-        fits
-        if value != "null" or "/" in key
-        else lambda run: (_value(run, key) is None) == (operator == "eq")
-    )
+def _meanings(quoted: str) -> tuple[str, ...]:
+    """A text between quotation marks as it stands, and what it means if it is JSON."""
+    with suppress(ValueError):
+        meaning = json.loads(f'"{quoted}"')
+        return (quoted,) if meaning == quoted else (quoted, meaning)
+    return (quoted,)
 
 
-def _value(run: Mapping[str, Any], key: str) -> str | None:
-    top, slash, below = key.partition("/")
+def _comparison(key: str, operator: str, values: tuple[str, ...]) -> Condition:
+    top, slash, name = key.partition("/")
     if slash and top.lower() in _MAPS:
+        return _comparison_below(_MAPS[top.lower()], name, operator, values)
+    if not values:
+        return lambda run: (_value(run, key) is None) == (operator == "eq")
+    return lambda run: _compares(operator, _value(run, key), values)
+
+
+def _comparison_below(part: str, name: str, operator: str, values: tuple[str, ...]) -> Condition:
+    """Of a tag or a property. A tag without a value is there: SDK v1 asks for tags that are there
+    by `Tags/k ne null or Tags/k eq null`.
+    """
+
+    def fits(run: Mapping[str, Any]) -> bool:
         # An experiment has no properties.
-        value = (run.get(_MAPS[top.lower()]) or {}).get(below)
-    else:
-        value = next((item for name, item in run.items() if name.lower() == key.lower()), None)
-    return None if value is None else str(value)
+        texts = run.get(part) or {}
+        if name not in texts:
+            return False
+        if not values:
+            return (texts[name] is None) == (operator == "eq")
+        return _compares(operator, texts[name], values)
+
+    return fits
 
 
-def _plain(value: str) -> str:
-    if value.startswith('"') and len(value) > 1:
-        with suppress(ValueError):
-            return str(json.loads(value))
-    return value[1:-1].replace("''", "'") if value.startswith("'") and len(value) > 1 else value
+def _compares(operator: str, actual: Any, values: tuple[str, ...]) -> bool:
+    if actual is None:
+        return False
+    if operator == "ne":
+        return str(actual) not in values
+    return any(_COMPARISONS[operator](str(actual), value) for value in values)
+
+
+def _value(run: Mapping[str, Any], key: str) -> Any:
+    return next((item for name, item in run.items() if name.lower() == key.lower()), None)
 
 
 def _any_of(conditions: Sequence[Condition]) -> Condition:

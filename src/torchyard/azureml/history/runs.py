@@ -91,7 +91,7 @@ def to_json(call: Call, job: Job) -> dict[str, Any]:
             "attribution": None,
             "computeType": None,
         },
-        "tags": job.tags,
+        "tags": _tags(job),
         "properties": job.properties,
         "parameters": {},
         "target": _target(job),
@@ -131,7 +131,7 @@ def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, A
         "services": {},
         "error": error_json(call, job),
         "warnings": notices,
-        "tags": job.tags,
+        "tags": _tags(job),
         "properties": job.properties,
         "parameters": {},
         "inputDatasets": [],
@@ -148,6 +148,11 @@ def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, A
         for path, _ in artifacts.logs_of(services, job)
     }
     return {**_masked(job, body), "logFiles": logs}
+
+
+def _tags(job: Job) -> dict[str, str | None]:
+    """A tag without a value has null, as `run.tag("x")` sent it."""
+    return {name: value or None for name, value in job.tags.items()}
 
 
 def _target(job: Job) -> str | None:

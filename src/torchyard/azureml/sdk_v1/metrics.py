@@ -9,7 +9,7 @@ what is sent again is stored once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -27,13 +27,17 @@ from torchyard.jobs.history.metric_rows import Row
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.shared import record_rules, sdk_v1_records
-from torchyard.shared.record_rules import InvalidRecord
+from torchyard.shared.record_rules import INTEGER, TRUTH, InvalidRecord
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
 
 _SCALAR = "azureml.v1.scalar"
 _FLOATS = ("float", "double")
-
+_DOUBLE = "Double"
+# Floats of a larger size are whole numbers that were rounded.
+_EXACT = 2**53
+# How the client gets the numbers of a type.
+_READERS: dict[str, Callable[[float], Any]] = {INTEGER: int, TRUTH: bool}
 
 routes = RouteTable()
 
@@ -56,7 +60,8 @@ def log(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
 @needs(Permission.READ)
 def list_keys(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
     job = _job(services, call, name)
-    columns = {key: {key: "Double"} for key in services.history.keys(job.id)}
+    types = services.history.types(job.id)
+    columns = {key: {key: types.get(key, _DOUBLE)} for key in services.history.keys(job.id)}
     with services.db.read() as connection:
         for row in metric_rows.of_job(connection, job.id):
             columns.setdefault(row.key, {}).update(row.columns)
@@ -143,20 +148,32 @@ def _numbers(services: Services, job: Job, key: str) -> dict[str, Any] | None:
     points = sorted(services.history.series(job.id, key), key=lambda point: point.timestamp)
     if not points:
         return None
+    numbers = [point.value for point in points]
+    type = _type_of(numbers, services.history.types(job.id).get(key, _DOUBLE))
+    read = _READERS.get(type, record_rules.number_json)
     value = [
         {
             "metricId": f"{key}-{number}",
             "createdUtc": timestamp(datetime.fromtimestamp(point.timestamp / 1000, timezone.utc)),
             "step": point.step,
-            "data": {key: record_rules.number_json(point.value)},
+            "data": {key: read(point.value)},
         }
         for number, point in enumerate(points)
     ]
     return {
-        "columns": {key: "Double"},
+        "columns": {key: type},
         "value": value,
         "properties": {"uxMetricType": _SCALAR},
     }
+
+
+def _type_of(numbers: Sequence[float], first_type: str) -> str:
+    """That of the first point, if all are of it: others may have been logged under the same key."""
+    fits = {
+        INTEGER: lambda number: number.is_integer() and abs(number) <= _EXACT,
+        TRUTH: lambda number: number in (0.0, 1.0),
+    }.get(first_type)
+    return first_type if fits is not None and all(map(fits, numbers)) else _DOUBLE
 
 
 def _rows(services: Services, job: Job, key: str) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from torchyard.data import actions as data
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
 from torchyard.jobs.cleanup import deletion
 from torchyard.jobs.files import scratch
-from torchyard.jobs.history import chart_store, history_store, metric_rows
+from torchyard.jobs.history import chart_store, history_store, metric_rows, metric_types
 from torchyard.jobs.records import attempt_store, dataset_inputs, removal_store, run_requests, store
 from torchyard.jobs.records.removal_store import Mark
 from torchyard.jobs.records.types import Attempt, Job
@@ -156,6 +156,7 @@ def _drop_rows(connection: Connection, job: Job) -> None:
     history_store.drop(connection, job.id)
     dataset_inputs.drop(connection, job.id)
     metric_rows.drop(connection, job.id)
+    metric_types.drop(connection, job.id)
     run_requests.drop(connection, job.id)
     logged.delete_of_run(connection, job.workspace, job.name)
     for name, prefix in _places(job):

@@ -20,13 +20,14 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
 from torchyard.base.group_commit import GroupCommit
 from torchyard.jobs.history import history_store as store
-from torchyard.jobs.history import logged_metrics, logged_properties, metric_rows
+from torchyard.jobs.history import logged_metrics, logged_properties, metric_rows, metric_types
 from torchyard.jobs.history.history_records import (
     Metric,
     ModelMetric,
     Param,
     Property,
     Record,
+    TypedMetric,
     read,
 )
 from torchyard.jobs.history.metric_blocks import Point
@@ -53,10 +54,14 @@ class _Batch:
     properties: dict[str, tuple[int, str]] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     model_metrics: list[ModelMetric] = field(default_factory=list)
+    types: dict[str, str] = field(default_factory=dict)
 
     def add(self, place: int, record: Record) -> None:
         if isinstance(record, ModelMetric):
             self.model_metrics.append(record)
+            record = record.metric
+        elif isinstance(record, TypedMetric):
+            self.types.setdefault(record.metric.key, record.type)
             record = record.metric
         if isinstance(record, Metric):
             # `metric()` has made the value the one NaN, if it is one.
@@ -180,6 +185,8 @@ class History:
             store.add_params(connection, job_id, added)
         if batch.points:
             store.add_points(connection, job_id, batch.points, counted)
+        if batch.types:
+            metric_types.add(connection, job_id, batch.types)
         if batch.rows:
             metric_rows.add(connection, job_id, batch.rows)
         if batch.tags:
@@ -202,6 +209,11 @@ class History:
         """The points of one key in order of arrival."""
         with self._db.read() as connection:
             return store.points_of(connection, job_id, key, offset, limit)
+
+    def types(self, job_id: int) -> dict[str, str]:
+        """By key, of metrics that were logged as another type than floats."""
+        with self._db.read() as connection:
+            return metric_types.of_job(connection, job_id)
 
     def latest(self, job_id: int) -> list[Metric]:
         """The latest point of every key, by step, then timestamp, then value; sorted by key."""

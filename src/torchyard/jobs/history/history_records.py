@@ -60,7 +60,15 @@ class ModelMetric:
     metric: Metric
 
 
-Record = Metric | Param | Tag | Property | ModelMetric | Row
+@dataclass(frozen=True)
+class TypedMetric:
+    """A point that was logged as another type than a float: one of `record_rules.NUMBER_TYPES`."""
+
+    metric: Metric
+    type: str
+
+
+Record = Metric | Param | Tag | Property | ModelMetric | TypedMetric | Row
 
 
 def _as_invalid_input(build: Callable[P, R]) -> Callable[P, R]:
@@ -110,7 +118,13 @@ def read(body: Any) -> tuple[str, Record]:
         raise InvalidRecord("a record names no run")
     key, value = body.get("key"), body.get("value")
     if kind == "metric":
-        return run, _point(key, value, body)
+        point = _point(key, value, body)
+        type = body.get("type")
+        if type is None or isinstance(point, ModelMetric):
+            return run, point
+        if type not in record_rules.NUMBER_TYPES:
+            raise InvalidRecord(f"metric `{point.key}`: type `{str(type)[:50]}` is unknown")
+        return run, TypedMetric(point, type)
     if kind == "param":
         return run, param(key, value)
     if kind == "tag":

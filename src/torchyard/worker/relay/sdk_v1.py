@@ -129,8 +129,11 @@ class SdkV1Runs:
             self._learn(path, response)
             return connection.send(*response)
         for record in records:
-            part = "tags" if record["kind"] == "tag" else "properties"
-            own_run[part] = {**(own_run.get(part) or {}), record["key"]: record["value"]}
+            is_tag = record["kind"] == "tag"
+            part, value = "tags" if is_tag else "properties", record["value"]
+            # As the server returns a tag without a value.
+            value = None if is_tag and not value else value
+            own_run[part] = {**(own_run.get(part) or {}), record["key"]: value}
         with self._lock:
             self._own_run = own_run
         self._keep(connection, records, json.dumps(own_run).encode())
