@@ -122,6 +122,9 @@ class Jobs(JobReader):
     ) -> Job:
         """Submit a job; returns at once.
 
+        The same document with the same name again submits nothing: it is the job that exists, and
+        `raw["submitted"]` is False.
+
         Args:
             document: what `command()` built, or a job file's mapping.
             folder: what local paths are relative to; the current one when None.

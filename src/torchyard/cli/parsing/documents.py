@@ -20,6 +20,7 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from torchyard.base.errors import InvalidInput, InvalidSpec, TorchyardError
+from torchyard.base.fields import literal
 
 LIMIT_BYTES = 1 << 20
 _LIMIT_VALUES = 100_000
@@ -29,6 +30,8 @@ _MERGE = "tag:yaml.org,2002:merge"
 _TAG = "tag:yaml.org,2002:"
 # Mappings from names to strings: nothing is nested below them.
 _FLAT = ("properties", "tags")
+# Mappings whose values are texts: `yes` and `1e3` stay as they are written.
+_TEXTS = ("tags", "environment_variables")
 _STEP = re.compile(
     r"""(?:"(?P<quoted>[^"]+)"|(?P<plain>[^."\[\]]+))(?P<positions>(?:\[\d+\])*)(?P<dot>\.?)"""
 )
@@ -73,6 +76,8 @@ class Document:
     def set(self, assignment: str) -> None:
         """Apply one `--set a.b[0]=value`; the value is parsed as YAML, else kept as a string.
 
+        Tags and environment variables are texts, so `tags.kept=yes` is `yes`, not `true`.
+
         A name that contains dots or `=` needs double quotes: `a."b.c"=value`. Below `properties`
         and `tags`, whose values are never mappings, the rest is one name and needs no quotes.
 
@@ -91,6 +96,8 @@ class Document:
             parent = _descend(parent, step, steps[position + 1], path)
         last = steps[-1]
         value = _value_of(text)
+        if steps[0] in _TEXTS and len(steps) > 1 and isinstance(value, bool | int | float):
+            value = value if literal(value) == text else text
         if isinstance(parent, dict):
             parent[str(last)] = value
         elif isinstance(parent, list) and isinstance(last, int) and 0 <= last <= len(parent):

@@ -42,7 +42,7 @@ def create(
     job, is_new = submission.create(services, workspace, mapping, identity)
     audit.note_about(request.scope, job=job.name)
     response.status_code = 201 if is_new else 200
-    return job_json(services, job)
+    return {**job_json(services, job), "submitted": is_new}
 
 
 @router.post("/validate")
