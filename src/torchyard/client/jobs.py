@@ -32,6 +32,7 @@ Paths = list[Path]
 Strings = list[str]
 # What belongs to one job alone.
 _NOT_CLONED = ("name", "display_name")
+_CLONED_FROM = "torchyard.cloned_from"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -188,16 +189,47 @@ class Jobs(JobReader):
         files = job_files.find(body, folder or Path.cwd(), self._snapshots.limits)
         return self._check(files.document)
 
-    def clone(self, name: str, changes: Mapping[str, Any] | None = None) -> Job:
-        """Submit job `name` once more, with its snapshot and all.
+    def clone(
+        self,
+        name: str,
+        changes: Mapping[str, Any] | None = None,
+        *,
+        set: Mapping[str, Any] | None = None,
+    ) -> Job:
+        """Submit job `name` once more, with its snapshot, its display name and all.
+
+        The new job's property `torchyard.cloned_from` names the one that it was made of.
 
         Args:
-            changes: keys of the document that are to be different; a new `name` among them,
+            changes: whole keys of the document that are to be different; a new `name` among them,
                 else one is made up.
+            set: single values by their paths, as `yard job clone --set` takes them.
+
+        Raises:
+            InvalidInput: a path leads to nothing, or the changed document is wrong.
+
+        Example::
+
+            client.jobs.clone("brave-otter", set={"inputs.epochs": 1, "tags.try": "2"})
         """
-        spec: Mapping[str, Any] = self.document(name)["spec"]
-        kept = {key: value for key, value in spec.items() if key not in _NOT_CLONED}
-        return self.create({**kept, **(changes or {})})
+        from torchyard.client import assignments
+
+        job = self.document(name)
+        document = {key: value for key, value in job["spec"].items() if key not in _NOT_CLONED}
+        if job.get("display_name") not in (None, "", name):
+            document["display_name"] = job["display_name"]
+        document |= changes or {}
+        for path, value in (set or {}).items():
+            steps = assignments.steps_of(path)
+            if not steps:
+                raise InvalidInput(
+                    f"`{path}` is not the path of a value", "write it as `inputs.epochs`"
+                )
+            assignments.assign(document, steps, value, path)
+        properties = document.get("properties") or {}
+        if isinstance(properties, Mapping):  # otherwise the server reports the error
+            document["properties"] = {**properties, _CLONED_FROM: name}
+        return self.create(document)
 
     def list(
         self,

@@ -55,6 +55,26 @@ def test_wrong_columns_and_orders_are_refused(ask: Yard) -> None:
         assert answer.code == 2 and hint in answer.err, answer.err
 
 
+def test_a_clone_keeps_the_display_name_and_names_its_origin(ask: Yard, runs: Runs) -> None:
+    client: Client = runs.client
+    first = client.jobs.create({**JOB, "inputs": {"epochs": 3, "lr": 0.1}, "tags": {"a": "b"}})
+    assert client.jobs.clone(first.name).display_name == client.jobs.list()[0].name
+    client.jobs.update(first.name, display_name="best so far")
+    clone = client.jobs.clone(first.name, set={"inputs.epochs": 1, "tags.a.b": "c"})
+    assert clone.raw["spec"]["inputs"] == {"epochs": 1, "lr": 0.1}
+    assert (clone.tags, clone.display_name) == ({"a": "b", "a.b": "c"}, "best so far")
+    assert clone.properties["torchyard.cloned_from"] == first.name
+    assert f"Cloned from   {first.name}" in ask("job", "show", clone.name).text
+    again = json.loads(
+        ask("job", "clone", clone.name, "--set", "display_name=x", "-o", "json").text
+    )
+    assert again["display_name"] == "x"
+    assert again["properties"]["torchyard.cloned_from"] == clone.name
+    for path, message in (("", "not the path"), ("command.x", "nothing can be set at `x`")):
+        with pytest.raises(InvalidInput, match=message):
+            client.jobs.clone(first.name, set={path: 1})
+
+
 def test_the_sdk_lists_by_conditions_over_pages(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
