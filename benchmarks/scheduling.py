@@ -12,6 +12,7 @@ queue stands the plain way to do it: read every queued job, then decide.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import heapq
 import http.client
 import itertools
@@ -42,7 +43,8 @@ from torchyard.environments.types import EnvironmentSpec
 from torchyard.executors.executor import Capacity, Handle, Status
 from torchyard.jobs.admission import machine, queue, queue_store, shares
 from torchyard.jobs.admission.queue import Waiting
-from torchyard.jobs.attempts import report_fields, worker_reports
+from torchyard.jobs.attempts import joint_reports, report_fields
+from torchyard.jobs.attempts.joint_reports import NodeReport
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Status as JobStatus
@@ -80,6 +82,8 @@ class Simulation:
     def __init__(self, seed: int = 1) -> None:
         self.started = 0
         self.ended = 0
+        # Processor seconds of what workers do themselves, in processes of their own.
+        self.own_s = 0.0
         self.services: Services | None = None
         self._chance = random.Random(seed)
         self._states: dict[str, list[Any]] = {}
@@ -113,18 +117,36 @@ class Simulation:
     def live(self, stopping: threading.Event) -> None:
         """Report what is due, one node after the other."""
         while not stopping.wait(0.01):
-            while True:
-                with self._lock:
-                    if not self._due or self._due[0][0] > time.monotonic():
-                        break
-                    _, _, attempt_id, nodes, ends = heapq.heappop(self._due)
-                for node in range(nodes):
-                    self._report(attempt_id, node, ends)
-                if ends:
-                    self.ended += 1
-                    self._states[attempt_id] = ["exited"] * nodes
+            self.report_all(self._due_now())
 
-    def _report(self, attempt_id: str, node: int, ends: bool) -> None:
+    def _due_now(self) -> list[tuple[str, int, bool]]:
+        due = []
+        with self._lock:
+            while self._due and self._due[0][0] <= time.monotonic():
+                due.append(heapq.heappop(self._due)[2:])
+        return due
+
+    def report_all(self, due: Sequence[tuple[str, int, bool]]) -> None:
+        """All nodes of these attempts report at once, each for itself, as workers do."""
+
+        async def report() -> None:
+            await asyncio.gather(
+                *(
+                    self._report(attempt_id, node, ends)
+                    for attempt_id, nodes, ends in due
+                    for node in range(nodes)
+                )
+            )
+
+        begun = time.thread_time()
+        asyncio.run(report())
+        for attempt_id, nodes, ends in due:
+            if ends:
+                self.ended += 1
+                self._states[attempt_id] = ["exited"] * nodes
+        self.own_s += time.thread_time() - begun
+
+    async def _report(self, attempt_id: str, node: int, ends: bool) -> None:
         assert self.services is not None
         at = to_text(self.services.clock.now())
         facts: list[tuple[str, dict[str, Any]]] = [("ranks_started", {"ranks": []})]
@@ -135,7 +157,8 @@ class Simulation:
             for number, (kind, body) in enumerate(facts)
         ]
         node_events = report_fields.read_events(node, events)
-        worker_reports.report(self.services, attempt_id, node, node_events)
+        report = NodeReport(self.services, attempt_id, node, node_events)
+        await joint_reports.receive(report)
 
 
 def built(home: Path, database: str, url: str, nodes: int) -> tuple[apps.Parts, Simulation]:
@@ -281,10 +304,8 @@ def one_by_one(parts: apps.Parts, simulation: Simulation, tries: int = 15) -> fl
         with parts.services.db.read() as connection:
             going = [job for job in queue_store.held(connection) if job.node_count == 4]
         for job in going[: 1 if not number else 2]:
-            for node in range(4):
-                simulation._report(job.attempt_id, node, ends=False)
-                simulation._report(job.attempt_id, node, ends=True)
-            simulation._states[job.attempt_id] = ["exited"] * 4
+            simulation.report_all([(job.attempt_id, 4, False)])
+            simulation.report_all([(job.attempt_id, 4, True)])
         before = simulation.started
         begun = time.process_time()
         parts.scheduler.claimer.claim()
