@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -48,20 +49,24 @@ class Launcher:
         """Launch an attempt, also one that a killed server was about to launch."""
         self.launch_all([attempt])
 
-    def launch_all(self, attempts: Sequence[Attempt]) -> None:
-        """As `launch`; one that fails keeps none of the others from being launched."""
+    def launch_all(self, attempts: Sequence[Attempt]) -> timedelta:
+        """As `launch`; one that fails keeps none of the others from being launched.
+
+        Returns:
+            How long the executor took.
+        """
+        took = timedelta()
         if not attempts:
-            return
+            return took
         try:
             plans = self._plans(attempts)
         except Exception as error:
             if len(attempts) == 1 or not isolation.is_job_error(error):
                 self._fail(attempts[0], error)
-                return
-            for attempt in attempts:
-                self.launch_all([attempt])
-            return
+                return took
+            return sum((self.launch_all([attempt]) for attempt in attempts), took)
         launched: list[tuple[Attempt, Handle]] = []
+        started_at = self._services.clock.now()
         try:
             for attempt, plan in zip(attempts, plans, strict=True):
                 try:
@@ -69,8 +74,10 @@ class Launcher:
                     launched.append((attempt, self._executor.launch(plan)))
                 except Exception as error:
                     self._fail(attempt, error)
+            took = self._services.clock.now() - started_at
         finally:
             self._keep(launched)
+        return took
 
     def _fail(self, attempt: Attempt, error: Exception) -> None:
         """Queue the job of an attempt again that could not be launched, or fail it.

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _ROUND = timedelta(seconds=1)
 # Jobs claimed in one transaction: other writers wait for it.
 _LARGEST_BATCH = 32
-# How long it may take to claim and launch them.
+# How long the executor may take to launch them.
 _BATCH = timedelta(seconds=0.25)
 
 
@@ -93,14 +93,11 @@ class Claimer:
             job = walk.next()
             if job is None:
                 break
-            started_at = self._services.clock.now()
             if together:
                 self._start_some(walk, job, self._batch)
             else:
                 self._start_one(walk, job)
-            now = self._services.clock.now()
-            self._batch = _next_batch(self._batch, now - started_at)
-            if now > until:
+            if self._services.clock.now() > until:
                 self._services.wakeup.set()
                 break
         return walk
@@ -155,7 +152,8 @@ class Claimer:
     def _launch(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:
             self._services.signals.notify(job_key_of(attempt.job_id))
-        self._launcher.launch_all(attempts)
+        took = self._launcher.launch_all(attempts)
+        self._batch = _next_batch(self._batch, took)
 
     def _fail(self, job_id: int, error: TorchyardError) -> None:
         """Fail the job, for example because its cluster has another size by now."""
