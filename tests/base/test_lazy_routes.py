@@ -152,7 +152,7 @@ def test_a_direct_route_is_found_by_its_path_from_the_second_request_on() -> Non
         routes.add_api_route("/{name}", lambda: text, methods=["POST"])
         return routes
 
-    group, below = LazyRoutes([""], lambda: make("own")), LazyRoutes(["/log"], list, "/of/{w}")
+    group, below = LazyRoutes([""], lambda: make("own")), LazyRoutes(["/log"], APIRouter, "/of/{w}")
     app = FastAPI(openapi_url=None)
     app.router.routes.append(below)
     app.router.routes.append(group)
