@@ -42,7 +42,7 @@ from torchyard.base.db import Database
 from torchyard.base.files import whole
 from torchyard.base.home import home_database
 from torchyard.base.home.node_folder import NodeFolder
-from torchyard.base.lazy_routes import LazyRoutes, every_route
+from torchyard.base.lazy_routes import LazyRoutes, ShortWay, every_route
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.requested_builds import RequestedBuilds
@@ -222,6 +222,7 @@ def create_app(
         redoc_url=None,
     )
     audit, requests = Audit(services.home, services.clock, audit_sink), Requests()
+    app.add_middleware(ShortWay, routes=app.router.routes)
     app.add_middleware(RequestGuard, hosts=hosts, server_id=services.server_id)
     app.add_middleware(Auditing, lines=audit)
     app.add_middleware(AzurePaths, spellings=Spellings(services.db))
