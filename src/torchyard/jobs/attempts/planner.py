@@ -88,7 +88,7 @@ def plan(
         not_secrets=secrets.marked(spec.properties, secrets.PLAIN),
         variables={
             **variables(workspace, job, attempt, run_token, server_url),
-            **services.client_endpoints.variables(job, run_token),
+            **services.client_endpoints.variables(job, run_token, environment),
         },
         code=spec.code.removeprefix("snapshot:"),
         inputs=input_plans,
