@@ -313,9 +313,9 @@ def test_a_data_asset_is_read_in_the_words_of_the_data_plane(
     with stores.writing("default", "workspaceblobstore", "tables/MLTable") as writing:
         writing.write(b"paths: [{file: a.csv}]")
     uri = f"azureml://datastores/workspaceblobstore/paths/{path}"
-    document = {"name": "table", "version": "1", "type": type, "path": uri}
+    document = {"name": f"of-{word}", "version": "1", "type": type, "path": uri}
     v1.site.ok("dan", "POST", f"{HERE}/data", document)
-    read = v1.of("data", "GET", "dataversion/table/versions/1")
+    read = v1.of("data", "GET", f"dataversion/of-{word}/versions/1")
     assert read["isV2"] is True and read["dataVersion"]["dataType"] == word
     assert read["dataVersion"]["dataUri"].endswith(f"/datastores/workspaceblobstore/paths/{path}")
     assert read["dataVersion"]["dataUri"].startswith("azureml://subscriptions/")
