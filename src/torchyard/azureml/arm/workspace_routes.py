@@ -19,6 +19,7 @@ from torchyard.azureml.common.calls import (
     base_url,
     object_at,
     resource_id,
+    tracking_uri,
 )
 from torchyard.azureml.common.containers import account, workspace_guid
 from torchyard.azureml.common.errors import NotServed
@@ -213,7 +214,7 @@ def to_json(workspace: Workspace, base: str, server_id: str) -> dict[str, Any]:
             "applicationInsights": "",
             "containerRegistry": "",
             "discoveryUrl": f"{base}/discovery",
-            "mlFlowTrackingUri": f"azureml://{base.partition('://')[2]}/mlflow/v1.0{path}",
+            "mlFlowTrackingUri": tracking_uri(base, path),
             "provisioningState": "Succeeded",
             "publicNetworkAccess": "Enabled",
             "hbiWorkspace": False,

@@ -18,6 +18,7 @@ import yaml
 from fastapi import Depends
 from fastapi.responses import JSONResponse
 
+from torchyard.azureml.arm import assets as arm
 from torchyard.azureml.arm.resources import timestamp
 from torchyard.azureml.common.calls import AzureCall, Call, object_at
 from torchyard.azureml.common.routing import RouteTable
@@ -37,6 +38,8 @@ from torchyard.workspaces.permissions import Permission
 _SAVED = "azureml.v1.dataset"
 _FILE, _TABULAR = "file", "tabular"
 _UNREGISTERED = "unregistered-"
+# The data plane's words for types differ from Azure Resource Manager's.
+_TYPES = {"uri_file": "UriFile", "uri_folder": "UriFolder", "mltable": "MLTable"}
 
 
 @dataclass(frozen=True)
@@ -282,11 +285,26 @@ def query(call: AzureCall, datasets: DatasetsOf, db: DatabaseOf, question: str) 
 def get_dataflow(
     call: AzureCall, datasets: DatasetsOf, db: DatabaseOf, name: str, version: str
 ) -> JSONResponse:
+    """The data of a version: `mltable` reads `isV2` and the address, SDK v1 the definition."""
+    asset = None
     if name.startswith(_UNREGISTERED):
         saved = datasets.saved(call.workspace.name, name.removeprefix(_UNREGISTERED))
     else:
-        saved = datasets.definition_of(assets.get(db, call.workspace.name, name, version))
-    return JSONResponse({"legacyDataflow": saved.mltable, "dataVersion": _version(saved)})
+        asset = assets.get(db, call.workspace.name, name, version)
+        saved = datasets.definition_of(asset)
+    is_definition = asset is None or _SAVED in asset.properties
+    if asset is None or is_definition:
+        data_version = _version(saved)
+    else:
+        uri = arm.long_uri(call, asset.uri)
+        data_version = {"dataUri": uri, "dataType": _TYPES.get(asset.type, asset.type)}
+    return JSONResponse(
+        {
+            "isV2": not is_definition,
+            "legacyDataflow": saved.mltable,
+            "dataVersion": data_version,
+        }
+    )
 
 
 def _list(datasets: Datasets, data_assets: Sequence[DataAsset]) -> JSONResponse:

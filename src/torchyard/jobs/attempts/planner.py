@@ -123,7 +123,7 @@ def _plan(
         not_secrets=secrets.marked(spec.properties, secrets.PLAIN),
         variables={
             **variables(workspace, job, attempt, run_token, server_url),
-            **services.client_endpoints.variables(job, run_token),
+            **services.client_endpoints.variables(job, run_token, environment),
         },
         code=spec.code.removeprefix("snapshot:"),
         inputs=launch.input_plans,
