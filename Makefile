@@ -251,7 +251,8 @@ docs: setup
 
 # Record what a build of each curated environment contains; see docs/decisions/0021.
 # To resolve an environment's requirements again, remove its contents.json first.
-CURATED := acpt-pytorch-2.13-cpu sklearn-1.5 sklearn-1.1 lightgbm-3.3 tensorflow-2.16-cuda12
+CURATED := acpt-pytorch-2.13-cpu sklearn-1.5 sklearn-1.1 sklearn-0.24-py38 lightgbm-3.3 tensorflow-2.16-cuda12 \
+  minimal-py310 pytorch-1.6-py38 pytorch-1.10-py38
 CURATED_HOME ?= .curated
 
 curated: setup

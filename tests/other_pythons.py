@@ -33,14 +33,15 @@ _REQUIRED = os.environ.get("TORCHYARD_TEST_SERVICES") == "required"
 
 def python(version: str) -> str:
     """The path of a Python of this version, `3.9` for example; skips the test without one."""
-    path = _find(version) or (_installed_by_uv(version) if _REQUIRED else None)
+    path = find(version) or (_installed_by_uv(version) if _REQUIRED else None)
     if path is None:
         pytest.skip(f"no Python {version} here")
     return path
 
 
 @functools.cache
-def _find(version: str) -> str | None:
+def find(version: str) -> str | None:
+    """The path of a Python of this version; None if the machine has none."""
     return next((path for path in _candidates(version) if _runs(path, version)), None)
 
 

@@ -125,3 +125,16 @@ def test_one_that_fails_in_its_turn_keeps_no_other_waiting() -> None:
         return done
 
     assert asyncio.run(act()) == [1, 2]
+
+
+def test_a_connection_whose_response_is_on_its_way_does_not_make_room() -> None:
+    connections = Connections(ConnectionLimits(total=2))
+    older, newer = (_Opened(connections, "192.0.2.1").now(Stage.IDLE) for _ in range(2))
+    assert older.slot is not None and newer.slot is not None
+    older.slot.is_sending = lambda: True
+    assert _Opened(connections, "192.0.2.2").slot is not None
+    assert newer.closed and not older.closed
+    other = next(iter(connections._clients["192.0.2.2"].waiting))
+    other.is_sending = lambda: True
+    assert _Opened(connections, "192.0.2.3").slot is None
+    assert not older.closed

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import uvicorn
@@ -20,6 +21,7 @@ import uvicorn
 from app.test_listeners import CERTIFICATE, KEY
 from torchyard.app import listeners
 from torchyard.app.connections import ConnectionLimits
+from torchyard.app.http_protocol import JoinedWrites
 from torchyard.base.errors import Unreachable
 from torchyard.base.http import Transport
 
@@ -221,6 +223,49 @@ def test_a_client_that_does_not_read_loses_its_connection(site: _Site, path: str
         connection.sendall(_HEAD.format("GET", path, 0).encode())
         site.until(lambda: path in site.ended)
         site.until(lambda: len(site.server.connections) == 0)
+
+
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_a_response_on_its_way_is_not_cut_off_for_a_newcomer(
+    tmp_path: Path, is_secure: bool
+) -> None:
+    limits = ConnectionLimits(total=1)
+    with _site(limits, tmp_path if is_secure else None) as site:
+        port = site.tls_port if is_secure else site.port
+        reader: socket.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        if is_secure:
+            trusted = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+            reader = trusted.wrap_socket(reader, server_hostname="localhost")
+        reader.sendall(_HEAD.format("GET", "/large", 0).encode())
+        assert reader.recv(1)
+        site.until(lambda: "/large" in site.ended)
+        for _ in range(3):
+            assert _all_of(site.send("GET", "/count")).startswith(b"HTTP/1.1 503 ")
+        size_bytes = 1
+        while size_bytes < 20 << 20:
+            part = reader.recv(1 << 16)
+            assert part, f"{size_bytes} bytes have come"
+            size_bytes += len(part)
+        with site.send("GET", "/count") as newcomer:
+            assert _status(newcomer) == (200, b"0")
+        reader.close()
+
+
+def test_head_and_body_leave_together() -> None:
+    async def run() -> list[bytes]:
+        writes: list[bytes] = []
+        loop = asyncio.get_running_loop()
+        transport = cast(asyncio.Transport, SimpleNamespace(write=writes.append))
+        whole, streamed = (JoinedWrites(transport, loop) for _ in range(2))
+        whole.write(b"head,")
+        whole.write(b"body")
+        streamed.write(b"head")
+        await asyncio.sleep(0)
+        streamed.write(b"first")
+        streamed.write(b"second")
+        return writes
+
+    assert asyncio.run(run()) == [b"head,body", b"head", b"first", b"second"]
 
 
 @pytest.mark.parametrize("text", [b"", b"GET / HTTP/1.1\r\n"])

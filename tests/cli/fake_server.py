@@ -286,10 +286,11 @@ class _Handler(BaseHTTPRequestHandler):
             _check(document)
             state.posted.append(document)
             name = document.get("name") or f"job-{len(state.posted)}"
-            if name not in state.jobs:
+            is_new = name not in state.jobs
+            if is_new:
                 made = job_body(name, "Queued", ended_at=None, spec=document)
                 state.jobs[name] = FakeJob(made)
-            return state.jobs[name].body
+            return {**state.jobs[name].body, "submitted": is_new}
         if rest[0] not in state.jobs:
             raise _Refused(404, f"job `{rest[0]}` does not exist", "list jobs with `yard job list`")
         job = state.jobs[rest[0]]

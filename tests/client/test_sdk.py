@@ -108,6 +108,25 @@ def test_command_builds_the_job_file() -> None:
     assert "<td style='text-align:left'>mine</td>" in job._repr_html_()
 
 
+def test_inputs_and_outputs_of_a_command_job_can_be_set() -> None:
+    job = command(command="x", environment="python", inputs={"lr": 0.1, "n": 1})
+    job.inputs["lr"] = 0.01
+    job.inputs["data"] = Input(path="a.csv", type="uri_file")
+    del job.inputs["n"]
+    job.outputs["model"] = Output(name="digits")
+    job.outputs["rest"] = None
+    body = job.to_dict()
+    assert body["inputs"] == {"lr": 0.01, "data": {"type": "uri_file", "path": "a.csv"}}
+    assert body["outputs"] == {"model": {"type": "uri_folder", "name": "digits"}, "rest": {}}
+    assert dict(job.inputs) == body["inputs"] and len(job.outputs) == 2 and "n" not in job.inputs
+    bare = command(command="x", environment="python")
+    assert not bare.inputs and "inputs" not in bare.to_dict()
+    bare.inputs = {"lr": 1}
+    assert bare.to_dict()["inputs"] == {"lr": 1}
+    with pytest.raises(KeyError):
+        del bare.inputs["n"]
+
+
 def test_create_get_list(client: Client, server: FakeServer) -> None:
     Path("src").mkdir()
     Path("src/train.py").write_text("print(1)")

@@ -26,6 +26,8 @@ FOLDER = REPOSITORY / ".azure-clients"
 CLIENTS = tuple(sorted((file.stem for file in LOCKS.glob("azure-ai-ml-*.in")), reverse=True))
 SDK_V1 = "azureml-core-1.61"
 WIDGETS = "azureml-widgets-1.62"
+NOTEBOOKS = "notebooks-"
+"""What `make notebooks` runs public notebooks with: Python 3.10, as Azure's compute instances."""
 
 
 def python(client: str) -> Path:
@@ -44,7 +46,7 @@ def install(client: str) -> None:
         return
     place = FOLDER / client
     shutil.rmtree(place, ignore_errors=True)
-    _uv("venv", "--quiet", "--python", sys.executable, str(place))
+    _uv("venv", "--quiet", "--python", _interpreter(client), str(place))
     _uv(
         *("pip", "install", "--quiet", "--python", str(python(client))),
         *("--requirement", str(LOCKS / f"{client}.txt"), "--compile-bytecode"),
@@ -64,6 +66,15 @@ def lock(client: str) -> None:
 
 def _hash(client: str) -> str:
     return hashlib.sha256((LOCKS / f"{client}.txt").read_bytes()).hexdigest()
+
+
+def _interpreter(client: str) -> str:
+    if not client.startswith(NOTEBOOKS):
+        return sys.executable
+    sys.path.append(str(Path(__file__).resolve().parents[1]))
+    import other_pythons
+
+    return other_pythons.find("3.10") or "3.10"
 
 
 def _uv(*arguments: str) -> None:

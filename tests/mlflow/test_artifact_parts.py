@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import anyio.to_thread
+import httpx2
 import pytest
 
 from mlflow.mlflow_server import Server
@@ -197,3 +201,30 @@ def test_mlflows_page_uploads_a_small_file(server: Server, root: str) -> None:
     assert (large.status_code, "too large" in large.json()["message"]) == (400, True)
     assert server.request("POST", path, params=fields, content=b"hello").status_code == 200
     assert server.request("GET", "/get-artifact", params=fields).content == b"hello"
+
+
+def test_a_part_is_written_while_all_threads_of_requests_are_taken(
+    server: Server, root: str
+) -> None:
+    upload = post(server, f"create/{root}/model", path="weights.bin", num_parts=1)
+
+    async def run() -> int:
+        threads = anyio.to_thread.current_default_thread_limiter()
+        requests = [object() for _ in range(int(threads.total_tokens))]
+
+        async def part() -> AsyncIterator[bytes]:
+            yield b"first"
+            for request in requests:
+                threads.acquire_on_behalf_of_nowait(request)
+            for _ in range(3):
+                yield b"more"
+            for request in requests:
+                threads.release_on_behalf_of(request)
+
+        transport = httpx2.ASGITransport(server.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://yard") as client:
+            credential = upload["credentials"][0]
+            asking = client.put(credential["url"], content=part(), headers=credential["headers"])
+            return (await asyncio.wait_for(asking, 10)).status_code
+
+    assert asyncio.run(run()) == 200

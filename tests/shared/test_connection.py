@@ -143,3 +143,15 @@ def test_blocks_of_unknown_size_are_chunked_and_an_empty_one_ends_nothing() -> N
     head, _, body = requests[0].partition(b"\r\n\r\n")
     assert b"Transfer-Encoding: chunked" in head
     assert body == b"2\r\nab\r\n2\r\ncd\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_server_that_ends_while_one_connects_is_unreachable(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create_connection(*_: object, **__: object) -> socket.socket:
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+    monkeypatch.setattr(socket, "create_connection", create_connection)
+    with pytest.raises(Unreachable, match="Connection reset by peer"):
+        _connection("http://127.0.0.1:9").call(method, "/control", {})

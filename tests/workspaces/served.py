@@ -26,6 +26,22 @@ MLFLOW = "/mlflow/default/api/2.0/mlflow"
 JOB = {"command": "true", "environment": "python"}
 
 
+def http_scope(method: str, path: str, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
+    """What an ASGI server tells an application of a request for JSON."""
+    return {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "http",
+        "headers": [(b"host", b"testserver"), (b"content-type", b"application/json"), *headers],
+        "client": ("192.0.2.1", 1),
+        "server": ("testserver", 80),
+    }
+
+
 @dataclass
 class Served:
     """`tokens` by person; `home` is who owns the home folder."""

@@ -120,6 +120,26 @@ def test_a_sink_that_nobody_reads_fails_no_request(tmp_path: Path) -> None:
     lines.close()
 
 
+@pytest.mark.parametrize("kind", ["tcp", "udp"])
+def test_a_name_that_is_not_resolved_holds_up_nobody(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+
+    def getaddrinfo(*_: object, **__: object) -> list[object]:
+        answered.wait(60)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(audit_sinks, "LIMIT_S", 0.1)
+    lines = _audit(tmp_path, f"{kind}://log.example:514")
+    began = time.monotonic()
+    lines.write({"user": "dan", "path": "/one"})
+    assert time.monotonic() - began < 30
+    answered.set()
+    assert _chain(tmp_path).lines == 1
+
+
 @pytest.mark.parametrize(
     "text",
     ["file:/tmp/x", "syslog:", "udp://host", "tcp://:5", "udp://h:99999", "nonsense", "pipe:x"],

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from torchyard.base.bodies import request_bodies
-from workspaces.served import HERE, MLFLOW, Served, served
+from workspaces.served import HERE, MLFLOW, Served, http_scope, served
 
 ONE_DATABASE = True
 
@@ -34,25 +34,10 @@ def answer_to_headers(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    headers = [
-        (b"host", b"testserver"),
-        (b"content-type", b"application/json"),
-        (b"content-length", str(content_length).encode()),
-    ]
+    headers = [(b"content-length", str(content_length).encode())]
     if token:
         headers.append((b"authorization", f"Bearer {token}".encode()))
-    scope = {
-        "type": "http",
-        "method": method,
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "root_path": "",
-        "scheme": "http",
-        "headers": headers,
-        "client": ("127.0.0.1", 1),
-        "server": ("testserver", 80),
-    }
+    scope = http_scope(method, path, headers)
     asyncio.run(asyncio.wait_for(site.client.app(scope, receive, send), 60))
     body = b"".join(message.get("body", b"") for message in sent[1:])
     return sent[0]["status"], json.loads(body)

@@ -13,7 +13,7 @@ from torchyard.app import application
 from torchyard.base.lazy_routes import every_route
 from torchyard.workspaces.guarded_routes import GuardedRoute
 from torchyard.workspaces.permissions import Permission
-from workspaces.served import Served, served
+from workspaces.served import Served, http_scope, served
 
 ONE_DATABASE = True
 _VALUES = {
@@ -68,19 +68,7 @@ async def _status(app: Any, method: str, path: str, headers: list[Header]) -> in
         if message["type"] == "http.response.start":
             statuses.append(message["status"])
 
-    scope = {
-        "type": "http",
-        "method": method,
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "root_path": "",
-        "scheme": "http",
-        "headers": [(b"host", b"testserver"), (b"content-type", b"application/json"), *headers],
-        "client": ("192.0.2.1", 1),
-        "server": ("testserver", 80),
-    }
-    await asyncio.wait_for(app(scope, receive, send), 60)
+    await asyncio.wait_for(app(http_scope(method, path, headers), receive, send), 60)
     return statuses[0]
 
 

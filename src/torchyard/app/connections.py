@@ -3,8 +3,9 @@
 Owns: counting connections from their first byte, TLS or not; which one is closed for a newcomer;
 whose body is read next.
 Leaves: what a connection does to http_protocol.py, which calls from the event loop alone.
-Always: a connection with a request at work is never closed for another; idle ones go first, then
-those that have not sent a whole request head, of the address that holds the most.
+Always: a connection with a request at work, or whose response is still being sent, is never closed
+for another; idle ones go first, then those that have not sent a whole request head, of the address
+that holds the most.
 """
 
 from __future__ import annotations
@@ -83,20 +84,28 @@ class _Client:
         return {Stage.IDLE: self.idle, Stage.WAITING: self.waiting}.get(stage)
 
     def oldest(self) -> Slot | None:
+        """The first to make way; one that still sends a response does not."""
         for pool in (self.idle, self.waiting):
-            if pool:
-                return next(iter(pool))
+            for slot in pool:
+                if not slot.is_sending():
+                    return slot
         return None
 
 
 class Slot:
-    """A connection's place among the others; `release` it when the connection is lost."""
+    """A connection's place among the others; `release` it when the connection is lost.
+
+    Attributes:
+        close: closes the connection at once, and what it has not sent is lost.
+        is_sending: whether it has such bytes.
+    """
 
     def __init__(self, connections: Connections, client: _Client, close: Callable[[], None]):
         self._connections = connections
         self._client = client
         self._stage: Stage | None = None
         self.close = close
+        self.is_sending: Callable[[], bool] = lambda: False
 
     def enter(self, stage: Stage) -> None:
         """Say what the connection does from now on."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -94,6 +94,42 @@ class _FlowInTurns(FlowControl):
             self._transport.max_size = size_bytes
 
 
+class JoinedWrites:
+    """A transport for the response to one request, whose head leaves together with what follows it.
+
+    uvicorn writes head and body apart, each of which takes as long in the system as a whole small
+    response.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+        self._is_begun = False
+
+    def write(self, data: bytes) -> None:
+        if self._is_begun:
+            if self._head:
+                self._head, data = b"", self._head + data
+            self._transport.write(data)
+        else:
+            self._is_begun = True
+            self._head = data
+            self._loop.call_soon(self._send_head)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self._send_head()
+        self._transport.close()
+
+    def _send_head(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
+
+
 class PacedProtocol(HttpToolsProtocol):
     """
     Args:
@@ -110,12 +146,20 @@ class PacedProtocol(HttpToolsProtocol):
         self._slot = slot
         self._early = bytearray()
         self._is_refused = self._is_lost = False
+        self._below: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(  # type: ignore[override]
+        self, transport: asyncio.Transport, below: asyncio.Transport | None = None
+    ) -> None:
+        """
+        Args:
+            below: what carries the transport's bytes, if that is one of TLS.
+        """
         if self._is_lost:
             return  # right behind its handshake
         super().connection_made(transport)
+        self._below = below
         self.flow = _FlowInTurns(transport, self._connections.turns)
         now = self.loop.time()
         self._in_head = True
@@ -130,7 +174,7 @@ class PacedProtocol(HttpToolsProtocol):
             if self._slot is None:
                 self._turn_away()
                 return
-        self._slot.close = self._abort
+        self._slot.close, self._slot.is_sending = self._abort, self._is_sending
         if self._early:
             early, self._early = bytes(self._early), bytearray()
             self.data_received(early)
@@ -195,6 +239,7 @@ class PacedProtocol(HttpToolsProtocol):
         self._body_pace = Pace(self._limits.grace_s, self.loop.time())
         self._enter(Stage.BUSY)
         super().on_headers_complete()
+        self.cycle.transport = cast(asyncio.Transport, JoinedWrites(self.transport, self.loop))
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
@@ -231,6 +276,15 @@ class PacedProtocol(HttpToolsProtocol):
     def _stop_skipping(self, cycle: Any) -> None:
         if self.cycle is cycle and not self._in_head and not self.transport.is_closing():
             self.transport.close()
+
+    def _is_sending(self) -> bool:
+        return self._unsent() > 0
+
+    def _unsent(self) -> int:
+        """Bytes of responses that the system has not taken yet."""
+        waiting_bytes = self.transport.get_write_buffer_size()
+        below_bytes = 0 if self._below is None else self._below.get_write_buffer_size()
+        return waiting_bytes + below_bytes
 
     def _abort(self) -> None:
         self.transport.abort()
@@ -294,7 +348,7 @@ class PacedProtocol(HttpToolsProtocol):
 
     def _takes_response(self, now: float) -> bool:
         before_bytes = self._unsent_bytes
-        self._unsent_bytes = self.transport.get_write_buffer_size()
+        self._unsent_bytes = self._unsent()
         if not before_bytes or self._unsent_bytes > before_bytes:
             self._response_pace = Pace(self._limits.grace_s, now)
             return True

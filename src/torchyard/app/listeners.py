@@ -179,7 +179,7 @@ class _Handshake(asyncio.Protocol):
             slot.release()
             transport.abort()
         else:
-            protocol.connection_made(secure)
+            protocol.connection_made(secure, below=transport)
 
 
 class Server(uvicorn.Server):

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,9 @@ from sqlalchemy import (
     Engine,
     MetaData,
     Table,
-    Update,
-    bindparam,
     create_engine,
     event,
     text,
-    update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Dialect, make_url
@@ -36,7 +32,7 @@ from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.types import TypeDecorator
 
-from torchyard.base import postgres
+from torchyard.base import deferred_writes, postgres
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.base.turns import Turns
 
@@ -91,6 +87,7 @@ class Database:
         self._engine: Engine = (
             postgres.engine(self.url, shared) if self._is_postgres else _sqlite_engine(self.url)
         )
+        deferred_writes.listen(self._engine)
         self._reading: Engine = self._engine
         if self._is_postgres:
             self._reading = self._engine.execution_options(
@@ -162,7 +159,8 @@ class Database:
                 names = parts(connection)
                 if self._is_postgres:
                     postgres.hold(connection, names)
-                yield connection
+                with deferred_writes.collected(connection):
+                    yield connection
         finally:
             for act in after:
                 act()
@@ -265,27 +263,6 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
     ordered = sorted(rows, key=lambda row: tuple(row[name] for name in names))
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     connection.execute(dialect.insert(table).on_conflict_do_nothing(), ordered)
-
-
-def change_row(
-    connection: Connection, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]
-) -> None:
-    """Set columns of the rows that `key` names.
-
-    The statement is built once for each choice of columns: SQLAlchemy takes longer to build it than
-    to run it.
-    """
-    if not values:
-        return
-    statement = _update_of(table, tuple(key), tuple(values))
-    places = {f"key_{name}": value for name, value in key.items()}
-    connection.execute(statement, {**places, **{f"new_{n}": value for n, value in values.items()}})
-
-
-@lru_cache(maxsize=256)
-def _update_of(table: Table, key: tuple[str, ...], names: tuple[str, ...]) -> Update:
-    where = [table.c[name] == bindparam(f"key_{name}") for name in key]
-    return update(table).where(*where).values({name: bindparam(f"new_{name}") for name in names})
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,9 +72,33 @@ class Output:
 
 @dataclass
 class CommandJob:
-    """A job that is not submitted yet; `document` is its job file."""
+    """A job that is not submitted yet; `document` is its job file.
+
+    Example::
+
+        job = command(command="python train.py", environment="python", inputs={"lr": 0.1})
+        job.inputs["lr"] = 0.01
+    """
 
     document: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> MutableMapping[str, Any]:
+        """The job's inputs, which can be set: an `Input`, a text, a number or a boolean each."""
+        return _Bindings(self.document, "inputs")
+
+    @inputs.setter
+    def inputs(self, values: Mapping[str, Input | Literal | Mapping[str, Any]]) -> None:
+        self.document["inputs"] = {key: _plain(value) for key, value in values.items()}
+
+    @property
+    def outputs(self) -> MutableMapping[str, Any]:
+        """The job's named outputs, which can be set: an `Output` or a mapping each."""
+        return _Bindings(self.document, "outputs")
+
+    @outputs.setter
+    def outputs(self, values: Mapping[str, Output | Mapping[str, Any] | None]) -> None:
+        self.document["outputs"] = {key: _plain(value) or {} for key, value in values.items()}
 
     def to_dict(self) -> dict[str, Any]:
         return json.loads(json.dumps(self.document))  # type: ignore[no-any-return]
@@ -88,6 +112,34 @@ class CommandJob:
             for key, value in self.document.items()
         )
         return f"<table>{lines}</table>"
+
+
+class _Bindings(MutableMapping[str, Any]):
+    """`inputs` or `outputs` of a document, as the document holds them."""
+
+    def __init__(self, document: dict[str, Any], key: str) -> None:
+        self._document, self._key = document, key
+
+    def __getitem__(self, name: str) -> Any:
+        return self._document.get(self._key, {})[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        plain = _plain(value)
+        self._document.setdefault(self._key, {})[name] = (
+            {} if plain is None and self._key == "outputs" else plain
+        )
+
+    def __delitem__(self, name: str) -> None:
+        del self._document.get(self._key, {})[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._document.get(self._key, {}))
+
+    def __len__(self) -> int:
+        return len(self._document.get(self._key, {}))
+
+    def __repr__(self) -> str:
+        return repr(self._document.get(self._key, {}))
 
 
 def command(

@@ -85,6 +85,9 @@ class JobSummary(Resource):
         duration_s: how long it ran, whatever was done to the clock meanwhile; None before its end.
         exit_code: negative for a signal; None where no rank has ended.
         error: None unless it failed.
+        columns: what `client.jobs.list(columns=…)` asked for and the job has, by name: a metric's
+            last value as a number, a parameter as text, an input as it was written. Empty where
+            no columns were asked for.
     """
 
     name: str
@@ -110,6 +113,7 @@ class JobSummary(Resource):
     exit_code: int | None
     error: JobError | None
     archived: bool
+    columns: Mapping[str, Any]
 
     _reader: JobReader = field(repr=False)
 
@@ -328,7 +332,18 @@ def leaving(name: str) -> Iterator[None]:
 
 def summary_from_json(raw: Json, reader: JobReader) -> JobSummary:
     """A row of a list of jobs."""
-    return JobSummary(**_summary_fields(raw, reader))
+    return JobSummary(**_summary_fields(raw, reader), columns=_columns(raw))
+
+
+def _columns(raw: Json) -> dict[str, Any]:
+    metrics: Mapping[str, Any] = raw.get("metrics") or {}
+    columns: dict[str, Any] = {
+        f"metrics.{key}": read.number(value) for key, value in metrics.items()
+    }
+    for group in ("params", "inputs"):
+        values: Mapping[str, Any] = raw.get(group) or {}
+        columns |= {f"{group}.{key}": value for key, value in values.items()}
+    return columns
 
 
 def job_from_json(raw: Json, reader: JobReader) -> Job:
@@ -336,6 +351,7 @@ def job_from_json(raw: Json, reader: JobReader) -> Job:
     metrics: Mapping[str, Any] = raw.get("metrics") or {}
     return Job(
         **_summary_fields(raw, reader),
+        columns={},
         waiting=read.text(raw, "waiting"),
         stages=tuple(_stage(row) for row in raw.get("stages") or ()),
         notices=read.texts(raw, "notices"),

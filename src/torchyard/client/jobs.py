@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from torchyard.base import clock
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.base.http import Transport
 from torchyard.client import resources as read
@@ -25,11 +27,12 @@ if TYPE_CHECKING:
     from torchyard.client.snapshots.snapshots import Snapshots
     from torchyard.client.snapshots.upload import Progress
 
-_PAGE = 1000
+_PAGE, _LONG_PAGE = 1000, 100
 Paths = list[Path]
 Strings = list[str]
 # What belongs to one job alone.
 _NOT_CLONED = ("name", "display_name")
+_CLONED_FROM = "torchyard.cloned_from"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -122,6 +125,9 @@ class Jobs(JobReader):
     ) -> Job:
         """Submit a job; returns at once.
 
+        The same document with the same name again submits nothing: it is the job that exists, and
+        `raw["submitted"]` is False.
+
         Args:
             document: what `command()` built, or a job file's mapping.
             folder: what local paths are relative to; the current one when None.
@@ -186,16 +192,47 @@ class Jobs(JobReader):
         files = job_files.find(body, folder or Path.cwd(), self._snapshots.limits)
         return self._check(files.document)
 
-    def clone(self, name: str, changes: Mapping[str, Any] | None = None) -> Job:
-        """Submit job `name` once more, with its snapshot and all.
+    def clone(
+        self,
+        name: str,
+        changes: Mapping[str, Any] | None = None,
+        *,
+        set: Mapping[str, Any] | None = None,
+    ) -> Job:
+        """Submit job `name` once more, with its snapshot, its display name and all.
+
+        The new job's property `torchyard.cloned_from` names the one that it was made of.
 
         Args:
-            changes: keys of the document that are to be different; a new `name` among them,
+            changes: whole keys of the document that are to be different; a new `name` among them,
                 else one is made up.
+            set: single values by their paths, as `yard job clone --set` takes them.
+
+        Raises:
+            InvalidInput: a path leads to nothing, or the changed document is wrong.
+
+        Example::
+
+            client.jobs.clone("brave-otter", set={"inputs.epochs": 1, "tags.try": "2"})
         """
-        spec: Mapping[str, Any] = self.document(name)["spec"]
-        kept = {key: value for key, value in spec.items() if key not in _NOT_CLONED}
-        return self.create({**kept, **(changes or {})})
+        from torchyard.client import assignments
+
+        job = self.document(name)
+        document = {key: value for key, value in job["spec"].items() if key not in _NOT_CLONED}
+        if job.get("display_name") not in (None, "", name):
+            document["display_name"] = job["display_name"]
+        document |= changes or {}
+        for path, value in (set or {}).items():
+            steps = assignments.steps_of(path)
+            if not steps:
+                raise InvalidInput(
+                    f"`{path}` is not the path of a value", "write it as `inputs.epochs`"
+                )
+            assignments.assign(document, steps, value, path)
+        properties = document.get("properties") or {}
+        if isinstance(properties, Mapping):  # otherwise the server reports the error
+            document["properties"] = {**properties, _CLONED_FROM: name}
+        return self.create(document)
 
     def list(
         self,
@@ -203,33 +240,66 @@ class Jobs(JobReader):
         experiment_name: str = "",
         status: str = "",
         parent_job_name: str = "",
+        tags: Mapping[str, str | None] | None = None,
+        owner: str = "",
+        text: str = "",
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        sort: str = "",
+        descending: bool = False,
+        columns: Sequence[str] = (),
         max_results: int | None = 50,
         archived: bool = False,
         only_archived: bool = False,
     ) -> Listing[JobSummary]:
-        """The newest jobs, newest first.
+        """Jobs that meet all conditions, newest first or sorted.
 
         Args:
             parent_job_name: only the children of this job.
+            tags: each with its value, or None for any value.
+            text: part of the name, the display name or the description, in any case.
+            created_after, created_before: times without a zone are in this machine's.
+            sort: `metrics.loss` (its last value), `params.x`, `inputs.lr`, `tags.team`, `name`,
+                `display_name`, `owner`, `created_at` or `duration_s`. Jobs without a value
+                come last, either way.
+            descending: the largest first.
+            columns: `metrics.loss`, `params.x`, `inputs.lr`, or `metrics`, `params`, `inputs` for
+                all of them; each job's `columns` has their values.
             max_results: None for all.
             archived: archived ones too.
             only_archived: no others.
+
+        Raises:
+            InvalidInput: jobs have no such column, or can't be sorted by it.
+            NotFound: no such experiment or parent.
+
+        Example::
+
+            best = client.jobs.list(sort="metrics.loss", columns=["metrics.loss", "inputs.lr"])
+            [(job.name, job.columns["metrics.loss"]) for job in best]
         """
+        query = {
+            "experiment_name": experiment_name or None,
+            "status": status or None,
+            "parent": parent_job_name or None,
+            "tag": _tags(tags or {}) or None,
+            "owner": owner or None,
+            "text": text or None,
+            "created_after": clock.to_text(created_after) if created_after else None,
+            "created_before": clock.to_text(created_before) if created_before else None,
+            "sort": sort or None,
+            "descending": "true" if descending else None,
+            "column": list(columns) or None,
+            "archived": "only" if only_archived else "true" if archived else None,
+        }
+        # Jobs with all of their metrics may be long.
+        most = _PAGE if all("." in column for column in columns) else _LONG_PAGE
         jobs: Listing[JobSummary] = Listing()
         before = None
         while max_results is None or len(jobs) < max_results:
-            missing = _PAGE if max_results is None else max_results - len(jobs)
-            response = self._transport.get(
-                self._path,
-                {
-                    "experiment_name": experiment_name or None,
-                    "status": status or None,
-                    "parent": parent_job_name or None,
-                    "archived": "only" if only_archived else "true" if archived else None,
-                    "limit": min(missing, _PAGE),
-                    "before": before,
-                },
-            )
+            missing = most if max_results is None else max_results - len(jobs)
+            here = {"limit": min(missing, most), "before": before}
+            response = self._transport.get(self._path, {**query, **here})
             page = response["value"]
             jobs += [summary_from_json(row, self) for row in page]
             before = response.get("next")
@@ -383,6 +453,10 @@ def default_experiment(folder: Path) -> str:
     """The experiment of a job that names none: the folder's name, without what names can't hold."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", folder.name).lstrip("_-")[:255]
     return name or "Default"
+
+
+def _tags(tags: Mapping[str, str | None]) -> Strings:
+    return [key if value is None else f"{key}={value}" for key, value in tags.items()]
 
 
 def _document(document: Mapping[str, Any] | CommandJob) -> dict[str, Any]:

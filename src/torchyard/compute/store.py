@@ -32,6 +32,7 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, metadata
+from torchyard.base.deferred_writes import change_row, defer
 from torchyard.compute.types import DELETING, Compute, Node, Sample
 
 Id = BigInteger().with_variant(Integer, "sqlite")
@@ -236,17 +237,16 @@ def make(
     if numbers:
         row = {"workspace": workspace, "compute": name, "made_at": now, "since": now}
         rows = [{**row, "number": number, "preempted": False} for number in numbers]
-        connection.execute(_MAKE, rows)
+        defer(connection, _MAKE, rows)
 
 
 def mark(
     connection: Connection, workspace: str, name: str, numbers: Collection[int], **values: Any
 ) -> None:
     """Update `since` or `preempted` of some nodes."""
-    if numbers:
-        connection.execute(
-            update(cluster_nodes).where(_these(workspace, name, numbers)).values(values)
-        )
+    for number in numbers:
+        key = {"workspace": workspace, "compute": name, "number": number}
+        change_row(connection, cluster_nodes, key, values)
 
 
 def unmake(connection: Connection, workspace: str, name: str, numbers: Collection[int]) -> None:
@@ -267,7 +267,7 @@ def hold(
         }
         for node, number in enumerate(numbers)
     ]
-    connection.execute(_HOLD, rows)
+    defer(connection, _HOLD, rows)
 
 
 def held_by(
@@ -297,13 +297,16 @@ def slots_of(connection: Connection, attempt_id: str) -> list[int]:
     return [row.number for row in rows]
 
 
+_RELEASE = delete(node_slots).where(node_slots.c.attempt_id == bindparam("attempt"))
+
+
 def release(connection: Connection, attempt_id: str) -> None:
-    connection.execute(delete(node_slots).where(node_slots.c.attempt_id == attempt_id))
+    defer(connection, _RELEASE, [{"attempt": attempt_id}])
 
 
 def add_sample(connection: Connection, workspace: str, name: str, sample: Sample) -> None:
     values = {"workspace": workspace, "compute": name, **vars(sample)}
-    connection.execute(_ADD_SAMPLE, values)
+    defer(connection, _ADD_SAMPLE, [values])
 
 
 def samples(connection: Connection, workspace: str, name: str, most: int) -> list[Sample]:

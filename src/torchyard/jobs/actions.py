@@ -105,7 +105,7 @@ def list_in(
             status=wanted,
             archived=archived,
             parent=parent or None,
-            tags=_wanted_tags(tags),
+            tags=wanted_tags(tags),
             before=before,
             limit=limit,
             type=type,
@@ -380,7 +380,12 @@ def _text(document: Mapping[str, Any], key: str) -> str | None:
     return value
 
 
-def _wanted_tags(tags: Sequence[str]) -> dict[str, str | None]:
+def wanted_tags(tags: Sequence[str]) -> dict[str, str | None]:
+    """Each `key` or `key=value`; a tag that is None may have any value.
+
+    Raises:
+        InvalidInput: one is neither.
+    """
     wanted: dict[str, str | None] = {}
     for tag in tags:
         key, equals, value = tag.partition("=")

@@ -19,6 +19,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
+from torchyard.base.bodies.body_spool import in_body_thread
 from torchyard.base.errors import NotFound
 from torchyard.base.files import Writing
 from torchyard.data.datastores import ARTIFACT_STORE
@@ -79,7 +80,7 @@ async def upload_part(
     opening = await run_in_threadpool(open_part, folder, f"{number:05}")
     with opening as part:
         async for chunk in request.stream():
-            await run_in_threadpool(part.write, chunk)
+            await in_body_thread(part.write, chunk)
     return JSONResponse({}, headers={"ETag": f'"{part.stored.sha256}"'})
 
 

@@ -22,6 +22,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from torchyard.shared.cgroup_files import write
+
 _MOUNTS = Path("/proc/self/mounts")
 _OWN = Path("/proc/self/cgroup")
 _PERIOD_US = 100_000
@@ -74,7 +76,7 @@ def make(attempt: str, node: int, uid: int, gid: int, limits: Mapping[str, int])
     try:
         folder.mkdir(exist_ok=True)
         for controller in _CONTROLLERS:
-            _write(folder.parent / "cgroup.subtree_control", f"+{controller}")
+            write(folder.parent / "cgroup.subtree_control", f"+{controller}")
         _limit(folder, limits)
         worker = folder / WORKER
         worker.mkdir(exist_ok=True)
@@ -89,7 +91,7 @@ def make(attempt: str, node: int, uid: int, gid: int, limits: Mapping[str, int])
 def enter(group: Path | None) -> None:
     """Move this process into it."""
     if group is not None:
-        _write(group / "cgroup.procs", str(os.getpid()))
+        write(group / "cgroup.procs", str(os.getpid()))
 
 
 def remove(attempt: str, node: int) -> bool:
@@ -97,7 +99,7 @@ def remove(attempt: str, node: int) -> bool:
     folder = _folder(attempt, node)
     if folder is None or not folder.is_dir():
         return True
-    _write(folder / "cgroup.kill", "1")
+    write(folder / "cgroup.kill", "1")
     deadline = time.monotonic() + _END_LIMIT_S
     while True:
         for path, _, _ in os.walk(folder, topdown=False):
@@ -112,26 +114,13 @@ def remove(attempt: str, node: int) -> bool:
 
 def _limit(folder: Path, limits: Mapping[str, int]) -> None:
     if limits.get("cores"):
-        _write(folder / "cpu.max", f"{limits['cores'] * _PERIOD_US} {_PERIOD_US}")
+        write(folder / "cpu.max", f"{limits['cores'] * _PERIOD_US} {_PERIOD_US}")
     if limits.get("memory_bytes"):
-        _write(folder / "memory.max", str(limits["memory_bytes"]))
+        write(folder / "memory.max", str(limits["memory_bytes"]))
     if limits.get("processes"):
-        _write(folder / "pids.max", str(limits["processes"]))
+        write(folder / "pids.max", str(limits["processes"]))
 
 
 def _folder(attempt: str, node: int) -> Path | None:
     parent = own()
     return None if parent is None else parent / f"yard-{attempt}-{node}"
-
-
-def _write(file: Path, text: str) -> bool:
-    try:
-        descriptor = os.open(file, os.O_WRONLY)
-    except OSError:
-        return False
-    try:
-        return os.write(descriptor, text.encode()) > 0
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)

@@ -313,7 +313,12 @@ def _send(
 
     Args:
         size_bytes: of the content; None sends it in chunks.
+
+    Raises:
+        OSError: no connection was made. A server that ends just then resets it, too.
     """
+    if connection.sock is None:
+        connection.connect()
     try:
         connection.putrequest(method, target, skip_accept_encoding=True)
         for name, value in headers.items():

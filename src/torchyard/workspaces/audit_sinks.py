@@ -15,11 +15,13 @@ import logging
 import os
 import socket
 import stat
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from torchyard.base.errors import InvalidInput
 
@@ -30,6 +32,7 @@ _RETRY_S = 5.0
 _PRIORITY = 10 * 8 + 5
 _TAG = "torchyard-audit"
 _FORMS = "`syslog:/dev/log`, `udp://HOST:PORT`, `tcp://HOST:PORT` or `pipe:/PATH`"
+Resolved = tuple[int, tuple[Any, ...]]
 _log = logging.getLogger(__name__)
 
 
@@ -176,10 +179,10 @@ class _Udp:
 
     def send(self, at: str, line: bytes) -> None:
         if self._socket is None:
-            address = socket.getaddrinfo(*self._address, type=socket.SOCK_DGRAM)[0]
-            opened = socket.socket(address[0], socket.SOCK_DGRAM)
+            family, address = _resolved(self._address, socket.SOCK_DGRAM)[0]
+            opened = socket.socket(family, socket.SOCK_DGRAM)
             opened.settimeout(LIMIT_S)
-            opened.connect(address[4])
+            opened.connect(address)
             self._socket = opened
         self._socket.send(_message(at, line))
 
@@ -198,16 +201,50 @@ class _Tcp:
 
     def send(self, at: str, line: bytes) -> None:
         if self._socket is None:
-            self._socket = socket.create_connection(self._address, LIMIT_S)
+            self._socket = self._connected()
         elif _has_ended(self._socket):
             raise ConnectionResetError("the other end closed the connection")
         message = _message(at, line)
         self._socket.sendall(b"%d %b" % (len(message), message))
 
+    def _connected(self) -> socket.socket:
+        """To the first of the host's addresses that accepts."""
+        *others, last = _resolved(self._address, socket.SOCK_STREAM)
+        for _, address in others:
+            with suppress(OSError):
+                return socket.create_connection(address[:2], LIMIT_S)
+        return socket.create_connection(last[1][:2], LIMIT_S)
+
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def _resolved(address: tuple[str, int], kind: socket.SocketKind) -> list[Resolved]:
+    """The families and addresses of a host and port, one or more.
+
+    Raises:
+        OSError: the name is unknown, or nobody said so within `LIMIT_S`, for which the system's own
+            resolver has no option.
+    """
+    found: list[Resolved] = []
+    failed: list[OSError] = []
+
+    def resolve() -> None:
+        try:
+            found.extend((each[0], each[4]) for each in socket.getaddrinfo(*address, type=kind))
+        except OSError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=resolve, name="audit-resolver", daemon=True)
+    thread.start()
+    thread.join(LIMIT_S)
+    if failed:
+        raise failed[0]
+    if not found:
+        raise TimeoutError(f"`{address[0]}` was not resolved within {LIMIT_S:.0f} s")
+    return found
 
 
 class _Pipe:

@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, afterwards, metadata
+from torchyard.base.deferred_writes import defer
 from torchyard.workspaces.types import Identity, Role, TokenKind, Workspace
 
 workspaces = Table(
@@ -148,7 +149,7 @@ def add_token(
         "expires_at": expires_at,
         "name": identity.token,
     }
-    connection.execute(_ADD_TOKEN, values)
+    defer(connection, _ADD_TOKEN, [values])
 
 
 # Run for every request: built once, as SQLAlchemy takes longer to build it than to run it.
@@ -191,8 +192,11 @@ def record_use(connection: Connection, token_hash: str, now: datetime) -> None:
     connection.execute(update(tokens).where(tokens.c.hash == token_hash).values(last_used_at=now))
 
 
+_DROP_TOKENS = delete(tokens).where(
+    tokens.c.kind == bindparam("the_kind"), tokens.c.subject == bindparam("the_subject")
+)
+
+
 def drop_tokens(connection: Connection, kind: TokenKind, subject: str) -> None:
     changed(connection)
-    connection.execute(
-        delete(tokens).where(tokens.c.kind == kind.value, tokens.c.subject == subject)
-    )
+    defer(connection, _DROP_TOKENS, [{"the_kind": kind.value, "the_subject": subject}])

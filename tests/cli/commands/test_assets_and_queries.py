@@ -155,7 +155,9 @@ def test_clone(jobs: FakeServer, yard: Yard) -> None:
     assert answer.code == 0, answer.err
     first, second = jobs.state.posted
     assert second == {
-        **{key: value for key, value in first.items() if key not in ("name", "display_name")},
+        **{key: value for key, value in first.items() if key != "name"},
+        "display_name": "mine-display",
+        "properties": {"torchyard.cloned_from": "mine"},
         "inputs": {"lr": 0.5, "n": 2},
         "tags": {"x": 1},
     }

@@ -151,6 +151,16 @@ def test_a_job_whose_json_cannot_be_kept_is_there(server: FakeServer, yard: Yard
     assert json.loads(Path("größe.json").read_text(encoding="utf-8"))["name"] == "other"
 
 
+def test_a_job_submitted_twice_says_since_when_it_exists(server: FakeServer, yard: Yard) -> None:
+    Path("job.yml").write_text("command: 'true'\nname: mine\n")
+    first, second = (yard("job", "create", "-f", "job.yml") for _ in range(2))
+    assert (first.code, second.code, "warning" in first.err) == (0, 0, False)
+    assert "nothing was submitted: job `mine` exists with the same content since 2026-01-01" in (
+        second.err
+    )
+    assert "is Queued; for another run" in second.err
+
+
 def test_names_in_any_script_are_aligned(server: FakeServer, yard: Yard) -> None:
     server.state.jobs["a"] = FakeJob(
         job_body("a", params={"lr": "1", "学习": "2", "o\u0308l": "3"})

@@ -27,7 +27,7 @@ def real(served: RealServer, monkeypatch: pytest.MonkeyPatch) -> RealServer:
 
 
 def test_a_curated_one_is_saved_changed_and_loaded(real: RealServer, yard: Yard) -> None:
-    answer = yard("environment", "save", "-n", "AzureML-Scikit-Learn-0.20.3", "-d", "mine")
+    answer = yard("environment", "save", "-n", "AzureML-Tutorial", "-d", "mine")
     assert answer.code == 0 and "`sklearn-1.5` takes its place" in answer.err
     assert yard("environment", "save", "sklearn-1.5", "-d", "mine").code == 2
     conda = Path("mine/conda_dependencies.yml")
@@ -36,7 +36,7 @@ def test_a_curated_one_is_saved_changed_and_loaded(real: RealServer, yard: Yard)
     assert answer.code == 2 and "is a curated environment's name" in answer.err
     made = json.loads(yard("environment", "load", "-d", "mine", "-n", "mine", "-o", "json").out)
     assert (made["name"], made["version"]) == ("mine", "1")
-    assert {"scikit-learn==1.5.1", "pandas==2.2.3"} <= set(made["packages"])
+    assert {"scikit-learn==1.5.1", "pandas==1.5.3"} <= set(made["packages"])
     resolved = json.loads(yard("environment", "show", "sklearn-1.5", "-o", "json").out)
     assert "scikit-learn==1.5.2" in resolved["packages"]
 
@@ -106,9 +106,9 @@ def test_every_form_of_reference_in_a_job(real: RealServer, yard: Yard) -> None:
         {
             "azureml:named@latest": "named:1",
             f"azureml:{azures.format('default', 'named/versions/1')}": "named:1",
-            azures.format("Default", "AZUREML-SKLEARN-1.5/labels/latest"): "sklearn-1.5:1",
-            "azureml://registries/azureml/environments/sklearn-1.5/labels/latest": "sklearn-1.5:1",
-            "AzureML-Sklearn-1.5": "sklearn-1.5:1",
+            azures.format("Default", "AZUREML-SKLEARN-1.5/labels/latest"): "sklearn-1.5:2",
+            "azureml://registries/azureml/environments/sklearn-1.5/labels/latest": "sklearn-1.5:2",
+            "AzureML-Sklearn-1.5": "sklearn-1.5:2",
         }.items()
     ):
         Path("job.yml").write_text(f"command: x\nenvironment: {reference}\nname: form-{number}\n")

@@ -32,6 +32,11 @@ def _set(*assignments: str, start: dict[str, Any] | None = None) -> dict[str, An
         ("tags.mlflow.note.content=hi", {"tags": {"mlflow.note.content": "hi"}}),
         ("properties={a.b: 1}", {"properties": {"a.b": 1}}),
         ("tags.of[0]=x", {"tags": {"of[0]": "x"}}),
+        ("tags.kept=yes", {"tags": {"kept": "yes"}}),
+        ("tags.batch=1e3", {"tags": {"batch": "1e3"}}),
+        ("tags.gone=null", {"tags": {"gone": None}}),
+        ("environment_variables.DEBUG=on", {"environment_variables": {"DEBUG": "on"}}),
+        ("inputs.shuffle=yes", {"inputs": {"shuffle": True}}),
         ('inputs."a.b".path=p', {"inputs": {"a.b": {"path": "p"}}}),
         ('environment_variables."A=B"=1', {"environment_variables": {"A=B": 1}}),
         ('jobs.one.properties.torchyard.x="a=b"', {"jobs": {"one": {"properties": {

@@ -31,14 +31,14 @@ CUDA = Platform("linux", "x86_64", "cuda")
 )
 def test_a_published_name_becomes_a_curated_environment_with_a_notice(reference: str) -> None:
     spec = definition.resolve(reference, LINUX)
-    assert (spec.python, "scikit-learn==1.5.2" in spec.packages) == ("3.11", True)
-    assert reference in spec.notices[0] and "scikit-learn==1.5.2" in spec.notices[0]
-    assert spec.ref == "sklearn-1.5:1"
+    assert (spec.python, "scikit-learn==1.5.2" in spec.packages) == ("3.10", True)
+    assert reference in spec.notices[0] and "numpy==1.22.4" in spec.notices[0]
+    assert spec.ref == "sklearn-1.5:2"
 
 
 @pytest.mark.parametrize(
     "reference",
-    ["python", "azureml:Python@latest", "python:1", "sklearn-1.5", " azureml:sklearn-1.5:1 "],
+    ["python", "azureml:Python@latest", "python:1", "sklearn-1.5", " azureml:sklearn-1.5:2 "],
 )
 def test_a_curated_name_needs_no_notice(reference: str) -> None:
     assert definition.resolve(reference, LINUX).notices == ()
@@ -51,17 +51,19 @@ def test_a_curated_name_needs_no_notice(reference: str) -> None:
         ("azureml-acpt-pytorch-2.2-cuda12.1", "acpt-pytorch-2.13-cpu"),
         ("azureml:AzureML-acpt-pytorch-2.8-cuda12.6:1", "acpt-pytorch-2.13-cpu"),
         ("acpt-pytorch-2.8-cuda12.6@latest", "acpt-pytorch-2.13-cpu"),
-        ("AzureML-PyTorch-1.6-GPU", "acpt-pytorch-2.13-cpu"),
-        ("AzureML-pytorch-1.10-ubuntu18.04-py38-cuda11-gpu:3", "acpt-pytorch-2.13-cpu"),
+        ("AzureML-PyTorch-1.6-GPU", "pytorch-1.6-py38"),
+        ("azureml-pytorch-1.0-cpu", "pytorch-1.6-py38"),
+        ("AzureML-pytorch-1.10-ubuntu18.04-py38-cuda11-gpu:3", "pytorch-1.10-py38"),
         ("AzureML-DeepSpeed-0.3-GPU", "acpt-pytorch-2.13-cpu"),
-        ("AzureML-sklearn-0.24-ubuntu18.04-py37-cpu", "sklearn-1.5"),
-        ("AzureML-Scikit-Learn-0.20.3", "sklearn-1.5"),
+        ("AzureML-sklearn-0.24-ubuntu18.04-py37-cpu", "sklearn-0.24-py38"),
+        ("AzureML-sklearn-1.0", "sklearn-1.1"),
+        ("AzureML-Scikit-Learn-0.20.3", "sklearn-0.24-py38"),
         ("AzureML-lightgbm-3.2-ubuntu18.04-py37-cpu@latest", "lightgbm-3.3"),
         ("AzureML-TensorFlow-2.3-CPU", "tensorflow-2.16-cuda12"),
-        ("AzureML-Minimal", "python"),
+        ("AzureML-Minimal", "minimal-py310"),
         ("AzureML-Tutorial", "sklearn-1.5"),
         ("lightgbm-3.2-ubuntu18.04-py37-cpu", "lightgbm-3.3"),
-        ("pytorch-1.10-ubuntu18.04-py38-cuda11-gpu:3", "acpt-pytorch-2.13-cpu"),
+        ("pytorch-1.10-ubuntu18.04-py38-cuda11-gpu:3", "pytorch-1.10-py38"),
         (
             "azureml://registries/azureml/environments/tensorflow-2.16-cuda11/labels/latest",
             "tensorflow-2.16-cuda12",
@@ -76,12 +78,69 @@ def test_a_substitute_for_a_published_name_has_a_notice(reference: str, curated_
 
 
 def test_a_node_with_cuda_gets_the_twin() -> None:
-    assert definition.resolve("AzureML-PyTorch-1.6-GPU", CUDA).ref == "acpt-pytorch-2.13-cuda13.0:1"
+    image = definition.resolve({"image": "pytorch/pytorch:latest"}, CUDA)
+    assert any("nvidia-cublas" in line for line in image.packages)
+    spec = definition.resolve("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", CUDA)
+    assert spec.ref == "acpt-pytorch-2.13-cuda13.0:1"
 
 
-@pytest.mark.parametrize("row", published.TABLE, ids=lambda row: row.pattern)
-def test_every_row_names_a_curated_environment_or_a_reason(row: published.Row) -> None:
-    assert (curated_environments.named(row.curated) is not None) != bool(row.reason)
+def test_every_published_name_becomes_a_curated_environment() -> None:
+    names = published.names()
+    assert len(names) == len({name.lower() for name in names}) > 60
+    for name in names:
+        assert definition.resolve(f"AzureML-{name}", LINUX).ref, name
+
+
+@pytest.mark.parametrize(
+    ("reference", "near"),
+    [
+        ("acpt-pytorch-2.31-cpu", "acpt-pytorch-2.13-cpu"),
+        ("AzureML-acpt-pytorch-2.31-cpu@latest", "AzureML-acpt-pytorch-2.13-cpu"),
+        ("AzureML-acpt-pytorch-2.8-cuda12.7", "AzureML-acpt-pytorch-2.8-cuda12.6"),
+        ("azureml://registries/azureml/environments/sklearn-1.6/labels/latest", "sklearn-1.5"),
+        ("AzureML-PyTorch-1.61-GPU", "AzureML-PyTorch-1.6-GPU"),
+        ("pytorch-1.99-ubuntu18.04-py37-cuda11-gpu", "pytorch-1.9-ubuntu18.04-py37-cuda11-gpu"),
+    ],
+)
+def test_a_name_that_azure_never_published_is_no_substitute(reference: str, near: str) -> None:
+    with pytest.raises(NotFound, match="does not exist") as refused:
+        definition.resolve(reference, LINUX)
+    assert f"did you mean `{near}`?" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("tag", "torch"),
+    [
+        ("1.6.0-cuda10.1-cudnn7-devel", "torch==1.6.0"),
+        ("1.13.1-cuda11.6-cudnn8-runtime", "torch==1.10.2"),
+        ("2.8.0-cuda12.6-cudnn9-runtime", "torch==2.13.0"),
+        ("latest", "torch==2.13.0"),
+    ],
+)
+def test_the_tag_of_pytorchs_image_decides_the_major_version(tag: str, torch: str) -> None:
+    assert torch in definition.resolve({"image": f"pytorch/pytorch:{tag}"}, LINUX).packages
+
+
+def test_sdk_v1_is_in_what_takes_the_place_of_azures_minimal_environment() -> None:
+    spec = definition.resolve("AzureML-Minimal", LINUX)
+    names = {line.partition("==")[0] for line in spec.packages}
+    assert {"azureml-core", "azureml-defaults", "azureml-dataset-runtime"} <= names
+
+
+# Of its `conda_dependencies.yaml`, without the lower bounds against vulnerabilities.
+AZURES_SKLEARN = (
+    "pandas", "scipy", "numpy", "scikit-learn-intelex", "azureml-core", "azureml-defaults",
+    "azureml-inference-server-http", "azureml-mlflow", "azureml-telemetry", "scikit-learn",
+    "joblib", "py-spy", "debugpy", "ipykernel", "tensorboard", "psutil", "matplotlib", "tqdm",
+    "py-cpuinfo", "torch-tb-profiler", "starlette", "cryptography", "pyarrow",
+)  # fmt: skip
+
+
+def test_sklearn_holds_what_azures_own_file_lists() -> None:
+    spec = definition.resolve("AzureML-sklearn-1.5", LINUX)
+    versions = dict(line.split("==") for line in spec.packages)
+    assert set(AZURES_SKLEARN) <= set(versions)
+    assert spec.python == "3.10" and versions["numpy"].startswith("1.22.")
 
 
 @pytest.mark.parametrize(
@@ -133,12 +192,12 @@ _WORKSPACE = (
         (f"/{_WORKSPACE}/environments/mine/versions/2", "mine:2"),
         (f"azureml://{_WORKSPACE}/environments/mine/labels/latest", "mine:2"),
         (f"azureml:/{_WORKSPACE.lower()}/environments/mine", "mine:2"),
-        (f"azureml:/{_WORKSPACE}/environments/AzureML-sklearn-1.5/versions/1", "sklearn-1.5:1"),
-        (f"azureml:/{_WORKSPACE}/environments/AZUREML-SKLEARN-1.5/labels/latest", "sklearn-1.5:1"),
+        (f"azureml:/{_WORKSPACE}/environments/AzureML-sklearn-1.5/versions/1", "sklearn-1.5:2"),
+        (f"azureml:/{_WORKSPACE}/environments/AZUREML-SKLEARN-1.5/labels/latest", "sklearn-1.5:2"),
         ("azureml://locations/eastus/workspaces/0-0/environments/mine/versions/1", "mine:1"),
         ("AzureML:python@Latest", "python:1"),
-        ("azureml://registries/azureml/environments/sklearn-1.5", "sklearn-1.5:1"),
-        ("azureml://registries/AzureML/environments/Sklearn-1.5/labels/latest", "sklearn-1.5:1"),
+        ("azureml://registries/azureml/environments/sklearn-1.5", "sklearn-1.5:2"),
+        ("azureml://registries/AzureML/environments/Sklearn-1.5/labels/latest", "sklearn-1.5:2"),
         ("AZUREML-Acpt-PyTorch-2.13-CPU@latest", "acpt-pytorch-2.13-cpu:1"),
     ],
 )
@@ -158,13 +217,13 @@ def test_an_id_of_another_workspace() -> None:
     [
         ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "`acpt-pytorch-2.13-cpu:1`",
          "environment: azureml:acpt-pytorch-2.13-cpu:1"),
-        ("azureml:AzureML-sklearn-1.5:3", "`sklearn-1.5:1`", "environment: azureml:sklearn-1.5:1"),
+        ("azureml:AzureML-sklearn-1.5:3", "`sklearn-1.5:2`", "environment: azureml:sklearn-1.5:2"),
         ({"image": "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"}, "own Python",
          f"image: python:{platform_python()}"),
         ({"image": "mcr.microsoft.com/azureml/minimal-ubuntu22.04-py39-cpu-inference:latest"},
          "Python 3.9", "image: python:3.9"),
         ({"image": "mcr.microsoft.com/azureml/curated/sklearn-1.0:12", "conda_file": {}},
-         "`sklearn-1.5:1`", "environment: azureml:sklearn-1.5:1"),
+         "`sklearn-1.1:1`", "environment: azureml:sklearn-1.1:1"),
     ],
 )  # fmt: skip
 def test_a_substitute_can_be_refused(requested: Any, becomes: str, instead: str) -> None:

@@ -81,6 +81,14 @@ def test_a_job_is_updated_and_its_document_downloaded(client: TestClient) -> Non
     assert client.post(JOBS, json=document).status_code == 201
 
 
+def test_a_job_sent_again_says_that_it_was_not_submitted(client: TestClient) -> None:
+    document = {"name": "a", "command": "true", "environment": "python"}
+    first, second = (client.post(JOBS, json=document) for _ in range(2))
+    assert (first.status_code, first.json()["submitted"]) == (201, True)
+    assert (second.status_code, second.json()["submitted"]) == (200, False)
+    assert second.json()["created_at"] == first.json()["created_at"]
+
+
 def test_validate_returns_notices(client: TestClient) -> None:
     document = {"command": "true", "environment": "AzureML-sklearn-1.5", "compute": "serverless"}
     answer = client.post(f"{JOBS}/validate", json=document)

@@ -177,7 +177,8 @@ def test_a_missing_reference_is_refused_with_its_place(services: Services) -> No
 
 
 def test_validate_takes_what_is_not_uploaded_yet(services: Services) -> None:
-    document = {**support.JOB, "code": "local:src", "inputs": {"a": {"path": "local:data"}}}
+    local: dict[str, Any] = {"code": "local:src", "inputs": {"a": {"path": "local:data"}}}
+    document = {**support.JOB, **local, "command": "x ${{inputs.a}}"}
     assert submission.check(services, WORKSPACE, document, uploaded=False).notices == ()
     with pytest.raises(InvalidSpec):
         submission.check(services, WORKSPACE, document)

@@ -161,6 +161,26 @@ def test_what_is_kept_by_other_means_is_noticed() -> None:
     assert len(job.notices) == 3
 
 
+def test_an_input_that_the_command_does_not_use_is_noticed_with_the_nearest_name() -> None:
+    job = job_spec.read(
+        {
+            **GOOD,
+            "command": "python train.py --epochs ${{inputs.epochs}} $[[--lr ${{inputs.lr}}]]"
+            " --data $AZURE_ML_INPUT_data",
+            "inputs": {"epochs": 3, "epoch": 1, "lr": 0.1, "data": "x", "seed": 7, "unset": None},
+        }
+    )
+    assert job.notices == (
+        "the command does not use input `epoch`; did you mean `epochs`?",
+        "the command does not use input `seed`; a script finds it in $AZURE_ML_INPUT_seed",
+    )
+
+
+def test_of_many_unused_inputs_some_are_named() -> None:
+    job = job_spec.read({**GOOD, "inputs": {f"in_{number}": 1 for number in range(15)}})
+    assert (len(job.notices), job.notices[-1]) == (11, "the command does not use 5 more inputs")
+
+
 @pytest.mark.parametrize("document", [None, [], "x", 5])
 def test_a_job_is_a_mapping(document: Any) -> None:
     with pytest.raises(InvalidSpec):

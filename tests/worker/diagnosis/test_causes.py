@@ -46,6 +46,7 @@ MESSAGES = [
     ("torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving "
      "ncclUniqueId from [0] via c10d key-value store, but store->get('0') got error: Connection "
      "reset by peer", "peer_lost"),
+    ("OSError: [Errno 107] Transport endpoint is not connected", "peer_lost"),
     ("torch.distributed.DistStoreError: Timed out after 31 seconds waiting for clients. 1/2 "
      "clients joined.", "rendezvous_timeout"),
     ("RuntimeError: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(...)",

@@ -161,13 +161,12 @@ def test_a_timeout_reports_where_every_rank_was(bench: Bench) -> None:
     script = (
         "import multiprocessing, os, time\n"
         "def wait_for_data():\n"
-        "    open('child-' + os.environ['RANK'], 'w').close()\n"
-        "    time.sleep(318)\n"
+        "    os.mkdir('child-' + os.environ['RANK']); time.sleep(318)\n"
         "child = multiprocessing.get_context('fork').Process(target=wait_for_data)\n"
         "child.start()\n"
         "def train():\n"
-        "    open('rank-' + os.environ['RANK'], 'w').close()\n"
-        "    time.sleep(318)\n"
+        # On one line: a rank that is held up after its mark stands where it will stay.
+        "    os.mkdir('rank-' + os.environ['RANK']); time.sleep(318)\n"
         "train()\n"
     )
     snapshot = bench.server.put_snapshot({"train.py": script})
@@ -186,8 +185,8 @@ def test_a_timeout_reports_where_every_rank_was(bench: Bench) -> None:
     error = bench.exit()["error"]
     assert error["code"] == "timeout" and "stacks_rank_<n>.txt" in error["hint"]
     assert error["details"]["stood"] == [
-        {"rank": 0, "where": "train.py line 9 in train"},
-        {"rank": 1, "where": "train.py line 9 in train"},
+        {"rank": 0, "where": "train.py line 7 in train"},
+        {"rank": 1, "where": "train.py line 7 in train"},
         {"rank": 2, "where": "no Python code"},
     ]
     for rank in (0, 1):

@@ -190,3 +190,21 @@ def test_a_server_that_is_away_is_waited_for_however_long(
     threading.Timer(0.5, server.start).start()
     assert events.deliver()
     events.close()
+
+
+def test_a_fault_of_ours_silences_no_node(
+    server: StubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, faults = Connection.call, [TypeError("a fault")] * 2
+
+    def faulty(self: Connection, *arguments: Any, **options: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return call(self, *arguments, **options)
+
+    monkeypatch.setattr(Connection, "call", faulty)
+    events = _events(server, tmp_path, Control())
+    events.post("node_exited", exit_code=1)
+    assert events.deliver()
+    assert not faults
+    events.close()

@@ -1,8 +1,9 @@
 """`yard job …`: the verbs that show and change jobs.
 
 Owns: the verbs, their options.
-Leaves: creating to creation.py, one job's page to page.py, streams to streaming.py, metrics
-to metrics.py, comparing to comparison.py, deleting to deletion.py, requests to client/.
+Leaves: creating to creation.py, lists to lists.py, one job's page to page.py, streams to
+streaming.py, metrics to metrics.py, comparing to comparison.py, deleting to deletion.py, requests
+to client/.
 Always: a verb makes one request through the client.
 """
 
@@ -14,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base.errors import InvalidInput
-from torchyard.cli.jobs import comparison, deletion, metrics
+from torchyard.cli.jobs import comparison, deletion, lists, metrics
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
     accepts,
-    archivable,
     changes_from,
     common,
     named,
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
 
 group = noun("job")
 
-_COLUMNS: list[tables.Column] = [
-    ("NAME", lambda job: job["name"]),
-    ("STATUS", lambda job: job["status"]),
-    ("EXPERIMENT", lambda job: job["experiment_name"]),
-    ("DISPLAY NAME", lambda job: _display_name(job)),
-    ("CREATED", lambda job: tables.moment(job.get("created_at"))),
-    ("TOOK", lambda job: tables.since(*map(job.get, ("started_at", "ended_at", "duration_s")))),
-]
 _NAMES = (
     'quote a name that contains dots: `inputs."a.b"=1`. Names below `properties.` and `tags.` '
     "need no quotes."
@@ -134,52 +126,6 @@ def validate(
     if not (named_files or files):
         raise click.UsageError("The job file is missing: use '-f FILE'.")
     return job_creation.validate(session, [*named_files, *files], assignments)
-
-
-@group.command("list")
-@click.option(
-    "--experiment-name", default="", metavar="NAME", help="List only this experiment's jobs."
-)
-@click.option("--status", default="", metavar="STATUS", help="List only jobs with this status.")
-@click.option(
-    "-p", "--parent-job-name", default="", metavar="NAME", help="List only this job's children."
-)
-@click.option(
-    "-r",
-    "--max-results",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    default=50,
-    show_default=True,
-    help="Maximum number of jobs, newest first.",
-)
-@click.option(
-    "--all-results", metavar="true|false", type=bool, default=False, help="List all jobs."
-)
-@archivable
-@common
-def list_jobs(
-    session: Session,
-    experiment_name: str,
-    status: str,
-    parent_job_name: str,
-    max_results: int,
-    all_results: bool,
-    archived: str,
-) -> None:
-    """List jobs, newest first.
-
-    Example: yard job list --experiment-name digits -o json
-    """
-    jobs = session.client().jobs.list(
-        experiment_name=experiment_name,
-        status=status,
-        parent_job_name=parent_job_name,
-        max_results=None if all_results else max_results,
-        archived=archived == "too",
-        only_archived=archived == "only",
-    )
-    tables.rows(session.form, jobs.raw, _COLUMNS)
 
 
 @group.command("show")
@@ -399,6 +345,7 @@ def clone(
     return 0
 
 
+group.add_command(lists.list_jobs)
 group.add_command(metrics.metrics)
 group.add_command(comparison.compare)
 group.add_command(deletion.delete)
@@ -423,9 +370,3 @@ def _print(session: Session, job: Job) -> None:
     from torchyard.cli.jobs import page as job_page
 
     tables.one(session.form, job.raw, lambda: job_page.page(job.raw))
-
-
-def _display_name(job: Any) -> str | None:
-    """The display name, unless it is just the name."""
-    shown: str | None = job.get("display_name")
-    return None if shown == job["name"] else shown

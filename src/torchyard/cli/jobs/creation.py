@@ -15,7 +15,7 @@ import click
 
 from torchyard.base.errors import TorchyardError, Unreachable
 from torchyard.cli.parsing.documents import Document
-from torchyard.cli.parsing.options import Session, document_from
+from torchyard.cli.parsing.options import Session, document_from, warn
 from torchyard.cli.terminal import progress, tables
 from torchyard.client.job import Job
 
@@ -33,12 +33,19 @@ def create(
     client = session.client()
     try:
         with progress.uploading() as sent:
-            return client.jobs.create(document.value, document.folder, name=name, progress=sent)
+            job = client.jobs.create(document.value, document.folder, name=name, progress=sent)
     except KeyboardInterrupt:
         click.echo("\nThe job may have been submitted: see `yard job list`.", err=True)
         raise
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
+    if job.raw.get("submitted") is False:
+        warn(
+            f"nothing was submitted: job `{job.name}` exists with the same content since "
+            f"{tables.moment(job.raw['created_at'])} and is {job.status}; for another run give "
+            f"another `name` or none, or `yard job clone {job.name}`"
+        )
+    return job
 
 
 def _rehearse(document: Document) -> None:

@@ -27,6 +27,7 @@ def page(job: Mapping[str, Any]) -> str:
                 ("Created", f"{tables.moment(job.get('created_at'))} by {job.get('owner')}"),
                 ("Took", took),
                 ("Exit code", str(exit_code) if exit_code is not None else ""),
+                ("Cloned from", (job.get("properties") or {}).get("torchyard.cloned_from")),
                 ("Rehearsal", "on the CPU instead of GPUs" if job.get("rehearsal") else ""),
             ]
         )

@@ -20,6 +20,9 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from torchyard.base.errors import InvalidInput, InvalidSpec, TorchyardError
+from torchyard.base.fields import literal
+from torchyard.client import assignments
+from torchyard.client.assignments import At
 
 LIMIT_BYTES = 1 << 20
 _LIMIT_VALUES = 100_000
@@ -27,17 +30,12 @@ _LIMIT_DEPTH = 100
 _FLATTER = f"use fewer than {_LIMIT_DEPTH} levels"
 _MERGE = "tag:yaml.org,2002:merge"
 _TAG = "tag:yaml.org,2002:"
-# Mappings from names to strings: nothing is nested below them.
-_FLAT = ("properties", "tags")
-_STEP = re.compile(
-    r"""(?:"(?P<quoted>[^"]+)"|(?P<plain>[^."\[\]]+))(?P<positions>(?:\[\d+\])*)(?P<dot>\.?)"""
-)
+# Mappings whose values are texts: `yes` and `1e3` stay as they are written.
+_TEXTS = ("tags", "environment_variables")
 _ASSIGNMENT = re.compile(r"""((?:"[^"]*"|[^"=])*)(=)(.*)\Z""", re.DOTALL)
 _BASE_60 = re.compile(r"^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?\Z")
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-At = tuple[str | int, ...]
 
 
 @dataclass
@@ -73,6 +71,8 @@ class Document:
     def set(self, assignment: str) -> None:
         """Apply one `--set a.b[0]=value`; the value is parsed as YAML, else kept as a string.
 
+        Tags and environment variables are texts, so `tags.kept=yes` is `yes`, not `true`.
+
         A name that contains dots or `=` needs double quotes: `a."b.c"=value`. Below `properties`
         and `tags`, whose values are never mappings, the rest is one name and needs no quotes.
 
@@ -81,23 +81,15 @@ class Document:
         """
         match = _ASSIGNMENT.match(assignment)
         path, equals, text = match.groups() if match else (assignment, "", "")
-        steps = _steps(path)
-        if not equals or not steps:
+        at = assignments.steps_of(path)
+        if not equals or not at:
             raise InvalidInput(
                 f"`--set {assignment}` is not an assignment", "write `--set a.b=value`"
             )
-        parent: Any = self.value
-        for position, step in enumerate(steps[:-1]):
-            parent = _descend(parent, step, steps[position + 1], path)
-        last = steps[-1]
         value = _value_of(text)
-        if isinstance(parent, dict):
-            parent[str(last)] = value
-        elif isinstance(parent, list) and isinstance(last, int) and 0 <= last <= len(parent):
-            parent[last : last + 1] = [value]
-        else:
-            raise _no_step(last, path)
-        at = tuple(steps)
+        if at[0] in _TEXTS and len(at) > 1 and isinstance(value, bool | int | float):
+            value = value if literal(value) == text else text
+        assignments.assign(self.value, at, value, f"--set {path}")
         for below in [place for place in self.places if place[: len(at)] == at]:
             del self.places[below]
         self.places[at] = f"--set {path}"
@@ -300,41 +292,6 @@ class _Reading:
 
 def _mark(name: str, node: Node) -> str:
     return f"{name}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
-
-
-def _steps(path: str) -> list[str | int]:
-    """The path's steps; empty if it is malformed."""
-    steps: list[str | int] = []
-    rest = path.strip()
-    while True:
-        match = _STEP.match(rest)
-        if match is None or not (match["quoted"] or match["plain"]):
-            return []
-        name = match["quoted"] or match["plain"]
-        steps += [name, *(int(position) for position in re.findall(r"\d+", match["positions"]))]
-        rest, more = rest[match.end() :], match["dot"]
-        if not more:
-            return [] if rest else steps
-        if name in _FLAT and not rest.startswith('"'):
-            return [*steps, rest] if rest else []
-
-
-def _descend(parent: Any, step: str | int, following: str | int, path: str) -> Any:
-    if isinstance(parent, dict):
-        key = str(step)
-        if parent.get(key) is None:
-            parent[key] = [] if isinstance(following, int) else {}
-        return parent[key]
-    if isinstance(parent, list) and str(step).isdecimal() and int(step) < len(parent):
-        return parent[int(step)]
-    raise _no_step(step, path)
-
-
-def _no_step(step: str | int, path: str) -> InvalidInput:
-    return InvalidInput(
-        f"`--set {path}`: nothing can be set at `{step}`",
-        "the value before it must be a mapping, or a list that is long enough",
-    )
 
 
 def _value_of(text: str) -> Any:

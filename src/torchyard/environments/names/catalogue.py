@@ -105,9 +105,7 @@ def find(
     is_azures = ref.registry != "" or ref.name != bare(ref.name)
     successor = published.substitute(bare(ref.name), platform, is_azures=is_azures)
     if successor is None:
-        raise NotFound(
-            f"environment `{reference}` does not exist", _near(bare(ref.name), owned), at=at
-        )
+        raise NotFound(f"environment `{reference}` does not exist", _near(ref.name, owned), at=at)
     if successor.curated is None:
         raise NotFound(
             f"environment `{reference}` is not available: {successor.reason}", _HINT, at=at
@@ -196,8 +194,13 @@ def _notice(reference: str, curated: Curated, exact: str) -> str:
 
 
 def _near(name: str, owned: Owned) -> str:
-    names = [named.name for named in curated_environments.every()] + [
-        named.name for named in owned("")
+    """A hint with the name that is most like this one: it is never used in its place."""
+    prefix = name[: len(name) - len(bare(name))]
+    names = [
+        *(prefix + named.name for named in curated_environments.every() if named.name != PLAIN),
+        *(prefix + published_name for published_name in published.names()),
+        *(named.name for named in owned("")),
+        PLAIN,
     ]
     guess = nearest(name, names)
     return f"did you mean `{guess}`? Otherwise {_HINT}" if guess else _HINT

@@ -78,7 +78,7 @@ def read(image: str, platform: Platform, at: tuple[str | int, ...]) -> Image | N
             plain = f"image: python:{version or platform_python()}"
             azures = Substitute(f"image `{image}`", python, plain)
             return Image(version, (), notice, None if row.python == "tag" else azures)
-    carried = published.name_in(bare)
+    carried = published.name_in(bare, tag[1] if tag else "")
     if carried:
         entry = catalogue.find(carried, platform, catalogue.no_assets, at)
         assert entry.curated is not None

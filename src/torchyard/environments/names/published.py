@@ -1,59 +1,60 @@
 """Names of environments and images that Azure ML publishes, and what each becomes here.
 
-Owns: the two tables, and the reasons for refusals.
+Owns: the published names with their substitutes (`published_names.txt`), and the reasons for
+refusals.
 Leaves: reading references to catalogue.py, plain Python images to image_names.py.
-Always: first match wins; a name without a row is refused, and so is a name without Azure's prefix
-that a user could have given.
+Always: a name gets a substitute only if Azure published exactly that name, in any case; a name that
+merely looks like one is unknown. The substitute holds the version in the name, or the nearest that
+can be installed, of the same major version; except for Azure Container for PyTorch, whose names
+Azure itself fills with newer versions.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from torchyard.environments.names import curated_environments
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.types import Platform
 
 _TORCH = "acpt-pytorch-2.13-cpu"
+_NEWEST_ACPT = "acpt-pytorch-2.8-cuda12.6"
 _PREFIX = "AzureML-"
+_NAMES_FILE = Path(__file__).with_name("published_names.txt")
 
 
 @dataclass(frozen=True)
-class Row:
+class Refusal:
     """`pattern` is matched against the whole name, in any case, without `AzureML-`, version and
-    label; `curated` is a curated environment, empty where none fits, for the given `reason`.
+    label; nothing takes the place of such a name, for the given `reason`.
     """
 
     pattern: str
-    curated: str
-    reason: str = ""
+    reason: str
 
 
-# What Azure has published since 2019, by the names in its documents, notebooks and release tags.
-TABLE = (
-    Row(r"acpt-.*", _TORCH),
-    Row(r"acft-.*", "", "it is an image for fine-tuning with Azure's own components in it"),
-    Row(r"(pytorch|torch)-.*", _TORCH),
-    Row(r"(deepspeed|horovod|onnxruntime-training|fairscale)-.*", _TORCH),
-    Row(r"(sklearn|scikit-learn)-.*", "sklearn-1.5"),
-    Row(r"lightgbm-.*", "lightgbm-3.3"),
-    Row(r"(tensorflow|tf)-.*", "tensorflow-2.16-cuda12"),
-    Row(r"(minimal|python|python-sdk)(-.*)?", "python"),
-    Row(r"tutorial|(mlflow|dask)-.*", "sklearn-1.5"),
-    Row(r"automl.*|.*-automl-.*", "", "automated machine learning is a service of Azure's"),
-    Row(r"(pyspark|spark).*", "", "it is an image with Apache Spark, which does not run here"),
-    Row(r"(responsibleai|rai-).*", "", "it holds Azure's own components"),
-    Row(r"(model-evaluation|model-management|llm-|ai-|promptflow|python-sdk-v2).*", "",
-        "it holds Azure's own components"),
-    Row(r".*-inference(-.*)?|triton.*|minimal-.*inference.*", "",
-        "it is an image that serves models"),
-    Row(r"(designer|hyperdrive|sidecar|vowpalwabbit|chainer|theano|cntk).*", "",
-        "nothing could take its place"),
+# Families of published names. First match wins.
+REFUSALS = (
+    Refusal(r"acft-.*", "it is an image for fine-tuning with Azure's own components in it"),
+    Refusal(r"tensorflow-1\..*", "TensorFlow 1 needs Python 3.7, and scripts for it can't run on "
+            "TensorFlow 2; a conda file with `python=3.7` and `tensorflow==1.15.5` builds where "
+            "that Python can be had"),
+    Refusal(r"automl.*|.*-automl(-.*)?", "automated machine learning is a service of Azure's"),
+    Refusal(r"(pyspark|spark).*", "it is an image with Apache Spark, which does not run here"),
+    Refusal(r"(responsibleai|rai-).*", "it holds Azure's own components"),
+    Refusal(r"(model-evaluation|model-management|llm-|ai-|promptflow|python-sdk-v2).*",
+            "it holds Azure's own components"),
+    Refusal(r".*-inference(-.*)?|triton.*", "it is an image that serves models"),
+    Refusal(r"(designer|hyperdrive|sidecar|vowpalwabbit|chainer|theano|cntk).*",
+            "nothing could take its place"),
 )  # fmt: skip
 
-# Published names have words of the table's families, a version, and a platform; any other name
-# without the prefix may be a missing environment of the workspace.
+# Names with a version and a platform are Azure's also without the prefix; any other name may be a
+# missing environment of the workspace.
 _UNMISTAKABLE = re.compile(
     r"(acpt|acft)-.+|[a-z]+(-[a-z]+)*-\d+(\.\d+)+(-(ubuntu|py|cuda|rocm|cpu|gpu|inference)[\w.]*)*",
     re.IGNORECASE,
@@ -64,9 +65,14 @@ _ACPT_IMAGE = re.compile(
     r"(?:mcr\.microsoft\.com|[\w.]+\.azurecr\.io/public/azureml)/aifx/(?:acpt/)?([\w.-]+)",
     re.IGNORECASE,
 )
-_TORCH_IMAGE = re.compile(
-    r"(?:nvcr\.io/nvidia|pytorch|pytorch/pytorch|rocm)/pytorch", re.IGNORECASE
+# Each image of Azure Container for PyTorch is named by what is in it.
+_ACPT_CONTENT = re.compile(
+    r"acpt-(?:\w+-)?ubuntu\d{4}-(?:cu|cuda|rocm)[\d.]+-py\d+-torch[\w.]+", re.IGNORECASE
 )
+_TORCH_IMAGE = re.compile(r"(?:nvcr\.io/nvidia|rocm)/pytorch", re.IGNORECASE)
+# Tags of PyTorch's own images begin with its version.
+_PYTORCH_IMAGE = re.compile(r"(?:pytorch/)?pytorch/pytorch", re.IGNORECASE)
+_OLD_TAG = re.compile(r"1\.(\d{1,2})(?:\.|-|\Z)")
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,20 @@ class Successor:
 
     curated: Curated | None
     reason: str = ""
+
+
+@functools.cache
+def _substitutes() -> dict[str, tuple[str, str]]:
+    """Names in lower case: (the name as Azure writes it, the curated environment)."""
+    lines = _NAMES_FILE.read_text(encoding="utf-8").splitlines()
+    pairs = (line.split() for line in lines if line and not line.startswith("#"))
+    return {name.lower(): (name, curated) for name, curated in pairs}
+
+
+def names() -> Sequence[str]:
+    """Names that Azure published and that have a substitute, without the prefix, as it writes
+    them."""
+    return [name for name, _ in _substitutes().values()]
 
 
 def substitute(name: str, platform: Platform, *, is_azures: bool = True) -> Successor | None:
@@ -86,22 +106,31 @@ def substitute(name: str, platform: Platform, *, is_azures: bool = True) -> Succ
     """
     if not is_azures and not _UNMISTAKABLE.fullmatch(name):
         return None
-    for row in TABLE:
-        if re.fullmatch(row.pattern, name, re.IGNORECASE):
-            if not row.curated:
-                return Successor(None, row.reason)
-            return Successor(_for(row.curated, platform))
+    published_name = _substitutes().get(name.lower())
+    if published_name is not None:
+        return Successor(_for(published_name[1], platform))
+    if _ACPT_CONTENT.fullmatch(name):
+        return Successor(_for(_TORCH, platform))
+    for refusal in REFUSALS:
+        if re.fullmatch(refusal.pattern, name, re.IGNORECASE):
+            return Successor(None, refusal.reason)
     return None
 
 
-def name_in(image: str) -> str:
-    """The published environment in an image's name (without tag); empty where there is none."""
-    match = _CURATED_IMAGE.fullmatch(image)
-    if match:
+def name_in(image: str, tag: str = "") -> str:
+    """The published environment in an image's name; empty where it names none."""
+    if match := _CURATED_IMAGE.fullmatch(image):
         return f"{_PREFIX}{match[1]}"
+    if match := _ACPT_IMAGE.fullmatch(image):
+        return f"{_PREFIX}acpt-{match[1]}"
     if _TORCH_IMAGE.fullmatch(image):
-        return _TORCH
-    return f"{_PREFIX}acpt-{match[1]}" if (match := _ACPT_IMAGE.fullmatch(image)) else ""
+        return _NEWEST_ACPT
+    if _PYTORCH_IMAGE.fullmatch(image):
+        old = _OLD_TAG.match(tag)
+        if old is None:
+            return _NEWEST_ACPT
+        return "pytorch-1.6-py38" if int(old[1]) <= 6 else "pytorch-1.10-py38"
+    return ""
 
 
 def _for(name: str, platform: Platform) -> Curated | None:

@@ -343,8 +343,10 @@ def _points_from(
         yield from stepless_points.number_tail(metric_blocks.unpack(row.tail), before)[skip:]
 
 
-def latest_of(connection: Connection, job_ids: Collection[int]) -> list[Latest]:
-    """Of every key of these jobs, sorted by job and key."""
+def latest_of(
+    connection: Connection, job_ids: Collection[int], keys: Collection[str] | None = None
+) -> list[Latest]:
+    """Of these keys, or of every key, of these jobs, sorted by job and key."""
     table = metrics.c
     query = (
         select(
@@ -357,17 +359,23 @@ def latest_of(connection: Connection, job_ids: Collection[int]) -> list[Latest]:
         .where(table.job_id.in_(job_ids))
         .order_by(table.job_id, table.key)
     )
+    if keys is not None:
+        query = query.where(table.key.in_(keys))
     return [
         Latest(job_id, key, timestamp, step, _value(value))
         for job_id, key, timestamp, step, value in connection.execute(query)
     ]
 
 
-def params_of(connection: Connection, job_ids: Collection[int]) -> list[tuple[int, str, str]]:
-    """(job, key, value), sorted by job and key."""
+def params_of(
+    connection: Connection, job_ids: Collection[int], keys: Collection[str] | None = None
+) -> list[tuple[int, str, str]]:
+    """(job, key, value) of these keys, or of every key, sorted by job and key."""
     query = (
         select(params).where(params.c.job_id.in_(job_ids)).order_by(params.c.job_id, params.c.key)
     )
+    if keys is not None:
+        query = query.where(params.c.key.in_(keys))
     return [(row.job_id, row.key, row.value) for row in connection.execute(query)]
 
 

@@ -14,7 +14,8 @@ from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.requests import preflights, streams, submission
-from torchyard.jobs.requests.to_json import job_json, summary_json
+from torchyard.jobs.requests.job_queries import ListRequest, list_page
+from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.scheduling import preemption
 from torchyard.jobs.services import ServicesOf
 from torchyard.workspaces import audit
@@ -42,7 +43,7 @@ def create(
     job, is_new = submission.create(services, workspace, mapping, identity)
     audit.note_about(request.scope, job=job.name)
     response.status_code = 201 if is_new else 200
-    return job_json(services, job)
+    return {**job_json(services, job), "submitted": is_new}
 
 
 @router.post("/validate")
@@ -64,24 +65,33 @@ def list_jobs(
     archived: str = "false",
     parent: str = "",
     tag: Annotated[list[str] | None, Query()] = None,
-    before: int | None = None,
+    owner: str = "",
+    text: str = "",
+    created_after: str = "",
+    created_before: str = "",
+    sort: str = "",
+    descending: bool = False,
+    column: Annotated[list[str] | None, Query()] = None,
+    before: str = "",
     limit: int = 50,
 ) -> dict[str, Any]:
-    if not 1 <= limit <= 1000:
-        raise InvalidInput(f"`limit` is {limit}", "use 1 to 1000")
-    jobs = actions.list_in(
-        services,
-        workspace,
-        experiment_name=experiment_name,
-        status=status,
-        archived=fields.archived(archived),
-        parent=parent,
-        tags=tag or (),
-        before=before,
-        limit=limit,
+    request = ListRequest(
+        experiment_name,
+        status,
+        archived,
+        parent,
+        tag or (),
+        owner,
+        text,
+        created_after,
+        created_before,
+        sort,
+        descending,
+        column or (),
+        before,
+        limit,
     )
-    next_page = jobs[-1].id if len(jobs) == limit else None
-    return {"value": [summary_json(job) for job in jobs], "next": next_page}
+    return list_page(services, workspace, request)
 
 
 @router.get("/{name}")

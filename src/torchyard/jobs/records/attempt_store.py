@@ -32,7 +32,8 @@ from sqlalchemy import (
     update,
 )
 
-from torchyard.base.db import Instant, change_row, metadata
+from torchyard.base.db import Instant, metadata
+from torchyard.base.deferred_writes import change_row, defer
 from torchyard.jobs.records.row_changes import AttemptColumns, NodeColumns
 from torchyard.jobs.records.types import Attempt, AttemptNode, JobError, NodeState
 
@@ -89,7 +90,7 @@ _NODES_OF = (
 
 
 def add_attempt(connection: Connection, attempt: Attempt) -> None:
-    connection.execute(_ADD, vars(attempt))
+    defer(connection, _ADD, [vars(attempt)])
     rows = [
         {
             "attempt_id": attempt.id,
@@ -101,7 +102,7 @@ def add_attempt(connection: Connection, attempt: Attempt) -> None:
         }
         for node in range(attempt.node_count)
     ]
-    connection.execute(_ADD_NODES, rows)
+    defer(connection, _ADD_NODES, rows)
 
 
 def drop_attempt(connection: Connection, attempt_id: str) -> None:

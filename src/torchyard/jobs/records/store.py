@@ -41,7 +41,8 @@ from sqlalchemy import (
     update,
 )
 
-from torchyard.base.db import Instant, change_row, metadata
+from torchyard.base.db import Instant, metadata
+from torchyard.base.deferred_writes import change_row, defer
 from torchyard.jobs.records import job_events, removal_store
 from torchyard.jobs.records.attempt_store import attempt_nodes, attempts, error_of
 from torchyard.jobs.records.experiment_store import Id, experiments
@@ -185,6 +186,16 @@ def job_if_any(connection: Connection, job_id: int) -> Job | None:
 
 def job_by_id(connection: Connection, job_id: int) -> Job:
     return _job(connection.execute(_BY_ID, {"number": job_id}).one())
+
+
+def jobs_by_id(connection: Connection, job_ids: Sequence[int]) -> list[Job]:
+    """In the order of `job_ids`; those that are gone are left out."""
+    by_id: dict[int, Job] = {}
+    for start in range(0, len(job_ids), _IDS_A_QUERY):
+        some = job_ids[start : start + _IDS_A_QUERY]
+        for row in connection.execute(_jobs().where(jobs.c.id.in_(some))):
+            by_id[row.id] = _job(row)
+    return [by_id[job_id] for job_id in job_ids if job_id in by_id]
 
 
 def tag_of(column: Column[Any], key: str, dialect: str) -> ColumnElement[Any]:
@@ -476,8 +487,7 @@ def add_events(
     """Add events that happened together, in this order."""
     place = {"of_job": job_id, "the_job": job_id, "the_time": at}
     rows = [{**place, "the_kind": body.kind, "the_body": body.to_json()} for body in bodies]
-    if rows:
-        connection.execute(_ADD_EVENT, rows)
+    defer(connection, _ADD_EVENT, rows)
 
 
 def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:

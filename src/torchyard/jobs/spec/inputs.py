@@ -18,7 +18,7 @@ from torchyard.jobs.spec.values import At, known_keys, mapping, served
 
 LITERAL = "literal"
 _LITERAL_TYPES = ("string", "integer", "number", "boolean")
-_IO_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
+IO_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 _VERSION = re.compile(r"^[a-zA-Z0-9][\w.-]{0,29}\Z", re.ASCII)
 _ASSET_NAME = re.compile(r"^[a-zA-Z0-9][\w.-]{0,254}\Z", re.ASCII)
 
@@ -155,7 +155,7 @@ def _output(value: Any, at: At) -> Output:
 def _named(job: Mapping[str, Any], key: str) -> dict[str, Any]:
     body = mapping(job.get(key) or {}, (key,), f"`{key}`")
     for name in body:
-        if not isinstance(name, str) or not _IO_NAME.match(name):
+        if not isinstance(name, str) or not IO_NAME.match(name):
             raise InvalidSpec(
                 f"`{str(name)[:80]}` is not a valid name in `{key}`",
                 "use letters, digits and underscores, and no digit first",

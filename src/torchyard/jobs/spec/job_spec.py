@@ -40,6 +40,8 @@ _OURS = re.compile(r"^(inputs|outputs)\.([A-Za-z0-9_]+)(?:\.path)?\Z")
 # Other kinds of job, known by a key that only they have.
 _SIGNS = {"jobs": "pipeline", "trial": "sweep", "search_space": "sweep", "task": "automl"}
 _SERVERLESS = "serverless"
+_INPUT_VARIABLE = "AZURE_ML_INPUT_"
+_MOST_UNUSED = 10
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def read(document: Any) -> JobSpec:
         parent_job_name=name(job, "parent_job_name"),
         job_tier=shape.job_tier,
         priority=shape.priority,
-        notices=(*compute_notices, *shape.notices),
+        notices=(*compute_notices, *shape.notices, *_unused_inputs(command, inputs)),
     )
 
 
@@ -164,6 +166,25 @@ def _command(
                 at=("command",),
             )
     return command
+
+
+def _unused_inputs(command: str, inputs: Mapping[str, Input]) -> list[str]:
+    """Notices about inputs that the command does not use, often a misspelling of one it does."""
+    expressions = (_check_form(part.strip()) for part in brackets.contents(command, *_EXPRESSION))
+    used = {name for kind, name in expressions if kind == "inputs"}
+    used |= {name for name in inputs if f"{_INPUT_VARIABLE}{name}" in command}
+    unused = [name for name in inputs if name not in used]
+    notices = []
+    for unused_name in unused[:_MOST_UNUSED]:
+        near = nearest(unused_name, sorted(used))
+        text = f"the command does not use input `{unused_name}`"
+        if near:
+            notices.append(f"{text}; did you mean `{near}`?")
+        else:
+            notices.append(f"{text}; a script finds it in ${_INPUT_VARIABLE}{unused_name}")
+    if len(unused) > _MOST_UNUSED:
+        notices.append(f"the command does not use {len(unused) - _MOST_UNUSED} more inputs")
+    return notices
 
 
 def _check_form(expression: str) -> tuple[str, str]:

@@ -53,6 +53,8 @@ TABLE: dict[str, str] = {
     "workspace may be stricter",
     "torchyard.gpus": "how many GPUs a node gets on a cluster without a size, as `local`; default: "
     "one for each process, as far as the machine has them",
+    "torchyard.cloned_from": "name of the job that this one is a clone of; written by "
+    "`yard job clone`",
     "torchyard.rehearse_on_cpu": "`true` runs a script written for GPUs on the CPU, to try it; "
     "`false` doesn't, where the workspace does; default: the workspace's",
 }

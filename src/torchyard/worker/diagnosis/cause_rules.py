@@ -144,7 +144,8 @@ RULES: tuple[Rule, ...] = (
         "peer_lost",
         r"[Cc]onnection (?:closed|reset|refused) by peer|Connection reset by (?:remote )?peer"
         r"|ConnectionResetError|ConnectionRefusedError|ConnectionAbortedError|BrokenPipeError"
-        r"|Broken pipe|ProcessGroupWrapper|remote process exited|Connection was likely closed"
+        r"|Broken pipe|Transport endpoint is not connected|ProcessGroupWrapper"
+        r"|remote process exited|Connection was likely closed"
         r"|client socket has (?:failed to connect|timed out)|DistNetworkError|DistStoreError"
         r"|failed to recv, got 0 bytes|recvValue failed|sendBytes failed|Gloo connectFullMesh"
         r"|NCCL communicator was aborted|ncclRemoteError|DistBackendError|Connection refused"

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from torchyard.shared.connection import AttemptOver, Connection, Refused
+from torchyard.shared.connection import AttemptOver, Connection
 from torchyard.worker.system import signals
 from torchyard.worker.system.signals import Received
 
@@ -149,5 +149,6 @@ class Control:
                 )
             except AttemptOver:
                 self.stop(OVER)
-            except (OSError, Refused):
+            # A fault of ours, too: without this thread the node would not hear of a cancel.
+            except Exception:
                 time.sleep(_PAUSE_S)

@@ -113,12 +113,13 @@ class Events:
                 response = self._connection.call("POST", "/report", body, timeout_s=15.0)
             except AttemptOver:
                 self._control.stop(OVER)
-            except (OSError, Refused) as error:
+            # A fault of ours, too: without this thread the job would never end.
+            except Exception as error:
                 if isinstance(error, Refused) and self._narrow(events, error):
                     continue
-                self._note_refused(isinstance(error, Refused))
+                self._note_refused(not isinstance(error, OSError))
                 if failures == 1:
-                    print(f"report not accepted: {error}", file=sys.stderr, flush=True)
+                    print(f"report not accepted: {error!r}", file=sys.stderr, flush=True)
                 time.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
                 failures += 1
                 continue

@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.shared.cgroup_files import write
+
 WORKERS = "torchyard-workers"
 """The part of a delegated cgroup that the server and its workers are in."""
 # That of a cgroup which the runner made; see runner/cgroups.py.
@@ -156,7 +158,7 @@ def allow_no_processes(mark: str, proc: Path = _SELF) -> None:
     What starts processes faster than they can be ended would otherwise never end.
     """
     for folder in _folders(mark, proc):
-        _write(folder / "pids.max", "0")
+        write(folder / "pids.max", "0")
 
 
 def memory_events(mark: str, proc: Path = _SELF) -> list[Path]:
@@ -194,19 +196,19 @@ def _limit(tree: _Tree, mark: str, controller: str, ceiling: Ceiling) -> bool:
         return False  # processes beside it: none could enter it
     cpu_us = ceiling.cores * _PERIOD_US
     if controller == "pids":
-        return _write(folder / "pids.max", str(ceiling.processes))
+        return write(folder / "pids.max", str(ceiling.processes))
     if tree.version == 2:
         if controller == "cpu":
-            return _write(folder / "cpu.max", f"{cpu_us} {_PERIOD_US}")
+            return write(folder / "cpu.max", f"{cpu_us} {_PERIOD_US}")
         # With swap, a rank would crawl instead of being ended with its cause.
-        _write(folder / "memory.swap.max", "0")
-        return _write(folder / "memory.max", str(ceiling.memory_bytes))
+        write(folder / "memory.swap.max", "0")
+        return write(folder / "memory.max", str(ceiling.memory_bytes))
     if controller == "cpu":
-        return _write(folder / "cpu.cfs_period_us", str(_PERIOD_US)) and _write(
+        return write(folder / "cpu.cfs_period_us", str(_PERIOD_US)) and write(
             folder / "cpu.cfs_quota_us", str(cpu_us)
         )
-    done = _write(folder / "memory.limit_in_bytes", str(ceiling.memory_bytes))
-    _write(folder / "memory.memsw.limit_in_bytes", str(ceiling.memory_bytes))
+    done = write(folder / "memory.limit_in_bytes", str(ceiling.memory_bytes))
+    write(folder / "memory.memsw.limit_in_bytes", str(ceiling.memory_bytes))
     return done
 
 
@@ -219,7 +221,7 @@ def _open_controller(parent: Path, controller: str) -> bool:
     if not is_root and _words(parent / "cgroup.procs") and not _divide(parent):
         return False
     file = parent / "cgroup.subtree_control"
-    return controller in _words(file) or _write(file, f"+{controller}")
+    return controller in _words(file) or write(file, f"+{controller}")
 
 
 def _divide(parent: Path) -> bool:
@@ -236,7 +238,7 @@ def _divide(parent: Path) -> bool:
     aside = parent / WORKERS
     if not _make(aside):
         return False
-    moved = [_write(aside / "cgroup.procs", pid) for pid in _words(parent / "cgroup.procs")]
+    moved = [write(aside / "cgroup.procs", pid) for pid in _words(parent / "cgroup.procs")]
     return any(moved)
 
 
@@ -301,19 +303,5 @@ def _make(folder: Path) -> bool:
     return True
 
 
-def _write(file: Path, text: str) -> bool:
-    try:
-        # Not created: a missing file means that the controller is missing.
-        descriptor = os.open(file, os.O_WRONLY)
-    except OSError:
-        return False
-    try:
-        return os.write(descriptor, text.encode()) > 0
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-
-
 def _enter(folder: Path) -> bool:
-    return _write(folder / "cgroup.procs", str(os.getpid()))
+    return write(folder / "cgroup.procs", str(os.getpid()))

@@ -1,0 +1,265 @@
+"""Lists of jobs as requests ask for them, and as they are answered.
+
+Owns: which conditions, orders and columns a list may have; the text by which it goes on.
+Leaves: SQL to job_search.py.
+Always: a request that names something unknown is refused before the database is searched.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from torchyard.base import clock, fields
+from torchyard.base.errors import InvalidInput, NotFound, nearest
+from torchyard.jobs import actions
+from torchyard.jobs.history import history_store
+from torchyard.jobs.records import experiment_store, job_masking
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.requests import job_search
+from torchyard.jobs.requests.job_search import JobFilter, JobOrder, Place
+from torchyard.jobs.requests.to_json import summary_json
+from torchyard.jobs.services import Services
+from torchyard.jobs.spec.inputs import IO_NAME
+from torchyard.shared.record_rules import number_json
+
+GROUPS = ("metrics", "params", "inputs", "tags")
+_COLUMN_GROUPS = ("metrics", "params", "inputs")
+_MOST_JOBS = 1000
+# Of jobs with all of their metrics, which may be many.
+_MOST_JOBS_WITH_ALL = 100
+_MOST_COLUMNS = 100
+_MOST_TAGS = 100
+
+
+@dataclass(frozen=True)
+class ListRequest:
+    """A list as it is asked for, in texts.
+
+    Args:
+        tags: each `key` or `key=value`; a job has all of them.
+        text: part of a name, a display name or a description.
+        created_after, created_before: ISO 8601 with a zone.
+        sort: `metrics.loss`, `params.x`, `inputs.lr`, `tags.team`, or a field of the job.
+        columns: what rows hold beside the summary: `metrics.loss`, or all `metrics`.
+        before: `next` of the page before.
+    """
+
+    experiment_name: str = ""
+    status: str = ""
+    archived: str = "false"
+    parent: str = ""
+    tags: Sequence[str] = ()
+    owner: str = ""
+    text: str = ""
+    created_after: str = ""
+    created_before: str = ""
+    sort: str = ""
+    descending: bool = False
+    columns: Sequence[str] = ()
+    before: str = ""
+    limit: int = 50
+
+
+def list_page(services: Services, workspace: str, request: ListRequest) -> dict[str, Any]:
+    """A page as JSON; `next` is None on the last one.
+
+    Raises:
+        InvalidInput: a condition, an order, a column or a place that can't be.
+        NotFound: no such experiment or parent.
+    """
+    order = _order(request)
+    columns = _columns(request.columns)
+    most = _MOST_JOBS_WITH_ALL if None in columns.values() else _MOST_JOBS
+    if not 1 <= request.limit <= most:
+        raise InvalidInput(f"`limit` is {request.limit}", f"use 1 to {most}")
+    after = _place(request.before, order)
+    if request.parent:
+        actions.get(services, workspace, request.parent)
+    with services.db.read() as connection:
+        job_filter = _filter(connection, workspace, request)
+        page = job_search.find_page(connection, job_filter, order, after, request.limit)
+        cells = _cells(connection, page.jobs, columns)
+    rows = [{**summary_json(job), **cells[job.id]} for job in page.jobs]
+    return {"value": rows, "next": None if page.end is None else _token(page.end, order)}
+
+
+def _filter(connection: Connection, workspace: str, request: ListRequest) -> JobFilter:
+    if len(request.tags) > _MOST_TAGS:
+        raise InvalidInput(f"{len(request.tags)} tags are too many", f"use {_MOST_TAGS} or fewer")
+    experiment_id = None
+    if request.experiment_name:
+        experiment = experiment_store.named(connection, workspace, request.experiment_name)
+        if experiment is None:
+            raise NotFound(
+                f"experiment `{request.experiment_name}` does not exist in workspace `{workspace}`",
+                "list jobs and their experiments with `yard job list`",
+            )
+        experiment_id = experiment.id
+    return JobFilter(
+        workspace,
+        experiment_id,
+        actions.status_named(request.status) if request.status else None,
+        fields.archived(request.archived),
+        request.parent,
+        actions.wanted_tags(request.tags),
+        request.owner,
+        request.text,
+        _moment("created_after", request.created_after),
+        _moment("created_before", request.created_before),
+    )
+
+
+def _moment(name: str, text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        return clock.from_text(text)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(
+            f"`{name}` is not a time: `{text[:80]}`", "write it as 2026-01-31T12:00:00Z"
+        ) from error
+
+
+def _order(request: ListRequest) -> JobOrder | None:
+    if not request.sort:
+        if request.descending:
+            raise InvalidInput("`descending` needs `sort`", "the newest jobs come first without it")
+        return None
+    group, _, key = request.sort.partition(".")
+    if group in GROUPS and key:
+        _check_key(group, key)
+        return JobOrder(group, key, request.descending)
+    if request.sort in job_search.FIELDS:
+        return JobOrder("", request.sort, request.descending)
+    choices = [*job_search.FIELDS, *(f"{group}.NAME" for group in GROUPS)]
+    near = nearest(request.sort, job_search.FIELDS)
+    raise InvalidInput(
+        f"jobs can't be sorted by `{request.sort[:80]}`",
+        f"did you mean `{near}`?" if near else f"use one of: {', '.join(choices)}",
+    )
+
+
+def _columns(names: Sequence[str]) -> dict[str, list[str] | None]:
+    """The keys by group; None for all of a group."""
+    if len(names) > _MOST_COLUMNS:
+        raise InvalidInput(
+            f"{len(names)} columns are too many", f"ask for {_MOST_COLUMNS} or fewer"
+        )
+    columns: dict[str, list[str] | None] = {}
+    for name in names:
+        group, dot, key = name.partition(".")
+        if group not in _COLUMN_GROUPS or (dot and not key):
+            raise InvalidInput(
+                f"a list of jobs has no column `{name[:80]}`",
+                f"use {', '.join(f'`{group}.NAME`' for group in _COLUMN_GROUPS)}, or "
+                f"{', '.join(f'`{group}`' for group in _COLUMN_GROUPS)} for all of them",
+            )
+        if not dot:
+            columns[group] = None
+            continue
+        _check_key(group, key)
+        keys = columns.setdefault(group, [])
+        if keys is not None:
+            keys.append(key)
+    return columns
+
+
+def _check_key(group: str, key: str) -> None:
+    if group == "inputs" and not IO_NAME.match(key):
+        raise InvalidInput(
+            f"`{key[:80]}` is not the name of an input", "names have letters, digits and `_`"
+        )
+    if group == "tags" and '"' in key:
+        raise InvalidInput(f"`{key[:80]}` is not a tag", "sort by a tag without quotes")
+
+
+def _cells(
+    connection: Connection, jobs: Sequence[Job], columns: Mapping[str, list[str] | None]
+) -> dict[int, dict[str, Any]]:
+    """By job, the groups that are asked for with the values that the job has."""
+    cells: dict[int, dict[str, Any]] = {job.id: {group: {} for group in columns} for job in jobs}
+    ids = [job.id for job in jobs]
+    if "metrics" in columns:
+        for point in history_store.latest_of(connection, ids, columns["metrics"]):
+            cells[point.job_id]["metrics"][point.key] = number_json(point.value)
+    if "params" in columns:
+        for job_id, key, value in history_store.params_of(connection, ids, columns["params"]):
+            cells[job_id]["params"][key] = value
+    if "inputs" in columns:
+        for job in jobs:
+            cells[job.id]["inputs"] = _inputs(job, columns["inputs"])
+    return {job.id: job_masking.masked(job, cells[job.id]) for job in jobs}
+
+
+def _inputs(job: Job, names: Sequence[str] | None) -> dict[str, Any]:
+    """Literals as they were written, data by its path."""
+    inputs = job.document.get("inputs") or {}
+    values = {}
+    for name in inputs if names is None else names:
+        value = inputs.get(name)
+        if isinstance(value, Mapping):
+            value = value.get("value", value.get("path"))
+        if value is not None:
+            values[name] = value
+    return values
+
+
+def _token(place: Place, order: JobOrder | None) -> int | str:
+    """How a list goes on; a number where only the order of submission counts."""
+    if order is None:
+        return place.job_id
+    body = json.dumps([*_signature(order), place.segment, place.value, place.job_id])
+    return base64.urlsafe_b64encode(body.encode()).decode()
+
+
+def _place(token: str, order: JobOrder | None) -> Place | None:
+    if not token:
+        return None
+    place = _number_place(token) if order is None else _read_place(token, order)
+    if place is None or not 0 <= place.job_id < 2**63:
+        raise InvalidInput(
+            "`before` is not where a list in this order ended",
+            "take `next` of the page before, and change neither `sort` nor `descending`",
+        )
+    return place
+
+
+def _number_place(token: str) -> Place | None:
+    is_number = token.isascii() and token.isdecimal() and len(token) <= 19
+    return Place(0, None, int(token)) if is_number else None
+
+
+def _read_place(token: str, order: JobOrder) -> Place | None:
+    try:
+        body = json.loads(base64.urlsafe_b64decode(token.encode()))
+    except (ValueError, binascii.Error, RecursionError):
+        return None
+    if not isinstance(body, list) or len(body) != 6 or body[:3] != _signature(order):
+        return None
+    segment, value, job_id = body[3:]
+    if type(segment) is not int or type(job_id) is not int:
+        return None
+    if not job_search.is_place(order, segment, value) or not _is_storable(value):
+        return None
+    return Place(segment, value, job_id)
+
+
+def _is_storable(value: float | str | None) -> bool:
+    if isinstance(value, str):
+        return "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
+    if isinstance(value, int):
+        return abs(value) < 2**63
+    return value is None or not math.isnan(value)
+
+
+def _signature(order: JobOrder) -> list[Any]:
+    return [order.group, order.key, order.descending]

@@ -1,0 +1,305 @@
+"""Run public notebooks of Azure ML whole and unmodified against a server of ours.
+
+    python tools/run_notebooks.py sdk-v1 --repository FOLDER.git --work FOLDER [PATH ...]
+    python tools/run_notebooks.py --page --work FOLDER > docs/transcripts/notebooks.md
+
+`--repository` is a bare clone of the repository that `notebooks.yml` names; nothing of it is kept
+here. Without a PATH every notebook of the list runs, the quickest first.
+
+Owns: each notebook's folder, its client's variables, the placeholders a user fills in, the results.
+Leaves: running cells to notebook_cells.py, the clients to tests/contracts_azure/client_venvs.py.
+Always: a cell is never edited, but for the placeholders of `notebooks.yml`; one server per SDK.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+LISTS = Path(__file__).resolve().with_name("notebooks.yml")
+CELLS = Path(__file__).resolve().with_name("notebook_cells.py")
+CELL_LIMIT_S = 1200
+ENDED = {"Completed", "Failed", "Canceled"}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The notebooks of one repository, and with what they are run.
+
+    `folders`: the parts of the repository that lie beside a notebook. `placeholders`: what a user
+    writes in place of what the notebook prints. `stand_ins`: of a notebook, by path, the files put
+    where it would have downloaded them.
+    """
+
+    name: str
+    repository: str
+    client: str
+    folders: tuple[str, ...]
+    placeholders: Mapping[str, str]
+    notebooks: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a suite runs: `work` holds the server's home, results and logs."""
+
+    suite: Suite
+    git_folder: Path
+    work: Path
+    limit_s: int
+
+    @property
+    def home(self) -> Path:
+        return self.work / f"home-{self.suite.name}"
+
+    @property
+    def python(self) -> Path:
+        return ROOT / ".azure-clients" / self.suite.client / "bin" / "python"
+
+    def results(self, notebook: str) -> Path:
+        return self.work / "results" / self.suite.name / f"{notebook.replace('/', '--')}.json"
+
+
+def read_suites() -> dict[str, Suite]:
+    lists = yaml.safe_load(LISTS.read_text(encoding="utf-8"))
+    return {
+        name: Suite(
+            name=name,
+            repository=suite["repository"],
+            client=suite["client"],
+            folders=tuple(suite["folders"]),
+            placeholders=suite["placeholders"],
+            notebooks=suite["notebooks"],
+        )
+        for name, suite in lists.items()
+    }
+
+
+def fill_placeholders(text: str, placeholders: Mapping[str, str]) -> tuple[str, list[str]]:
+    """The notebook's text with its placeholders filled in, and which were there."""
+    filled = []
+    for placeholder, value in placeholders.items():
+        if placeholder in text:
+            filled.append(placeholder)
+            text = text.replace(placeholder, value)
+    return text, filled
+
+
+def extract(git_folder: Path, folders: tuple[str, ...], target: Path) -> None:
+    """Write the files of HEAD below `folders`; large ones that a mirror lacks are left out."""
+    git = ["git", "--git-dir", str(git_folder)]
+    listing = subprocess.run(
+        [*git, "ls-tree", "-r", "-z", "HEAD", *folders], capture_output=True, text=True, check=True
+    )
+    with subprocess.Popen(
+        [*git, "cat-file", "--batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as objects:
+        assert objects.stdin is not None and objects.stdout is not None
+        for entry in filter(None, listing.stdout.split("\0")):
+            description, path = entry.split("\t", 1)
+            _mode, kind, object_id = description.split()
+            if kind != "blob":
+                continue
+            objects.stdin.write(f"{object_id}\n".encode())
+            objects.stdin.flush()
+            header = objects.stdout.readline().split()
+            if header[1] == b"missing":
+                continue
+            file = target / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(objects.stdout.read(int(header[2]) + 1)[:-1])
+        objects.stdin.close()
+
+
+def overlay_python(python: Path, folder: Path) -> Path:
+    """A Python with the client's packages, into which a notebook's `pip install` may go."""
+    subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True)
+    packages = _packages_of(python)
+    (_packages_of(folder / "bin" / "python") / "client.pth").write_text(f"{packages}\n")
+    for command in ("pip", "pip3"):
+        script = folder / "bin" / command
+        script.write_text(
+            f"#!{folder}/bin/python\nimport sys\nfrom pip._internal.cli.main import main\n"
+            "sys.exit(main())\n"
+        )
+        script.chmod(0o755)
+    return folder / "bin" / "python"
+
+
+def _packages_of(python: Path) -> Path:
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    printed = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    return Path(printed.stdout.strip())
+
+
+def yard(place: Place, *arguments: str) -> str:
+    variables = {name: text for name, text in os.environ.items() if not _is_foreign(name)}
+    printed = subprocess.run(
+        [Path(sys.executable).with_name("yard"), *arguments],
+        env={**variables, "TORCHYARD_HOME": str(place.home)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return printed.stdout
+
+
+def _is_foreign(name: str) -> bool:
+    return name.startswith(("TORCHYARD", "AZURE", "MLFLOW", "PYTEST", "VIRTUAL")) or name in (
+        "PYTHONPATH",
+        "PYTHONDONTWRITEBYTECODE",
+    )
+
+
+def notebook_variables(place: Place, python: Path, folder: Path) -> dict[str, str]:
+    """The notebook's environment: the redirection to our server, and a home of its own."""
+    redirection: dict[str, str] = json.loads(yard(place, "client-env", "--shell", "json"))
+    kept = {name: text for name, text in os.environ.items() if not _is_foreign(name)}
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    return {
+        **kept,
+        **redirection,
+        "HOME": str(folder),
+        "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv")),
+        "PATH": f"{python.parent}{os.pathsep}{kept.get('PATH', '')}",
+        "VIRTUAL_ENV": str(python.parent.parent),
+        "TMPDIR": str(temporary),
+        "MPLBACKEND": "agg",
+    }
+
+
+def run_notebook(place: Place, notebook: str) -> dict[str, Any]:
+    """Run one notebook in a fresh folder, and write down what each cell did."""
+    folder = place.work / "run" / place.suite.name
+    shutil.rmtree(folder, ignore_errors=True)
+    tree = folder / "tree"
+    extract(place.git_folder, place.suite.folders, tree)
+    yard(place, "workspace", "config", "--path", str(tree))
+    file = tree / notebook
+    filled_text, filled = fill_placeholders(
+        file.read_text(encoding="utf-8"), place.suite.placeholders
+    )
+    file.write_text(filled_text, encoding="utf-8")
+    python = overlay_python(place.python, folder / "python")
+    results = place.results(notebook)
+    results.parent.mkdir(parents=True, exist_ok=True)
+    results.unlink(missing_ok=True)
+    jobs_before = set(job_statuses(place))
+    began = time.monotonic()
+    with results.with_suffix(".log").open("wb") as log:
+        process = subprocess.Popen(
+            [python, CELLS, file, results, str(place.limit_s)],
+            cwd=file.parent,
+            env=notebook_variables(place, python, folder),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            exit_code = process.wait()
+        finally:
+            _end_group(process)
+    document: dict[str, Any] = json.loads(results.read_text()) if results.exists() else {}
+    new_jobs = set(job_statuses(place)) - jobs_before
+    document |= {
+        "jobs": wait_for_jobs(place, new_jobs),
+        "notebook": notebook,
+        "seconds": round(time.monotonic() - began),
+        "exit_code": exit_code,
+        "placeholders": filled,
+    }
+    results.write_text(json.dumps(document, indent=1))
+    return document
+
+
+def job_statuses(place: Place) -> dict[str, str]:
+    """By job; runs that the notebook itself logs to are none."""
+    jobs = json.loads(
+        yard(place, "job", "list", "--include-archived", "--all-results", "true", "-o", "json")
+    )
+    return {job["name"]: job["status"] for job in jobs if job["type"] != "run"}
+
+
+def wait_for_jobs(place: Place, names: set[str]) -> dict[str, str]:
+    """How the jobs ended that the notebook submitted; some notebooks don't wait for theirs."""
+    deadline = time.monotonic() + place.limit_s
+    while True:
+        statuses = {name: text for name, text in job_statuses(place).items() if name in names}
+        if set(statuses.values()) <= ENDED or time.monotonic() > deadline:
+            return statuses
+        time.sleep(2)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End what the notebook has left running, such as TensorBoard."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def passed_cells(document: Mapping[str, Any]) -> int:
+    return sum(not result["error"] for result in document.get("results", []))
+
+
+def is_whole(document: Mapping[str, Any]) -> bool:
+    return document.get("exit_code") == 0 and passed_cells(document) == document.get("cells")
+
+
+def _run(place: Place, notebooks: list[str]) -> int:
+    place.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    yard(place, "workspace", "update", "--rehearse-on-cpu")
+    whole = 0
+    for notebook in notebooks:
+        document = run_notebook(place, notebook)
+        whole += is_whole(document)
+        errors = [result["error"] for result in document.get("results", []) if result["error"]]
+        print(
+            f"{passed_cells(document)}/{document.get('cells', '?')} {document['seconds']} s "
+            f"{notebook}",
+            *(f"    job {job}: {text}" for job, text in document["jobs"].items()),
+            *(re.sub(r"(?m)^", "    ", error) for error in errors),
+            sep="\n",
+            flush=True,
+        )
+    print(f"{whole} of {len(notebooks)} notebooks passed whole")
+    return 0 if whole == len(notebooks) else 1
+
+
+def main(arguments: list[str]) -> int:
+    suites = read_suites()
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("suite", choices=sorted(suites))
+    options.add_argument("--repository", type=Path, required=True, help="a bare clone")
+    options.add_argument("--work", type=Path, required=True, help="for the server and the results")
+    options.add_argument("--limit", type=int, default=CELL_LIMIT_S, help="seconds for one cell")
+    options.add_argument("notebooks", nargs="*", metavar="PATH")
+    chosen = options.parse_intermixed_args(arguments)
+    suite = suites[chosen.suite]
+    place = Place(suite, chosen.repository, chosen.work.resolve(), chosen.limit)
+    try:
+        return _run(place, chosen.notebooks or list(suite.notebooks))
+    finally:
+        if (place.home / "server.json").exists():
+            yard(place, "server", "stop")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
