@@ -110,6 +110,14 @@ def test_the_client_gets_the_program_that_it_starts(azure: Services) -> None:
     assert "a-long-secret-value" not in json.dumps(definition)
 
 
+def test_the_environment_of_the_users_own_python_is_read_back(azure: Services) -> None:
+    run = submitted(azure, environment={**OWN, "name": "my-python"})
+    environment = history(azure, run, "/details")["runDefinition"]["environment"]
+    assert (environment["name"], environment["version"]) == ("my-python", "1")
+    where = f"/environment/v1.0{WORKSPACE}/environments/my-python/versions/1"
+    assert azure.ask("GET", where)["python"]["userManagedDependencies"] is True
+
+
 def test_a_run_from_its_beginning_to_its_end(azure: Services) -> None:
     run = submitted(azure)
     variables = below(azure, run, "", {"machine": "laptop"}).json()["variables"]

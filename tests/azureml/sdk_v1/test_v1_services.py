@@ -352,6 +352,41 @@ def test_a_registered_dataset_is_a_data_asset(v1: Services) -> None:
     assert got["latest"]["savedDatasetId"] == created["latest"]["savedDatasetId"]
 
 
+def test_a_datasets_name_may_have_spaces_and_a_run_lists_it(v1: Services, cluster: str) -> None:
+    stores = v1.site.parts.services.datastores
+    with stores.writing("default", "workspaceblobstore", "diabetes/a.csv") as writing:
+        writing.write(b"a")
+    path = "azureml://datastores/workspaceblobstore/paths/diabetes"
+    flow = dataflow({"folder": path})  # type: ignore[arg-type]
+    body = {"name": "diabetes dataset", "datasetType": "file", "latest": {"dataflow": flow}}
+    id = v1.of("dataset", "POST", "datasets/register", body)["latest"]["savedDatasetId"]
+    read = v1.of("dataset", "GET", "datasets/query/name=diabetes dataset")
+    assert read["name"] == "diabetes dataset"
+    inputs = {
+        "by_id": ({"id": id}, "download"),
+        "by_name": ({"name": "diabetes dataset"}, "mount"),
+    }
+    data = {
+        name: {"dataLocation": {"dataset": dataset}, "mechanism": mode}
+        for name, (dataset, mode) in inputs.items()
+    }
+    request = submitted(v1, "diabetes_1", data=data)
+    v1.of("execution", "POST", "experiments/d/snapshotrun", request, runId="diabetes_1")
+    run = v1.of("history", "GET", "experiments/d/runs/diabetes_1/details")
+    assert [
+        (item["identifier"]["savedId"], *item["inputDetails"].values())
+        for item in run["inputDatasets"]
+    ] == [(id, "by_id", "Download", None), (id, "by_name", "Mount", None)]
+
+
+@pytest.mark.parametrize("name", [" lead", "trail ", "a/b", "a:b", ""])
+def test_other_names_of_datasets_are_refused(v1: Services, name: str) -> None:
+    flow = dataflow({"folder": "azureml://datastores/workspaceblobstore/paths/other"})  # type: ignore[arg-type]
+    body = {"name": name, "datasetType": "file", "latest": {"dataflow": flow}}
+    status, message = v1.refusal("dataset", "POST", "datasets/register", body)
+    assert status == 400 and "name" in message
+
+
 def test_models_are_created_from_artifacts(v1: Services, cluster: str) -> None:
     stores = v1.site.parts.services.datastores
     with stores.writing("default", "workspaceartifactstore", "LocalUpload/1/m/w.bin") as writing:

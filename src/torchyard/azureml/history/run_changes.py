@@ -15,6 +15,7 @@ from torchyard.azureml.common.calls import Call
 from torchyard.base.clock import from_text
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs import actions
+from torchyard.jobs.attempts import failure_marks
 from torchyard.jobs.records.types import Job, JobError, Status
 from torchyard.jobs.requests import local_runs, runs
 from torchyard.jobs.services import Services
@@ -101,6 +102,13 @@ def note_event(services: Services, call: Call, name: str) -> None:
         runs.change_run(services, call.workspace.name, name, status=status)
     elif status is Status.CANCELED and not job.status.ended:
         actions.cancel(services, call.workspace.name, name)
+    elif status is Status.FAILED and job.type != runs.RUN:
+        # A job's own script sends only the error: the job fails when the script has ended. A
+        # client outside sends then that the run failed, which stops the job.
+        error = _error(call.document.get("data"))
+        failure_marks.mark(
+            services, call.workspace.name, name, error, stop=event in ("fail", "failed")
+        )
 
 
 def _is_set_by_client(job: Job) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from torchyard.azureml.arm import job_resources
 from torchyard.azureml.arm.resources import timestamp
 from torchyard.azureml.common.calls import Call
-from torchyard.azureml.sdk_v1 import run_definitions
+from torchyard.azureml.sdk_v1 import input_datasets, run_definitions
 from torchyard.base.errors import TorchyardError
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.data.types import DATA_TYPES
@@ -97,7 +97,7 @@ def to_json(call: Call, job: Job) -> dict[str, Any]:
         "target": _target(job),
         "primaryMetricName": None,
         "services": {},
-        "inputDatasets": [],
+        "inputDatasets": input_datasets.of_run(job.properties),
         "outputDatasets": [],
         "runDefinition": None,
         "error": error_json(call, job),
@@ -134,7 +134,7 @@ def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, A
         "tags": _tags(job),
         "properties": job.properties,
         "parameters": {},
-        "inputDatasets": [],
+        "inputDatasets": input_datasets.of_run(job.properties),
         "outputDatasets": [],
         "runDefinition": run_definitions.definition_of(services.environments, job),
         "rootRunId": job.parent or job.name,

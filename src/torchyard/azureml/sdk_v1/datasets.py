@@ -58,7 +58,17 @@ class Datasets:
         if not name:
             raise InvalidInput("an input of the run names no dataset")
         asset = assets.get(self.services.db, workspace, name, version)
+        if " " in asset.name:
+            return asset.uri, asset.type  # a reference has no spaces
         return f"azureml:{asset.name}:{asset.version}", asset.type
+
+    def id_of(self, workspace: str, reference: Mapping[str, Any]) -> str:
+        """The id of the definition that `of_configuration` finds."""
+        if reference.get("id"):
+            return str(reference["id"])
+        version = str(reference.get("version") or assets.LATEST)
+        asset = assets.get(self.services.db, workspace, str(reference.get("name")), version)
+        return self.definition_of(asset).id
 
     def of_reference(self, workspace: str, reference: Mapping[str, Any]) -> tuple[str, str]:
         """(path, type) of the data that a DataReference names."""
@@ -129,7 +139,9 @@ class Datasets:
             tags=fields.texts(body, "tags"),
             properties={_SAVED: saved.id},
         )
-        assets.read_document({"name": name, "path": path, "type": type})
+        # SDK v1's names may have spaces inside.
+        plain_name = name.replace(" ", "-") if name == name.strip() else name
+        assets.read_document({"name": plain_name, "path": path, "type": type})
         return assets.register(
             self.services.db, self.services.clock, workspace, request, path, call.identity.user
         )

@@ -17,7 +17,7 @@ from torchyard.azureml.arm.computes import Computes
 from torchyard.azureml.common.calls import AzureCall, Call
 from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.routing import RouteTable
-from torchyard.azureml.sdk_v1 import computes, environments, run_configs
+from torchyard.azureml.sdk_v1 import computes, environments, input_datasets, run_configs
 from torchyard.azureml.sdk_v1.datasets import Datasets
 from torchyard.azureml.sdk_v1.snapshots import Snapshots
 from torchyard.base.errors import InvalidInput
@@ -89,11 +89,14 @@ def submit(services: Services, call: Call, experiment: str) -> str:
         document["compute"] = LOCAL
     document["name"] = call.query.get("runId") or None
     document["experiment_name"] = experiment
+    properties = input_datasets.properties_of(datasets, workspace, configuration)
     snapshot_id = str(call.document.get("SnapshotId") or "")
     if snapshot_id:
         snapshot = Snapshots(services.blobs, services.datastores).find(workspace, snapshot_id)
         document["code"] = f"snapshot:{snapshot.id}"
-        document["properties"] = {"ContentSnapshotId": snapshot_id}
+        properties["ContentSnapshotId"] = snapshot_id
+    if properties:
+        document["properties"] = properties
     if call.document.get("ParentRunId"):
         document["parent_job_name"] = call.document["ParentRunId"]
     document = {key: value for key, value in document.items() if value is not None}

@@ -36,13 +36,14 @@ from torchyard.azureml.sdk_v1 import (
     environments as v1_environments,
 )
 from torchyard.azureml.sdk_v1 import (
+    input_datasets,
     local_archive,
     local_configs,
     run_configs,
 )
 from torchyard.azureml.sdk_v1.datasets import Datasets
 from torchyard.base import files
-from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
 from torchyard.data import actions as data
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.jobs import actions
@@ -198,11 +199,14 @@ def submit(
                 f"input `{key}` of a run on the target `local` is not in a datastore",
                 "upload it to one, or download it in the script",
             )
-    if not local_configs.is_user_managed(configuration):
-        spec = replace(spec, environment=_for_build(services, call, configuration, is_local))
+    if local_configs.is_user_managed(configuration):
+        environment = _registered(services, call, configuration)
+    else:
+        environment = _for_build(services, call, configuration, is_local)
+    spec = replace(spec, environment=environment)
     with services.db.write() as connection:
         record = actions.ensure_experiment(connection, services, workspace, experiment)
-    return local_runs.create(
+    job = local_runs.create(
         services,
         workspace,
         name,
@@ -212,6 +216,21 @@ def submit(
         variables=run_configs.variables_of(configuration),
         spec=spec,
     )
+    properties = input_datasets.properties_of(datasets, workspace, configuration)
+    return actions.add_properties(services, workspace, job.name, properties) if properties else job
+
+
+def _registered(services: Services, call: Call, configuration: Mapping[str, Any]) -> str | None:
+    """The environment of the user's own Python, as `run.get_environment()` requests it.
+
+    None for one without a name, and for one that could not be registered: the run doesn't need it.
+    """
+    requested = run_configs.object_at(configuration, "environment")
+    try:
+        ref = v1_environments.for_job(services.environments, services.clock, call, requested)
+    except TorchyardError:
+        return None
+    return ref if isinstance(ref, str) else None
 
 
 def _for_build(

@@ -33,7 +33,7 @@ _KINDS = {"inputs": "DatasetConsumptionConfig", "outputs": "DatasetOutputConfig"
 def definition_of(services: Environments, job: Job) -> dict[str, Any] | None:
     """None for a run that is not a job."""
     if local_runs.is_local(job):
-        return _of_local(job)
+        return _of_local(services, job)
     if job.type != "command":
         return None
     spec = job.spec
@@ -53,7 +53,7 @@ def definition_of(services: Environments, job: Job) -> dict[str, Any] | None:
         "nodeCount": job.node_count,
         "maxRunDurationSeconds": int(spec.timeout_s) or None,
         "environmentVariables": spec.environment_variables,
-        "environment": _environment(services, job),
+        "environment": _environment(services, job.workspace, spec.environment),
         "pytorch": {
             "communicationBackend": distribution.get("communication_backend"),
             "processCount": each * job.node_count if kind == "pytorch" else None,
@@ -68,7 +68,7 @@ def definition_of(services: Environments, job: Job) -> dict[str, Any] | None:
     }
 
 
-def _of_local(job: Job) -> dict[str, Any]:
+def _of_local(services: Environments, job: Job) -> dict[str, Any]:
     spec = local_runs.spec_of(job)
     return {
         "script": spec.script,
@@ -81,6 +81,7 @@ def _of_local(job: Job) -> dict[str, Any]:
         "nodeCount": 1,
         "maxRunDurationSeconds": spec.limit_s or None,
         "environmentVariables": local_runs.variables_of(job),
+        "environment": _environment(services, job.workspace, spec.environment),
         "history": {
             "outputCollection": spec.keeps_outputs,
             "directoriesToWatch": ["logs"],
@@ -115,14 +116,15 @@ def script_of(command: str) -> tuple[str | None, list[str]]:
     return arguments[1], [_VARIABLE.sub(r"$\1", argument) for argument in arguments[2:]]
 
 
-def _environment(services: Environments, job: Job) -> dict[str, Any] | None:
-    environment = job.spec.environment
+def _environment(
+    services: Environments, workspace: str, environment: str | Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    if environment is None:
+        return None
     try:
         if isinstance(environment, Mapping):
             return environments.to_json(services, "", "", environment)
         ref = refs.parse(environment)
-        return environments.environment_json(
-            services, job.workspace, ref.name, ref.version or "latest"
-        )
+        return environments.environment_json(services, workspace, ref.name, ref.version or "latest")
     except TorchyardError:
         return None

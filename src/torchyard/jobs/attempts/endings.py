@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from torchyard.compute import actions as computes
 from torchyard.jobs.actions import attempt_key, job_key
-from torchyard.jobs.attempts import root_cause
+from torchyard.jobs.attempts import failure_marks, root_cause
 from torchyard.jobs.files import output_assets
 from torchyard.jobs.records import attempt_store, progress, store
 from torchyard.jobs.records.types import Attempt, AttemptNode, Job, JobError, NodeState, Status
@@ -42,7 +42,11 @@ def finish(services: Services, attempt_id: str, *, registers: bool = False) -> N
         job = store.job_by_id(connection, attempt.job_id)
     if attempt.ended_at is not None or not all(node.state is NodeState.EXITED for node in nodes):
         return
-    went_well = root_cause.failed_node(nodes) is None and attempt.order_reason != "cancel"
+    went_well = (
+        root_cause.failed_node(nodes) is None
+        and attempt.order_reason != "cancel"
+        and failure_marks.reported(attempt) is None
+    )
     if went_well and output_assets.are_named(job):
         if not registers:
             services.wakeup.set()
@@ -132,9 +136,15 @@ def _end(
         return False
     now = services.clock.now()
     failed = root_cause.failed_node(nodes)
+    reported = failure_marks.reported(current)
     if current.order_reason == "cancel":
         code = failed.exit_code if failed else None
         status, error = Status.CANCELED, current.error
+    elif current.order_reason == failure_marks.MARKED_FAILED:
+        code = failed.exit_code if failed else None
+        status, error = Status.FAILED, current.error
+    elif failed is None and reported is not None:
+        code, status, error = 0, Status.FAILED, reported
     elif failed is None:
         code, status, error = 0, Status.COMPLETED, None
     elif current.order_reason == root_cause.PREEMPTED:
@@ -143,6 +153,7 @@ def _end(
     else:
         code, status = failed.exit_code, Status.FAILED
         error = failed.error or JobError("failed", f"node {failed.node} failed")
+        error = failure_marks.explained(error, reported)
         if _try_again(connection, services, job, current, error, code or 1, nodes, printed):
             return True
     progress.end(connection, job, status, now, exit_code=code, error=error, attempt=attempt)

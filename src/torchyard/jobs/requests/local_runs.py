@@ -49,8 +49,8 @@ class LocalRunSpec:
     """What the program on the user's machine has to do.
 
     `${{inputs.NAME}}` in `arguments`, `command` and `input_variables` stands for where the input
-    lies there. `inputs` are as a job file has them; `interpreter` is empty where `environment`, as
-    a job file has it, is to be built. `limit_s` is 0 without a limit.
+    lies there. `inputs` and `environment` are as a job file has them; `interpreter` is empty where
+    the environment is to be built. `limit_s` is 0 without a limit.
     """
 
     script: str = ""

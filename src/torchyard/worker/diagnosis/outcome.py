@@ -24,6 +24,7 @@ _STOP_REASONS = {
     "cancel": ("canceled", "the job was canceled"),
     "preempted": ("preempted", "another job needs its nodes"),
     "failed": ("stopped", "another node failed"),
+    "marked_failed": ("stopped", "the job was marked as failed"),
     PEER_LOST: ("stopped", "another node failed"),
     SIGNAL: ("stopped", "its executor was asked to stop it"),
     OVER: ("stopped", "the attempt is over"),
