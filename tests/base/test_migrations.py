@@ -38,6 +38,7 @@ RELEASED = {
     "0105_workspace_limits.py": "d0bea921ebcd7cc3895010d26d5ae3dfbafd04a34f6f460a07791478ca289abb",
     "0106_subjects.py": "03c6a9ed6bfc6458b4aa8c40f15b1022d1d9be52e14ae074c9bc392f3d75cb43",
     "0107_run_search.py": "50eb220eedc4d567490c915fe22c8aaebd43a4da7f7534ff62a9cc85ebec5e83",
+    "0109_deleted_versions.py": "fc2d4063e44825c8fc7d48d2e81d37e738ff6b1023919e109b09184a2a2186ed",
 }
 # SQLAlchemy does not describe an index of an expression.
 pytestmark = pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based")
