@@ -54,6 +54,7 @@ from torchyard.executors.runner_client import RunnerClient
 from torchyard.executors.spawner import RunnerSpawner
 from torchyard.jobs.admission import machine, quota_checks
 from torchyard.jobs.attempts.idle_time import IdleTime
+from torchyard.jobs.cleanup import asset_deletion
 from torchyard.jobs.files import data_sources, model_sources, owners
 from torchyard.jobs.history.history import History
 from torchyard.jobs.http.scheduler import Scheduler
@@ -290,6 +291,7 @@ def _fill_state(
     # What lower packages call of higher ones.
     state.find_model = partial(model_sources.find, services)
     state.resolve_data = partial(_resolve_data, services)
+    state.delete_assets = partial(asset_deletion.delete, services)
     state.environment_hashes_in_use = partial(runs.environment_hashes, services)
     state.provision_workspace = partial(workspace_lifecycle.provision, services)
     state.delete_workspace = partial(workspace_lifecycle.delete_empty, services)

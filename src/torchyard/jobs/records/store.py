@@ -198,16 +198,6 @@ def job_by_id(connection: Connection, job_id: int) -> Job:
     return _job(connection.execute(_BY_ID, {"number": job_id}).one())
 
 
-def jobs_by_id(connection: Connection, job_ids: Sequence[int]) -> list[Job]:
-    """In the order of `job_ids`; those that are gone are left out."""
-    by_id: dict[int, Job] = {}
-    for start in range(0, len(job_ids), _IDS_A_QUERY):
-        some = job_ids[start : start + _IDS_A_QUERY]
-        for row in connection.execute(_jobs().where(jobs.c.id.in_(some))):
-            by_id[row.id] = _job(row)
-    return [by_id[job_id] for job_id in job_ids if job_id in by_id]
-
-
 def tag_of(column: Column[Any], key: str, dialect: str) -> ColumnElement[Any]:
     """The text that a column of tags holds under `key`; null when there is none.
 
