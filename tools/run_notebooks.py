@@ -180,6 +180,8 @@ def notebook_variables(place: Place, python: Path, folder: Path) -> dict[str, st
         "VIRTUAL_ENV": str(python.parent.parent),
         "TMPDIR": str(temporary),
         "MPLBACKEND": "agg",
+        # `!more FILE`: end at the end of the file, as on Azure's machines, and wait for no key.
+        "MORE": "-e",
     }
 
 
