@@ -135,7 +135,7 @@ def build(
             home, db, clock, environ, None, shared or for_others, node=node, runner=runner
         ),
         history=History(db),
-        logs=Logs(home / "logs", shared),
+        logs=Logs(home / "logs", shared, clock),
         signals=signals,
         wakeup=wakeup,
         server_id=_id_of(home),
