@@ -53,7 +53,10 @@ class Datasets:
         id, name = str(reference.get("id") or ""), str(reference.get("name") or "")
         version = str(reference.get("version") or assets.LATEST)
         if id:
-            path, type = saved_datasets.data_of(self.saved(workspace, id))
+            saved = self.saved(workspace, id)
+            if saved.kind == _FILE and len(saved_datasets.paths_of(saved)) > 1:
+                return f"azureml:{saved.id}", "uri_folder"
+            path, type = saved_datasets.data_of(saved)
             return self._with_type(workspace, self._short(path), type)
         if not name:
             raise InvalidInput("an input of the run names no dataset")
@@ -218,9 +221,7 @@ class Datasets:
         uri = uris.datastore(path, "") if "/subscriptions/" not in path else None
         if uri is not None:
             return str(uri)
-        _, separator, below = path.partition("/datastores/")
-        is_long = separator and path.startswith("azureml://")
-        return f"azureml://datastores/{below}" if is_long else path
+        return saved_datasets.short_path(path)
 
 
 routes = RouteTable()
