@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 
 from torchyard.azureml.arm.resource_types import RESOURCE_TYPES
 from torchyard.azureml.arm.resources import path_of_type
+from torchyard.azureml.common import errors
 from torchyard.azureml.common.calls import AzureCall
 from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.paths import ABOVE
@@ -44,6 +45,9 @@ NOT_SERVED = {
     "resynckeys": "keys of storage accounts",
 }
 
+# SDK v1's `Pipeline` reads the keys of an error with a capital.
+_IN_CAPITALS = ("pipelines", "studioservice")
+
 _rest = RouteTable()
 
 
@@ -54,9 +58,14 @@ def not_found(call: AzureCall, request: Request, path: str) -> JSONResponse:
     parts = path.split("/")
     service = parts[1] if parts[0] == "arm" and len(parts) > 1 else parts[0]
     if service in NOT_SERVED:
-        raise NotServed(
+        error = NotServed(
             f"torchyard does not serve {NOT_SERVED[service]} yet", "see docs/reference/azure-ml.md"
         )
+        if service not in _IN_CAPITALS:
+            raise error
+        content = errors.envelope(error)
+        fields = {key.capitalize(): value for key, value in content["error"].items()}
+        return JSONResponse({**content, "Error": fields}, error.http_status)
     raise NotFound(
         f"torchyard does not answer {request.method} `{path[:200]}`",
         "see docs/reference/azure-ml.md",

@@ -103,6 +103,15 @@ def test_a_curated_environment_is_registered_as_itself(v1: Services) -> None:
     assert again == curated
 
 
+def test_the_list_has_azures_published_names(v1: Services) -> None:
+    listed = v1.of("environment", "GET", "environments/")["value"]
+    names = [environment["name"] for environment in listed]
+    assert {"AzureML-Minimal", "sklearn-1.5", "python"} <= set(names)
+    assert len(names) == len(set(names))
+    minimal = listed[names.index("AzureML-Minimal")]
+    assert minimal == v1.of("environment", "GET", "environments/AzureML-Minimal")
+
+
 def test_variables_are_returned(v1: Services) -> None:
     image = {"baseImage": "python:3.11"}
     fields = {"environmentVariables": {"A": "1"}, "inferencingStackVersion": "latest"}

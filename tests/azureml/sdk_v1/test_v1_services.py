@@ -445,6 +445,16 @@ def test_a_hyperdrive_run_is_refused_as_its_client_reads_it(v1: Services) -> Non
     assert "does not serve HyperDrive yet" in response["message"]
 
 
+@pytest.mark.parametrize("service", ["pipelines", "studioservice"])
+def test_pipelines_are_refused_as_their_client_reads_it(v1: Services, service: str) -> None:
+    where = f"/{service}/v1.0{WORKSPACE}/Pipelines/Create"
+    answer = v1.site.ask(v1.user, "POST", where, {})
+    assert answer.status_code == 501
+    body = answer.json()
+    assert body["Error"]["Message"] == body["error"]["message"]
+    assert "does not serve pipelines" in body["Error"]["Message"]
+
+
 def test_a_datasets_description_changes_and_it_can_be_unregistered(v1: Services) -> None:
     place: Any = {"file": "azureml://datastores/workspaceblobstore/paths/short.csv"}
     body = {"name": "short", "datasetType": "file", "latest": {"dataflow": dataflow(place)}}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
 from torchyard.environments import assets
 from torchyard.environments import to_json as showing
-from torchyard.environments.names import catalogue, curated_environments
+from torchyard.environments.names import catalogue, curated_environments, published
 from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset
 from torchyard.jobs.services import ServicesOf
@@ -39,6 +40,7 @@ _PYPI = (
 )
 # Keys without a place in our definitions. A run gets its variables with its own configuration.
 _V1_KEYS, _V1_PROPERTY = ("environmentVariables", "inferencingStackVersion"), "torchyard.sdk_v1"
+_PUBLISHED = "AzureML-"
 _IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"
 
 
@@ -53,7 +55,18 @@ def list_all(call: AzureCall, services: ServicesOf) -> JSONResponse:
     names = [curated.name for curated in curated_environments.every()]
     names += [asset.name for asset in assets.list_in(environments.db, workspace)]
     value = [environment_json(environments, workspace, name) for name in names]
+    value += _published(environments, workspace)
     return JSONResponse({"value": value, "continuationToken": None})
+
+
+def _published(environments: Environments, workspace: str) -> list[dict[str, Any]]:
+    """Azure's names that a job may use here, as Azure writes them."""
+    documents = []
+    for name in published.names():
+        # Where substitutes have to be allowed first, a job could not use it, either.
+        with suppress(TorchyardError):
+            documents.append(environment_json(environments, workspace, f"{_PUBLISHED}{name}"))
+    return documents
 
 
 @routes.get("/{name}")
