@@ -233,8 +233,8 @@ def create_app(
     _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)
     app.state.public_url, app.state.sign_in = public_url, sign_in
     _fill_monitoring(app.state, parts, requests, audit)
-    app.router.routes.extend(server_routes.router.routes)
-    app.router.routes.extend(monitoring_routes.router.routes)
+    for routes in (server_routes.router.routes, monitoring_routes.router.routes):
+        app.router.routes.extend(routes)
     app.router.routes.extend(route_groups.lazy_routes())
     answer_errors(app)
     return app

@@ -215,7 +215,7 @@ class Jobs(JobReader):
 
             client.jobs.clone("brave-otter", set={"inputs.epochs": 1, "tags.try": "2"})
         """
-        from torchyard.client import assignments
+        from torchyard.base import assignments
 
         job = self.document(name)
         document = {key: value for key, value in job["spec"].items() if key not in _NOT_CLONED}
@@ -293,19 +293,8 @@ class Jobs(JobReader):
             "archived": "only" if only_archived else "true" if archived else None,
         }
         # Jobs with all of their metrics may be long.
-        most = _PAGE if all("." in column for column in columns) else _LONG_PAGE
-        jobs: Listing[JobSummary] = Listing()
-        before = None
-        while max_results is None or len(jobs) < max_results:
-            missing = most if max_results is None else max_results - len(jobs)
-            here = {"limit": min(missing, most), "before": before}
-            response = self._transport.get(self._path, {**query, **here})
-            page = response["value"]
-            jobs += [summary_from_json(row, self) for row in page]
-            before = response.get("next")
-            if not before or not page:
-                break
-        return jobs
+        page = _PAGE if all("." in column for column in columns) else _LONG_PAGE
+        return self._listed(query, page, max_results)
 
     def update(
         self,
@@ -443,6 +432,23 @@ class Jobs(JobReader):
         if not code.startswith("snapshot:"):
             raise NotFound(f"job `{name}` has no code snapshot", "it was created without `code`")
         return code.removeprefix("snapshot:")
+
+    def _listed(
+        self, query: Mapping[str, Any], most: int, max_results: int | None
+    ) -> Listing[JobSummary]:
+        """The jobs that a query selects, read in pages of at most `most`."""
+        jobs: Listing[JobSummary] = Listing()
+        before = None
+        while max_results is None or len(jobs) < max_results:
+            missing = most if max_results is None else max_results - len(jobs)
+            here = {"limit": min(missing, most), "before": before}
+            response = self._transport.get(self._path, {**query, **here})
+            page = response["value"]
+            jobs += [summary_from_json(row, self) for row in page]
+            before = response.get("next")
+            if not before or not page:
+                break
+        return jobs
 
     def _check(self, document: Mapping[str, Any]) -> Strings:
         response = self._transport.post(f"{self._path}/validate", document)
