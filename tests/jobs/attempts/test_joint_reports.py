@@ -68,7 +68,7 @@ def outcome(services: Services, job: Job, attempt: Attempt) -> object:
             .where(attempt_store.attempt_nodes.c.attempt_id == attempt.id)
             .order_by(attempt_store.attempt_nodes.c.node)
         )
-        told = [
+        events = [
             (event.seq, event.kind, {**event.body.to_json(), "steady": "", "took_s": 0})
             for event in store.events_after(connection, job.id, 0)
         ]
@@ -77,7 +77,7 @@ def outcome(services: Services, job: Job, attempt: Attempt) -> object:
             (now.status, now.exit_code, now.error, current.order, current.order_reason),
             (current.ended_at, current.exit_code, current.error),
             [{**row._mapping, "attempt_id": ""} for row in nodes],
-            told,
+            events,
         )
 
 

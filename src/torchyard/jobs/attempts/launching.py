@@ -167,13 +167,13 @@ class Launcher:
         membership = self._services.membership
         membership.check(connection)
         ids = [attempt.id for attempt in attempts]
-        own = {
+        owned = {
             current.id
             for current in attempt_store.attempts_with(connection, ids)
             if current.ended_at is None and membership.owns(current.server)
         }
         for attempt in attempts:
-            if attempt.id not in own:
+            if attempt.id not in owned:
                 raise LeaseLost(
                     f"attempt `{attempt.id}` is no longer this server's", "nothing needs to be done"
                 )
