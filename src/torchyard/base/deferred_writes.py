@@ -41,12 +41,14 @@ class _Writes:
 @contextmanager
 def collected(connection: Connection) -> Iterator[None]:
     """Let writes of this transaction wait; at the end they are written."""
-    connection.info[_WAITING] = _Writes()
+    # A connection that was lost meanwhile does not give it any more.
+    info = connection.info
+    info[_WAITING] = _Writes()
     try:
         yield
         flush(connection)
     finally:
-        connection.info.pop(_WAITING, None)
+        info.pop(_WAITING, None)
 
 
 def listen(engine: Engine) -> None:
@@ -60,18 +62,19 @@ def listen(engine: Engine) -> None:
 
 def flush(connection: Connection) -> None:
     """Write what waits."""
-    writes: _Writes | None = connection.info.get(_WAITING)
+    info = connection.info
+    writes: _Writes | None = info.get(_WAITING)
     if writes is None or not (writes.statements or writes.changes):
         return
     # Nothing waits while this executes statements itself.
-    connection.info[_WAITING] = None
+    info[_WAITING] = None
     try:
         for statement, rows in writes.statements.values():
             connection.execute(statement, rows)
         for table, changes in writes.changes.items():
             _change(connection, table, list(changes.values()))
     finally:
-        connection.info[_WAITING] = _Writes()
+        info[_WAITING] = _Writes()
 
 
 def defer(connection: Connection, statement: Statement, rows: Sequence[Row]) -> None:

@@ -62,7 +62,9 @@ def finished(services: Services, scheduler: Scheduler, **document: Any) -> Job:
 
 def clean(services: Services, job: Job) -> None:
     """As the scheduler does once the worker has left."""
-    scratch.clear(services, support.attempt_of(services, job))
+    attempt = support.attempt_of(services, job)
+    scratch.clear(services, attempt)
+    scratch.record_clear(services, [attempt])
 
 
 def left_of(services: Services, job: Job) -> dict[str, int]:

@@ -66,17 +66,22 @@ class Launcher:
                 return took
             return sum((self.launch_all([attempt]) for attempt in attempts), took)
         launched: list[tuple[Attempt, Handle]] = []
+        failure: Exception | None = None
         started_at = self._services.clock.now()
-        try:
-            for attempt, plan in zip(attempts, plans, strict=True):
+        for attempt, plan in zip(attempts, plans, strict=True):
+            try:
+                self._services.membership.confirm()
+                launched.append((attempt, self._executor.launch(plan)))
+            except Exception as error:
                 try:
-                    self._services.membership.confirm()
-                    launched.append((attempt, self._executor.launch(plan)))
-                except Exception as error:
                     self._fail(attempt, error)
-            took = self._services.clock.now() - started_at
-        finally:
-            self._keep(launched)
+                except Exception as not_its_own:
+                    failure = not_its_own
+                    break
+        took = self._services.clock.now() - started_at
+        self._keep(launched)
+        if failure is not None:
+            raise failure
         return took
 
     def _fail(self, attempt: Attempt, error: Exception) -> None:
@@ -162,13 +167,13 @@ class Launcher:
         membership = self._services.membership
         membership.check(connection)
         ids = [attempt.id for attempt in attempts]
-        own = {
+        owned = {
             current.id
             for current in attempt_store.attempts_with(connection, ids)
             if current.ended_at is None and membership.owns(current.server)
         }
         for attempt in attempts:
-            if attempt.id not in own:
+            if attempt.id not in owned:
                 raise LeaseLost(
                     f"attempt `{attempt.id}` is no longer this server's", "nothing needs to be done"
                 )

@@ -8,6 +8,7 @@ Always: a node's files are removed only after its workers have exited and its ru
 from __future__ import annotations
 
 import logging
+import time
 
 from torchyard.base import disk
 from torchyard.base.errors import DatabaseUnreachable
@@ -23,6 +24,7 @@ from torchyard.jobs.records.types import Attempt
 from torchyard.jobs.services import Services
 
 _log = logging.getLogger(__name__)
+_RECORD_EVERY_S = 0.25
 
 
 class Watcher:
@@ -80,16 +82,37 @@ class Watcher:
         """Remove what ended attempts left on the nodes, once their workers have exited."""
         with self._services.db.read() as connection:
             left = attempt_store.unclean_attempts(connection)
-        isolation.isolate_failures(takeover.owned(self._services, left), self._clean)
+        cleared: list[Attempt] = []
+        recorded_at = time.monotonic()
 
-    def _clean(self, attempt: Attempt) -> None:
+        def clean(attempt: Attempt) -> None:
+            nonlocal recorded_at
+            if self._clean(attempt):
+                cleared.append(attempt)
+            # Removing may take long, and jobs that are to be retried wait for it.
+            if time.monotonic() - recorded_at > _RECORD_EVERY_S:
+                self._record(cleared)
+                recorded_at = time.monotonic()
+
+        try:
+            isolation.isolate_failures(takeover.owned(self._services, left), clean)
+        finally:
+            self._record(cleared)
+
+    def _record(self, cleared: list[Attempt]) -> None:
+        if cleared:
+            scratch.record_clear(self._services, cleared)
+            self._services.wakeup.set()
+            cleared.clear()
+
+    def _clean(self, attempt: Attempt) -> bool:
+        """Whether nothing of it is left on its nodes."""
         if not self._has_exited(attempt):
-            return
+            return False
         taken = [self._take_history(attempt, node) for node in range(attempt.node_count)]
         if all(taken):
             scratch.clear(self._services, attempt)
-            # A job that is to be retried waits for this.
-            self._services.wakeup.set()
+        return all(taken)
 
     def _has_exited(self, attempt: Attempt) -> bool:
         """Whether its workers have exited."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,12 +101,17 @@ def forget(services: Services, attempt_id: str) -> None:
 
 
 def clear(services: Services, attempt: Attempt) -> None:
-    """Keep the workers' logs, remove everything else. Nobody works there any more."""
+    """Keep the workers' logs, remove everything else. Nobody works there any more.
+
+    Call `record_clear` afterwards.
+    """
     nodes = range(attempt.node_count)
     logs = [collect(services, attempt.id, node, _LOG) / _LOG for node in nodes]
-    with services.db.read() as connection:
-        masker = job_masking.masker(store.job_by_id(connection, attempt.job_id))
-    for log in filter(Path.exists, logs):
+    written = [log for log in logs if log.exists()]
+    if written:
+        with services.db.read() as connection:
+            masker = job_masking.masker(store.job_by_id(connection, attempt.job_id))
+    for log in written:
         output = masker.mask(_end_of(log))[-_MOST_BYTES:]
         if output:
             services.logs.append(
@@ -118,8 +124,13 @@ def clear(services: Services, attempt: Attempt) -> None:
             )
     if not remove(services, attempt.id):
         _log.warning("`%s` can't be removed completely", folder(services, attempt.id))
+
+
+def record_clear(services: Services, attempts: Sequence[Attempt]) -> None:
+    """Write down that the folders of these attempts are gone."""
     with services.db.write() as connection:
-        attempt_store.change_attempt(connection, attempt.id, clean=True)
+        for attempt in attempts:
+            attempt_store.change_attempt(connection, attempt.id, clean=True)
 
 
 def _end_of(log: Path) -> bytes:
