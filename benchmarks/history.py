@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from figures import clean_variables, progress, remove
-from server import memory_mb, mlflow_server, torchyard_server
+from server import memory_mb, mlflow_server, processor_s, torchyard_server
 
 CLIENT = Path(__file__).with_name("history_client.py")
 BATCH = 1000
@@ -61,6 +61,13 @@ class Peer:
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
+    def write(self, by: str, kind: str, writers: int, calls: int, size: int) -> dict[str, float]:
+        """`server_us`: of the server's processor a call, which other programs hardly change."""
+        before_s = processor_s(self.pid)
+        answer = self.ask("write", by=by, kind=kind, writers=writers, calls=calls, size=size)
+        server_s = processor_s(self.pid) - before_s
+        return {**answer, "server_us": server_s * 1e6 / (writers * calls)}
+
     def memory(self) -> dict[str, float]:
         return {"pss_mb": memory_mb(self.pid, "Pss"), "rss_mb": memory_mb(self.pid, "Rss")}
 
@@ -89,27 +96,14 @@ def writing(peers: list[Peer], writer_counts: list[int], points: int, singles: i
     """In turn: each of the peers, then the next way to write."""
     for writers in writer_counts:
         calls = max(2, singles // writers)
-        results = {
-            peer.name: peer.ask("write", by="raw", kind="run", writers=writers, calls=calls, size=1)
-            for peer in peers
-        }
+        results = {peer.name: peer.write("raw", "run", writers, calls, 1) for peer in peers}
         table(f"runs/create, {writers} writers, {calls} calls each, raw", results)
         for by in ("raw", "client") if len(peers) > 1 else ("raw",):
             calls = max(2, points // BATCH // writers)
-            results = {
-                peer.name: peer.ask(
-                    "write", by=by, kind="batch", writers=writers, calls=calls, size=BATCH
-                )
-                for peer in peers
-            }
+            results = {peer.name: peer.write(by, "batch", writers, calls, BATCH) for peer in peers}
             table(f"log_batch of {BATCH}, {writers} writers, {calls} calls each, {by}", results)
             calls = max(2, singles // writers)
-            results = {
-                peer.name: peer.ask(
-                    "write", by=by, kind="single", writers=writers, calls=calls, size=1
-                )
-                for peer in peers
-            }
+            results = {peer.name: peer.write(by, "single", writers, calls, 1) for peer in peers}
             table(f"log_metric, {writers} writers, {calls} calls each, {by}", results)
 
 

@@ -127,7 +127,7 @@ def test_one_that_fails_in_its_turn_keeps_no_other_waiting() -> None:
     assert asyncio.run(act()) == [1, 2]
 
 
-def test_a_connection_whose_response_is_on_its_way_does_not_make_room() -> None:
+def test_a_connection_that_still_sends_a_response_is_not_closed_for_another() -> None:
     connections = Connections(ConnectionLimits(total=2))
     older, newer = (_Opened(connections, "192.0.2.1").now(Stage.IDLE) for _ in range(2))
     assert older.slot is not None and newer.slot is not None

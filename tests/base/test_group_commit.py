@@ -19,11 +19,13 @@ class Notes:
 
     def __init__(self) -> None:
         self.groups: list[list[str]] = []
+        self.began = threading.Event()
         self.may_go_on = threading.Event()
         self.may_go_on.set()
 
     def gather(self, connection: Connection, items: Sequence[str]) -> Plan:
         def apply() -> list[str | None]:
+            self.began.set()
             assert self.may_go_on.wait(30)
             self.groups.append(list(items))
             return [self._write(connection, item) for item in items]
@@ -59,9 +61,10 @@ def together(group_commit: GroupCommit, notes: Notes, *items: str) -> list[objec
     """Hand the items in while the thread is busy with another one, so that they are one group."""
 
     async def run() -> list[object]:
+        notes.began.clear()
         notes.may_go_on.clear()
         first = asyncio.ensure_future(group_commit.run(notes.gather, "first"))
-        await asyncio.sleep(0.05)
+        assert await asyncio.to_thread(notes.began.wait, 30)
         others = [asyncio.ensure_future(group_commit.run(notes.gather, item)) for item in items]
         await asyncio.sleep(0)
         notes.may_go_on.set()

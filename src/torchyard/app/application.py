@@ -42,7 +42,7 @@ from torchyard.base.db import Database
 from torchyard.base.files import whole
 from torchyard.base.home import home_database
 from torchyard.base.home.node_folder import NodeFolder
-from torchyard.base.lazy_routes import LazyRoutes, ShortWay, every_route
+from torchyard.base.lazy_routes import LazyRoutes, ShortWay, add_routes, every_route
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.requested_builds import RequestedBuilds
@@ -233,8 +233,7 @@ def create_app(
     _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)
     app.state.public_url, app.state.sign_in = public_url, sign_in
     _fill_monitoring(app.state, parts, requests, audit)
-    for routes in (server_routes.router.routes, monitoring_routes.router.routes):
-        app.router.routes.extend(routes)
+    add_routes(app.router, server_routes.router, monitoring_routes.router)
     app.router.routes.extend(route_groups.lazy_routes())
     answer_errors(app)
     return app
