@@ -171,9 +171,10 @@ def change(services: Services, job: Job, changes: JobChanges) -> Job:
             values["experiment_id"] = _other_experiment(connection, services, current, changes)
         if values:
             store.change_job(connection, job.id, **values)
-        changed = store.job_by_id(connection, job.id)
     services.signals.notify(job_key(job))
-    return changed.with_parsed(job.parsed_spec)
+    if moves:
+        current = replace(current, experiment_name=changes.experiment_name)
+    return replace(current, **values).with_parsed(job.parsed_spec)
 
 
 def _other_experiment(
