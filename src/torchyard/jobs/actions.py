@@ -9,7 +9,7 @@ Always: what a job is made of never changes; a name, a description and tags may.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
