@@ -92,6 +92,20 @@ def test_invalid_documents_of_datastores(
     assert message in error["message"] + error["hint"]
 
 
+def test_a_data_asset_is_described_anew(client: TestClient) -> None:
+    path = "https://host/a.csv"
+    document = {"name": "one", "path": path, "type": "uri_file", "tags": {"a": "b", "c": "d"}}
+    assert client.post(f"{BASE}/data", json=document).status_code == 201
+    changes = {"description": "new", "tags": {"a": None, "e": "f"}, "properties": {"p": "1"}}
+    changed = client.patch(f"{BASE}/data/one/versions/latest", json=changes).json()
+    assert changed == client.get(f"{BASE}/data/one/versions/1").json()
+    assert (changed["description"], changed["tags"]) == ("new", {"c": "d", "e": "f"})
+    assert (changed["properties"], changed["path"]) == ({"p": "1"}, path)
+    refusal = _error(client.patch(f"{BASE}/data/one/versions/1", json={"tag": 1}), 400)
+    assert "did you mean `tags`" in refusal["hint"]
+    _error(client.patch(f"{BASE}/data/one/versions/2", json={}), 404)
+
+
 def test_data_assets(client: TestClient) -> None:
     snapshot = _snapshot(client, {"a.csv": b"1\n", "deep/b.csv": b"2\n"})
     asset_document = {"name": "sets", "path": f"snapshot:{snapshot}", "tags": {"a": "b"}}

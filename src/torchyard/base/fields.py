@@ -205,3 +205,12 @@ def archived(text: str) -> bool | None:
     if (text or "false").lower() not in choices:
         raise InvalidInput(f"`archived` is `{text}`", f"use one of: {', '.join(choices)}")
     return choices[(text or "false").lower()]
+
+
+def merged(old: Mapping[str, str], changes: Mapping[str, Any], key: str) -> dict[str, str]:
+    """`old` updated by `changes[key]`; names whose new value is None are removed."""
+    new = changes.get(key) or {}
+    if not isinstance(new, Mapping):
+        raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
+    kept = {**old, **{str(name): value for name, value in new.items()}}
+    return {name: str(value) for name, value in kept.items() if value is not None}

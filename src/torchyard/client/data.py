@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torchyard.client import resources as read
@@ -33,6 +34,28 @@ class Data(Assets[DataAsset]):
 
     kind = "data"
     noun = "data asset"
+
+    def update(
+        self,
+        name: str,
+        version: str,
+        *,
+        description: str | None = None,
+        tags: Mapping[str, str | None] | None = None,
+        properties: Mapping[str, str | None] | None = None,
+    ) -> DataAsset:
+        """Change how a version is described; what is None stays as it is.
+
+        Args:
+            tags: merged with those it has; a tag of value None is removed.
+            properties: merged likewise.
+
+        Raises:
+            NotFound: there is no such version.
+        """
+        changes = {"description": description, "tags": tags, "properties": properties}
+        body = {key: value for key, value in changes.items() if value is not None}
+        return self._asset(self._transport.call("PATCH", self._version_path(name, version), body))
 
     def delete(
         self, name: str, version: str = "", *, force: bool = False, dry_run: bool = False

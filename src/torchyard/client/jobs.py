@@ -303,16 +303,24 @@ class Jobs(JobReader):
         display_name: str | None = None,
         description: str | None = None,
         tags: Mapping[str, str | None] | None = None,
+        experiment_name: str | None = None,
     ) -> Job:
         """Change how a job is described; what is None stays as it is.
 
         Args:
             tags: merged with those it has; a tag of value None is removed.
+            experiment_name: the experiment that an ended job moves to; made if need be.
 
         Raises:
             NotFound: no job has this name.
+            Conflict: it has not ended, and can't move.
         """
-        changes = {"display_name": display_name, "description": description, "tags": tags}
+        changes = {
+            "display_name": display_name,
+            "description": description,
+            "tags": tags,
+            "experiment_name": experiment_name,
+        }
         body = {key: value for key, value in changes.items() if value is not None}
         return self._job(self.request("PATCH", name, body=body))
 

@@ -47,12 +47,14 @@ def read(
     Raises:
         InvalidSpec: what is wrong, and where.
     """
+    # Of another type's keys nothing needs to be said: the type is what is not served.
+    if isinstance(document.get("type"), str):
+        _check_type(document)
     _check_keys(document)
     for key in _TEXTS:
         if key in document and not isinstance(document[key], str):
             raise InvalidSpec(f"`{key}` must be text", f"for example `{key}: local`", at=[key])
     _check_name(document.get("name", ""))
-    _choice(document, "type", "amlcompute", ("amlcompute",), "use `type: amlcompute`")
     _check_engine(document)
     tier = document.get("tier", "dedicated")
     tier = {"lowpriority": "low_priority"}.get(tier.lower(), tier.lower())
@@ -85,6 +87,10 @@ def read(
         gpus=size.gpus if size else None,
         gpu_kind=size.gpu_kind if size else "",
     )
+
+
+def _check_type(document: Mapping[str, Any]) -> None:
+    _choice(document, "type", "amlcompute", ("amlcompute",), "use `type: amlcompute`")
 
 
 def _check_keys(document: Mapping[str, Any]) -> None:

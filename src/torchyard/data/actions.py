@@ -33,8 +33,7 @@ from torchyard.data.connections import EXTRAS, REFUSED
 from torchyard.data.datastores import Datastores
 from torchyard.data.remote import RemoteFiles
 from torchyard.data.types import DATA_TYPES, DataAsset, DataFile, Datastore, Files, Pinned
-from torchyard.data.web.containers import HOSTS, Container, url_of
-from torchyard.data.web.urls import WebFiles
+from torchyard.data.web import HOSTS, Container, WebFiles, url_of
 
 # A slower datastore is checked again when the job is prepared.
 _CHECK_TIMEOUT_S = 5.0
@@ -121,10 +120,10 @@ def _several(db: Database, stores: Datastores, workspace: str, path: str) -> Pla
         return None
     with db.read() as connection:
         dataset = saved_datasets.get(connection, workspace, id)
-    places = {
-        several_files.name_of(path): locate(db, stores, workspace, path)
-        for path in saved_datasets.paths_of(dataset)
-    }
+    places = {}
+    for part in saved_datasets.paths_of(dataset):
+        place = locate(db, stores, workspace, part)
+        places[several_files.name_of(part)] = (place.files, place.path)
     return Place(several_files.SeveralFiles(places), "", path)
 
 

@@ -116,6 +116,15 @@ def show(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, A
     return asset_to_json(assets.get(db, workspace, name, version))
 
 
+@router.patch("/data/{name}/versions/{version}")
+@needs(Permission.WRITE)
+def update(
+    db: DatabaseOf, workspace: str, name: str, version: str, changes: Annotated[Any, Body()]
+) -> dict[str, Any]:
+    mapping = fields.mapping(changes, "the document of changes")
+    return asset_to_json(assets.update(db, workspace, name, version, mapping))
+
+
 @router.get("/data/{name}/versions/{version}/files")
 @needs(Permission.READ)
 def list_files(

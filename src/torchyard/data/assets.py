@@ -28,6 +28,7 @@ from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores, upload_f
 from torchyard.data.types import DATA_TYPES, DataAsset
 from torchyard.data.uris import DatastoreUri
 
+_CHANGES = ("description", "tags", "properties")
 _KEYS = (
     "name", "version", "type", "path", "datastore", "description", "tags", "properties", "$schema",
 )  # fmt: skip
@@ -163,6 +164,36 @@ def describe(
     with db.write() as connection:
         store.asset_versions.describe(connection, asset)
     return asset
+
+
+def update(
+    db: Database, workspace: str, name: str, version: str, changes: Mapping[str, Any]
+) -> DataAsset:
+    """Change `description`, `tags` and `properties`: both are merged, and null removes one.
+
+    Raises:
+        InvalidSpec: another key, or a value of the wrong kind.
+        NotFound: the version does not exist.
+    """
+    for key in changes:
+        if key not in _CHANGES:
+            near = nearest(str(key), _CHANGES)
+            raise InvalidSpec(
+                f"`{key}` of a data asset can't be changed",
+                f"did you mean `{near}`?" if near else "register another version",
+                at=[str(key)],
+            )
+    fields.text(changes, "description")
+    asset = get(db, workspace, name, version)
+    return describe(
+        db,
+        workspace,
+        asset.name,
+        asset.version,
+        changes.get("description", asset.description) or "",
+        fields.merged(asset.tags, changes, "tags"),
+        fields.merged(asset.properties, changes, "properties"),
+    )
 
 
 def of_job(db: Database, workspace: str, job: str) -> list[DataAsset]:

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.base.files import Writing
-from torchyard.data.types import Entry
+from torchyard.data.types import Entry, Files
 
-if TYPE_CHECKING:
-    from torchyard.data.actions import Place
+Part = tuple[Files, str]
+"""Files, and a path below them."""
 
 
 class SeveralFiles:
@@ -28,15 +27,14 @@ class SeveralFiles:
         places: by the path of each in the folder, as `name_of` gives it.
     """
 
-    def __init__(self, places: Mapping[str, Place]) -> None:
+    def __init__(self, places: Mapping[str, Part]) -> None:
         self._places = places
 
     def entry(self, path: str) -> Entry | None:
-        found = self._find(path)
-        if found is None:
+        part = self._find(path)
+        if part is None:
             return None
-        place, inner = found
-        entry = place.files.entry(inner)
+        entry = part[0].entry(part[1])
         return entry and Entry(path, entry.size_bytes, entry.mark, entry.modified_at)
 
     def is_folder(self, path: str) -> bool:
@@ -46,8 +44,8 @@ class SeveralFiles:
         above = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         entries = {
             entry.path: entry
-            for name, place in self._places.items()
-            for entry in _entries(name, place)
+            for name, part in self._places.items()
+            for entry in _entries(name, *part)
             if entry.path.startswith(above)
         }
         start = len(above)
@@ -57,12 +55,12 @@ class SeveralFiles:
 
     def fetch(self, pairs: Sequence[tuple[str, Path]]) -> None:
         for path, target in pairs:
-            place, inner = self._existing(path)
-            place.files.fetch([(inner, target)])
+            files, inner = self._existing(path)
+            files.fetch([(inner, target)])
 
     def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
-        place, inner = self._existing(path)
-        return place.files.read(inner, start, most)
+        files, inner = self._existing(path)
+        return files.read(inner, start, most)
 
     def writing(self, path: str) -> AbstractContextManager[Writing]:
         raise _read_only()
@@ -73,18 +71,18 @@ class SeveralFiles:
     def local(self, path: str) -> Path | None:
         return None
 
-    def _existing(self, path: str) -> tuple[Place, str]:
-        found = self._find(path)
-        if found is None:
+    def _existing(self, path: str) -> Part:
+        part = self._find(path)
+        if part is None:
             raise NotFound(f"`{path}` does not exist in the dataset")
-        return found
+        return part
 
-    def _find(self, path: str) -> tuple[Place, str] | None:
-        for name, place in self._places.items():
+    def _find(self, path: str) -> Part | None:
+        for name, (files, top) in self._places.items():
             if path == name:
-                return place, place.path
+                return files, top
             if path.startswith(f"{name}/"):
-                return place, f"{place.path.rstrip('/')}/{path[len(name) + 1 :]}".strip("/")
+                return files, f"{top.rstrip('/')}/{path[len(name) + 1 :]}".strip("/")
         return None
 
 
@@ -101,12 +99,12 @@ def _plain(path: str) -> str:
     return "/".join(part for part in path.split("/") if part not in ("", ".", ".."))
 
 
-def _entries(name: str, place: Place) -> Iterator[Entry]:
-    single = place.files.entry(place.path)
+def _entries(name: str, files: Files, top: str) -> Iterator[Entry]:
+    single = files.entry(top)
     if single is not None:
         yield Entry(name, single.size_bytes, single.mark, single.modified_at)
         return
-    for entry in place.files.walk(place.path):
+    for entry in files.walk(top):
         yield Entry(f"{name}/{entry.path}", entry.size_bytes, entry.mark, entry.modified_at)
 
 

@@ -21,12 +21,13 @@ from torchyard.jobs.records.job_events import Event
 from torchyard.jobs.records.types import ENDED, Attempt, Experiment, Job, JobError, Status
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties, secrets
+from torchyard.jobs.spec.values import name as name_at
 
 # What a person may change of a job, and what each value has to be.
 # What the worker of an attempt is asked for; see `Attempt.order`.
 STOP, KILL = "stop", "kill"
 
-_CHANGES = ("display_name", "description", "tags")
+_CHANGES = ("display_name", "description", "tags", "experiment_name")
 
 
 def ensure_experiment(
@@ -117,7 +118,7 @@ class JobChanges:
     """What is to change about a job; None leaves it as it is.
 
     `tags` and `properties` are added to what is there, and a tag that is None is removed. An empty
-    `display_name` is the job's name.
+    `display_name` is the job's name. An `experiment_name` that is new becomes an experiment.
     """
 
     display_name: str | None = None
@@ -125,10 +126,12 @@ class JobChanges:
     tags: Mapping[str, str | None] | None = None
     properties: Mapping[str, str] | None = None
     archived: bool | None = None
+    experiment_name: str = ""
 
 
 def read_changes(document: Mapping[str, Any]) -> JobChanges:
-    """`display_name`, `description` and `tags` of a request; null takes one away.
+    """`display_name`, `description`, `tags` and `experiment_name` of a request; null takes one of
+    the first three away.
 
     Raises:
         InvalidSpec: another key, or a value of the wrong kind.
@@ -147,6 +150,7 @@ def read_changes(document: Mapping[str, Any]) -> JobChanges:
         display_name=_text(document, "display_name"),
         description=_text(document, "description"),
         tags=read_tags(document["tags"]) if document.get("tags") else None,
+        experiment_name=name_at(document, "experiment_name"),
     )
 
 
@@ -155,17 +159,39 @@ def change(services: Services, job: Job, changes: JobChanges) -> Job:
 
     Raises:
         Conflict: a property has another value already, or is one that torchyard reads; a job that
-            is still running can't be archived.
+            is still running can't be archived, nor move to another experiment.
     """
-    if not _new_values(job, changes):
+    moves = changes.experiment_name not in ("", job.experiment_name)
+    if not moves and not _new_values(job, changes):
         return job
     with services.db.write() as connection:
         current = store.job_by_id(connection, job.id).with_parsed(job.parsed_spec)
         values = _new_values(current, changes)
+        if moves:
+            values["experiment_id"] = _other_experiment(connection, services, current, changes)
         if values:
             store.change_job(connection, job.id, **values)
     services.signals.notify(job_key(job))
+    if moves:
+        current = replace(current, experiment_name=changes.experiment_name)
     return replace(current, **values).with_parsed(job.parsed_spec)
+
+
+def _other_experiment(
+    connection: Connection, services: Services, job: Job, changes: JobChanges
+) -> int:
+    """The id of the experiment that a job moves to.
+
+    Raises:
+        Conflict: the job's script may run, and knows its experiment.
+    """
+    if not job.status.ended:
+        raise Conflict(
+            f"job `{job.name}` is {job.status.value} and can't move to another experiment",
+            f"wait until it ends, or run `yard job cancel -n {job.name}`",
+            code="job_not_ended",
+        )
+    return ensure_experiment(connection, services, job.workspace, changes.experiment_name).id
 
 
 def _new_values(job: Job, changes: JobChanges) -> dict[str, Any]:
@@ -205,7 +231,7 @@ def _check_properties(job: Job, properties: Mapping[str, str]) -> None:
 
 
 def update(services: Services, workspace: str, name: str, changes: Mapping[str, Any]) -> Job:
-    """Change `display_name`, `description` or `tags`: merged, and null takes one away.
+    """Change what `read_changes` reads: tags are merged, and null takes one away.
 
     Raises:
         InvalidSpec: another key, or a value of the wrong kind.

@@ -190,9 +190,9 @@ def update(
         if "description" in changes:
             values["description"] = changes["description"] or ""
         if "tags" in changes:
-            values["tags"] = documents.merged(model.tags, changes, "tags")
+            values["tags"] = fields.merged(model.tags, changes, "tags")
         if "properties" in changes or "stage" in changes:
-            properties = documents.merged(model.properties, changes, "properties")
+            properties = fields.merged(model.properties, changes, "properties")
             values["properties"] = documents.with_stage(properties, changes)
         if values:
             store.versions.change(

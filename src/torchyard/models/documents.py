@@ -80,15 +80,6 @@ def check_name(name: str) -> None:
         )
 
 
-def merged(old: Mapping[str, str], changes: Mapping[str, Any], key: str) -> dict[str, str]:
-    """`old` updated by `changes[key]`; names whose new value is None are removed."""
-    new = changes.get(key) or {}
-    if not isinstance(new, Mapping):
-        raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
-    kept = {**old, **{str(name): value for name, value in new.items()}}
-    return {name: str(value) for name, value in kept.items() if value is not None}
-
-
 def with_stage(properties: dict[str, str], document: Mapping[str, Any]) -> dict[str, str]:
     stage = document.get("stage")
     return {**properties, "stage": str(stage)} if stage else properties

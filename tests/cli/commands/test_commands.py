@@ -97,8 +97,11 @@ def test_list_pages_until_it_has_enough(server: FakeServer, yard: Yard, jobs: li
 
 @pytest.mark.parametrize("form", [["-n", "job-1"], ["job-1"], ["--name", "job-1"]])
 def test_outputs_of_show(server: FakeServer, yard: Yard, jobs: list[str], form: list[str]) -> None:
-    body = server.state.jobs["job-1"].body
-    assert json.loads(yard("job", "show", *form, "-o", "json").out) == body
+    document = json.loads(yard("job", "show", *form, "-o", "json").out)
+    link = document["services"]["Studio"]["endpoint"]
+    assert link.startswith("http://") and link.endswith("/runs/job-1?wsid=/workspaces/default")
+    body = {**server.state.jobs["job-1"].body, "services": document["services"]}
+    assert document == body
     assert yaml.safe_load(yard("job", "show", *form, "-o", "yaml").out) == body
     assert yard("job", "show", *form, "-o", "none").out == b""
     assert yard("job", "show", *form, "-o", "tsv").out.startswith(b"job-1\tjob-1-display\t")

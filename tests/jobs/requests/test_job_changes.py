@@ -69,6 +69,18 @@ def test_name_description_and_tags_may_change(services: Services) -> None:
     assert actions.get(services, WORKSPACE, "job") == actions.update(services, WORKSPACE, "job", {})
 
 
+def test_an_ended_job_moves_to_another_experiment(services: Services) -> None:
+    submit(services, name="job", experiment_name="first")
+    changes = {"experiment_name": "second"}
+    with pytest.raises(Conflict, match="can't move"):
+        actions.update(services, WORKSPACE, "job", changes)
+    actions.cancel(services, WORKSPACE, "job")
+    assert actions.update(services, WORKSPACE, "job", changes).experiment_name == "second"
+    moved = actions.list_in(services, WORKSPACE, experiment_name="second")
+    assert [job.name for job in moved] == ["job"]
+    assert actions.list_in(services, WORKSPACE, experiment_name="first") == []
+
+
 def test_the_document_makes_the_job_again(services: Services) -> None:
     job = submit(services, name="job", tags={"a": "1"}, **{"$schema": "x"})
     document = actions.document(services, WORKSPACE, "job")

@@ -97,7 +97,13 @@ BAD: list[tuple[dict[str, Any], tuple[str | int, ...], str]] = [
     ({"resources": {"compute": "x"}}, ("resources", "compute"), "top of the job file"),
     ({"displayName": "x"}, ("displayName",), "`display_name`"),
     ({"jobs": {}, "command": None}, ("jobs",), "type: command"),
-    ({"services": {"s": {"type": "ssh"}}}, ("services",), "log in there"),
+    ({"services": {"s": {"type": "custom"}}}, ("services", "s", "type"), "remove it"),
+    ({"services": {"s": {"type": "ssh", "command": "x"}}}, ("services", "s", "command"), ""),
+    ({"resources": {"docker_args": "--ipc=host -v /:/host"}}, ("resources", "docker_args"), ""),
+    ({"resources": {"docker_args": "image"}}, ("resources", "docker_args"), "remove it"),
+    ({"type": "pipeline", "jobs": {}}, ("type",), "type: command"),
+    ({"type": "finetuning"}, ("type",), "type: command"),
+    ({"type": "distillation"}, ("type",), "type: command"),
     ({"distribution": {"type": "ray", "port": 1}}, ("distribution", "type"), "ray.init"),
     (
         {"distribution": {"type": "pytorch", "worker_count": 2}},
@@ -185,3 +191,17 @@ def test_of_many_unused_inputs_some_are_named() -> None:
 def test_a_job_is_a_mapping(document: Any) -> None:
     with pytest.raises(InvalidSpec):
         job_spec.read(document)
+
+
+@pytest.mark.parametrize(
+    ("change", "notices"),
+    [
+        ({"services": {"nb": {"type": "jupyter_lab"}, "tb": {"type": "tensor_board"}}}, 2),
+        ({"services": {"me": {"type": "ssh", "ssh_public_keys": "k", "nodes": "all"}}}, 1),
+        ({"resources": {"docker_args": "--ipc=host --shm-size 2g --ulimit memlock=-1"}}, 1),
+        ({"resources": {"docker_args": ["--gpus", "all"]}}, 1),
+    ],
+)
+def test_what_does_no_harm_is_a_notice(change: dict[str, Any], notices: int) -> None:
+    spec = job_spec.read({**GOOD, **change})
+    assert len(spec.notices) == notices and all("`" in notice for notice in spec.notices)

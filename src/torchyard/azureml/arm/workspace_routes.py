@@ -164,6 +164,31 @@ def list_in_group(
     return _list(request, services, _visible(services.db, identity, subscription, group))
 
 
+# Registries are shared by workspaces, and a server has none.
+@above_workspaces.get(
+    f"{_SUBSCRIPTION}/providers/{PROVIDER.lower()}/registries",
+    f"{_GROUP}/providers/{PROVIDER.lower()}/registries",
+)
+@needs(Permission.SELF)
+def list_registries(identity: Person, subscription: str) -> dict[str, Any]:
+    return {"value": []}
+
+
+@above_workspaces.every_method(f"{_GROUP}/providers/{PROVIDER.lower()}/registries/{{name}}")
+@needs(Permission.SELF)
+def refuse_registry(identity: Person, name: str) -> dict[str, Any]:
+    raise NotServed(
+        "torchyard has no registries", "register what a registry would share in each workspace"
+    )
+
+
+# SDK v2 deletes a workspace's storage account before the workspace, of which it is a part here.
+@above_workspaces.delete(f"{_GROUP}/providers/microsoft.storage/storageaccounts/{{name}}")
+@needs(Permission.SERVER)
+def delete_account(identity: Person, name: str) -> Response:
+    return Response(status_code=204)
+
+
 @above_workspaces.put(_DEPLOYMENT)
 @needs(Permission.SERVER)
 def deploy(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,9 @@ def show(session: Session, argument: str | None, name: str) -> None:
     """
     wanted = _one_name(name, argument)
     client = session.client()
-    _print(session, client.workspaces.get(wanted or client.workspace))
+    workspace = client.workspaces.get(wanted or client.workspace)
+    address = f"{client.transport.url}/mlflow/{workspace.name}"
+    _print(session, replace(workspace, raw={**workspace.raw, "mlflow_tracking_uri": address}))
 
 
 @group.command("list")

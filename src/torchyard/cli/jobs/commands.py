@@ -37,7 +37,7 @@ _NAMES = (
     'quote a name that contains dots: `inputs."a.b"=1`. Names below `properties.` and `tags.` '
     "need no quotes."
 )
-_CHANGEABLE = ("display_name", "description", "tags")
+_CHANGEABLE = ("display_name", "description", "tags", "experiment_name")
 
 
 @group.command("create")
@@ -140,7 +140,8 @@ def show(session: Session, name: str, show_code: bool) -> None:
     """
     client = session.client()
     if not show_code:
-        _print(session, client.jobs.get(name))
+        link = f"{client.transport.url}/runs/{name}?wsid=/workspaces/{client.workspace}"
+        _print(session, client.jobs.get(name), link)
         return
     tables.rows(
         session.form,
@@ -294,7 +295,7 @@ def restore(session: Session, name: str) -> None:
     "assignments",
     multiple=True,
     metavar="A.B=VALUE",
-    help="Set display_name, description or tags.<tag>.",
+    help="Set display_name, description, experiment_name or tags.<tag>.",
 )
 @click.option("--display-name", default=None, help="Display name.")
 @click.option("--description", default=None, help="Description.")
@@ -304,7 +305,7 @@ def restore(session: Session, name: str) -> None:
 def update(
     session: Session, name: str, assignments: tuple[str, ...], tags: tuple[str, ...], **options: Any
 ) -> None:
-    """Change a job's display name, description or tags.
+    """Change a job's display name, description, experiment or tags.
 
     Example: yard job update -n brave-otter --set tags.kept=yes display_name="best so far"
     """
@@ -366,7 +367,11 @@ def _stream(session: Session, name: str, rank: int | None) -> int:
     return streaming.exit_code(job)
 
 
-def _print(session: Session, job: Job) -> None:
+def _print(session: Session, job: Job, link: str = "") -> None:
+    """Show a job; with the `link` of its page where Azure's document has it."""
     from torchyard.cli.jobs import page as job_page
 
-    tables.one(session.form, job.raw, lambda: job_page.page(job.raw))
+    raw = job.raw
+    if link:
+        raw = {**raw, "services": {"Studio": {"type": "Studio", "endpoint": link}}}
+    tables.one(session.form, raw, lambda: job_page.page(job.raw))

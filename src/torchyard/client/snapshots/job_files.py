@@ -27,6 +27,8 @@ from torchyard.client.snapshots.walk import CODE_LIMITS, Found, Limits
 At = tuple[str | int, ...]
 
 _ELSEWHERE = re.compile(r"^(azureml:|snapshot:|runs:/|git\+|git@|[a-z][a-z0-9+.-]+://)", re.I)
+# Keys of jobs of other types, where `type` is left out.
+_OTHER_KINDS = frozenset({"jobs", "trial", "search_space", "task"})
 _INLINE_LIMIT_BYTES = 1 << 20
 
 
@@ -101,6 +103,9 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
         TorchyardError: a folder can't be a snapshot.
     """
     body: dict[str, Any] = copy.deepcopy(dict(document))
+    if not _is_command(body):
+        # Its paths may mean anything; the server says that its type is not served.
+        return JobFiles(body, ())
     paths = []
     code = body.get("code")
     clones = ""
@@ -321,3 +326,10 @@ class _located:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TorchyardError) and not error.at:
             error.at = self._at
+
+
+def _is_command(document: Mapping[str, Any]) -> bool:
+    kind = document.get("type")
+    if isinstance(kind, str) and kind.strip():
+        return kind.strip().lower() == "command"
+    return "command" in document or not _OTHER_KINDS.intersection(document)

@@ -16,6 +16,7 @@ class JobColumns(TypedDict, total=False):
     owner: str
     created_at: datetime
     display_name: str
+    experiment_id: int
     description: str
     status: str
     tags: Mapping[str, str]

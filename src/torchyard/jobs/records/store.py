@@ -439,11 +439,9 @@ def change_job(connection: Connection, job_id: int, **values: Unpack[JobColumns]
     change_row(connection, jobs, {"id": job_id}, values)
 
 
-def change_jobs_of(
-    connection: Connection, experiment_id: int, **values: Unpack[JobColumns]
-) -> None:
+def change_jobs_of(connection: Connection, experiment: int, **values: Unpack[JobColumns]) -> None:
     """All runs and jobs of an experiment alike."""
-    connection.execute(update(jobs).where(jobs.c.experiment_id == experiment_id).values(values))
+    connection.execute(update(jobs).where(jobs.c.experiment_id == experiment).values(values))
 
 
 def merge_tags(connection: Connection, job_id: int, tags: Mapping[str, str]) -> None:

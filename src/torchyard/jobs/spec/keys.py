@@ -45,10 +45,9 @@ _R: Support = "refused"
 
 _READ_ONLY = "only the server writes it: remove it"
 _RAY = "`type: ray` is not served"
-_NO_CONTAINER = "jobs do not run in containers: remove it"
 _SERVICES = (
-    "nothing is served from inside a job; the job runs on a machine of yours: log in there, and "
-    "point TensorBoard or an editor at what `yard job download` brings"
+    "not served, and a notice says so: log in on the job's machine, and point TensorBoard or an "
+    "editor at what `yard job download` brings"
 )
 
 TABLE: tuple[Key, ...] = (
@@ -59,6 +58,8 @@ TABLE: tuple[Key, ...] = (
     Key("type", _R, "run the framework from the command of a `type: command` job", "spark"),
     Key("type", _R, "run your own training as a `type: command` job", "automl"),
     Key("type", _R, "submit its steps as jobs of `type: command`", "parallel"),
+    Key("type", _R, "run your own training as a `type: command` job", "finetuning"),
+    Key("type", _R, "run your own training as a `type: command` job", "distillation"),
     Key("type", _R, "name the data as an input of a `type: command` job", "import"),
     Key("type", _R, "name the data as an input of a `type: command` job", "data_transfer"),
     Key("name", _H, "the job's own name, once in a workspace; made up when left out"),
@@ -114,7 +115,12 @@ TABLE: tuple[Key, ...] = (
     Key("resources.instance_count", _H, "default 1"),
     Key("resources.instance_type", _S, "nodes are what the compute has; said on the job"),
     Key("resources.shm_size", _S, "processes have all of the machine's `/dev/shm`"),
-    Key("resources.docker_args", _R, _NO_CONTAINER),
+    Key(
+        "resources.docker_args",
+        _S,
+        "`--shm-size`, `--ipc`, `--gpus`, `--runtime` and `--ulimit` ask for what processes have "
+        "anyway; others are refused",
+    ),
     Key("resources.properties", _R, "they are for Azure's own schedulers: remove them"),
     Key("resources.locations", _R, "nodes are where your machines are: remove it"),
     Key(
@@ -167,13 +173,17 @@ TABLE: tuple[Key, ...] = (
     ),
     Key("outputs.*.name", _H, "registers the output when the job has completed"),
     Key("outputs.*.version", _H, "of what `name` registers; the next one when left out"),
-    Key("services", _R, _SERVICES),
-    Key("services.*.type", _R, "with `services`"),
-    Key("services.*.port", _R, "with `services`"),
-    Key("services.*.nodes", _R, "with `services`"),
-    Key("services.*.log_dir", _R, "with `services`"),
-    Key("services.*.ssh_public_keys", _R, "with `services`"),
-    Key("services.*.properties", _R, "with `services`"),
+    Key("services", _S, _SERVICES),
+    Key("services.*.type", _S, "with `services`", "jupyter_lab"),
+    Key("services.*.type", _S, "with `services`", "tensor_board"),
+    Key("services.*.type", _S, "with `services`", "vs_code"),
+    Key("services.*.type", _S, "with `services`", "ssh"),
+    Key("services.*.type", _R, "no port of a job is opened to others: remove it", "custom"),
+    Key("services.*.port", _S, "with `services`"),
+    Key("services.*.nodes", _S, "with `services`"),
+    Key("services.*.log_dir", _S, "with `services`"),
+    Key("services.*.ssh_public_keys", _S, "with `services`"),
+    Key("services.*.properties", _S, "with `services`"),
     Key("identity.type", _S, "a job acts with its owner's rights", "user_identity"),
     Key("identity.type", _S, "a job gets a token of its own", "aml_token"),
     Key("identity.type", _R, "remove it: there is no Azure identity to act as", "managed"),

@@ -1,6 +1,6 @@
 """What a job file says of processes, nodes and the rights of a job.
 
-Owns: resources, limits, identity and queue settings.
+Owns: resources, limits, identity, queue settings and services.
 Leaves: distribution to distribution.py; whether the compute has that many nodes to
 jobs/actions.py.
 Always: what can't be kept is refused; what is kept by other means is told as a notice when the
@@ -17,9 +17,10 @@ from typing import Any
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import count, text
 from torchyard.jobs.spec import distribution as spec_distribution
-from torchyard.jobs.spec.values import At, mapping, section, served
+from torchyard.jobs.spec.values import At, known_keys, mapping, section, served
 
 _SHM_SIZE = re.compile(r"^\d+(?:\.\d+)?[bkmg]\Z", re.IGNORECASE)
+_HARMLESS_ARGUMENTS = ("--shm-size", "--ipc", "--gpus", "--runtime", "--ulimit")
 _BACKENDS = ("nccl", "gloo")
 
 
@@ -53,6 +54,8 @@ def read(job: Mapping[str, Any]) -> Shape:
             "what they are"
         )
     _shm_size(resources)
+    notices += _docker_args(resources)
+    notices += _services(job)
     limits = section(job, "limits")
     distribution = spec_distribution.read(job, nodes)
     _identity(job)
@@ -91,6 +94,49 @@ def _shm_size(resources: Mapping[str, Any]) -> None:
             "a number and one of b, k, m, g: `2g`",
             at=("resources", "shm_size"),
         )
+
+
+def _docker_args(resources: Mapping[str, Any]) -> list[str]:
+    """A notice for arguments that ask for what the processes of a job have anyway.
+
+    Raises:
+        InvalidSpec: another argument, which would change what the job sees.
+    """
+    at: At = ("resources", "docker_args")
+    written = resources.get("docker_args") or []
+    words = written.split() if isinstance(written, str) else written
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InvalidSpec("`docker_args` must be text or a list of texts", "remove it", at=at)
+    # An argument's value is a word of its own, or stands behind `=`.
+    options = [word.partition("=")[0] for word in words if word.startswith("-")]
+    refused = [option for option in options if option not in _HARMLESS_ARGUMENTS]
+    if refused or (words and not words[0].startswith("-")):
+        raise InvalidSpec(
+            f"`docker_args: {(refused or words)[0][:80]}` is not served",
+            "jobs start no container of their own: remove it",
+            code="not_served",
+            at=at,
+        )
+    return ["`resources.docker_args` changes nothing: the job has them anyway"] if words else []
+
+
+def _services(job: Mapping[str, Any]) -> list[str]:
+    """A notice for each service that the job asks for; it runs without them.
+
+    Raises:
+        InvalidSpec: a service that the script's own port would be opened for.
+    """
+    notices = []
+    for name, service in mapping(job.get("services") or {}, ("services",), "`services`").items():
+        at: At = ("services", str(name))
+        body = mapping(service or {}, at, f"`services.{name}`")
+        known_keys(body, "services.*", at)
+        kind = served(body, "type", at, "services.*.type", "")
+        notices.append(
+            f"`services.{name}`{f' ({kind})' if kind else ''} is not served: the job runs without "
+            "it; log in on its machine instead"
+        )
+    return notices
 
 
 def _identity(job: Mapping[str, Any]) -> None:

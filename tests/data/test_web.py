@@ -15,7 +15,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound, Unreachable
 from torchyard.data import actions
 from torchyard.data.datastores import Datastores
-from torchyard.data.web.containers import Container
+from torchyard.data.web import Container
 
 BLOBS = {"mnist/a b.gz": b"images", "mnist/deep/c.gz": b"labels", "mnist/deep/": b"", "x": b"x"}
 

@@ -1,1 +1,0 @@
-"""Files on the web, read without a package of their own."""
