@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from torchyard.environments.build import bytecode_program
@@ -27,7 +28,7 @@ def main() -> None:
         python = folder / "venv" / "bin" / "python"
         uv = [find_uv(), "--quiet"]
         subprocess.run([*uv, "venv", "--python", sys.executable, folder / "venv"], check=True)
-        install = [*uv, "pip", "install", "--python", python]
+        install = [*uv, "pip", "install", "--python", str(python)]
         subprocess.run([*install, *requirements], check=True)
         packages = next(folder.glob("venv/lib/python3*/site-packages"))
         program = [python, "-I", "-S", "-B", bytecode_program.__file__, packages, folder / "cache"]
@@ -39,7 +40,7 @@ def main() -> None:
         _measure("by uv", [*install, "--reinstall-package", "pip", "--compile-bytecode", "pip"])
 
 
-def _measure(name: str, words: list[object]) -> None:
+def _measure(name: str, words: Sequence[object]) -> None:
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run([str(word) for word in words], check=True, stderr=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
