@@ -193,7 +193,8 @@ def test_azure_ml_s_sdk_v1_finds_pkg_resources_as_with_conda_s_pip() -> None:
     assert requirements_read == ("azureml-defaults", "setuptools<81")
     pinned = conda("python=3.8", {"pip": ["azureml-core==1.61.0", "setuptools==70.0"]}).requirements
     assert pinned == ("azureml-core==1.61.0", "setuptools==70.0")
-    assert conda("python=3.11", {"pip": ["azureml-mlflow"]}).requirements == ("azureml-mlflow",)
+    with_mlflow = conda("python=3.11", {"pip": ["azureml-mlflow"]}).requirements
+    assert with_mlflow == ("azureml-mlflow", "setuptools<81")
 
 
 def test_conda_changes_are_noticed() -> None:

@@ -14,6 +14,14 @@ from torchyard.cli.help_page import help_page
 
 def main() -> None:
     arguments = sys.argv[1:]
+    if arguments[:1] == ["az"]:
+        from torchyard.cli.az_lines import NotServed, without_az
+
+        try:
+            arguments = without_az(arguments[1:])
+        except NotServed as error:
+            sys.stderr.write(f"{error}\n")
+            sys.exit(2)
     if arguments in (["--help"], ["-h"]):
         sys.stdout.write(help_page())
     elif arguments == ["--version"]:

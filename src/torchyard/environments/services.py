@@ -62,6 +62,7 @@ class Environments:
         self.records = BuildRecords(db, clock, self.folders)
         self.builds = Builds(
             node.uv_cache,
+            node.bytecode_cache,
             variables,
             self.folders,
             self.records,

@@ -22,7 +22,7 @@ def test_the_whole_page(server: FakeServer, yard: Yard) -> None:
     answer = yard("doctor", "-o", "json")
     finding = {row["check"]: row for row in json.loads(answer.out)}
     assert {"python", "uv", "home", "disk", "links", "memory", "ports", "gpu", "namespaces",
-            "packages", "containers", "git", "server", "limits", "clock", "job users",
+            "packages", "containers", "mpi", "git", "server", "limits", "clock", "job users",
             "certificate"} == set(finding)  # fmt: skip
     assert finding["server"]["status"] == finding["uv"]["status"] == "ok"
     assert answer.code == (1 if any(row["status"] == "wrong" for row in finding.values()) else 0)
@@ -69,6 +69,9 @@ def test_a_machine_that_lacks_things(tmp_path: Path, monkeypatch: pytest.MonkeyP
     bin_folder.mkdir()
     monkeypatch.setenv("PATH", str(bin_folder))
     assert programs_check.git().status == "note"
+    mpi = programs_check.mpi()
+    assert (mpi.status, "`mpirun` not found" in mpi.result) == ("note", True)
+    assert "apt-get install openmpi-bin" in mpi.remedy
     assert "neither podman nor docker" in programs_check.containers().result
     docker = bin_folder / "docker"
     docker.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2; exit 1\n")

@@ -96,7 +96,10 @@ def test_an_environment_is_whole_locked_compiled_and_discreet(
     output = subprocess.run([folder / "bin" / "alpha-says"], capture_output=True, text=True)
     assert output.stdout.strip() == str(folder / "bin" / "python")
     assert python(folder, "import beta, pip; print(beta.__version__)") == "1.5"
-    assert list(folder.glob("lib/python3*/site-packages/alpha/__pycache__/*.pyc"))
+    (compiled,) = folder.glob("lib/python3*/site-packages/beta/__pycache__/*.pyc")
+    assert compiled.stat().st_nlink == 2, "the other is in the cache"
+    cached = list((machine.home / "cache" / "bytecode").glob("*/*/*.pyc"))
+    assert any(file.samefile(compiled) for file in cached)
     lock = (machine.home / "environments" / f"{spec.hash}.lock.txt").read_text()
     assert "alpha==1.0" in lock and "beta==1.5" in lock and "sha256:" in lock
     log = environments.folders.log_path(spec.hash).read_text()

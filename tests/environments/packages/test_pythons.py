@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,10 @@ def test_conda_installs_its_own_python(offers: Pythons) -> None:
     requested = spec("3.1.2", conda=("ffmpeg",))
     assert offers.settled(requested, substitutes.allow) == requested
     offers.refuse(requested)
+
+
+def test_a_layer_gets_the_oldest_python_that_it_runs_on(offers: Pythons) -> None:
+    old = replace(spec("3.6"), layers=("horovod",))
+    settled = offers.settled(old, substitutes.allow)
+    assert settled.python == "3.8" and "too old for torchyard's layer" in settled.notices[0]
+    assert offers.settled(old, substitutes.refusing_in("vision")) == old

@@ -304,37 +304,38 @@ def test_a_users_own_file_is_not_stale(services: Services, name: str) -> None:
     assert kept.exists()
 
 
-def test_uvs_cache_goes_by_age_and_by_size(services: Services) -> None:
-    uv = _draft(services, "cache/uv/", old=True)
+@pytest.mark.parametrize("name", ["uv", "bytecode"])
+def test_a_cache_of_builds_goes_by_age_and_by_size(services: Services, name: str) -> None:
+    draft = _draft(services, f"cache/{name}/", old=True)
     other = _draft(services, "cache/of-somebody/", old=True)
     _draft(services, "cache/snapshots/", old=True)
     items = {
         item.name: item for item in reclaiming.survey(services, GcOptions()) if item.kind == "cache"
     }
-    assert items["uv"].remove and "unused for 40" in items["uv"].reason
+    assert items[name].remove and "unused for 40" in items[name].reason
     assert (
         not items["of-somebody"].remove and items["of-somebody"].reason == "not made by torchyard"
     )
     assert not items["snapshots"].remove and items["snapshots"].reason.startswith(
         "used by the `yard` command"
     )
-    with caches.in_use(services.node.uv_cache):
+    with caches.in_use(services.node.cache / name):
         # Used now, so that only its size speaks against it; a user's lock keeps it.
-        assert not _cache(reclaiming.survey(services, GcOptions())).remove
+        assert not _cache(reclaiming.survey(services, GcOptions()), name).remove
         options = GcOptions(caches_bytes=999)
-        assert _cache(reclaiming.survey(services, options)).reason.endswith(
+        assert _cache(reclaiming.survey(services, options), name).reason.endswith(
             "beyond the budget of caches"
         )
-        assert not _cache(reclaiming.reclaim(services, options)).remove
-        assert uv.exists()
-    assert not _cache(reclaiming.reclaim(services, GcOptions(caches_bytes=1000))).remove
-    assert _cache(reclaiming.reclaim(services, options)).remove
-    assert not uv.exists() and other.exists()
+        assert not _cache(reclaiming.reclaim(services, options), name).remove
+        assert draft.exists()
+    assert not _cache(reclaiming.reclaim(services, GcOptions(caches_bytes=1000)), name).remove
+    assert _cache(reclaiming.reclaim(services, options), name).remove
+    assert not draft.exists() and other.exists()
     assert not list((services.home / "cache").glob(".removing-*"))
 
 
-def _cache(things: list[reclaiming.GcItem]) -> reclaiming.GcItem:
-    return next(item for item in things if item.kind == "cache" and item.name == "uv")
+def _cache(items: list[reclaiming.GcItem], name: str) -> reclaiming.GcItem:
+    return next(item for item in items if item.kind == "cache" and item.name == name)
 
 
 def test_what_is_asked_comes_before_what_is_stored(tmp_path: Path) -> None:

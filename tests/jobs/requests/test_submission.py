@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -191,3 +192,17 @@ def test_tags_description_and_parent_are_stored(services: Services) -> None:
     assert [child.name for child in actions.list_in(services, WORKSPACE, parent="parent")] == [
         job.name
     ]
+
+
+def test_a_machine_without_open_mpi_is_told_at_submission(
+    services: Services, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    mpi = {"distribution": {"type": "mpi"}, "resources": {"instance_count": 2}}
+    (notice,) = (line for line in notices(services, submit(services, **mpi)) if "mpirun" in line)
+    assert "`mpi_missing`" in notice and "apt-get install openmpi-bin" in notice
+    alone = submit(services, distribution={"type": "mpi"})
+    for name in ("mpirun", "orted"):
+        (tmp_path / name).touch(mode=0o755)
+    for job in (alone, submit(services, **mpi)):
+        assert not any("mpi_missing" in line for line in notices(services, job))

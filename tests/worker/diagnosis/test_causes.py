@@ -98,6 +98,10 @@ def test_the_hint_names_the_package_to_install() -> None:
     match = causes.match_text("ModuleNotFoundError: No module named 'sklearn.svm'", has_peers=False)
     assert match is not None and "`scikit-learn`" in match.hint
     assert causes.package("torch.nn") == "torch"
+    assert causes.package("azureml.core.run") == "azureml-core"
+    assert causes.package("azureml.mlflow") == "azureml-mlflow"
+    assert causes.package("azure.ai.ml.entities") == "azure-ai-ml"
+    assert causes.package("pkg_resources") == "setuptools<81"
 
 
 def test_a_lost_connection_is_a_consequence_only_with_other_ranks() -> None:

@@ -40,6 +40,11 @@ class NodeFolder:
         return self.cache / "uv"
 
     @property
+    def bytecode_cache(self) -> Path:
+        """Compiled modules; hard links lead from environments into it."""
+        return self.cache / "bytecode"
+
+    @property
     def data(self) -> Path:
         """Copies of inputs; jobs read those that were granted to them."""
         return self.cache / "data"

@@ -21,6 +21,7 @@ import click
 
 from torchyard.base import trust
 from torchyard.base.errors import InvalidInput
+from torchyard.cli.az_lines import AZ_FUNCTION
 from torchyard.cli.parsing.group import Verb, say
 from torchyard.cli.parsing.options import Session, common, warn
 
@@ -43,10 +44,11 @@ _NOT_FOUND, _NOT_RUN = 127, 126
 @click.option(
     "--mlflow", is_flag=True, help="Include MLFLOW_TRACKING_URI and its token, for plain MLflow."
 )
+@click.option("--az", is_flag=True, help="Include a shell function `az` that runs `yard az`.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @common
 def client_env(
-    session: Session, shell: str | None, run: bool, mlflow: bool, command: tuple[str, ...]
+    session: Session, shell: str | None, run: bool, mlflow: bool, az: bool, command: tuple[str, ...]
 ) -> int:
     """Print the variables that let Azure ML's own clients use this server unchanged.
 
@@ -63,6 +65,8 @@ def client_env(
         raise click.UsageError("A command needs '--run' before it.")
     if run and not command:
         raise click.UsageError("The command is missing: use '--run -- python submit.py'.")
+    if run and az:
+        raise click.UsageError("'--run' prints no function: omit '--az'.")
     if run and shell:
         raise click.UsageError("'--run' prints no variables: omit '--shell'.")
     for name in _IN_THE_WAY:
@@ -72,7 +76,9 @@ def client_env(
     if run:
         return _become(command, {**os.environ, **variables})
     kind = shell or ("json" if session.form.kind == "json" else _shell_of(os.environ))
-    click.echo(_WRITTEN[kind](variables), nl=False)
+    if az and kind != "bash":
+        raise click.UsageError("'--az' is a function for bash, zsh and sh: use '--shell bash'.")
+    click.echo(_WRITTEN[kind](variables) + (AZ_FUNCTION if az else ""), nl=False)
     return 0
 
 

@@ -32,6 +32,7 @@ def all_of(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
         ("namespaces", machine_check.namespaces),
         ("packages", programs_check.packages),
         ("containers", programs_check.containers),
+        ("mpi", programs_check.mpi),
         ("git", programs_check.git),
         ("server", lambda: server_check.server(settings)),
         ("limits", lambda: server_check.limits(settings)),

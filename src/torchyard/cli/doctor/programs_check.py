@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from torchyard.cli.doctor.findings import Finding, last_line, ok, run, uv_program
+from torchyard.shared import open_mpi
 
 
 def python() -> Finding:
@@ -91,6 +92,16 @@ def containers() -> Finding:
         "; ".join(problems) or "neither podman nor docker",
         "`apt-get install podman` if environments use images or Dockerfiles",
     )
+
+
+def mpi() -> Finding:
+    """Only jobs of type mpi need Open MPI."""
+    program = open_mpi.missing()
+    if program:
+        problem = f"`{program}` not found: jobs of `distribution.type: mpi` fail (`mpi_missing`)"
+        return Finding("mpi", "note", problem, open_mpi.INSTALL)
+    version = run("mpirun", "--version").stdout.strip().splitlines()[:1]
+    return ok("mpi", *version)
 
 
 def git() -> Finding:

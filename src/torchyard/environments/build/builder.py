@@ -1,6 +1,7 @@
 """Make the folder of one environment.
 
-Owns: the steps of a build: venv, lock, install, hooks, rename; which Python; stale folders.
+Owns: the steps of a build: venv, lock, install, hooks, bytecode, rename; which Python;
+stale folders.
 Leaves: that only one builds to builds.py, resolving to packages/lock.py.
 Always: the caller holds the environment's lock; the final folder appears complete, by one rename.
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from torchyard.base import files
 from torchyard.base.errors import BuildFailed
-from torchyard.environments.build import sealed, torchvision_hook
+from torchyard.environments.build import bytecode, sealed, torchvision_hook
 from torchyard.environments.conda import conda_packages
 from torchyard.environments.images import image_folder
 from torchyard.environments.packages import layers, lock, pythons
@@ -112,7 +113,7 @@ def _install_packages(
     )
     if wants_pip and pip is not None:
         shown = "uv pip install pip (the one that comes with Python)"
-        _install(["--quiet", *_compiling(python), str(pip)], uv, working, shown)
+        _install(["--quiet", str(pip)], uv, working, shown)
     text = conda_packages.without(known_lock)
     if not text:
         extra = ("pip",) if wants_pip and pip is None else ()
@@ -121,12 +122,6 @@ def _install_packages(
             text = lock.resolve(spec, extra, python, uv, working, there)
     if lock.pins(text):
         _install_lock(text, python, uv, working)
-    if not _compiling(python):
-        uv.run_program(
-            ["venv/bin/python", "-m", "compileall", "-qq", "-j", "0", str(packages)],
-            working,
-            "python -m compileall (uv compiles for Python 3.7 and later)",
-        )
     if torchvision_hook.needed(lock.pins(text)):
         uv.say("torchvision is PyPI's and torch is a CPU build: a hook lets it be imported")
         torchvision_hook.put(packages)
@@ -136,6 +131,7 @@ def _install_packages(
     if spec.variables:
         uv.say(f"variables of its Python: {', '.join(name for name, _ in spec.variables)}")
         _put_variables(spec.variables, packages)
+    bytecode.put(packages, python, uv, working)
     return text
 
 
@@ -200,11 +196,6 @@ def _configuration(venv: Path) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _compiling(python: str) -> tuple[str, ...]:
-    """uv's option for byte-compiling, which it can't do for the oldest Pythons."""
-    return () if python == "3.6" else ("--compile-bytecode",)
-
-
 def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> None:
     # A Python from conda may be marked as externally managed; this copy is torchyard's own.
     words = ["pip", "install", "--python", "venv/bin/python", "--break-system-packages"]
@@ -215,11 +206,8 @@ def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> None:
 
 def _install_lock(text: str, python: str, uv: Uv, working: Path) -> None:
     (working / "install.txt").write_text(text, encoding="utf-8")
-    compiling = _compiling(python)
-    arguments = ["--requirements", "install.txt", *compiling]
-    arguments += lock.torch_source(text, python, uv, working)
-    words = ["uv pip install", *compiling, "(what the lock says)"]
-    _install(arguments, uv, working, " ".join(words))
+    arguments = ["--requirements", "install.txt", *lock.torch_source(text, python, uv, working)]
+    _install(arguments, uv, working, "uv pip install (what the lock says)")
 
 
 def publish(working: Path, paths: EnvironmentPaths, text: str) -> None:

@@ -41,6 +41,7 @@ class Builds:
     """
     Args:
         cache: uv's own, where the one of this machine's user is on another disk.
+        bytecode: compiled modules, on the disk of the environments.
         variables: the process environment; where pip's and uv's configuration is read from.
         make: `builder.run`, or what does the same as another user.
     """
@@ -48,6 +49,7 @@ class Builds:
     def __init__(
         self,
         cache: Path,
+        bytecode: Path,
         variables: Mapping[str, str],
         folders: BuiltFolders,
         records: BuildRecords,
@@ -57,6 +59,7 @@ class Builds:
     ) -> None:
         self._make = make
         self._own_cache = cache
+        self._bytecode = bytecode
         self._variables = variables
         self._folders = folders
         self._records = records
@@ -164,7 +167,8 @@ class Builds:
         # A package's build program sees the server's own variables.
         server_secrets = secret_values.of_environment(config.variables, ())
         cache = self._cache(config.variables)
-        with nullcontext() if cache is None else caches.in_use(cache):
+        uv_cache = nullcontext() if cache is None else caches.in_use(cache)
+        with uv_cache, caches.in_use(self._bytecode):
             yield Uv(
                 config,
                 file if also is None else Both(file, also),
@@ -172,6 +176,7 @@ class Builds:
                 cache,
                 lambda: Masker(secret_values.written({**server_secrets, **secrets()})),
                 may_link=not self._folders.is_writable_by_jobs,
+                bytecode=self._bytecode,
             )
 
     @contextmanager

@@ -50,10 +50,8 @@ _CLAUSE = re.compile(r"(?P<how>===?|~=|!=|<=|>=|=|<|>|)\s*(?P<version>[\w.+!-]+?
 # `pkg_resources`, which later versions of setuptools lack.
 _WITH_PIP = "setuptools<81"
 _SETUPTOOLS = re.compile(r"setuptools\b(?!-)", re.IGNORECASE)
-# They import pkg_resources and rely on conda's pip to install it.
-_SDK_V1 = re.compile(
-    r"azureml[-_](core|defaults|sdk|train|pipeline|widgets|automl|interpret)", re.IGNORECASE
-)
+# They import pkg_resources and rely on conda's pip to install it; azureml-mlflow by azureml-core.
+_AZUREML = re.compile(r"azureml[-_]\w", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,7 @@ class _Dependencies:
 
     def complete(self) -> None:
         """Add what conda's pip depends on."""
-        wanted = self.has_pip or any(_SDK_V1.match(line) for line in self.lines)
+        wanted = self.has_pip or any(_AZUREML.match(line) for line in self.lines)
         if wanted and not any(_SETUPTOOLS.match(line) for line in self.lines):
             self.lines.append(_WITH_PIP)
             self.notices.append(f"`{_WITH_PIP}` is added, as conda's `pip` depends on setuptools")

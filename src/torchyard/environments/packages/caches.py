@@ -1,7 +1,7 @@
-"""uv's cache, where it is a folder of the server's (see base/home/node_folder.py).
+"""Caches of builds that are folders of the server's: uv's, and that of compiled modules.
 
 Owns: locking it while it is used, the time of its last use, removing it.
-Leaves: whether it is needed to `yard gc`, its content to uv.
+Leaves: whether it is needed to `yard gc`, its content to uv and build/bytecode_program.py.
 Always: it is never removed while it is used; several may use it at once. Locks end with their
 holders.
 """
@@ -16,9 +16,6 @@ from pathlib import Path
 
 from torchyard.shared import locks
 
-# Beside the folder, since a removed folder can't hold the lock for its removal.
-_LOCK, _REMOVING = ".uv.lock", ".removing-uv"
-
 
 @contextmanager
 def in_use(folder: Path) -> Iterator[None]:
@@ -32,7 +29,7 @@ def in_use(folder: Path) -> Iterator[None]:
 
 def remove(folder: Path) -> bool:
     """Remove it; False when it is in use. Later builds download again."""
-    gone = folder.with_name(_REMOVING)
+    gone = folder.with_name(f".removing-{folder.name}")
     with _open_lock(folder) as descriptor:
         if not locks.try_lock(descriptor):
             return False
@@ -45,9 +42,9 @@ def remove(folder: Path) -> bool:
 
 @contextmanager
 def _open_lock(folder: Path) -> Iterator[int]:
-    parent = folder.parent
-    parent.mkdir(parents=True, exist_ok=True)
-    descriptor = locks.open_lock(parent / _LOCK)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the folder, since a removed folder can't hold the lock for its removal.
+    descriptor = locks.open_lock(folder.with_name(f".{folder.name}.lock"))
     try:
         yield descriptor
     finally:

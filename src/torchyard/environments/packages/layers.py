@@ -20,6 +20,7 @@ from torchyard.environments.packages.requirements import package_name
 from torchyard.environments.types import EnvironmentSpec
 
 _OLDEST = (3, 8)
+OLDEST_PYTHON = "3.8"
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})")
 _PACKAGE = Path(__file__).parents[1] / "layers"
 _CHECKOUT = Path(__file__).parents[4] / "compat"
@@ -64,13 +65,18 @@ def split(lines: Sequence[str]) -> tuple[list[str], tuple[str, ...], list[str]]:
     return kept, tuple(sorted(set(names))), notices
 
 
+def is_python_too_old(spec: EnvironmentSpec) -> bool:
+    """Whether it has a layer that does not run on its Python."""
+    match = _VERSION.match(spec.python)
+    return bool(spec.layers) and match is not None and (int(match[1]), int(match[2])) < _OLDEST
+
+
 def refuse(spec: EnvironmentSpec) -> None:
     """
     Raises:
         BuildFailed: one of its layers does not run on its Python.
     """
-    match = _VERSION.match(spec.python)
-    if spec.layers and match is not None and (int(match[1]), int(match[2])) < _OLDEST:
+    if is_python_too_old(spec):
         raise BuildFailed(
             f"package `{spec.layers[0]}` is not available for Python {spec.python}: torchyard's "
             f"layer, which takes its place, runs on {_OLDEST[0]}.{_OLDEST[1]} and later",

@@ -4,8 +4,8 @@ Owns: finding one by its version, and substitutes for unavailable versions.
 Leaves: making an environment of it to build/builder.py, conda's own Python to
 conda/conda_packages.py.
 Always: a substitute differs only in the last part of the version: 3.6.15 may take the place of
-3.6.2, 3.7 never does; installed Pythons come before downloads, where the workspace allows
-substitutes.
+3.6.2, 3.7 never does; except 3.8 for an older one with a layer. Installed Pythons come before
+downloads, where the workspace allows substitutes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 
 from torchyard.base.errors import BuildFailed, InvalidSpec
 from torchyard.environments.names.substitutes import Substitute, SubstitutePolicy
+from torchyard.environments.packages import layers
 from torchyard.environments.packages.uv import find_uv
 from torchyard.environments.types import EnvironmentSpec, platform_python
 
@@ -49,6 +50,7 @@ class Pythons:
         Raises:
             InvalidSpec: `policy` refuses the substitute.
         """
+        spec = _for_layers(spec, policy)
         wanted = spec.python
         match = _VERSION.fullmatch(wanted)
         if match is None or wanted == match[1] or spec.conda or is_here(wanted):
@@ -113,6 +115,20 @@ class Pythons:
         for entry in plain:
             offers[entry["version"]] = bool(entry["path"]) or offers.get(entry["version"], False)
         return offers
+
+
+def _for_layers(spec: EnvironmentSpec, policy: SubstitutePolicy) -> EnvironmentSpec:
+    """The spec with the oldest Python that its layers run on, where its own is older."""
+    if not layers.is_python_too_old(spec) or spec.conda:
+        return spec
+    best, wanted = layers.OLDEST_PYTHON, spec.python
+    place = Substitute(f"Python {wanted}", f"Python {best}", f"python={best}")
+    try:
+        policy(place, ("conda_file", "dependencies"))
+    except InvalidSpec:
+        return spec  # refused by its layer's name
+    notice = f"Python {wanted} is too old for torchyard's layer `{spec.layers[0]}`: Python {best} "
+    return replace(spec, python=best, notices=(*spec.notices, f"{notice}takes its place"))
 
 
 _PLAIN = ("cpython", "default")

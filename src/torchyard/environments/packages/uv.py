@@ -94,6 +94,7 @@ class Uv:
         log: the build's log, open for appending bytes.
         cancelled: called a few times a second while uv runs.
         cache: uv's cache folder; None leaves that to uv.
+        bytecode: the cache of compiled modules; None is that of this process's user.
         masker: called before each command, since jobs with other secrets may join the build.
         may_link: whether the environment's files may be hard links into the cache.
     """
@@ -106,8 +107,10 @@ class Uv:
         cache: Path | None,
         masker: Callable[[], Masker] = lambda: masking.TOKENS,
         may_link: bool = True,
+        bytecode: Path | None = None,
     ) -> None:
         self.config = config
+        self._bytecode = bytecode
         self._cache = cache
         self._find_masker = masker
         self._masker = masker()
@@ -119,7 +122,6 @@ class Uv:
             self._variables.setdefault("UV_LINK_MODE", "hardlink")
         else:
             self._variables["UV_LINK_MODE"] = "copy"
-        self._variables.setdefault("UV_COMPILE_BYTECODE_TIMEOUT", "900")
         self._variables["NO_COLOR"] = "1"
         self._variables["UV_NO_PROGRESS"] = "1"
         if cache is not None:
@@ -146,8 +148,16 @@ class Uv:
             return self._cache / "conda"
         if self._variables.get("RATTLER_CACHE_DIR"):
             return Path(self._variables["RATTLER_CACHE_DIR"])
-        shared = self._variables.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return Path(shared) / "rattler" / "cache"
+        return self._users_caches / "rattler" / "cache"
+
+    @property
+    def bytecode_cache(self) -> Path:
+        """The cache of compiled modules."""
+        return self._bytecode or self._users_caches / "torchyard" / "bytecode"
+
+    @property
+    def _users_caches(self) -> Path:
+        return Path(self._variables.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
     def run(self, arguments: Sequence[str], folder: Path, shown: str) -> Outcome:
         """Run uv in `folder`; `shown` is the command as the log shows it.

@@ -107,7 +107,7 @@ def _removed(services: Services, options: GcOptions, item: GcItem) -> GcItem:
     elif item.kind == "input":
         gone = services.fetcher.remove(item.name, item.used_at_s)
     elif item.kind == "cache":
-        gone = caches.remove(services.node.uv_cache)
+        gone = caches.remove(services.node.cache / item.name)
     elif item.kind == "stale_file":
         gone = _remove_stale_file(services, item.name, now_s - options.grace_s)
     elif item.kind == "scratch":
@@ -206,13 +206,13 @@ def _within(options: GcOptions, items: list[GcItem]) -> Iterator[GcItem]:
 
 
 def _caches(services: Services, options: GcOptions) -> Iterator[GcItem]:
-    """Only uv's cache is removed, as a whole: it only saves downloads."""
-    uv = services.node.uv_cache
-    for folder in sorted(uv.parent.iterdir()) if uv.parent.exists() else ():
+    """Builds' caches are removed as a whole: they only save downloads and compiling."""
+    cache, of_builds = services.node.cache, (services.node.uv_cache, services.node.bytecode_cache)
+    for folder in sorted(cache.iterdir()) if cache.exists() else ():
         if folder.name == "data" or folder.name.startswith(".") or not folder.is_dir():
             continue  # copies of inputs, and removals: listed elsewhere
         size, used_at_s = _size(folder), folder.stat().st_mtime
-        if folder != uv:
+        if folder not in of_builds:
             reason = _CLIENTS if folder.name == "snapshots" else "not made by torchyard"
             yield GcItem("cache", folder.name, size, False, reason, used_at_s)
             continue

@@ -31,6 +31,7 @@ from torchyard.jobs.services import Services
 from torchyard.jobs.spec import job_spec, limit_properties, own_properties, rehearsal, secrets
 from torchyard.jobs.spec.inputs import LITERAL
 from torchyard.jobs.spec.job_spec import JobSpec
+from torchyard.shared import open_mpi
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import quotas
 from torchyard.workspaces.types import Identity
@@ -75,6 +76,7 @@ def check(services: Services, workspace: str, document: Any, *, uploaded: bool =
     notices = [*rehearsal.notices(job.properties, place), *job.notices, *environment.notices]
     notices += limit_properties.notices(job.properties, place)
     notices += fitting
+    notices += _mpi_notices(job, environment)
     for name, job_input in job.inputs.items():
         if job_input.type != LITERAL:
             pinned = _at(
@@ -267,6 +269,20 @@ def _environment(services: Services, workspace: str, job: JobSpec) -> Environmen
             code="image_without_mpi",
         )
     return environment
+
+
+def _mpi_notices(job: JobSpec, environment: EnvironmentSpec) -> list[str]:
+    """Whether Open MPI is missing, before the environment is built and nodes are held."""
+    if job.distribution != "mpi" or job.instance_count * job.process_count_per_instance == 1:
+        return []
+    program = open_mpi.missing()
+    packages = (*environment.conda, *environment.packages)
+    if not program or any("mpi" in line.lower() for line in packages):
+        return []  # the environment may bring its own
+    return [
+        f"the server's machine has no `{program}`, which `distribution.type: mpi` needs: the job "
+        f"fails with `mpi_missing` on such a node; {open_mpi.INSTALL}"
+    ]
 
 
 def _parent_exists(services: Services, workspace: str, job: JobSpec) -> None:

@@ -19,6 +19,15 @@ from torchyard.worker.diagnosis.cause_rules import RULES
 PACKAGES: Mapping[str, str] = {
     "PIL": "pillow",
     "attr": "attrs",
+    "azure.ai.ml": "azure-ai-ml",
+    "azure.identity": "azure-identity",
+    "azure.storage.blob": "azure-storage-blob",
+    "azureml.core": "azureml-core",
+    "azureml.data": "azureml-core",
+    "azureml.dataprep": "azureml-dataset-runtime",
+    "azureml.fsspec": "azureml-fsspec",
+    "azureml.mlflow": "azureml-mlflow",
+    "azureml": "azureml-core",
     "bs4": "beautifulsoup4",
     "cv2": "opencv-python-headless",
     "dateutil": "python-dateutil",
@@ -27,6 +36,7 @@ PACKAGES: Mapping[str, str] = {
     "git": "GitPython",
     "google.protobuf": "protobuf",
     "lightning_fabric": "lightning",
+    "pkg_resources": "setuptools<81",
     "pytorch_lightning": "pytorch-lightning",
     "skimage": "scikit-image",
     "sklearn": "scikit-learn",
@@ -115,10 +125,12 @@ def signal_name(signum: int) -> str:
 
 def package(module: str) -> str:
     """What to install for `import module`."""
-    if module in PACKAGES:
-        return PACKAGES[module]
-    top = module.partition(".")[0]
-    return PACKAGES.get(top, top)
+    name = module
+    while name:
+        if name in PACKAGES:
+            return PACKAGES[name]
+        name = name.rpartition(".")[0]
+    return module.partition(".")[0]
 
 
 _cache: dict[str, re.Pattern[str]] = {}

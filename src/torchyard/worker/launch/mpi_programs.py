@@ -14,12 +14,12 @@ import socket
 import subprocess
 from dataclasses import dataclass
 
+from torchyard.shared import open_mpi
 from torchyard.shared.failures import Failure
 
 _VERSION = re.compile(r"\(Open ?(?:MPI|RTE)\)\s+(\d+)\.(\S+)")
 _SUPPORTED_MAJOR = 4
 _VERSION_TIMEOUT_S = 20.0
-_INSTALL = "install Open MPI 4 there: `apt-get install openmpi-bin` on Debian and Ubuntu"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def find(path: str, node: int) -> Programs:
         Failure: one is missing, or is not from Open MPI 4.
     """
     where = f"node {node} ({socket.gethostname()})"
-    paths = {name: shutil.which(name, path=path) for name in ("mpirun", "orted")}
+    paths = {name: shutil.which(name, path=path) for name in open_mpi.PROGRAMS}
     missing = [name for name, program in paths.items() if not program]
     if paths["mpirun"]:
         _check(paths["mpirun"], where)
@@ -43,7 +43,7 @@ def find(path: str, node: int) -> Programs:
         raise Failure(
             "mpi_missing",
             f"{where} has no `{missing[0]}`, which `distribution.type: mpi` needs",
-            _INSTALL + "; `type: pytorch` does not need MPI",
+            open_mpi.INSTALL + "; `type: pytorch` does not need MPI",
         )
     return Programs(str(paths["mpirun"]), str(paths["orted"]))
 
@@ -67,7 +67,7 @@ def _check(mpirun: str, where: str) -> None:
     raise Failure(
         "mpi_unsupported",
         f"`{mpirun}` on {where} is {description}; `distribution.type: mpi` requires Open MPI 4",
-        _INSTALL + ", and remove packages with another MPI from the environment",
+        open_mpi.INSTALL + ", and remove packages with another MPI from the environment",
     )
 
 

@@ -42,7 +42,7 @@ class _Distributed:
         for parameter in self._all():
             if parameter.requires_grad and processes.size() > 1:
                 self._left[parameter] = passes
-                parameter.register_post_accumulate_grad_hook(self._made)
+                self._call_when_made(parameter)
 
     def synchronize(self) -> None:
         """Wait until every gradient is that of all ranks."""
@@ -88,6 +88,16 @@ class _Distributed:
         """How many backward passes add up before the ranks' gradients are reduced."""
         self._passes = passes
         self._left = dict.fromkeys(self._left, passes)
+
+    def _call_when_made(self, parameter: torch.nn.Parameter) -> None:
+        """Have `_made` called after each gradient of the parameter."""
+        if hasattr(parameter, "register_post_accumulate_grad_hook"):
+            parameter.register_post_accumulate_grad_hook(self._made)
+            return
+        # Before torch 2.1: the node of the graph that adds to `grad`, which has to be kept alive.
+        node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+        node.register_hook(lambda *_: self._made(parameter))
+        self._accumulating = [*getattr(self, "_accumulating", ()), node]
 
     def _made(self, parameter: torch.nn.Parameter) -> None:
         if self._left[parameter] <= 0 or parameter in self._reducing:
