@@ -69,7 +69,7 @@ def tags(world: World) -> Any:
         {"tags": {"marked": None, "in words": 'a "quoted" text'}},
         {"properties": {"own property": "its text"}},
     ):
-        matched = [found.id for found in run.experiment.get_runs(**matching)]
+        matched = [other.id for other in run.experiment.get_runs(**matching)]
         assert matched == [run.id], (matching, matched)
     run.display_name = "the whole thing"
     assert workspace(world).get_run(run.id).display_name == "the whole thing"
