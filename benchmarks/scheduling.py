@@ -12,6 +12,7 @@ queue stands the plain way to do it: read every queued job, then decide.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import heapq
 import http.client
 import itertools
@@ -42,7 +43,8 @@ from torchyard.environments.types import EnvironmentSpec
 from torchyard.executors.executor import Capacity, Handle, Status
 from torchyard.jobs.admission import machine, queue, queue_store, shares
 from torchyard.jobs.admission.queue import Waiting
-from torchyard.jobs.attempts import report_fields, worker_reports
+from torchyard.jobs.attempts import joint_reports, report_fields
+from torchyard.jobs.attempts.joint_reports import NodeReport
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Status as JobStatus
@@ -51,7 +53,9 @@ from torchyard.shared.plan import LaunchPlan
 
 CLUSTER = "big"
 SIZES = (1, 1, 1, 1, 2, 2, 4, 8)
-RUN_S = (5.0, 30.0)
+# How long the jobs run that fill the nodes, and the later ones: so many end in a second that the
+# server has to keep up, not the jobs.
+FIRST_RUN_S, RUN_S = (4.0, 8.0), (0.5, 2.0)
 _ROWS = 500
 
 
@@ -77,9 +81,14 @@ class Environments:
 class Simulation:
     """An executor, and its workers: they report when their ranks start, and when they end."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, nodes: int, seed: int = 1) -> None:
         self.started = 0
+        # When the nodes were full for the first time, and how many jobs had started then.
+        self.filled: tuple[float, int] | None = None
+        self._free = nodes
         self.ended = 0
+        # Processor seconds of what workers do themselves, in processes of their own.
+        self.own_s = 0.0
         self.services: Services | None = None
         self._chance = random.Random(seed)
         self._states: dict[str, list[Any]] = {}
@@ -92,8 +101,12 @@ class Simulation:
         with self._lock:
             if plan.attempt_id not in self._states:
                 self.started += 1
+                self._free -= plan.node_count
+                if self._free < max(SIZES) and self.filled is None:
+                    self.filled = (now, self.started)
+                length_s = self._chance.uniform(*(RUN_S if self.filled else FIRST_RUN_S))
                 self._states[plan.attempt_id] = ["running"] * plan.node_count
-                for at, ends in ((now, False), (now + self._chance.uniform(*RUN_S), True)):
+                for at, ends in ((now, False), (now + length_s, True)):
                     entry = (at, next(self._numbers), plan.attempt_id, plan.node_count, ends)
                     heapq.heappush(self._due, entry)
         return Handle("simulated", {"id": plan.attempt_id, "nodes": plan.node_count})
@@ -113,18 +126,38 @@ class Simulation:
     def live(self, stopping: threading.Event) -> None:
         """Report what is due, one node after the other."""
         while not stopping.wait(0.01):
-            while True:
-                with self._lock:
-                    if not self._due or self._due[0][0] > time.monotonic():
-                        break
-                    _, _, attempt_id, nodes, ends = heapq.heappop(self._due)
-                for node in range(nodes):
-                    self._report(attempt_id, node, ends)
-                if ends:
-                    self.ended += 1
-                    self._states[attempt_id] = ["exited"] * nodes
+            self.report_all(self._due_now())
 
-    def _report(self, attempt_id: str, node: int, ends: bool) -> None:
+    def _due_now(self) -> list[tuple[str, int, bool]]:
+        due = []
+        with self._lock:
+            while self._due and self._due[0][0] <= time.monotonic():
+                due.append(heapq.heappop(self._due)[2:])
+        return due
+
+    def report_all(self, due: Sequence[tuple[str, int, bool]]) -> None:
+        """All nodes of these attempts report at once, each for itself, as workers do."""
+
+        async def report() -> None:
+            await asyncio.gather(
+                *(
+                    self._report(attempt_id, node, ends)
+                    for attempt_id, nodes, ends in due
+                    for node in range(nodes)
+                )
+            )
+
+        begun = time.thread_time()
+        asyncio.run(report())
+        for attempt_id, nodes, ends in due:
+            if ends:
+                self.ended += 1
+                with self._lock:
+                    self._free += nodes
+                self._states[attempt_id] = ["exited"] * nodes
+        self.own_s += time.thread_time() - begun
+
+    async def _report(self, attempt_id: str, node: int, ends: bool) -> None:
         assert self.services is not None
         at = to_text(self.services.clock.now())
         facts: list[tuple[str, dict[str, Any]]] = [("ranks_started", {"ranks": []})]
@@ -135,12 +168,13 @@ class Simulation:
             for number, (kind, body) in enumerate(facts)
         ]
         node_events = report_fields.read_events(node, events)
-        worker_reports.report(self.services, attempt_id, node, node_events)
+        report = NodeReport(self.services, attempt_id, node, node_events)
+        await joint_reports.receive(report)
 
 
 def built(home: Path, database: str, url: str, nodes: int) -> tuple[apps.Parts, Simulation]:
     """A server's parts over a home of its own, with a cluster and nothing real behind it."""
-    simulation = Simulation()
+    simulation = Simulation(nodes)
     parts = apps.build(home, url, {}, executor=simulation, database=database)
     pretended: Any = Environments(home)
     services = replace(parts.services, environments=pretended)
@@ -281,10 +315,8 @@ def one_by_one(parts: apps.Parts, simulation: Simulation, tries: int = 15) -> fl
         with parts.services.db.read() as connection:
             going = [job for job in queue_store.held(connection) if job.node_count == 4]
         for job in going[: 1 if not number else 2]:
-            for node in range(4):
-                simulation._report(job.attempt_id, node, ends=False)
-                simulation._report(job.attempt_id, node, ends=True)
-            simulation._states[job.attempt_id] = ["exited"] * 4
+            simulation.report_all([(job.attempt_id, 4, False)])
+            simulation.report_all([(job.attempt_id, 4, True)])
         before = simulation.started
         begun = time.process_time()
         parts.scheduler.claimer.claim()
@@ -315,14 +347,23 @@ def serve(arguments: argparse.Namespace) -> None:
     started = parts.scheduler.start
     parts.scheduler.start = lambda: None  # type: ignore[method-assign]
     stopping = threading.Event()
-    threading.Thread(target=simulation.live, args=(stopping,), daemon=True).start()
+    threading.Thread(
+        target=simulation.live, args=(stopping,), name="simulation", daemon=True
+    ).start()
     server = uvicorn.Server(uvicorn.Config(apps.create_app(parts), port=port, log_level="error"))
 
     def orders() -> None:
+        begun = 0.0
         for line in sys.stdin:
             if line.strip() == "begin":
                 started()
+                begun = time.monotonic()
+            filled_at, filled = simulation.filled or (0.0, 0)
             events = {
+                "filled": filled,
+                "filled_s": max(0.0, filled_at - begun),
+                "simulation_s": simulation.own_s,
+                "threads": _thread_seconds(),
                 "started": simulation.started,
                 "ended": simulation.ended,
                 "memory_mb": _resident_mb(),
@@ -337,6 +378,17 @@ def serve(arguments: argparse.Namespace) -> None:
     threading.Thread(target=orders, daemon=True).start()
     print(json.dumps({"url": url, "token": token, "empty_mb": empty_mb}), flush=True)
     server.run()
+
+
+def _thread_seconds() -> dict[str, float]:
+    """Processor seconds of the threads that run, by name; of a pool together."""
+    seconds: dict[str, float] = {}
+    for thread in threading.enumerate():
+        if thread.ident is not None:
+            clock = time.pthread_getcpuclockid(thread.ident)
+            name = thread.name.partition("-")[0] if "AnyIO" in thread.name else thread.name
+            seconds[name] = seconds.get(name, 0.0) + time.clock_gettime(clock)
+    return seconds
 
 
 def _resident_mb() -> float:
@@ -380,7 +432,7 @@ def whole(arguments: argparse.Namespace, home: Path, database: str) -> None:
 
             busy = listed(server, sample, arguments.seconds)
             marks.append((time.monotonic() - begun, ask("how")))
-            tell(server, marks, idle, busy)
+            tell(server, arguments.jobs, marks, idle, busy)
         finally:
             process.stdin.close()
             process.wait(30)
@@ -407,22 +459,35 @@ def listed(server: dict[str, Any], meanwhile: Callable[[], bool], seconds: float
 
 def tell(
     server: dict[str, Any],
+    jobs: int,
     marks: list[tuple[float, dict[str, Any]]],
     idle: list[float],
     busy: list[float],
 ) -> None:
-    first_end = next((at for at, events in marks if events["ended"]), marks[-1][0])
-    filling = max((mark for mark in marks if mark[0] <= first_end), key=lambda mark: mark[0])
     last_s, last = marks[-1]
     print(f"\nthe whole server, {last_s:.0f} s")
-    rate = filling[1]["started"] / max(filling[0], 0.001)
-    print(f"  decisions/s while nodes are filled      {rate:8.0f}   (until {filling[0]:.1f} s)")
-    later = (last["started"] - filling[1]["started"]) / max(last_s - filling[0], 0.001)
-    print(f"  decisions/s while as many end           {later:8.0f}")
-    cpu_s = last["cpu_s"] - marks[0][1]["cpu_s"]
-    done = last["started"] - marks[0][1]["started"]
-    print(f"  decisions/s of the server's CPU         {done / max(cpu_s, 0.001):8.0f}", end="")
-    print("   (launches, reports and lists included)")
+    rate = last["filled"] / max(last["filled_s"], 0.001)
+    print(f"  decisions/s while nodes are filled      {rate:8.0f}   (in {last['filled_s']:.1f} s)")
+    # From when the jobs that filled the nodes have ended, for as long as some are queued.
+    steady = [
+        (at, events)
+        for at, events in marks
+        if at > last["filled_s"] + FIRST_RUN_S[1] and events["started"] < jobs - 500
+    ]
+    if len(steady) > 1:
+        (from_s, first), (until_s, final) = steady[0], steady[-1]
+        done = final["started"] - first["started"]
+        print(f"  decisions/s while as many end           {done / (until_s - from_s):8.0f}")
+        cpu_s = final["cpu_s"] - first["cpu_s"]
+        print(f"  decisions/s of the server's CPU         {done / max(cpu_s, 0.001):8.0f}", end="")
+        print("   (launches, reports and lists included)")
+        own_s = final["simulation_s"] - first["simulation_s"]
+        print(f"  ms of CPU a decision                    {cpu_s / done * 1000:8.2f}", end="")
+        print(f"   ({own_s / done * 1000:.2f} of it by the simulated workers)")
+        for name, seconds in sorted(final["threads"].items()):
+            part_s = seconds - first["threads"].get(name, 0.0)
+            if part_s > cpu_s / 100:
+                print(f"    {name:38}{part_s / done * 1000:8.2f}")
     print(f"  started, ended                          {last['started']:8}{last['ended']:8}")
     print(f"  memory MB: empty, with the queue, most  {server['empty_mb']:8.0f}", end="")
     print(f"{last['memory_mb']:8.0f}{last['most_mb']:8.0f}")

@@ -20,6 +20,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 LAST_LINES = 6
 
@@ -28,7 +29,7 @@ class CellTimeout(BaseException):
     """The cell outlasted its limit; no `except Exception` of a notebook stops it."""
 
 
-def run_cells(notebook, results_file, limit_s):
+def run_cells(notebook: dict[str, Any], results_file: Path, limit_s: int) -> bool:
     """Run every code cell, and return whether all of them passed."""
     os.environ.setdefault("MPLBACKEND", "agg")
     shell = _shell()
@@ -51,17 +52,18 @@ def run_cells(notebook, results_file, limit_s):
     return True
 
 
-def _shell():
+def _shell() -> Any:
     from IPython.core.interactiveshell import InteractiveShell
 
-    class Shell(InteractiveShell):
-        def enable_gui(self, gui=None):
+    # Azure's widgets go by the class's name: in Jupyter they don't block the cell.
+    class ZMQInteractiveShell(InteractiveShell):  # type: ignore[misc]
+        def enable_gui(self, gui: Any = None) -> None:
             """`%matplotlib inline` asks for it; pictures go nowhere."""
 
-    return Shell.instance()
+    return ZMQInteractiveShell.instance()
 
 
-def _run_cell(shell, source, limit_s):
+def _run_cell(shell: Any, source: str, limit_s: int) -> str:
     """The cell's exception with its last lines, or an empty text."""
     signal.alarm(limit_s)
     try:
@@ -84,17 +86,17 @@ def _run_cell(shell, source, limit_s):
     )
 
 
-def _failed_command(shell):
+def _failed_command(shell: Any) -> str:
     """Why the cell's `!` or `%` command failed; Jupyter itself only prints it."""
     code = shell.user_ns.pop("_exit_code", 0)
     return f"a shell command ended with exit code {code}" if code else ""
 
 
-def _raise_timeout(number, frame):
+def _raise_timeout(number: int, frame: object) -> None:
     raise CellTimeout
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     notebook, results_file, limit_s = arguments
     document = json.loads(Path(notebook).read_text(encoding="utf-8"))
     return 0 if run_cells(document, Path(results_file), int(limit_s)) else 1

@@ -29,6 +29,8 @@ from typing import Any
 
 import yaml
 
+import stand_in_proxy
+
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = Path(__file__).resolve().with_name("notebooks.yml")
 CELLS = Path(__file__).resolve().with_name("notebook_cells.py")
@@ -48,6 +50,7 @@ class Suite:
     name: str
     repository: str
     client: str
+    client_env: tuple[str, ...]
     folders: tuple[str, ...]
     placeholders: Mapping[str, str]
     notebooks: Mapping[str, Mapping[str, Any]]
@@ -61,6 +64,7 @@ class Place:
     git_folder: Path
     work: Path
     limit_s: int
+    stand_ins: Path
 
     @property
     def home(self) -> Path:
@@ -81,6 +85,7 @@ def read_suites() -> dict[str, Suite]:
             name=name,
             repository=suite["repository"],
             client=suite["client"],
+            client_env=tuple(suite.get("client_env", ())),
             folders=tuple(suite["folders"]),
             placeholders=suite["placeholders"],
             notebooks=suite["notebooks"],
@@ -165,21 +170,33 @@ def _is_foreign(name: str) -> bool:
     )
 
 
-def notebook_variables(place: Place, python: Path, folder: Path) -> dict[str, str]:
+def notebook_variables(
+    place: Place, python: Path, folder: Path, proxy: stand_in_proxy.StandInProxy
+) -> dict[str, str]:
     """The notebook's environment: the redirection to our server, and a home of its own."""
-    redirection: dict[str, str] = json.loads(yard(place, "client-env", "--shell", "json"))
+    redirection: dict[str, str] = json.loads(
+        yard(place, "client-env", "--shell", "json", *place.suite.client_env)
+    )
+    bundle = folder / "trusted.pem"
+    bundle.write_text(Path(redirection["SSL_CERT_FILE"]).read_text() + proxy.authority)
+    own = {name: str(bundle) for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT")}
+    own |= dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), proxy.url)
+    own |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
     kept = {name: text for name, text in os.environ.items() if not _is_foreign(name)}
     temporary = folder / "tmp"
     temporary.mkdir()
     return {
         **kept,
         **redirection,
+        **own,
         "HOME": str(folder),
         "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv")),
         "PATH": f"{python.parent}{os.pathsep}{kept.get('PATH', '')}",
         "VIRTUAL_ENV": str(python.parent.parent),
         "TMPDIR": str(temporary),
         "MPLBACKEND": "agg",
+        # `!more FILE`: end at the end of the file, as on Azure's machines, and wait for no key.
+        "MORE": "-e",
     }
 
 
@@ -201,11 +218,14 @@ def run_notebook(place: Place, notebook: str) -> dict[str, Any]:
     results.unlink(missing_ok=True)
     jobs_before = set(job_statuses(place))
     began = time.monotonic()
-    with results.with_suffix(".log").open("wb") as log:
+    with (
+        results.with_suffix(".log").open("wb") as log,
+        stand_in_proxy.running(place.stand_ins, place.work / "stand-in-tls") as proxy,
+    ):
         process = subprocess.Popen(
             [python, CELLS, file, results, str(place.limit_s)],
             cwd=file.parent,
-            env=notebook_variables(place, python, folder),
+            env=notebook_variables(place, python, folder, proxy),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -222,6 +242,7 @@ def run_notebook(place: Place, notebook: str) -> dict[str, Any]:
         "notebook": notebook,
         "seconds": round(time.monotonic() - began),
         "exit_code": exit_code,
+        "unreachable": sorted(proxy.unreachable),
         "placeholders": filled,
     }
     results.write_text(json.dumps(document, indent=1))
@@ -290,10 +311,16 @@ def main(arguments: list[str]) -> int:
     options.add_argument("--repository", type=Path, required=True, help="a bare clone")
     options.add_argument("--work", type=Path, required=True, help="for the server and the results")
     options.add_argument("--limit", type=int, default=CELL_LIMIT_S, help="seconds for one cell")
+    options.add_argument(
+        "--stand-ins",
+        type=Path,
+        default=Path("stand-ins"),
+        help="HOST/PATH of the files that take the place of sites",
+    )
     options.add_argument("notebooks", nargs="*", metavar="PATH")
     chosen = options.parse_intermixed_args(arguments)
     suite = suites[chosen.suite]
-    place = Place(suite, chosen.repository, chosen.work.resolve(), chosen.limit)
+    place = Place(suite, chosen.repository, chosen.work.resolve(), chosen.limit, chosen.stand_ins)
     try:
         return _run(place, chosen.notebooks or list(suite.notebooks))
     finally:

@@ -84,3 +84,24 @@ def test_a_job_with_a_client_opens_the_tls_endpoint(
         job_variables.publish(services, {}, site.parts.signer, lambda: Way(1), open_tls)
         services.client_endpoints.expect(folder)
     assert request == opened
+
+
+@pytest.mark.parametrize("package", ["azureml_mlflow-1.62.0.dist-info", "mlflow-3.15.0.dist-info"])
+def test_only_the_plugin_gets_azures_address_for_mlflow(
+    tmp_path: Path, database_url: str, package: str
+) -> None:
+    folder = tmp_path / "environment"
+    (folder / "lib" / "python3.11" / "site-packages" / package).mkdir(parents=True)
+    with served(tmp_path / "home", database_url) as site:
+        services = site.parts.services
+        job_variables.publish(services, {}, site.parts.signer, lambda: Way(18443))
+        created: Any = site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "asks"})
+        job = actions.get(services, "default", created["name"])
+        token = site.job_token(job.name, "dan")
+        result = services.client_endpoints.variables(job, token, folder)
+    address = result.get("MLFLOW_TRACKING_URI", "")
+    if package.startswith("azureml"):
+        assert address.startswith("azureml://127.0.0.1:18443/mlflow/v1.0/subscriptions/")
+        assert address.endswith("/workspaces/default")
+    else:
+        assert address == ""

@@ -39,6 +39,7 @@ RELEASED = {
     "0106_subjects.py": "03c6a9ed6bfc6458b4aa8c40f15b1022d1d9be52e14ae074c9bc392f3d75cb43",
     "0107_run_search.py": "50eb220eedc4d567490c915fe22c8aaebd43a4da7f7534ff62a9cc85ebec5e83",
     "0108_metric_types.py": "725e9911913891da3cb7b91e947d7e2f1bafaf32fce30b78b33b892ba7463922",
+    "0109_deleted_versions.py": "622c2a1726178035162264e05c87abf5067b644214f4a877e8a13885d0bf9dcd",
 }
 # SQLAlchemy does not describe an index of an expression.
 pytestmark = pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based")

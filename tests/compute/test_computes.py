@@ -28,12 +28,14 @@ def cluster(db: Database, clock: FakeClock, **keys: Any) -> Compute:
 
 def hold(db: Database, clock: FakeClock, attempt: str, count: int, **more: Any) -> str:
     with db.write() as connection:
-        return actions.try_hold(connection, HERE, "cpu", count, attempt, clock.now(), **more)
+        return actions.Holding(connection).try_hold(
+            HERE, "cpu", count, attempt, clock.now(), **more
+        )
 
 
 def release(db: Database, clock: FakeClock, attempt: str) -> None:
     with db.write() as connection:
-        actions.release(connection, attempt, clock.now())
+        actions.release_all(connection, [attempt], clock.now())
 
 
 def demand_of(
@@ -326,7 +328,7 @@ def test_scaling_under_a_random_load(db: Database, clock: FakeClock, seed: int) 
             attempt, count, length_s = queue[0]
             with db.write() as connection:
                 available = actions.available_nodes(connection, HERE, name)
-                why = actions.try_hold(connection, HERE, name, count, attempt, clock.now())
+                why = actions.Holding(connection).try_hold(HERE, name, count, attempt, clock.now())
             assert bool(why) == (available < count), "a job that fits is never left waiting"
             if why:
                 break

@@ -56,8 +56,9 @@ def install(client: str) -> None:
 
 def lock(client: str) -> None:
     """Resolve a client's packages for every Python, without the addresses of this machine."""
+    universal = () if client.startswith(NOTEBOOKS) else ("--universal",)
     _uv(
-        *("pip", "compile", "--quiet", "--universal", "--python-version", "3.10"),
+        *("pip", "compile", "--quiet", *universal, "--python-version", "3.10"),
         *("--no-emit-index-url", "--no-emit-find-links", "--no-annotate"),
         *("--custom-compile-command", "python tests/contracts_azure/client_venvs.py lock"),
         *("--output-file", str(LOCKS / f"{client}.txt"), str(LOCKS / f"{client}.in")),

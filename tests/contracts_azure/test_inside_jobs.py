@@ -62,3 +62,44 @@ def test_metrics_are_the_same_by_every_way(yard: Yard, job: str, variables: dict
     assert by_plugin == by_plain
     shown = json.loads(yard("job", "show", "-n", job, "-o", "json"))
     assert shown["metrics"] == {key: points[-1][1] for key, points in by_plain.items()}
+
+
+SCRIPT = """
+import pathlib, mlflow
+folder = pathlib.Path("files")
+folder.mkdir()
+(folder / "weights.txt").write_text("1 2 3")
+print("logs to", mlflow.get_tracking_uri())
+mlflow.log_metric("loss", 0.5, step=1)
+mlflow.log_artifacts("files", "./model")
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "scheme"), [("azureml-mlflow", "azureml://"), ("mlflow-skinny<3", "http://")]
+)
+def test_a_path_that_begins_with_a_dot_is_a_folder(
+    yard: Yard, variables: dict[str, str], tmp_path: Path, package: str, scheme: str
+) -> None:
+    name = "dot-" + package.partition("<")[0]
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "log.py").write_text(SCRIPT)
+    pip = ["mlflow-skinny<3", package]
+    conda = {"dependencies": ["python=3.11", "pip", {"pip": sorted(set(pip))}]}
+    document = {
+        "name": name,
+        "command": "python log.py",
+        "code": str(code),
+        "environment": {"conda_file": conda},
+    }
+    file = tmp_path / "job.yml"
+    file.write_text(yaml.safe_dump(document))
+    yard("job", "create", "-f", str(file))
+    yard.completed(name)
+    printed = b"".join(yard.logs(name).values())
+    assert f"logs to {scheme}".encode() in printed
+    assert b"View run" not in printed, "the job's private port is nobody's address"
+    assert yard.read(f"jobs/{name}/files/model/weights.txt") == b"1 2 3"
+    shown = json.loads(yard("job", "show", "-n", name, "-o", "json"))
+    assert shown["metrics"] == {"loss": 0.5}

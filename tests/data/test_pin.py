@@ -74,6 +74,10 @@ def test_pinning(db: Database, stores: Datastores, type: str, path: str, pinned:
 @pytest.mark.parametrize(
     ("path", "mapped"),
     [
+        (
+            "https://host/data/my%20sets/a%2Bb.csv?sig=x",
+            "azureml://datastores/nas/paths/my sets/a+b.csv",
+        ),
         ("https://host/data/sets/", "azureml://datastores/nas/paths/sets/"),
         ("https://host/data/sets/deep/", "azureml://datastores/nas/paths/sets/deep/"),
         ("https://host/data", "azureml://datastores/nas/paths"),

@@ -90,7 +90,7 @@ def make_services(home: Path, db: Database, clock: FakeClock) -> Services:
         datastores=Datastores(home / "datastores"),
         environments=FakeEnvironments(home),  # type: ignore[arg-type]
         history=History(db),
-        logs=Logs(home / "logs"),
+        logs=Logs(home / "logs", clock=clock),
         signals=Signals(),
         wakeup=threading.Event(),
     )

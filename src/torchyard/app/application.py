@@ -42,7 +42,7 @@ from torchyard.base.db import Database
 from torchyard.base.files import whole
 from torchyard.base.home import home_database
 from torchyard.base.home.node_folder import NodeFolder
-from torchyard.base.lazy_routes import LazyRoutes, every_route
+from torchyard.base.lazy_routes import LazyRoutes, ShortWay, every_route
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.requested_builds import RequestedBuilds
@@ -54,6 +54,7 @@ from torchyard.executors.runner_client import RunnerClient
 from torchyard.executors.spawner import RunnerSpawner
 from torchyard.jobs.admission import machine, quota_checks
 from torchyard.jobs.attempts.idle_time import IdleTime
+from torchyard.jobs.cleanup import asset_deletion
 from torchyard.jobs.files import data_sources, model_sources, owners
 from torchyard.jobs.history.history import History
 from torchyard.jobs.http.scheduler import Scheduler
@@ -134,7 +135,7 @@ def build(
             home, db, clock, environ, None, shared or for_others, node=node, runner=runner
         ),
         history=History(db),
-        logs=Logs(home / "logs", shared),
+        logs=Logs(home / "logs", shared, clock),
         signals=signals,
         wakeup=wakeup,
         server_id=_id_of(home),
@@ -222,6 +223,7 @@ def create_app(
         redoc_url=None,
     )
     audit, requests = Audit(services.home, services.clock, audit_sink), Requests()
+    app.add_middleware(ShortWay, routes=app.router.routes)
     app.add_middleware(RequestGuard, hosts=hosts, server_id=services.server_id)
     app.add_middleware(Auditing, lines=audit)
     app.add_middleware(AzurePaths, spellings=Spellings(services.db))
@@ -289,6 +291,7 @@ def _fill_state(
     # What lower packages call of higher ones.
     state.find_model = partial(model_sources.find, services)
     state.resolve_data = partial(_resolve_data, services)
+    state.delete_assets = partial(asset_deletion.delete, services)
     state.environment_hashes_in_use = partial(runs.environment_hashes, services)
     state.provision_workspace = partial(workspace_lifecycle.provision, services)
     state.delete_workspace = partial(workspace_lifecycle.delete_empty, services)

@@ -81,7 +81,9 @@ class _Client:
     waiting: dict[Slot, None] = field(default_factory=dict)
 
     def pool(self, stage: Stage) -> dict[Slot, None] | None:
-        return {Stage.IDLE: self.idle, Stage.WAITING: self.waiting}.get(stage)
+        if stage is Stage.IDLE:
+            return self.idle
+        return self.waiting if stage is Stage.WAITING else None
 
     def oldest(self) -> Slot | None:
         """The first to make way; one that still sends a response does not."""

@@ -53,6 +53,9 @@ class ForwardedRequests:
         self._proxies = tuple(proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._proxies:
+            await self._app(scope, receive, send)
+            return
         client = scope.get("client")
         if scope["type"] == "http" and client and addresses.is_within(client[0], self._proxies):
             try:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
 from torchyard.app.refusals import refuse
+from torchyard.base import heads
 from torchyard.base.bodies.request_bodies import BUSY
 from torchyard.base.errors import Forbidden, InvalidInput, LimitExceeded, TorchyardError
 
@@ -76,7 +77,7 @@ class RequestGuard:
         if "\0" in scope["path"] or b"%00" in scope.get("query_string", b""):
             raise InvalidInput("the request's address holds a NUL character", "remove it")
         if self._hosts and scope.get("scheme") == "http":
-            host = _name_of(_header(scope, b"host"))
+            host = _name_of(heads.header(scope, b"host"))
             if host not in self._hosts:
                 raise Forbidden(
                     f"this server does not answer to the name `{host[:80]}`",
@@ -90,13 +91,6 @@ class _TooLong(LimitExceeded):
     """The status that HTTP has for headers."""
 
     http_status = 431
-
-
-def _header(scope: Scope, name: bytes) -> str:
-    for key, value in scope["headers"]:
-        if key == name:
-            return str(value.decode("latin-1"))
-    return ""
 
 
 def _name_of(host: str) -> str:

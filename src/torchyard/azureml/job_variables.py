@@ -1,6 +1,7 @@
 """What makes Azure's clients work inside a job as they do in Azure, with the job's own permissions.
 
-Owns: the variables, the run token as a JWT, the file of certificates that they name.
+Owns: the variables, the run token as a JWT, the file of certificates that they name, which jobs
+get Azure's address for MLflow.
 Leaves: what the token permits to workspaces/, the listener to app/listeners.py.
 Always: the token is valid as long as the attempt, whatever its expiry date: clients that require
 a date get one that no attempt outlives.
@@ -11,11 +12,12 @@ Source: REST.md sections 2 and 8.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
+from torchyard.azureml.common.calls import resource_id, tracking_uri
 from torchyard.azureml.common.context import OpenTls, TlsEndpoint
 from torchyard.azureml.entry_routes import variables
 from torchyard.base import trust
@@ -23,13 +25,15 @@ from torchyard.base.errors import TorchyardError
 from torchyard.base.home.node_folder import NodeFolder
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
+from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.jwts import Signer
 
 _LOOPBACK = "127.0.0.1"
 # Not the folder of `yard client-env`: that caller may trust other certificates than the server.
 _FOLDER = "job-certificates"
 _LIFETIME = timedelta(days=365)
-_CLIENTS = ("azure_ai_ml", "azureml_core", "azureml_mlflow")
+_PLUGIN = "azureml_mlflow"
+_CLIENTS = ("azure_ai_ml", "azureml_core", _PLUGIN)
 _log = logging.getLogger(__name__)
 
 
@@ -65,7 +69,7 @@ class JobVariables:
         """Open the endpoint if a job's environment has one of the clients."""
         if self._open_tls is None or self._opened_tls() is not None:
             return
-        if not _has_client(environment):
+        if not _has_package(environment, _CLIENTS):
             return
         try:
             self._open_tls("localhost")
@@ -73,7 +77,7 @@ class JobVariables:
             # The job runs nevertheless; its client reports that it is offline.
             _log.warning("no TLS endpoint for the clients of a job: %s", error)
 
-    def of_job(self, job: Job, run_token: str) -> dict[str, str]:
+    def of_job(self, job: Job, run_token: str, environment: Path | None) -> dict[str, str]:
         endpoint = self._opened_tls()
         if endpoint is None:
             return {}
@@ -91,7 +95,15 @@ class JobVariables:
             "AZUREML_SERVICE_ENDPOINT": base,
             "AZUREML_DISCOVERY_SERVICE_ENDPOINT": f"{base}/discovery",
             "AZUREML_RUN_HISTORY_SERVICE_ENDPOINT": base,
+            **self._tracking(job, base, environment),
         }
+
+    def _tracking(self, job: Job, base: str, environment: Path | None) -> dict[str, str]:
+        """Azure's address for MLflow, which only the plug-in reads; the others log to the relay."""
+        if environment is None or not _has_package(environment, [_PLUGIN]):
+            return {}
+        workspace = workspaces.get(self._services.db, job.workspace)
+        return {"MLFLOW_TRACKING_URI": tracking_uri(base, resource_id(workspace))}
 
 
 def publish(
@@ -106,9 +118,9 @@ def publish(
     services.client_endpoints.open(job_variables.of_job, job_variables.expect)
 
 
-def _has_client(environment: Path) -> bool:
+def _has_package(environment: Path, names: Collection[str]) -> bool:
     folders = environment.glob("lib/python*/site-packages/*.dist-info")
-    return any(folder.name.partition("-")[0] in _CLIENTS for folder in folders)
+    return any(folder.name.partition("-")[0] in names for folder in folders)
 
 
 def _certificates(

@@ -36,7 +36,7 @@ from torchyard.base import deferred_writes, postgres
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.base.turns import Turns
 
-SCHEMA_VERSION = "0108"
+SCHEMA_VERSION = "0109"
 # Development versions before 0.1.0 numbered their schemas 0001 to 0015.
 _FIRST_VERSION = "0100"
 

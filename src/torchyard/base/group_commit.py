@@ -13,7 +13,6 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection
@@ -42,16 +41,14 @@ Gather = Callable[[Connection, Sequence[Item]], Plan]
 """Plan the write of some items: it may read, but not write."""
 
 
-@dataclass(frozen=True)
-class _Write:
+class _Write(NamedTuple):
     gather: Gather[Any]
     item: Any
     loop: asyncio.AbstractEventLoop
     waiting: asyncio.Future[Any]
 
 
-@dataclass(frozen=True)
-class _End:
+class _End(NamedTuple):
     """How a write ended."""
 
     write: _Write

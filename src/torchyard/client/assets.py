@@ -1,6 +1,6 @@
 """What versioned assets have in common: versions, files, archiving.
 
-Owns: requests for one version, for all versions of a name, for their files.
+Owns: requests for one version, for all versions of a name, for their files, for deleting them.
 Leaves: the fields of each kind to models.py, data.py and components.py.
 Always: `version` may be `latest`; an archived asset can still be read by its name.
 """
@@ -44,6 +44,27 @@ class Asset(Resource):
     owner: str
     created_at: datetime
     archived: bool
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class DeletedVersion(Resource):
+    """A deleted version; `size_bytes` of files went with it, 0 where its files stay."""
+
+    name: str
+    version: str
+    size_bytes: int
+
+    _shown = ("name", "version", "size_bytes")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class AssetDeletion(Resource):
+    """What was deleted, or would be; `breaks` says in sentences what no longer works."""
+
+    versions: tuple[DeletedVersion, ...]
+    breaks: tuple[str, ...]
+
+    _shown = ("versions", "breaks")
 
 
 AnyAsset = TypeVar("AnyAsset", bound=Asset)
@@ -153,6 +174,10 @@ class Assets(Generic[AnyAsset]):
         """Undo `archive`."""
         self._transport.post(f"{self._container_path(name, version)}/restore")
 
+    def _delete(self, name: str, version: str, *, force: bool, dry_run: bool) -> AssetDeletion:
+        path = self._container_path(name, version)
+        return delete_asset(self._transport, path, force=force, dry_run=dry_run)
+
     def _asset(self, raw: Json) -> AnyAsset:
         raise NotImplementedError
 
@@ -179,6 +204,19 @@ class Assets(Generic[AnyAsset]):
 
     def _version_path(self, name: str, version: str) -> str:
         return f"{self._path}/{quote(name, safe='')}/versions/{quote(version, safe='')}"
+
+
+def delete_asset(transport: Transport, path: str, *, force: bool, dry_run: bool) -> AssetDeletion:
+    """Delete the version, or all versions, at a path."""
+    wanted = {"force": force, "dry_run": dry_run}
+    raw = transport.delete(path, {key: "true" for key, value in wanted.items() if value})
+    versions = tuple(
+        DeletedVersion(
+            raw=row, name=row["name"], version=row["version"], size_bytes=row["size_bytes"]
+        )
+        for row in raw["deleted"]
+    )
+    return AssetDeletion(raw=raw, versions=versions, breaks=read.texts(raw, "breaks"))
 
 
 def asset_fields(raw: Json) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchyard.client import resources as read
-from torchyard.client.assets import Asset, Assets, asset_fields
+from torchyard.client.assets import Asset, AssetDeletion, Assets, asset_fields
 from torchyard.client.resources import Json
 
 
@@ -33,6 +33,22 @@ class Data(Assets[DataAsset]):
 
     kind = "data"
     noun = "data asset"
+
+    def delete(
+        self, name: str, version: str = "", *, force: bool = False, dry_run: bool = False
+    ) -> AssetDeletion:
+        """Delete a version, or all of them, for good, with the files that were uploaded for it.
+
+        Args:
+            force: delete it although ended jobs name it; `breaks` says what
+                no longer works.
+            dry_run: check everything and delete nothing.
+
+        Raises:
+            NotFound: there is no such version.
+            Conflict: something names it, or an unfinished job uses it; nothing was deleted.
+        """
+        return self._delete(name, version, force=force, dry_run=dry_run)
 
     def _asset(self, raw: Json) -> DataAsset:
         return DataAsset(

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from torchyard.base.errors import BuildFailed
 from torchyard.base.http import Transport
 from torchyard.client import resources as read
+from torchyard.client.assets import AssetDeletion, delete_asset
 from torchyard.client.resources import Json, Listing, Resource
 from torchyard.client.times import Deadline
 
@@ -174,6 +175,23 @@ class Environments:
     def restore(self, name: str, version: str = "") -> None:
         """Undo `archive`."""
         self._transport.post(f"{self._container_path(name, version)}/restore")
+
+    def delete(
+        self, name: str, version: str = "", *, force: bool = False, dry_run: bool = False
+    ) -> AssetDeletion:
+        """Delete a version, or all of them, for good; what was built stays until `yard gc`.
+
+        Args:
+            force: delete it although ended jobs or components name it; `breaks` says what
+                no longer works.
+            dry_run: check everything and delete nothing.
+
+        Raises:
+            NotFound: there is no such version.
+            Conflict: something names it, or an unfinished job uses it; nothing was deleted.
+        """
+        path = self._container_path(name, version)
+        return delete_asset(self._transport, path, force=force, dry_run=dry_run)
 
     def resolve(self, environment: str | Mapping[str, Any]) -> ResolvedEnvironment:
         """What a reference or an inline definition becomes here: packages, notices, its build.

@@ -202,7 +202,7 @@ class JobHistory:
 
     def export(
         self,
-        name: str,
+        name: str | Sequence[str],
         file: Path | str,
         keys: Iterable[str] | None = None,
         *,
@@ -212,7 +212,11 @@ class JobHistory:
     ) -> Path:
         """Write every point to a `.csv` or `.parquet` file, whatever their number.
 
-        Columns: key, step, timestamp (CSV: ms since 1970; Parquet: a time in UTC), value.
+        Columns: key, step, timestamp (CSV: ms since 1970; Parquet: a time in UTC), value; of
+        several jobs, job before them.
+
+        Args:
+            name: of a job, or the names of up to 100; then keys that a job lacks are left out.
 
         Raises:
             InvalidInput: another suffix, or the server has no pyarrow for Parquet.
@@ -227,8 +231,13 @@ class JobHistory:
         from torchyard.base.files import whole
 
         query = {"format": form, "key": _list(keys), "x": x, "from": start, "to": end}
+        path = f"{self._workspace_path}/metrics/export"
+        if isinstance(name, str):
+            path = f"{self._job_path(name)}/metrics/export"
+        else:
+            query["job"] = list(name)
         with (
-            self._transport.stream(f"{self._job_path(name)}/metrics/export", query) as response,
+            self._transport.stream(path, query) as response,
             whole(target, mode=0o644) as file_written,
         ):
             while chunk := response.read(1 << 18):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torchyard.client import resources as read
-from torchyard.client.assets import Asset, Assets, asset_fields
+from torchyard.client.assets import Asset, AssetDeletion, Assets, asset_fields
 from torchyard.client.resources import Json
 
 
@@ -56,6 +56,22 @@ class Models(Assets[Model]):
         changes = {"description": description, "tags": tags, "properties": properties}
         body = {key: value for key, value in changes.items() if value is not None}
         return self._asset(self._transport.call("PATCH", self._version_path(name, version), body))
+
+    def delete(
+        self, name: str, version: str = "", *, force: bool = False, dry_run: bool = False
+    ) -> AssetDeletion:
+        """Delete a version, or all of them, for good with its files.
+
+        Args:
+            force: delete it although ended jobs, data or aliases name it; `breaks` says what
+                no longer works.
+            dry_run: check everything and delete nothing.
+
+        Raises:
+            NotFound: there is no such version.
+            Conflict: something names it, or an unfinished job uses it; nothing was deleted.
+        """
+        return self._delete(name, version, force=force, dry_run=dry_run)
 
     def _asset(self, raw: Json) -> Model:
         return Model(

@@ -7,7 +7,7 @@ Always: a cluster that is being deleted takes no job, and is removed with its la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, NotFound, nearest
 from torchyard.compute import accounts, documents, nodes, scaling, sizes, store
+from torchyard.compute.nodes import Holding as Holding
 from torchyard.compute.types import DELETING, LOCAL, Compute, Node, Sample, Usage, Use
 
 _STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
@@ -198,19 +199,6 @@ def forget_all(connection: Connection, workspace: str) -> None:
     store.forget_use(connection, workspace)
 
 
-def try_hold(
-    connection: Connection,
-    workspace: str,
-    name: str,
-    count: int,
-    attempt_id: str,
-    now: datetime,
-    avoided: Collection[int] = (),
-) -> str:
-    """Hold `count` nodes, all or none; returns the reason if not, else "". See nodes.py."""
-    return nodes.try_hold(connection, workspace, name, count, attempt_id, now, avoided)
-
-
 def available_nodes(connection: Connection, workspace: str, name: str) -> int:
     """How many nodes could be held now: idle ones, and those not yet made."""
     return nodes.available_nodes(connection, workspace, name)
@@ -221,9 +209,9 @@ def slots_of(connection: Connection, attempt_id: str) -> list[int]:
     return store.slots_of(connection, attempt_id)
 
 
-def release(connection: Connection, attempt_id: str, now: datetime) -> None:
-    """Give back every node of an attempt."""
-    nodes.release(connection, attempt_id, now)
+def release_all(connection: Connection, attempt_ids: Sequence[str], now: datetime) -> None:
+    """Give back every node of some attempts."""
+    nodes.release_all(connection, attempt_ids, now)
 
 
 def preempt(connection: Connection, attempt_id: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from sqlalchemy import Connection
 
@@ -27,42 +28,74 @@ class Choice:
     why_not: str = ""
 
 
-def try_hold(
-    connection: Connection,
-    workspace: str,
-    name: str,
-    count: int,
-    attempt_id: str,
-    now: datetime,
-    avoided: Collection[int] = (),
-) -> str:
-    """Hold `count` nodes, all or none; returns the reason if not, else an empty string.
+class Holding:
+    """Holds nodes for several attempts in one transaction: each cluster is read once.
 
-    Idle nodes are used first, then new ones are made up to the maximum.
-
-    Args:
-        avoided: nodes to use only if the cluster has too few others.
+    Nobody else may hold or release nodes in the transaction meanwhile.
     """
-    compute = store.get(connection, workspace, name)
-    if compute is None or compute.deleting:
-        return f"compute `{name}` was deleted"
-    idle, busy = store.numbers(connection, workspace, name)
-    choice = choose(compute, idle, busy, count, avoided)
-    if choice.why_not:
-        return choice.why_not
-    made = [number for number in choice.numbers if number not in idle]
-    taken = [number for number in choice.numbers if number in idle]
-    left = sorted(set(idle) - set(taken))
-    # Not empty only if avoided nodes stay idle beside new ones while the maximum was lowered.
-    surplus = left[max(0, compute.max_instances - len(busy) - count) :]
-    scaling.retire(connection, compute, surplus, now)
-    store.make(connection, workspace, name, made, now)
-    store.mark(connection, workspace, name, taken, since=now, preempted=False)
-    store.hold(connection, workspace, name, choice.numbers, attempt_id)
-    current, running = len(left) - len(surplus) + len(busy) + count, len(busy) + count
-    grown = f"a job takes {_nodes(count)}" + (f", {len(made)} of them new" if made else "")
-    scaling.note(connection, compute, current, running, grown, now)
-    return ""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._clusters: dict[tuple[str, str], _Cluster | None] = {}
+
+    def try_hold(
+        self,
+        workspace: str,
+        name: str,
+        count: int,
+        attempt_id: str,
+        now: datetime,
+        avoided: Collection[int] = (),
+    ) -> str:
+        """Hold `count` nodes, all or none; returns the reason if not, else an empty string.
+
+        Idle nodes are used first, then new ones are made up to the maximum.
+
+        Args:
+            avoided: nodes to use only if the cluster has too few others.
+        """
+        cluster = self._cluster(workspace, name)
+        if cluster is None or cluster.compute.deleting:
+            return f"compute `{name}` was deleted"
+        compute, idle, busy = cluster.compute, cluster.idle, cluster.busy
+        choice = choose(compute, idle, busy, count, avoided)
+        if choice.why_not:
+            return choice.why_not
+        connection = self._connection
+        taken = set(choice.numbers).intersection(idle)
+        made = [number for number in choice.numbers if number not in taken]
+        left = [number for number in idle if number not in taken]
+        # Not empty only if avoided nodes stay idle beside new ones while the maximum was lowered.
+        surplus = left[max(0, compute.max_instances - len(busy) - count) :]
+        scaling.retire(connection, compute, surplus, now)
+        store.make(connection, workspace, name, made, now)
+        store.mark(connection, workspace, name, taken, since=now, preempted=False)
+        store.hold(connection, workspace, name, choice.numbers, attempt_id)
+        cluster.idle = left[: len(left) - len(surplus)]
+        cluster.busy = sorted([*busy, *choice.numbers])
+        current = len(cluster.idle) + len(cluster.busy)
+        grown = f"a job takes {_nodes(count)}" + (f", {len(made)} of them new" if made else "")
+        scaling.note(connection, compute, current, len(cluster.busy), grown, now)
+        return ""
+
+    def _cluster(self, workspace: str, name: str) -> _Cluster | None:
+        place = (workspace, name)
+        if place not in self._clusters:
+            compute = store.get(self._connection, workspace, name)
+            self._clusters[place] = None
+            if compute is not None:
+                idle, busy = store.numbers(self._connection, workspace, name)
+                self._clusters[place] = _Cluster(compute, idle, busy)
+        return self._clusters[place]
+
+
+@dataclass
+class _Cluster:
+    """A cluster and the numbers of its nodes, lowest first."""
+
+    compute: Compute
+    idle: list[int]
+    busy: list[int]
 
 
 def available_nodes(connection: Connection, workspace: str, name: str) -> int:
@@ -73,35 +106,57 @@ def available_nodes(connection: Connection, workspace: str, name: str) -> int:
     return max(0, compute.max_instances - store.count_held(connection, workspace, name))
 
 
-def release(connection: Connection, attempt_id: str, now: datetime) -> None:
-    """Release every node of an attempt; those above the maximum are removed."""
-    workspace, name, held = store.held_by(connection, attempt_id)
-    store.release(connection, attempt_id)
-    if not held:
+def release_all(connection: Connection, attempt_ids: Sequence[str], now: datetime) -> None:
+    """Release every node of some attempts; those above the maximum are removed."""
+    if not attempt_ids:
         return
-    accounts.charge(connection, workspace, name, held=[(since, now) for _, since in held.values()])
-    store.mark(connection, workspace, name, held, since=now, preempted=False)
+    by_cluster: dict[tuple[str, str], dict[str, store.HeldNodes]] = {}
+    for attempt_id, (workspace, name, held) in store.held_by(connection, attempt_ids).items():
+        by_cluster.setdefault((workspace, name), {})[attempt_id] = held
+    for attempt_id in attempt_ids:
+        store.release(connection, attempt_id)
+    for (workspace, name), given_back in by_cluster.items():
+        _give_back(connection, workspace, name, list(given_back.values()), now)
+
+
+def _give_back(
+    connection: Connection, workspace: str, name: str, held: list[store.HeldNodes], now: datetime
+) -> None:
+    """
+    Args:
+        held: of each attempt that has released nodes of this cluster.
+    """
+    every = {number: times for nodes in held for number, times in nodes.items()}
+    spans = [(since, now) for _, since in every.values()]
+    accounts.charge(connection, workspace, name, held=spans)
     compute = store.get(connection, workspace, name)
     if compute is None:
-        spans = [(made_at, now) for made_at, _ in held.values()]
-        accounts.charge(connection, workspace, name, existed=spans)
-        store.unmake(connection, workspace, name, held)
+        made = [(made_at, now) for made_at, _ in every.values()]
+        accounts.charge(connection, workspace, name, existed=made)
+        store.unmake(connection, workspace, name, every)
         return
-    idle, busy = store.numbers(connection, workspace, name)
-    most = 0 if compute.deleting else max(0, compute.max_instances - len(busy))
-    leaving = idle[most:]
-    scaling.retire(connection, compute, leaving, now)
-    reason = f"a job gives back {_nodes(len(held))}"
-    if leaving:
-        reason += f", {len(leaving)} above the maximum"
-    current = len(idle) - len(leaving) + len(busy)
-    scaling.note(connection, compute, current, len(busy), reason, now)
+    there, busy = store.count_in(connection, workspace, name)
+    store.mark(connection, workspace, name, every, since=now, preempted=False)
+    leaving: list[int] = []
+    if there > compute.max_instances or compute.deleting:
+        idle, _ = store.numbers(connection, workspace, name)
+        most = 0 if compute.deleting else max(0, compute.max_instances - busy)
+        leaving = idle[most:]
+        scaling.retire(connection, compute, leaving, now)
+    running = busy + len(every)
+    for number, nodes in enumerate(held, 1):
+        running -= len(nodes)
+        reason = f"a job gives back {_nodes(len(nodes))}"
+        if leaving and number == len(held):
+            reason += f", {len(leaving)} above the maximum"
+            there -= len(leaving)
+        scaling.note(connection, compute, there, running, reason, now)
 
 
 def preempt(connection: Connection, attempt_id: str) -> None:
     """Mark the nodes of an attempt that another job preempts."""
-    workspace, name, held = store.held_by(connection, attempt_id)
-    store.mark(connection, workspace, name, held, preempted=True)
+    for workspace, name, held in store.held_by(connection, [attempt_id]).values():
+        store.mark(connection, workspace, name, held, preempted=True)
 
 
 def choose(
@@ -113,19 +168,39 @@ def choose(
 ) -> Choice:
     """Which nodes an attempt of `count` would get: idle ones first, the lowest numbers first."""
     most, taken = compute.max_instances, set(busy)
+    if not avoided:
+        return _choose_any(compute, idle, taken, count)
     free = [number for number in range(most) if number not in taken]
     available = min(len(free), most - len(busy))
     others = [number for number in free if number not in avoided]
     suitable = most - sum(number < most for number in set(avoided))
     if available < count or (len(others) < count <= suitable):
-        # Nodes that are leaving count as well: the cluster never has more than its maximum.
-        return Choice(
-            (),
-            f"needs {_nodes(count)}; {len(busy)} of {most} nodes of `{compute.name}` are busy",
-        )
+        return _too_few(compute, len(busy), count)
     idle_numbers = set(idle)
     pool = others if len(others) >= count else free
     return Choice(tuple(sorted(sorted(pool, key=lambda n: (n not in idle_numbers, n))[:count])))
+
+
+def _choose_any(compute: Compute, idle: Sequence[int], busy: Collection[int], count: int) -> Choice:
+    """As `choose`, where no node is avoided."""
+    most = compute.max_instances
+    if most - len(busy) < count:
+        return _too_few(compute, len(busy), count)
+    numbers = [number for number in idle if number < most][:count]
+    if len(numbers) < count:
+        there = {*idle, *busy}
+        new = (number for number in range(most) if number not in there)
+        numbers += islice(new, count - len(numbers))
+    return Choice(tuple(sorted(numbers)))
+
+
+def _too_few(compute: Compute, busy_count: int, count: int) -> Choice:
+    # Nodes that are leaving count as well: the cluster never has more than its maximum.
+    return Choice(
+        (),
+        f"needs {_nodes(count)}; {busy_count} of {compute.max_instances} nodes of "
+        f"`{compute.name}` are busy",
+    )
 
 
 def _nodes(count: int) -> str:

@@ -270,21 +270,28 @@ def hold(
     defer(connection, _HOLD, rows)
 
 
+_HELD_BY = (
+    select(node_slots.c.attempt_id, cluster_nodes)
+    .join_from(cluster_nodes, node_slots, _HELD)
+    .where(node_slots.c.attempt_id.in_(bindparam("attempts", expanding=True)))
+    .order_by(node_slots.c.attempt_id, node_slots.c.node)
+)
+HeldNodes = dict[int, tuple[datetime, datetime]]
+"""By number, since when a node exists and since when it is held."""
+
+
 def held_by(
-    connection: Connection, attempt_id: str
-) -> tuple[str, str, dict[int, tuple[datetime, datetime]]]:
-    """Workspace and cluster of what an attempt holds; by number, since when the node exists and
-    since when it is held.
+    connection: Connection, attempt_ids: Sequence[str]
+) -> dict[str, tuple[str, str, HeldNodes]]:
+    """By attempt, in their order, the workspace, the cluster and the nodes that it holds; without
+    those that hold none.
     """
-    rows = connection.execute(
-        select(cluster_nodes)
-        .join(node_slots, _HELD)
-        .where(node_slots.c.attempt_id == attempt_id)
-        .order_by(node_slots.c.node)
-    ).all()
-    if not rows:
-        return "", "", {}
-    return rows[0].workspace, rows[0].compute, {r.number: (r.made_at, r.since) for r in rows}
+    by_attempt: dict[str, tuple[str, str, HeldNodes]] = {}
+    for row in connection.execute(_HELD_BY, {"attempts": attempt_ids}):
+        empty: HeldNodes = {}
+        held = by_attempt.setdefault(row.attempt_id, (row.workspace, row.compute, empty))
+        held[2][row.number] = (row.made_at, row.since)
+    return {id: by_attempt[id] for id in attempt_ids if id in by_attempt}
 
 
 def slots_of(connection: Connection, attempt_id: str) -> list[int]:
@@ -356,12 +363,24 @@ def use_by_day(connection: Connection, workspace: str, name: str) -> dict[str, t
     return {row.day: (row.node_seconds, row.busy_seconds) for row in rows}
 
 
+_COUNT_HELD, _COUNT_THERE = (
+    select(func.count())
+    .select_from(table)
+    .where(table.c.workspace == bindparam("place"), table.c.compute == bindparam("called"))
+    for table in (node_slots, cluster_nodes)
+)
+
+
 def count_held(connection: Connection, workspace: str, name: str) -> int:
-    return connection.execute(
-        select(func.count())
-        .select_from(node_slots)
-        .where(node_slots.c.workspace == workspace, node_slots.c.compute == name)
-    ).scalar_one()
+    cluster = {"place": workspace, "called": name}
+    return int(connection.execute(_COUNT_HELD, cluster).scalar_one())
+
+
+def count_in(connection: Connection, workspace: str, name: str) -> tuple[int, int]:
+    """How many nodes a cluster has, and how many of them are held."""
+    cluster = {"place": workspace, "called": name}
+    there = connection.execute(_COUNT_THERE, cluster).scalar_one()
+    return int(there), count_held(connection, workspace, name)
 
 
 def count_nodes(connection: Connection) -> tuple[int, int, int]:

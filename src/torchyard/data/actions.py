@@ -19,17 +19,26 @@ from torchyard.base import refs
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError, Unreachable
 from torchyard.base.files import Stored
-from torchyard.data import assets, datastores, property_store, store, uris, url_maps
+from torchyard.data import (
+    assets,
+    datastores,
+    property_store,
+    saved_datasets,
+    several_files,
+    store,
+    uris,
+    url_maps,
+)
 from torchyard.data.connections import EXTRAS, REFUSED
 from torchyard.data.datastores import Datastores
 from torchyard.data.remote import RemoteFiles
 from torchyard.data.types import DATA_TYPES, DataAsset, DataFile, Datastore, Files, Pinned
-from torchyard.data.web import WebFiles
+from torchyard.data.web.containers import HOSTS, Container, url_of
+from torchyard.data.web.urls import WebFiles
 
 # A slower datastore is checked again when the job is prepared.
 _CHECK_TIMEOUT_S = 5.0
 _ADDRESS_KEYS = ("account_name", "account_host", "endpoint_url", "host", "port")
-_AZURE_HOSTS = (".blob.core.windows.net", ".dfs.core.windows.net")
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,9 @@ def pin(
         InvalidInput: the path has no known form, its data another type, or an extra is missing.
         NotFound: no such datastore, asset, file or folder.
     """
+    if saved_datasets.id_in(path):
+        locate(db, stores, workspace, path)
+        return Pinned(path)
     if _names_asset(path, workspace):
         asset = _asset(db, workspace, path)
         _check_type(type, asset)
@@ -82,6 +94,9 @@ def locate(db: Database, stores: Datastores, workspace: str, path: str) -> Place
         InvalidInput: the path has no known form, or an extra is missing.
         NotFound: no such datastore or asset.
     """
+    several = _several(db, stores, workspace, path)
+    if several is not None:
+        return several
     if _names_asset(path, workspace):
         return locate(db, stores, workspace, _asset(db, workspace, path).uri)
     uri = uris.datastore(path, workspace)
@@ -97,6 +112,20 @@ def locate(db: Database, stores: Datastores, workspace: str, path: str) -> Place
             "upload it: name a path beside the job file; or make a datastore of `type: local`",
         )
     return _of_url(db, stores, workspace, protocol, path)
+
+
+def _several(db: Database, stores: Datastores, workspace: str, path: str) -> Place | None:
+    """The place of an unregistered dataset's files; None for other paths."""
+    id = saved_datasets.id_in(path)
+    if not id:
+        return None
+    with db.read() as connection:
+        dataset = saved_datasets.get(connection, workspace, id)
+    places = {
+        several_files.name_of(path): locate(db, stores, workspace, path)
+        for path in saved_datasets.paths_of(dataset)
+    }
+    return Place(several_files.SeveralFiles(places), "", path)
 
 
 def files_of(db: Database, stores: Datastores, asset: DataAsset) -> list[DataFile]:
@@ -206,6 +235,9 @@ def _of_url(db: Database, stores: Datastores, workspace: str, protocol: str, url
         if _covers(datastore.url, datastore.options, as_url, options):
             path = as_url[len(datastore.url) :].lstrip("/")
             return _in_store(stores, datastore, path, url)
+    public = _public_container(protocol, url)
+    if public is not None:
+        return public
     if system == "http":
         return Place(WebFiles(url), "", url)
     bucket, _, path = root.partition("/")
@@ -219,8 +251,8 @@ def _system_of(protocol: str, url: str) -> tuple[str, dict[str, Any], str, str]:
     parts = _parts(url)
     if protocol in ("http", "https"):
         host = parts.hostname or ""
-        if host.endswith(_AZURE_HOSTS):
-            root = parts.path.lstrip("/")
+        if host.endswith(HOSTS):
+            root = unquote(parts.path.lstrip("/"))
             return "http", {"account_name": host.partition(".")[0]}, root, f"abfs://{root}"
         return "http", {}, "", url
     if protocol in ("wasb", "wasbs", "abfs", "abfss", "az"):
@@ -242,6 +274,23 @@ def _system_of(protocol: str, url: str) -> tuple[str, dict[str, Any], str, str]:
         _check_known(protocol, url)
     root = url.partition("://")[2]
     return protocol, {}, root, f"{protocol}://{root}"
+
+
+def _public_container(protocol: str, url: str) -> Place | None:
+    """The place of a URL of Azure Blob, which needs no package; None for other URLs."""
+    parts = _parts(url)
+    host = parts.hostname or ""
+    path = parts.path.lstrip("/")
+    if not host.endswith(HOSTS):
+        return None
+    if protocol in ("http", "https"):
+        container, _, path = unquote(path).partition("/")
+    else:
+        container = parts.username or ""
+    if not container:
+        return None
+    files = Container(url_of(host.partition(".")[0], container), parts.query)
+    return Place(files, path.rstrip("/"), url)
 
 
 def _parts(url: str) -> SplitResult:

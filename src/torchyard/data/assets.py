@@ -1,6 +1,6 @@
 """Data assets: data with a name and versions.
 
-Owns: the asset's document, versions, archiving, where uploaded files are put.
+Owns: the asset's document, versions, archiving, deleting, where uploaded files are put.
 Leaves: what a path means to actions.py, finding a job's outputs to the caller's `Resolve`.
 Always: of an existing version only description, tags and properties change; uploaded files are in
 the datastore before the version exists.
@@ -16,14 +16,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from torchyard.assets import versions
+from torchyard.assets import deleted_versions, versions
 from torchyard.assets.versioned_assets import VersionedAssets
 from torchyard.base import fields, files
 from torchyard.base.blobs import Blobs, Snapshot
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec, nearest
-from torchyard.data import datastores, documents, store
+from torchyard.data import datastores, documents, property_store, store
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores, upload_folder
 from torchyard.data.types import DATA_TYPES, DataAsset
 from torchyard.data.uris import DatastoreUri
@@ -117,7 +117,10 @@ def register(
             if request.job and asset.job == request.job and asset.uri == uri:
                 return asset
         numbers = {asset.version for asset in existing}
-        version = request.version or versions.next_of(numbers)
+        deleted = deleted_versions.of_name(connection, workspace, "data", request.name)
+        version = request.version or versions.next_of(numbers | deleted)
+        if version in deleted:
+            raise deleted_versions.used_again("data", request.name, version)
         if version in numbers:
             raise versions.taken("data", request.name, version)
         asset = DataAsset(
@@ -169,6 +172,25 @@ def of_job(db: Database, workspace: str, job: str) -> list[DataAsset]:
             for asset in store.asset_versions.list_in(connection, workspace)
             if asset.job == job
         ]
+
+
+def delete(db: Database, workspace: str, name: str, version: str) -> None:
+    """Delete a version; its files stay, and its number is not used again.
+
+    Raises:
+        NotFound: the version does not exist.
+    """
+    exact = get(db, workspace, name, version).version
+    with db.write() as connection:
+        store.asset_versions.delete(connection, workspace, name, exact)
+        deleted_versions.add(connection, workspace, "data", name, exact)
+
+
+def delete_uploaded(db: Database, workspace: str, folder: str) -> None:
+    """Forget the files below a folder of the default datastore that is being removed."""
+    with db.write() as connection:
+        store.drop_checksums(connection, workspace, BLOB_STORE, folder)
+        property_store.drop_below(connection, workspace, BLOB_STORE, folder)
 
 
 def _store_files(

@@ -37,6 +37,10 @@ WITHOUT_CREDENTIALS = '{"torchyard.credentials": "left out of a backup"}'
 _WITH_PATHS = {"path": ("local",), "private_key_file": ("sftp",)}
 _CREATE_HINT = "create another one with `yard datastore create`"
 
+UPLOADS = "LocalUpload"
+"""The folder of the default datastore that holds what people upload, each below a name of its own.
+"""
+
 
 def artifacts_of(job: str) -> str:
     """The folder of a run's artifacts in the artifact store."""
@@ -55,7 +59,7 @@ def model_folder(name: str, unique: str) -> str:
 
 def upload_folder(snapshot: str) -> str:
     """The folder of uploaded data in its datastore."""
-    return f"LocalUpload/{snapshot[:32]}"
+    return f"{UPLOADS}/{snapshot[:32]}"
 
 
 # Kernels and services show memory, devices and credentials there.

@@ -8,6 +8,7 @@ Always: the definition of an id never changes, and equal definitions have the sa
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from torchyard.base.db import Instant, insert_new, metadata
 from torchyard.base.errors import InvalidInput, NotFound
 
 _NAMES = uuid.UUID("6f3a7c1e-6d0b-4f5e-9a53-0d5f7a1f2b11")
+_ID = re.compile(r"azureml:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+_MOST_PATHS = 100
 _EVERYTHING = ("/**/*", "/**", "/*")
 
 saved_datasets = Table(
@@ -91,6 +94,45 @@ def data_of(dataset: SavedDataset) -> tuple[str, str]:
     Raises:
         InvalidInput: it names several paths, or only some files of a folder.
     """
+    paths = _paths(dataset)
+    if len(paths) != 1:
+        raise InvalidInput(
+            f"dataset `{dataset.id}` names {len(paths)} paths, and an input takes one",
+            "make a dataset of each path, or put the files into one folder",
+        )
+    return _data_at(paths[0])
+
+
+def paths_of(dataset: SavedDataset) -> list[str]:
+    """The path of each file and folder that a definition names; datastores' in the short form.
+
+    Raises:
+        InvalidInput: it names only some files of a folder, or too many paths.
+    """
+    paths = _paths(dataset)
+    if not 0 < len(paths) <= _MOST_PATHS:
+        raise InvalidInput(
+            f"dataset `{dataset.id}` names {len(paths)} paths, and an input takes 1 to "
+            f"{_MOST_PATHS}",
+            "put the files into one folder",
+        )
+    return [short_path(_data_at(path)[0]) for path in paths]
+
+
+def id_in(path: str) -> str:
+    """The id of the definition that an input's path names; empty for other paths."""
+    match = _ID.fullmatch(path)
+    return match[1] if match else ""
+
+
+def short_path(path: str) -> str:
+    """A path in a datastore as it is written in its own workspace; any other unchanged."""
+    _, separator, below = path.partition("/datastores/")
+    is_long = separator and path.startswith("azureml://")
+    return f"azureml://datastores/{below}" if is_long else path
+
+
+def _paths(dataset: SavedDataset) -> list[Mapping[str, Any]]:
     try:
         document = yaml_documents.load(dataset.mltable, "the definition") or {}
     except InvalidInput as error:
@@ -98,16 +140,15 @@ def data_of(dataset: SavedDataset) -> tuple[str, str]:
             f"dataset `{dataset.id}` has a definition that is not an MLTable"
         ) from error
     paths = document.get("paths") if isinstance(document, Mapping) else None
-    if not isinstance(paths, list) or len(paths) != 1 or not isinstance(paths[0], Mapping):
-        raise InvalidInput(
-            f"dataset `{dataset.id}` names {len(paths or [])} paths, and an input takes one",
-            "make a dataset of each path, or put the files into one folder",
-        )
-    if "file" in paths[0]:
-        return str(paths[0]["file"]), "uri_file"
-    if "folder" in paths[0]:
-        return str(paths[0]["folder"]).rstrip("/"), "uri_folder"
-    return _folder_of(str(paths[0].get("pattern") or "")), "uri_folder"
+    return [path for path in paths or [] if isinstance(path, Mapping)]
+
+
+def _data_at(path: Mapping[str, Any]) -> tuple[str, str]:
+    if "file" in path:
+        return str(path["file"]), "uri_file"
+    if "folder" in path:
+        return str(path["folder"]).rstrip("/"), "uri_folder"
+    return _folder_of(str(path.get("pattern") or "")), "uri_folder"
 
 
 def _folder_of(pattern: str) -> str:

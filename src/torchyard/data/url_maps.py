@@ -7,6 +7,8 @@ Always: the longest prefix wins, and a prefix ends at a slash or at the end of t
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
@@ -70,15 +72,21 @@ def apply(maps: list[UrlMap], url: str) -> Pinned:
     if not matching:
         return Pinned(url)
     best = max(matching, key=lambda url_map: len(url_map.prefix))
-    rest = url[len(best.prefix) :].partition("?")[0].strip("/")
+    # A datastore's paths are written as they are, a URL's with `%20` for a space.
+    rest = _plain(url)[len(_plain(best.prefix)) :].strip("/")
     target = best.target.rstrip("/")
     mapped = f"{target}/{rest}" if rest else target
-    if url.endswith("/"):
+    if _plain(url).endswith("/"):
         mapped += "/"
     return Pinned(mapped, (f"`{url}` is read from `{mapped}`: this workspace maps it",))
 
 
 def _matches(prefix: str, url: str) -> bool:
-    if not url.startswith(prefix):
+    prefix, path = _plain(prefix), _plain(url)
+    if not path.startswith(prefix):
         return False
-    return prefix.endswith("/") or url[len(prefix) : len(prefix) + 1] in ("", "/", "?")
+    return prefix.endswith("/") or path[len(prefix) : len(prefix) + 1] in ("", "/")
+
+
+def _plain(url: str) -> str:
+    return unquote(url.partition("?")[0])

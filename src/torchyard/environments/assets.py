@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchyard.assets import versions
+from torchyard.assets import deleted_versions, versions
 from torchyard.assets.versioned_assets import VersionedAssets
 from torchyard.base import fields
 from torchyard.base.clock import Clock
@@ -121,10 +121,14 @@ def register(
         old = existing.get(request.version)
         if old is not None and old.definition != request.definition:
             raise versions.other_content("environment", request.name, request.version)
+        deleted = deleted_versions.of_name(connection, workspace, "environment", request.name)
+        version = request.version or versions.next_of({*existing, *deleted})
+        if version in deleted:
+            raise deleted_versions.used_again("environment", request.name, version)
         asset = EnvironmentAsset(
             workspace=workspace,
             name=request.name,
-            version=request.version or versions.next_of(existing),
+            version=version,
             definition=request.definition,
             created_at=old.created_at if old else clock.now(),
             owner=old.owner if old else owner,
@@ -158,9 +162,34 @@ def archive(
     Raises:
         NotFound: there is none.
     """
+    refuse_curated(name, "archived")
+    return _assets.archive(db, workspace, name, version, archived)
+
+
+def delete(db: Database, workspace: str, name: str, version: str) -> None:
+    """Delete a version; its number is not used again.
+
+    What was built for it stays until `yard gc` removes it.
+
+    Raises:
+        NotFound: the version does not exist.
+        Conflict: it is curated.
+    """
+    refuse_curated(name, "deleted")
+    exact = get(db, workspace, name, version).version
+    with db.write() as connection:
+        store.asset_versions.delete(connection, workspace, name, exact)
+        if name != ANONYMOUS:  # its versions are hashes of the content
+            deleted_versions.add(connection, workspace, "environment", name, exact)
+
+
+def refuse_curated(name: str, participle: str) -> None:
+    """
+    Raises:
+        Conflict: the environment is curated, so it can't be archived or deleted.
+    """
     if curated_environments.named(catalogue.bare(name)) is not None:
         raise Conflict(
-            f"environment `{name}` is curated and can't be archived",
+            f"environment `{name}` is curated and can't be {participle}",
             "only a workspace's own environments can",
         )
-    return _assets.archive(db, workspace, name, version, archived)

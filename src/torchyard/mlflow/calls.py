@@ -19,6 +19,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
+from torchyard.base import heads
 from torchyard.base.bodies import large_json
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.group_commit import Plan
@@ -32,7 +33,7 @@ from torchyard.shared.record_rules import INT64_MAX, INT64_MIN
 from torchyard.workspaces.guarded_routes import identity_of
 from torchyard.workspaces.types import Identity, TokenKind
 
-REQUEST_HEADER = "x-torchyard-request"
+REQUEST_HEADER = b"x-torchyard-request"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MAX_TIME_MS = 253_402_300_799_000
 _MAX_QUOTED_LENGTH = 500
@@ -247,7 +248,7 @@ def _read_call(request: Request, content: bytes) -> Call:
         identity,
         fields if masker is None else mask_fields(fields, masker),
         is_query=not content.strip(),
-        request_id=request.headers.get(REQUEST_HEADER, ""),
+        request_id=heads.header(request.scope, REQUEST_HEADER),
     )
 
 
@@ -286,7 +287,8 @@ class CallRoute(MlflowRoute):
     """
 
     direct_handler: Handler | None = None
-    """The whole handler, which takes nothing from FastAPI; see base/lazy_routes.py."""
+    """The whole handler, which takes nothing from FastAPI and responds to its errors; see
+    base/lazy_routes.py."""
 
     def get_route_handler(self) -> Handler:
         if list(inspect.signature(self.endpoint).parameters) != ["call", "services"]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import NamedTuple
 
 from fastapi import Response
 from fastapi.responses import JSONResponse
@@ -33,11 +34,12 @@ from torchyard.mlflow.calls import Call, JointWrite
 from torchyard.workspaces.types import TokenKind
 
 _MAX_REQUEST_ID_LENGTH = 64
+# Made once for all requests: nobody changes it.
+_LOGGED = JSONResponse({})
 ReadRecords = Callable[[Call], Sequence[Record]]
 
 
-@dataclass(frozen=True)
-class _Log:
+class _Log(NamedTuple):
     services: Services
     call: Call
     run_id: str
@@ -88,7 +90,7 @@ def _target(log: _Log, run: LoggedRun | None) -> int | None:
 
 def _logged(log: _Log, job_id: int) -> Response:
     log.services.signals.notify(job_key_of(job_id))
-    return JSONResponse({})
+    return _LOGGED
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from fastapi import Request
 
+from torchyard.base import heads
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Forbidden, NotAuthenticated
@@ -227,7 +228,7 @@ class Access:
 
 def _token_of(request: Request) -> str:
     """What the Authorization header holds; empty without one."""
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    kind, _, token = heads.header(request.scope, b"authorization").partition(" ")
     return token.strip() if kind.lower() == "bearer" else ""
 
 

@@ -125,7 +125,10 @@ class GuardedRoute(APIRoute):
                     identity = await run_in_threadpool(access.enforce, request, permission)
                 request.scope[IDENTITY] = identity
             is_read = permission is Permission.OPEN and request.method in ("GET", "HEAD")
-            if is_read or not request_bodies.has_body(request, limit_bytes):
+            if is_read:
+                return await handle(request)
+            request, is_taken = await request_bodies.take_tiny(request, limit_bytes)
+            if is_taken or not request_bodies.has_body(request, limit_bytes):
                 return await handle(request)
             async with request_bodies.with_body(request, limit_bytes) as whole:
                 return await handle(whole)

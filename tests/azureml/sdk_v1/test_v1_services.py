@@ -14,7 +14,7 @@ import pytest
 from azureml.azure_server import WORKSPACE, Azure
 from postgres_server import NewDatabase
 from torchyard.jobs import actions
-from workspaces.served import served
+from workspaces.served import HERE, served
 
 
 class Services(Azure):
@@ -299,7 +299,26 @@ def test_datasets_have_an_id_by_content(v1: Services) -> None:
     first = saved(v1, {"pattern": "azureml://datastores/workspaceblobstore/paths/d"})
     assert saved(v1, {"pattern": "azureml://datastores/workspaceblobstore/paths/d"}) == first
     read = v1.of("data", "GET", f"dataversion/unregistered-{first['id']}/versions/1")
-    assert "workspaceblobstore/paths/d" in read["legacyDataflow"]
+    assert "workspaceblobstore/paths/d" in read["legacyDataflow"] and read["isV2"] is False
+
+
+@pytest.mark.parametrize(
+    ("type", "path", "word"),
+    [("mltable", "tables/", "MLTable"), ("uri_file", "tables/MLTable", "UriFile")],
+)
+def test_a_data_asset_is_read_in_the_words_of_the_data_plane(
+    v1: Services, type: str, path: str, word: str
+) -> None:
+    stores = v1.site.parts.services.datastores
+    with stores.writing("default", "workspaceblobstore", "tables/MLTable") as writing:
+        writing.write(b"paths: [{file: a.csv}]")
+    uri = f"azureml://datastores/workspaceblobstore/paths/{path}"
+    document = {"name": f"of-{word}", "version": "1", "type": type, "path": uri}
+    v1.site.ok("dan", "POST", f"{HERE}/data", document)
+    read = v1.of("data", "GET", f"dataversion/of-{word}/versions/1")
+    assert read["isV2"] is True and read["dataVersion"]["dataType"] == word
+    assert read["dataVersion"]["dataUri"].endswith(f"/datastores/workspaceblobstore/paths/{path}")
+    assert read["dataVersion"]["dataUri"].startswith("azureml://subscriptions/")
 
 
 def test_a_registered_dataset_is_a_data_asset(v1: Services) -> None:

@@ -149,6 +149,17 @@ def test_charts_of_several_keys_and_runs(ask: Yard, runs: Runs) -> None:
     assert [x for x, _ in json.loads(zoomed.text)[0]["points"]] == [10, 11, 12]
 
 
+def test_charts_with_a_logarithmic_axis_and_an_average(ask: Yard, runs: Runs) -> None:
+    name = runs({"loss": [10.0 ** -(step % 4) for step in range(40)]})
+    plain = ask("job", "metrics", name, "--plot", "loss").text
+    logarithmic = ask("job", "metrics", name, "--plot", "loss", "--log").text
+    assert "0.001 ┤" in logarithmic and "0.001 ┤" not in plain
+    average = ask("job", "metrics", name, "--plot", "loss", "--smooth", 0.9)
+    assert average.code == 0 and average.text != plain
+    for arguments in (("--log",), ("--plot", "--smooth", 1), ("--plot", "--log", "-o", "json")):
+        assert ask("job", "metrics", name, *arguments).code == 2
+
+
 def test_follow_draws_until_the_job_has_ended(ask: Yard, runs: Runs) -> None:
     name = runs({"loss": [1.0, 0.5]})
     answer = ask("job", "metrics", name, "--plot", "loss", "--follow")
@@ -171,6 +182,24 @@ def test_exports_hold_every_point(ask: Yard, runs: Runs, tmp_path: Path) -> None
     assert refused.code == 2 and "`.csv` or `.parquet`" in refused.err
     assert ask("job", "metrics", name, "--export", "x.csv", "--key", "nope").code == 2
     assert not Path("x.csv").exists()
+
+
+def test_an_export_of_several_jobs_says_whose_each_point_is(ask: Yard, runs: Runs) -> None:
+    first, second = runs({"loss": [0.5, 0.25], ODD: [1.0]}), runs({"loss": [2.0]})
+    answer = ask("job", "metrics", first, second, "--export", "both.csv")
+    assert answer.code == 0, answer.err
+    with open("both.csv", newline="") as file:
+        points = [(row["job"], row["key"], float(row["value"])) for row in csv.DictReader(file)]
+    loss = [(first, "loss", 0.5), (first, "loss", 0.25), (second, "loss", 2.0)]
+    assert points == [*loss[:2], (first, ODD, 1.0), loss[2]]
+    assert ask("job", "metrics", first, second, "--export", "odd.csv", "--key", ODD).code == 0
+    assert len(Path("odd.csv").read_text().splitlines()) == 2
+    refused = ask("job", "metrics", first, second, "--export", "x.csv", "--key", "los")
+    assert refused.code == 2 and "hint: did you mean `loss`?" in refused.err
+    frames = pytest.importorskip("pyarrow.parquet")
+    assert ask("job", "metrics", first, second, "--export", "both.parquet").code == 0
+    table = frames.read_table("both.parquet").to_pydict()
+    assert list(zip(table["job"], table["key"], table["value"], strict=True)) == points
 
 
 def test_compare_side_by_side(ask: Yard, runs: Runs) -> None:

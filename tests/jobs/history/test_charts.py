@@ -209,10 +209,10 @@ def test_points_that_arrive_while_history_is_read_come_once(db: Database, histor
     assert seen == [point.value for point in points]
 
 
-def series(*pairs: tuple[str, list[Point]]) -> Iterator[tuple[str, list[Points]]]:
+def series(*pairs: tuple[str, list[Point]]) -> Iterator[tuple[tuple[str, ...], list[Points]]]:
     for key, points in pairs:
         yield (
-            key,
+            (key,),
             [
                 Points(
                     array("q", [point.timestamp for point in points]),
@@ -230,7 +230,7 @@ def test_csv_gives_back_the_same_floats_and_names() -> None:
     name = 'val/acc @5 %, "größte" -\nzwei'
     text = b"".join(exports.as_csv(series((name, ODD), ("b", [])))).decode()
     rows = list(csv.reader(io.StringIO(text, newline="")))
-    assert rows[0] == list(exports.COLUMNS)
+    assert rows[0] == ["key", *exports.POINT_COLUMNS]
     assert [row[:3] for row in rows[1:]] == [[name, str(o.step), str(o.timestamp)] for o in ODD]
     assert [row[3] for row in rows[1:]] == ["NaN", "Infinity", "-Infinity", "0.1"]
 
@@ -246,7 +246,7 @@ def test_json_says_where_to_go_on() -> None:
 def test_parquet_gives_back_the_same_points() -> None:
     arrow = pytest.importorskip("pyarrow")
     files = pytest.importorskip("pyarrow.parquet")
-    written = b"".join(exports.parquet()(series(("a", ODD), ("größe", ODD * 3))))
+    written = b"".join(exports.parquet()(series(("a", ODD), ("größe", ODD * 3)), ("key",)))
     table = files.read_table(arrow.BufferReader(written))
     assert table.column("key").to_pylist() == ["a"] * 4 + ["größe"] * 12
     assert table.column("step").to_pylist()[:4] == [point.step for point in ODD]

@@ -181,14 +181,19 @@ def test_node_slots_are_held_once(services: Services) -> None:
     def hold(number: int) -> str:
         with services.db.write() as connection:
             attempt, now = f"attempt{number}", services.clock.now()
-            return computes.try_hold(connection, WORKSPACE, "local", 1, attempt, now) or "ok"
+            return (
+                computes.Holding(connection).try_hold(WORKSPACE, "local", 1, attempt, now) or "ok"
+            )
 
     assert at_once(hold).count("ok") == 4
     with services.db.write() as connection:
         for number in range(WRITERS):
-            computes.release(connection, f"attempt{number}", services.clock.now())
+            computes.release_all(connection, [f"attempt{number}"], services.clock.now())
         assert (
-            computes.try_hold(connection, WORKSPACE, "local", 4, "all", services.clock.now()) == ""
+            computes.Holding(connection).try_hold(
+                WORKSPACE, "local", 4, "all", services.clock.now()
+            )
+            == ""
         )
 
 

@@ -52,6 +52,35 @@ def server() -> Iterator[AzureStub]:
     made.stop()
 
 
+def test_the_plugins_paths_are_mlflows(tmp_path: Path) -> None:
+    runs = f"/mlflow/v2.0{WORKSPACE}/api/2.0/mlflow/runs"
+    seen: list[tuple[str, str]] = []
+
+    class Stub(StubServer):
+        def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Any:
+            if "/mlflow/" not in path:
+                return super().answer(method, path, query, body)
+            seen.append((method, path))
+            return 200, {"run": {"info": {"run_id": "job-1", "artifact_uri": path}}}
+
+    server = Stub()
+    server.start()
+    with relay_to(server, tmp_path) as (relay, script):
+        metric = {"run_id": "job-1", "key": "loss", "value": 0.5, "timestamp": 1, "step": 1}
+        assert posted(script, f"{runs}/log-metric", metric) == (200, {})
+        run = posted(script, f"{runs}/get?run_id=job-1", None, "GET")[1]["run"]
+        plain = posted(script, "/api/2.0/mlflow/runs/get?run_id=job-1", None, "GET")[1]["run"]
+        server.stop()
+        # Each client gets the addresses that it can read, from memory too.
+        assert posted(script, f"{runs}/get?run_id=job-1", None, "GET")[1]["run"] == run
+        assert run["info"]["artifact_uri"] != plain["info"]["artifact_uri"]
+        server.start()
+        assert relay.finish(10.0)
+    server.stop()
+    assert seen == [("GET", f"{runs}/get"), ("GET", "/mlflow/default/api/2.0/mlflow/runs/get")]
+    assert [record["key"] for record in server.history[0]] == ["loss"]
+
+
 def log_path(run: str) -> str:
     return f"/metric/v2.0{WORKSPACE}/runs/{run}/batch"
 

@@ -13,12 +13,14 @@ from typing import Annotated, Any
 from fastapi import Body, Request, Response
 from fastapi.responses import JSONResponse
 
+from torchyard.azureml.arm import workspace_templates
 from torchyard.azureml.arm.resources import timestamp
 from torchyard.azureml.common.calls import (
     AzureCall,
     base_url,
     object_at,
     resource_id,
+    tracking_uri,
 )
 from torchyard.azureml.common.containers import account, workspace_guid
 from torchyard.azureml.common.errors import NotServed
@@ -122,11 +124,25 @@ def get_group(
     )
 
 
+# SDK v1 creates the resource group of a workspace first. It exists once a workspace names it.
+@above_workspaces.put(_GROUP)
+@needs(Permission.SERVER)
+def create_group(
+    identity: Person, services: ServicesOf, subscription: str, group: str, document: Document
+) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise InvalidInput("the resource group's body is not a JSON object")
+    for workspace in _visible(services.db, identity, subscription, group):
+        return _group(workspace)
+    return _group_document(subscription, group, str(document.get("location") or ""))
+
+
 # The locations in which workspaces can be: SDK v1 requests them before it creates one.
 @above_workspaces.get(f"{_SUBSCRIPTION}/providers/{PROVIDER.lower()}")
 @needs(Permission.SELF)
-def get_provider(identity: Person, subscription: str) -> dict[str, Any]:
-    raise NotServed("SDK v1 can't create workspaces here", "use `yard workspace create` or SDK v2")
+def get_provider(identity: Person, services: ServicesOf, subscription: str) -> dict[str, Any]:
+    visible = _visible(services.db, identity)
+    return workspace_templates.provider([workspace.location for workspace in visible])
 
 
 # SDK v1 lists the resources of a subscription, and keeps only the workspaces.
@@ -158,12 +174,19 @@ def deploy(
     name: str,
     document: Document,
 ) -> JSONResponse:
-    """Create a workspace by the SDK's template, which would create its storage and vault, too."""
-    parameters = _parameters(document)
-    requested = _requested(parameters.get("workspaceName"), subscription, group, parameters)
+    """Create a workspace by the SDK's template."""
+    body = workspace_templates.requested_workspace(document)
+    requested = _requested(body["workspaceName"], subscription, group, body)
     if _find(services.db, requested["name"], subscription, group) is None:
         _create(services, requested)
     return JSONResponse(_deployment(subscription, group, name), 201)
+
+
+# SDK v1 cleans up its old deployments before one more; those here end with the request.
+@above_workspaces.get(f"{_SUBSCRIPTION}/providers/microsoft.resources/deployments")
+@needs(Permission.SELF)
+def list_deployments(identity: Person, subscription: str) -> dict[str, Any]:
+    return {"value": []}
 
 
 @above_workspaces.get(_DEPLOYMENT)
@@ -213,7 +236,7 @@ def to_json(workspace: Workspace, base: str, server_id: str) -> dict[str, Any]:
             "applicationInsights": "",
             "containerRegistry": "",
             "discoveryUrl": f"{base}/discovery",
-            "mlFlowTrackingUri": f"azureml://{base.partition('://')[2]}/mlflow/v1.0{path}",
+            "mlFlowTrackingUri": tracking_uri(base, path),
             "provisioningState": "Succeeded",
             "publicNetworkAccess": "Enabled",
             "hbiWorkspace": False,
@@ -247,25 +270,6 @@ def _create(services: Services, document: dict[str, Any]) -> Workspace:
     workspace = workspaces.create(services.db, services.clock, document)
     workspace_lifecycle.provision(services, workspace.name)
     return workspace
-
-
-def _parameters(document: Any) -> dict[str, Any]:
-    """The values of a template's parameters.
-
-    Raises:
-        InvalidInput: the template does not create a workspace.
-    """
-    try:
-        parameters = document["properties"]["parameters"]
-        values = {name: parameter.get("value") for name, parameter in parameters.items()}
-    except (TypeError, KeyError, AttributeError):
-        values = {}
-    if not isinstance(values.get("workspaceName"), str):
-        raise InvalidInput(
-            "torchyard accepts only the SDK's own template, which creates a workspace",
-            "use `ml_client.workspaces.begin_create`, or `yard workspace create`",
-        )
-    return values
 
 
 def _requested(name: Any, subscription: str, group: str, body: Any) -> dict[str, Any]:
@@ -323,12 +327,15 @@ def _subscription(name: str) -> dict[str, Any]:
 
 
 def _group(workspace: Workspace) -> dict[str, Any]:
+    return _group_document(workspace.subscription_id, workspace.resource_group, workspace.location)
+
+
+def _group_document(subscription: str, group: str, location: str) -> dict[str, Any]:
     return {
-        "id": f"/subscriptions/{workspace.subscription_id}/resourceGroups/"
-        f"{workspace.resource_group}",
-        "name": workspace.resource_group,
+        "id": f"/subscriptions/{subscription}/resourceGroups/{group}",
+        "name": group,
         "type": "Microsoft.Resources/resourceGroups",
-        "location": workspace.location,
+        "location": location,
         "properties": {"provisioningState": "Succeeded"},
     }
 

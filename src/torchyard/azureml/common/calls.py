@@ -81,6 +81,11 @@ def resource_id(workspace: Workspace) -> str:
     )
 
 
+def tracking_uri(base: str, path: str) -> str:
+    """Where azureml-mlflow logs to: the workspace's resource path at the server at `base`."""
+    return f"azureml://{base.partition('://')[2]}/mlflow/v1.0{path}"
+
+
 async def read_call(request: Request) -> Call:
     """The FastAPI dependency that makes a `Call` of a request; its route has read the body."""
     return await run_in_threadpool(_call, request, await request.body())

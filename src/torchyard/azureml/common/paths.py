@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -54,6 +55,8 @@ _PROVIDERS = re.compile(r"/providers/[^/]+")
 ARM = "arm"
 ABOVE = "/azureml-above"
 """The prefix of paths without a workspace: a workspace may be called `subscriptions`."""
+# Scripts send one path again and again; of longer ones too much memory would be kept.
+_KEPT_LENGTH = 200
 # The plug-in still uses this older name for requests that only Azure answers.
 _PREVIEW = "/api/2.0/preview/mlflow/"
 
@@ -75,6 +78,10 @@ class AzurePath:
 
 def translate(path: str) -> AzurePath | None:
     """The short form of an Azure path; None for a path that is not Azure's."""
+    return _translated(path) if len(path) > _KEPT_LENGTH else _kept(path)
+
+
+def _translated(path: str) -> AzurePath | None:
     # SDK v1 appends a slash to a base URL that ends with one.
     path = "/" + path.lstrip("/") if path.startswith("//") else path
     match = _IN_WORKSPACE.fullmatch(path)
@@ -98,6 +105,9 @@ def translate(path: str) -> AzurePath | None:
     if _ABOVE.fullmatch(path):
         return AzurePath(f"{ABOVE}{_PROVIDERS.sub(_lower, _types_lowered(path))}".rstrip("/"))
     return None
+
+
+_kept = lru_cache(maxsize=512)(_translated)
 
 
 def _slashes(name: str) -> str:

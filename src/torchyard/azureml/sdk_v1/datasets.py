@@ -18,6 +18,7 @@ import yaml
 from fastapi import Depends
 from fastapi.responses import JSONResponse
 
+from torchyard.azureml.arm import assets as arm
 from torchyard.azureml.arm.resources import timestamp
 from torchyard.azureml.common.calls import AzureCall, Call, object_at
 from torchyard.azureml.common.routing import RouteTable
@@ -38,6 +39,8 @@ from torchyard.workspaces.permissions import Permission
 _SAVED = "azureml.v1.dataset"
 _FILE, _TABULAR = "file", "tabular"
 _UNREGISTERED = "unregistered-"
+# The data plane's words for types differ from Azure Resource Manager's.
+_TYPES = {"uri_file": "UriFile", "uri_folder": "UriFolder", "mltable": "MLTable"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,10 @@ class Datasets:
         id, name = str(reference.get("id") or ""), str(reference.get("name") or "")
         version = str(reference.get("version") or assets.LATEST)
         if id:
-            path, type = saved_datasets.data_of(self.saved(workspace, id))
+            saved = self.saved(workspace, id)
+            if saved.kind == _FILE and len(saved_datasets.paths_of(saved)) > 1:
+                return f"azureml:{saved.id}", "uri_folder"
+            path, type = saved_datasets.data_of(saved)
             return self._with_type(workspace, self._short(path), type)
         if not name:
             raise InvalidInput("an input of the run names no dataset")
@@ -217,9 +223,7 @@ class Datasets:
         uri = uris.datastore(path, "") if "/subscriptions/" not in path else None
         if uri is not None:
             return str(uri)
-        _, separator, below = path.partition("/datastores/")
-        is_long = separator and path.startswith("azureml://")
-        return f"azureml://datastores/{below}" if is_long else path
+        return saved_datasets.short_path(path)
 
 
 routes = RouteTable()
@@ -296,11 +300,26 @@ def query(call: AzureCall, datasets: DatasetsOf, db: DatabaseOf, question: str) 
 def get_dataflow(
     call: AzureCall, datasets: DatasetsOf, db: DatabaseOf, name: str, version: str
 ) -> JSONResponse:
+    """The data of a version: `mltable` reads `isV2` and the address, SDK v1 the definition."""
+    asset = None
     if name.startswith(_UNREGISTERED):
         saved = datasets.saved(call.workspace.name, name.removeprefix(_UNREGISTERED))
     else:
-        saved = datasets.definition_of(assets.get(db, call.workspace.name, name, version))
-    return JSONResponse({"legacyDataflow": saved.mltable, "dataVersion": _version(saved)})
+        asset = assets.get(db, call.workspace.name, name, version)
+        saved = datasets.definition_of(asset)
+    is_definition = asset is None or _SAVED in asset.properties
+    if asset is None or is_definition:
+        data_version = _version(saved)
+    else:
+        uri = arm.long_uri(call, asset.uri)
+        data_version = {"dataUri": uri, "dataType": _TYPES.get(asset.type, asset.type)}
+    return JSONResponse(
+        {
+            "isV2": not is_definition,
+            "legacyDataflow": saved.mltable,
+            "dataVersion": data_version,
+        }
+    )
 
 
 def _list(datasets: Datasets, data_assets: Sequence[DataAsset]) -> JSONResponse:

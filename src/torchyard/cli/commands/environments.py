@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base.errors import TorchyardError
-from torchyard.cli.commands import environment_copies, environment_shell
+from torchyard.cli.commands import asset_deletion, environment_copies, environment_shell
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
@@ -174,6 +174,7 @@ def build(session: Session, name: str, version: str, label: str) -> None:
     tables.done(session.form, environment, f"Environment `{reference}` is ready.")
 
 
+asset_deletion.add(group, "environment", "environments", "environment", "vision")
 group.add_command(environment_copies.export)
 group.add_command(environment_copies.save)
 group.add_command(environment_copies.load)

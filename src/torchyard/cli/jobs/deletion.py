@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from torchyard.base.errors import Conflict, InvalidInput
+from torchyard.cli.parsing.amounts import size_text
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, confirm, many_names, warn
 from torchyard.cli.terminal import tables
@@ -24,7 +25,7 @@ _COLUMNS: list[tables.Column] = [
     ("NAME", lambda job: job["name"]),
     ("STATUS", lambda job: job["status"]),
     ("FILES", lambda job: job["files"]),
-    ("SIZE", lambda job: size(job["size_bytes"])),
+    ("SIZE", lambda job: size_text(job["size_bytes"])),
     ("POINTS", lambda job: job["points"]),
 ]
 
@@ -59,7 +60,7 @@ def delete(
     """Delete jobs, their children, files, logs and metrics permanently.
 
     Registered models are copies and stay. A job that is running, or whose files are registered as
-    data, is not deleted.
+    data, is not deleted: delete the data first.
 
     \b
     Example: yard job delete brave-otter
@@ -98,16 +99,6 @@ def delete(
     _done(session, jobs.delete_where(names=named).raw, report_kept=False)
 
 
-def size(count: int) -> str:
-    """Bytes for people: `512 B`, `1.4 MB`."""
-    number = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:.1f} TB"
-
-
 def _seconds(age: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mhdw])", age.strip().lower())
     if match is None:
@@ -125,7 +116,7 @@ def _show(jobs: list[dict[str, Any]]) -> None:
 
 def _question(jobs: list[dict[str, Any]]) -> str:
     which = f"job `{jobs[0]['name']}`" if len(jobs) == 1 else f"{len(jobs)} jobs"
-    total = size(sum(job["size_bytes"] for job in jobs))
+    total = size_text(sum(job["size_bytes"] for job in jobs))
     points = sum(job["points"] for job in jobs)
     return f"Delete {which} with {total} of files and {points} metric points permanently?"
 

@@ -61,6 +61,14 @@ class _WithPlot(Verb):
 @click.option(
     "--x", type=click.Choice(["step", "time"]), default="step", help="The chart's horizontal axis."
 )
+@click.option("--log", is_flag=True, help="Draw the chart with a logarithmic vertical axis.")
+@click.option(
+    "--smooth",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    metavar="WEIGHT",
+    help="Draw a moving average: 0.9 or so; nearer to 1 is smoother.",
+)
 @click.option(
     "--from",
     "start",
@@ -71,7 +79,10 @@ class _WithPlot(Verb):
 )
 @click.option("--to", "end", type=_STEP, default=None, metavar="STEP", help="Last step.")
 @click.option(
-    "--export", default="", metavar="FILE", help="Write every point to a .csv or .parquet file."
+    "--export",
+    default="",
+    metavar="FILE",
+    help="Write every point to a .csv or .parquet file; of several jobs, with their names.",
 )
 @click.option("--follow", is_flag=True, help="Update until the jobs have ended.")
 @common
@@ -81,6 +92,8 @@ def metrics(
     plot: bool,
     keys: tuple[str, ...],
     x: str,
+    log: bool,
+    smooth: float,
     start: int | None,
     end: int | None,
     export: str,
@@ -91,7 +104,7 @@ def metrics(
     \b
     Example: yard job metrics brave-otter
              yard job metrics brave-otter calm-lynx --plot loss val_loss
-             yard job metrics brave-otter --export points.csv
+             yard job metrics brave-otter calm-lynx --export points.csv
     """
     if not names:
         raise click.UsageError("The job name is missing: write it before '--plot'.")
@@ -104,10 +117,12 @@ def metrics(
         raise click.UsageError(f"'--from {start}' is after '--to {end}'.")
     if not (plot or export) and (start is not None or end is not None or x != "step"):
         raise click.UsageError("'--from', '--to' and '--x' need '--plot' or '--export'.")
+    if (log or smooth) and (not plot or for_programs):
+        raise click.UsageError("'--log' and '--smooth' need '--plot' and table output.")
     client = session.client()
     if export:
         return _export(session, client, names, keys, export, x, start, end)
-    selection = _Selection(names, keys, x, start, end)
+    selection = _Selection(names, keys, x, start, end, log, smooth)
     if for_programs:
         _answer(session, client, selection, plot)
         return 0
@@ -127,7 +142,10 @@ class _Selection:
         x: str,
         start: int | None,
         end: int | None,
+        log: bool = False,
+        smooth: float = 0.0,
     ) -> None:
+        self.log, self.smooth = log, smooth
         self.names, self.keys = names, keys
         self.axis: dict[str, Any] = {"x": x, "start": start, "end": end}
         self.by_time = x == "time"
@@ -143,9 +161,8 @@ def _export(
     start: int | None,
     end: int | None,
 ) -> int:
-    if len(names) > 1:
-        raise click.UsageError("'--export' writes one job's metrics; name one job.")
-    written = client.jobs.export(names[0], Path(file), keys or None, x=x, start=start, end=end)
+    jobs = names[0] if len(names) == 1 else names
+    written = client.jobs.export(jobs, Path(file), keys or None, x=x, start=start, end=end)
     tables.files(session.form, [written])
     return 0
 
@@ -248,7 +265,11 @@ def _chart(client: Client, selection: _Selection, keys: list[str], height: int) 
         )
         unit, size = plots.time_unit(span / 1000)
         lines = [_since_start(line, 1000 * size) for line in lines]
-    style = plots.Style(width, height, colour=_colour(), braille=_speaks_braille())
+    if selection.smooth:
+        lines = [plots.smoothed(line, selection.smooth) for line in lines]
+    style = plots.Style(
+        width, height, colour=_colour(), braille=_speaks_braille(), log=selection.log
+    )
     return plots.draw(lines, style, keys[0] if len(keys) == 1 else "", unit)
 
 

@@ -1,6 +1,6 @@
-"""Parse durations, times and sizes as people write them.
+"""Durations, times and sizes as people write them.
 
-Owns: parsing `30d`, `2h`, `2027-01-31`, `50GB`.
+Owns: parsing `30d`, `2h`, `2027-01-31`, `50GB`; writing sizes.
 Leaves: what they mean to the commands.
 Always: invalid input is refused with an example.
 """
@@ -33,6 +33,16 @@ def size_bytes(text: str) -> int:
     unit = match[2].upper()
     scale = 1024 ** " KMGT".index(unit or " ") if match[3] else _SIZES[unit]
     return _whole(float(match[1]) * scale, text)
+
+
+def size_text(count: int) -> str:
+    """Bytes for people: `512 B`, `1.4 MB`."""
+    number = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"
 
 
 def number(text: str) -> int:

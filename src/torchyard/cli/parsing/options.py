@@ -88,6 +88,8 @@ IGNORED = {
     )
 }
 """By its long name; `accepts` adds them to commands."""
+# How long a program that answers through a pipe has for it.
+_PIPED_ANSWER_S = 2.0
 _EVERYWHERE = ("--debug", "--verbose", "--only-show-errors")
 _AZURE_PLACE = ("--resource-group", "--subscription")
 
@@ -349,19 +351,39 @@ def names_of(noun: str) -> Complete:
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask for confirmation at a terminal; elsewhere require `--yes`.
+    """Ask for confirmation at a terminal, or read it from a pipe as that of `yes`.
 
     Raises:
-        InvalidInput: the answer is no, or there is no terminal to ask at.
+        InvalidInput: the answer is no, or nobody answers.
     """
     import sys
 
     if yes:
         return
-    if not sys.stdin.isatty():
+    if sys.stdin is not None and sys.stdin.isatty():
+        if not click.confirm(question, err=True):
+            raise InvalidInput("not confirmed; nothing was done")
+        return
+    answer = _piped_answer()
+    if answer is None:
         raise InvalidInput(f"{question} There is no terminal to ask at", "confirm with `--yes`")
-    if not click.confirm(question, err=True):
-        raise InvalidInput("not confirmed; nothing was done")
+    click.echo(f"{question} [y/N]: {answer}", err=True)
+    if answer.lower() not in ("y", "yes"):
+        raise InvalidInput("not confirmed; nothing was done", "confirm with `--yes`")
+
+
+def _piped_answer() -> str | None:
+    """The next line of stdin, shortened; None if none comes at once."""
+    import select
+    import sys
+
+    try:
+        if not select.select([sys.stdin], [], [], _PIPED_ANSWER_S)[0]:
+            return None
+        line = sys.stdin.readline()
+    except (OSError, ValueError, TypeError):
+        return None  # stdin is closed, or nothing that can be waited for
+    return line.strip()[:40] if line else None
 
 
 def warn(text: str) -> None:

@@ -21,6 +21,8 @@ _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 _BRAILLE = 0x2800
 _LABEL_WIDTH = 10
 _NARROWEST, _LOWEST = 20, 4
+# From one label of a logarithmic axis to the next; floats have 632 decades.
+_DECADES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,15 @@ class Line:
 class Style:
     """How to draw: size in characters, including axes and legend but not the title's line.
 
-    Without `braille`, lines are drawn with letters, for terminals that lack the characters.
+    Without `braille`, lines are drawn with letters, for terminals that lack the characters. With
+    `log` the vertical axis is logarithmic, and values of 0 and below are not drawn.
     """
 
     width: int = 80
     height: int = 16
     colour: bool = False
     braille: bool = True
+    log: bool = False
 
 
 def draw(lines: Sequence[Line], style: Style, title: str = "", unit: str = "") -> str:
@@ -53,15 +57,18 @@ def draw(lines: Sequence[Line], style: Style, title: str = "", unit: str = "") -
     Args:
         unit: the unit of the horizontal axis, printed after its numbers.
     """
+    notes = _notes(lines, style.log)
+    if style.log:
+        lines = [_logarithms(line) for line in lines]
     kept = [(number, line) for number, line in enumerate(lines) if _finite(line)]
     text = [click.style(_plain(title), bold=True)] if title else []
     if not kept:
-        return "\n".join([*text, "  nothing to draw yet"])
+        return "\n".join([*text, "  nothing to draw yet", *(f"  {note}" for note in notes)])
     xs = [x for _, line in kept for x, _, _ in _finite(line)]
     ys = [y for _, line in kept for _, low, high in _finite(line) for y in (low, high)]
-    x_axis, y_axis = _Axis(min(xs), max(xs)), _Axis(*_padded(min(ys), max(ys)))
+    x_axis, y_axis = _Axis(min(xs), max(xs)), _Axis(*_padded(min(ys), max(ys), style.log))
     height = max(style.height - 2 - (len(lines) > 1), _LOWEST)
-    rows = _labels(y_axis, height)
+    rows = _log_labels(y_axis, height) if style.log else _labels(y_axis, height)
     label_width = max(len(label) for label in rows.values())
     width = max(style.width - label_width - 2, _NARROWEST)
     letters = not style.braille or (len(lines) > 1 and not style.colour)
@@ -74,9 +81,27 @@ def draw(lines: Sequence[Line], style: Style, title: str = "", unit: str = "") -
     text += _x_axis(x_axis, width, label_width, unit)
     if len(lines) > 1:
         text += _legend(lines, style, letters, label_width)
-    if any(not math.isfinite(y) for line in lines for column in line.columns for y in column[1:]):
-        text.append(" " * (label_width + 2) + "some values are NaN or infinite and are not drawn")
+    text += [" " * (label_width + 2) + note for note in notes]
     return "\n".join(text)
+
+
+def smoothed(line: Line, weight: float) -> Line:
+    """The line's moving average, in which each column weighs `weight` times the one after it.
+
+    The value of a column is the middle between its smallest and largest; a value that is not
+    finite stays as it is.
+    """
+    total = count = 0.0
+    columns = []
+    for x, low, high in line.columns:
+        middle = low / 2 + high / 2
+        if math.isfinite(middle):
+            # Divided by the sum of the weights, so that the first values count in full.
+            total = weight * total + (1 - weight) * middle
+            count = weight * count + (1 - weight)
+            middle = total / count
+        columns.append((x, middle, middle))
+    return Line(line.label, columns)
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
@@ -194,6 +219,46 @@ def _plain(name: str) -> str:
     return "".join(c if c.isprintable() else "�" for c in name)
 
 
+def _notes(lines: Sequence[Line], log: bool) -> list[str]:
+    """What is not drawn, and why."""
+    values = [y for line in lines for column in line.columns for y in column[1:]]
+    notes = []
+    if any(not math.isfinite(value) for value in values):
+        notes.append("some values are NaN or infinite and are not drawn")
+    if log and any(value <= 0 for value in values):
+        notes.append("some values are 0 or negative and are not drawn on a logarithmic axis")
+    return notes
+
+
+def _logarithms(line: Line) -> Line:
+    """The line's logarithms; a column that goes down to 0 is drawn at its largest value."""
+    columns = []
+    for x, low, high in line.columns:
+        top = math.log10(high) if 0 < high < math.inf else math.nan
+        base = math.log10(low) if 0 < low < math.inf else top
+        columns.append((x, base if math.isfinite(low) else math.nan, top))
+    return Line(line.label, columns)
+
+
+def _log_labels(axis: _Axis, height: int) -> dict[int, str]:
+    """Powers of ten by row, every so many that they fit; 2 and 5 times them where they are few."""
+    first, last = math.floor(axis.start), math.ceil(axis.end)
+    most = max(height // 2, 1)
+    step = next(step for step in _DECADES if (last - first) / step <= most)
+    factors = (1, 2, 5) if last - first <= max(height // 6, 1) else (1,)
+    rows: dict[int, str] = {}
+    for exponent in range(first - first % step, last + 1, step):
+        for factor in factors:
+            place = axis.place(exponent + math.log10(factor))
+            # As text: 10.0 ** exponent may not be a float any more.
+            number = f"{factor}e{exponent}"
+            if 0 <= place <= 1:
+                rows.setdefault(round((1 - place) * (4 * height - 1)) // 4, _number(float(number)))
+    if rows:
+        return rows
+    return {height - 1: _number(10**axis.start), 0: _number(10**axis.end)}
+
+
 def _labels(axis: _Axis, height: int) -> dict[int, str]:
     """The round numbers of the vertical axis, by row."""
     ticks = axis.ticks(max(height // 3, 2))
@@ -228,10 +293,12 @@ def _finite(line: Line) -> list[tuple[float, float, float]]:
     ]
 
 
-def _padded(low: float, high: float) -> tuple[float, float]:
+def _padded(low: float, high: float, log: bool = False) -> tuple[float, float]:
     """The range of the vertical axis; a flat line runs through its middle."""
     if low < high:
         return low, high
+    if log:
+        return low - 0.5, high + 0.5
     padding = abs(low) / 10 or 1.0
     return low - padding, high + padding
 

@@ -9,7 +9,7 @@ to ask for more; a job that can fit later waits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -93,10 +93,10 @@ def refuse_never(connection: Connection, wanted: Needs) -> None:
             )  # fmt: skip
 
 
-def longest_s(connection: Connection, workspace: str, user: str) -> int:
-    """The run time that quotas allow one job; 0 means without a limit."""
-    limits = quotas.held_by(quotas.limits(connection, workspace), user)
-    return min((limit.most for limit in limits if limit.name == "run_time_s"), default=0)
+def longest_s(limits: Sequence[Limit], user: str) -> int:
+    """The run time that a workspace's quotas allow one job; 0 means without a limit."""
+    held = quotas.held_by(limits, user)
+    return min((limit.most for limit in held if limit.name == "run_time_s"), default=0)
 
 
 def used(connection: Connection, workspace: str, user: str = "") -> dict[str, int]:

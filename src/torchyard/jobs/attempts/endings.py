@@ -9,6 +9,8 @@ Always: an attempt ends once, however often this is called; the earliest failure
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import Connection
 
@@ -58,6 +60,34 @@ def finish(services: Services, attempt_id: str, *, registers: bool = False) -> N
         services.signals.notify(job_key(job))
         services.signals.notify(attempt_key(attempt_id))
         services.wakeup.set()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An attempt whose nodes have all exited, as it is in the transaction."""
+
+    attempt: Attempt
+    nodes: Sequence[AttemptNode]
+    job: Job
+
+
+def end_well(connection: Connection, candidates: Sequence[Candidate], now: datetime) -> set[str]:
+    """End those of the attempts, and their jobs, that nothing has to be done for first.
+
+    Returns:
+        The ids of those that have ended; `finish` ends the others.
+    """
+    ends = [
+        progress.JobEnd(each.job, Status.COMPLETED, 0, attempt=each.attempt)
+        for each in candidates
+        if not each.job.status.ended
+        and root_cause.failed_node(each.nodes) is None
+        and each.attempt.order_reason != "cancel"
+        and not output_assets.are_named(each.job)
+    ]
+    if ends:
+        progress.end_all(connection, ends, now)
+    return {end.attempt.id for end in ends if end.attempt is not None}
 
 
 def is_long(services: Services, attempt: Attempt) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from torchyard.jobs.spec import (
 from torchyard.jobs.spec.inputs import Output
 from torchyard.shared.plan import InputPlan, LaunchPlan, OutputPlan
 from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces import quotas
 from torchyard.workspaces.types import Identity, TokenKind, Workspace
 
 
@@ -46,26 +48,59 @@ class _Node:
     gpus_per_node: int = 0
 
 
-def plan(
+@dataclass(frozen=True)
+class Launch:
+    """What is known of an attempt that is to be launched.
+
+    `environment` is the built one, None when no script will run; `input_plans` are as
+    `inputs.plans` returns them.
+    """
+
+    workspace: Workspace
+    job: Job
+    attempt: Attempt
+    environment: Path | None
+    input_plans: dict[str, InputPlan]
+
+
+def plans(
+    connection: Connection, services: Services, launches: Sequence[Launch], server_url: str
+) -> list[LaunchPlan]:
+    """The plan of each attempt; its tokens are valid until the attempt ends."""
+    # All is read before the first token is written: writes go together.
+    places = {(launch.job.workspace, launch.job.compute) for launch in launches}
+    clusters = {place: computes.find(connection, *place) for place in places}
+    limits = {name: quotas.limits(connection, name) for name, _ in places}
+    return [
+        _plan(
+            connection,
+            services,
+            launch,
+            clusters[launch.job.workspace, launch.job.compute],
+            launch.job.spec.timeout_s
+            or float(quota_checks.longest_s(limits[launch.job.workspace], launch.job.owner)),
+            server_url,
+        )
+        for launch in launches
+    ]
+
+
+def _plan(
     connection: Connection,
     services: Services,
-    workspace: Workspace,
-    job: Job,
-    attempt: Attempt,
-    environment: Path | None,
-    input_plans: dict[str, InputPlan],
+    launch: Launch,
+    compute: Compute | None,
+    timeout_s: float,
     server_url: str,
 ) -> LaunchPlan:
-    """The plan of one attempt; its tokens are valid until the attempt ends.
-
-    Args:
-        environment: the built one; None when no script will run.
-        input_plans: as `inputs.plans` returns them.
     """
-    spec = job.spec
+    Args:
+        timeout_s: the job's own limit, or else what quotas allow its owner; 0 without any.
+    """
+    workspace, job, attempt = launch.workspace, launch.job, launch.attempt
+    environment, spec = launch.environment, launch.job.spec
     report_token, run_token = _tokens(connection, services, job, attempt)
     image = services.environments.images.plan(environment) if environment else None
-    compute = computes.find(connection, job.workspace, job.compute)
     return LaunchPlan(
         attempt_id=attempt.id,
         attempt=attempt.number,
@@ -88,17 +123,17 @@ def plan(
         not_secrets=secrets.marked(spec.properties, secrets.PLAIN),
         variables={
             **variables(workspace, job, attempt, run_token, server_url),
-            **services.client_endpoints.variables(job, run_token),
+            **services.client_endpoints.variables(job, run_token, environment),
         },
         code=spec.code.removeprefix("snapshot:"),
-        inputs=input_plans,
+        inputs=launch.input_plans,
         outputs=_outputs(job),
         blobs="" if services.node.is_separate else str(services.blobs.folder),
         single_host=True,
         server_id=services.server_id,
         server_file=str(services.node.server_file),
         person=job.owner,
-        timeout_s=_timeout_s(connection, job),
+        timeout_s=timeout_s,
         rehearsed_gpus=_rehearsed_gpus(compute, job),
         communication_backend=spec.communication_backend,
         preflight=own_properties.preflight(spec.properties),
@@ -125,12 +160,6 @@ def _new_token(
     identity = Identity(job.owner, kind, job.workspace, subject)
     workspaces.keep_token(connection, token, identity, services.clock.now())
     return token
-
-
-def _timeout_s(connection: Connection, job: Job) -> float:
-    """The job's own limit, or else what quotas allow its owner; 0 without any."""
-    longest_s = quota_checks.longest_s(connection, job.workspace, job.owner)
-    return job.spec.timeout_s or float(longest_s)
 
 
 def _rehearsed_gpus(compute: Compute | None, job: Job) -> int:

@@ -1,8 +1,8 @@
 """Act on what workers report.
 
-Owns: reports, the rendezvous of nodes, stop requests, workers that have died.
-Leaves: starting attempts to http/scheduler.py, ending them to endings.py, the worker's files and
-history to their routes.
+Owns: the rendezvous of nodes, stop requests, workers that have died.
+Leaves: what events of nodes change to joint_reports.py, starting attempts to http/scheduler.py,
+ending them to endings.py, the worker's files and history to their routes.
 Always: a repeated report changes nothing.
 """
 
@@ -10,42 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
 from torchyard.base.errors import InvalidInput, NotAuthenticated
-from torchyard.jobs.actions import attempt_key, job_key, job_key_of
-from torchyard.jobs.attempts import endings, root_cause
-from torchyard.jobs.attempts.worker_events import (
-    NodeExited,
-    NodeFinalizing,
-    NodeServing,
-    NodeStopping,
-    NoticeReported,
-    PreflightReported,
-    RankExited,
-    RanksHang,
-    RanksStarted,
-    WorkerEvent,
-)
+from torchyard.jobs.actions import attempt_key, job_key
+from torchyard.jobs.attempts import endings, joint_reports
+from torchyard.jobs.attempts.joint_reports import NodeReport
+from torchyard.jobs.attempts.worker_events import WorkerEvent
 from torchyard.jobs.files import scratch
 from torchyard.jobs.records import attempt_store, progress, store
-from torchyard.jobs.records.row_changes import NodeColumns
 from torchyard.jobs.records.types import (
     Attempt,
     AttemptNode,
     Job,
     JobError,
     NodeState,
-    Stage,
-    Status,
 )
 from torchyard.jobs.services import Services
-
-# The error of a stopped node must not hide the failure that stopped it.
-_STOPPED = ("stopped", "canceled", root_cause.PREEMPTED)
 
 
 @dataclass(frozen=True)
@@ -89,28 +72,7 @@ def report(services: Services, attempt_id: str, node: int, events: Sequence[Work
     Raises:
         InvalidInput: an event is missing before one of them.
     """
-    with services.db.write() as connection:
-        attempt = attempt_store.attempt_by_id(connection, attempt_id)
-        assert attempt is not None
-        reporting = _node(attempt_store.nodes_of(connection, attempt_id), node)
-        expected = reporting.next_seq
-        for event in events:
-            if event.seq > expected:
-                raise InvalidInput(f"event {expected} of node {node} is missing before {event.seq}")
-            if event.seq == expected:
-                if attempt.ended_at is None:
-                    _apply(connection, services, attempt, node, event)
-                expected += 1
-        attempt_store.change_node(
-            connection, attempt_id, node, next_seq=expected, seen_at=services.clock.now()
-        )
-    # Sent again, it may be the one after which a killed server could not finish.
-    if any(isinstance(event.report, NodeExited) for event in events):
-        endings.finish(services, attempt_id)
-    if events:
-        services.signals.notify(job_key_of(attempt.job_id))
-        services.signals.notify(attempt_key(attempt_id))
-    return expected
+    return joint_reports.apply_now(NodeReport(services, attempt_id, node, events)).following
 
 
 def stop_request(services: Services, attempt_id: str) -> StopRequest:
@@ -205,95 +167,6 @@ def put_back(services: Services, attempt: Attempt, reason: str) -> None:
         progress.put_back(connection, job, services.clock.now(), attempt, reason)
     scratch.forget(services, attempt.id)
     services.signals.notify(job_key(job))
-
-
-def _apply(
-    connection: Connection, services: Services, attempt: Attempt, node: int, event: WorkerEvent
-) -> None:
-    job = store.job_by_id(connection, attempt.job_id)
-    now = services.clock.now()
-    match event.report:
-        case RanksStarted():
-            _change_state(connection, attempt, node, NodeState.RUNNING)
-            if job.status is Status.STARTING:
-                progress.move(connection, job, Status.RUNNING, now)
-        case RankExited(failed=True, consequence=consequence):
-            # After a lost connection, the node that broke it may still be exiting.
-            reason = root_cause.PEER_LOST if consequence else "failed"
-            _rank_failed(connection, attempt, node, event.at, reason)
-        case RanksHang():
-            _request_stop(connection, attempt, root_cause.HANG)
-        case NodeServing():
-            _change_state(connection, attempt, node, NodeState.SERVING)
-            _stop_if_served(connection, attempt)
-        case NodeStopping("signal"):
-            # Nobody here asked for that: it is this node's failure, and it came first.
-            _rank_failed(connection, attempt, node, event.at, "failed")
-        case NodeStopping(reason):
-            # The other nodes report where their ranks stood, too.
-            is_late = reason == root_cause.TIMEOUT
-            _request_stop(connection, attempt, root_cause.TIMEOUT if is_late else "failed")
-        case PreflightReported(findings):
-            current = _node(attempt_store.nodes_of(connection, attempt.id), node)
-            preflight = {**(current.preflight or {}), **findings}
-            attempt_store.change_node(connection, attempt.id, node, preflight=preflight)
-        case NoticeReported(message):
-            progress.notice(connection, job, message, now)
-        case NodeFinalizing():
-            _change_state(connection, attempt, node, NodeState.FINALIZING)
-            _stop_if_served(connection, attempt)
-            _finalize_if_all(connection, attempt, job, now)
-        case NodeExited(exit_code, error):
-            _node_exited(connection, attempt, node, exit_code, error, now)
-
-
-def _change_state(connection: Connection, attempt: Attempt, node: int, state: NodeState) -> None:
-    attempt_store.change_node(connection, attempt.id, node, state=state.value)
-
-
-def _rank_failed(
-    connection: Connection, attempt: Attempt, node: int, at: datetime, reason: str
-) -> None:
-    reporting = _node(attempt_store.nodes_of(connection, attempt.id), node)
-    # Ranks that die after a stop request die because of it.
-    if reporting.failed_at is None and not attempt.order:
-        attempt_store.change_node(connection, attempt.id, node, failed_at=at)
-    _request_stop(connection, attempt, reason)
-
-
-def _node_exited(
-    connection: Connection,
-    attempt: Attempt,
-    node: int,
-    exit_code: int,
-    error: JobError | None,
-    now: datetime,
-) -> None:
-    current = _node(attempt_store.nodes_of(connection, attempt.id), node)
-    values: NodeColumns = {"state": NodeState.EXITED.value, "exit_code": exit_code}
-    if error is not None:
-        values["error"] = vars(error)
-        if error.code not in _STOPPED:
-            values["failed_at"] = root_cause.failed_at(error, current.failed_at or now)
-        # Whatever ended it: the other nodes would wait for it.
-        _request_stop(connection, attempt, "failed")
-    attempt_store.change_node(connection, attempt.id, node, **values)
-
-
-def _stop_if_served(connection: Connection, attempt: Attempt) -> None:
-    states = {attempt_node.state for attempt_node in attempt_store.nodes_of(connection, attempt.id)}
-    done = {NodeState.SERVING, NodeState.FINALIZING, NodeState.EXITED}
-    if NodeState.SERVING in states and states <= done:
-        _request_stop(connection, attempt, "served")
-
-
-def _finalize_if_all(connection: Connection, attempt: Attempt, job: Job, now: datetime) -> None:
-    nodes = attempt_store.nodes_of(connection, attempt.id)
-    if not all(node.state in (NodeState.FINALIZING, NodeState.EXITED) for node in nodes):
-        return
-    progress.start_stage(connection, job, Stage.POST_PROCESSING, now)
-    if job.status in (Status.STARTING, Status.RUNNING, Status.NOT_RESPONDING):
-        progress.move(connection, job, Status.FINALIZING, now)
 
 
 def _request_stop(connection: Connection, attempt: Attempt, reason: str) -> None:

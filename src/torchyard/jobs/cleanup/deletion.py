@@ -205,10 +205,20 @@ def _held(job: Job, chosen: Job, bonds: _Bonds) -> Kept | None:
         return Kept(
             chosen,
             f"job `{job.name}`{whose} can't be deleted: {bonds.needs[job.name]} needs its files",
-            f"hide it from lists with `yard job archive -n {job.name}`",
+            f"{_release(bonds.needs[job.name])}, or hide the job from lists with "
+            f"`yard job archive -n {job.name}`",
             "job_needed",
         )
     return None
+
+
+def _release(need: str) -> str:
+    """How to end the need that `needs` describes."""
+    noun, _, name = need.partition(" ")
+    verb = (
+        "wait for it with `yard job stream" if noun == "job" else f"delete it: `yard {noun} delete"
+    )
+    return f"{verb} {name.strip('`')}`"
 
 
 def _owner_of(path: str, workspace: str) -> str:

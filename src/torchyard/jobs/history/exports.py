@@ -20,13 +20,16 @@ from torchyard.base.errors import InvalidInput
 from torchyard.jobs.history.chart_store import Points
 from torchyard.shared.record_rules import number_json
 
-COLUMNS = ("key", "step", "timestamp", "value")
+POINT_COLUMNS = ("step", "timestamp", "value")
 # Parquet is read by groups of rows; small ones make a large file.
 _ROWS_A_GROUP = 1 << 17
 _PIECE_BYTES = 1 << 18
 
-Series = Iterable[tuple[str, Iterable[Points]]]
-"""Keys, each with its points."""
+Series = Iterable[tuple[tuple[str, ...], Iterable[Points]]]
+"""Labels, such as a job and a key, each with their points."""
+
+Writer = Callable[[Series, tuple[str, ...]], Iterator[bytes]]
+"""Writes a series whose labels stand in columns of these names."""
 
 
 def as_json(key: str, pieces: Iterable[Points], offset: int, limit: int | None) -> Iterator[bytes]:
@@ -34,9 +37,9 @@ def as_json(key: str, pieces: Iterable[Points], offset: int, limit: int | None) 
     return _gathered(_json_pieces(key, pieces, offset, limit))
 
 
-def as_csv(series: Series) -> Iterator[bytes]:
-    """A line a point, below a line of `COLUMNS`; timestamps in ms since 1970."""
-    return _gathered(_csv_pieces(series))
+def as_csv(series: Series, labels: tuple[str, ...] = ("key",)) -> Iterator[bytes]:
+    """A line a point, below a line of `labels` and `POINT_COLUMNS`; timestamps in ms since 1970."""
+    return _gathered(_csv_pieces(series, labels))
 
 
 def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -55,7 +58,7 @@ def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def _json_pieces(
     key: str, pieces: Iterable[Points], offset: int, limit: int | None
 ) -> Iterator[bytes]:
-    yield json.dumps({"key": key, "columns": COLUMNS[1:]})[:-1].encode() + b', "points": ['
+    yield json.dumps({"key": key, "columns": POINT_COLUMNS})[:-1].encode() + b', "points": ['
     written = 0
     for points in pieces:
         if not points.values:
@@ -67,10 +70,10 @@ def _json_pieces(
     yield b'], "next": %s}' % json.dumps(following).encode()
 
 
-def _csv_pieces(series: Series) -> Iterator[bytes]:
-    yield ",".join(COLUMNS).encode() + b"\n"
-    for key, pieces in series:
-        quoted = _csv_field(key)
+def _csv_pieces(series: Series, labels: tuple[str, ...]) -> Iterator[bytes]:
+    yield ",".join(labels + POINT_COLUMNS).encode() + b"\n"
+    for texts, pieces in series:
+        quoted = ",".join(map(_csv_field, texts))
         for points in pieces:
             rows = zip(points.steps, points.timestamps, _numbers(points), strict=True)
             yield "".join(
@@ -84,7 +87,7 @@ def _csv_field(text: str) -> str:
     return buffer.getvalue()[:-1]
 
 
-def parquet() -> Callable[[Series], Iterator[bytes]]:
+def parquet() -> Writer:
     """A function as `as_csv`; the column `timestamp` holds times in UTC.
 
     Raises:
@@ -99,13 +102,13 @@ def parquet() -> Callable[[Series], Iterator[bytes]]:
             "install it where the server runs: `pip install 'torchyard[parquet]'`; or export CSV",
             code="extra_missing",
         ) from error
-    return lambda series: _as_parquet(arrow, files, series)
+    return lambda series, labels: _as_parquet(arrow, files, series, labels)
 
 
-def _as_parquet(arrow: Any, files: Any, series: Series) -> Iterator[bytes]:
+def _as_parquet(arrow: Any, files: Any, series: Series, labels: tuple[str, ...]) -> Iterator[bytes]:
     schema = arrow.schema(
         [
-            ("key", arrow.dictionary(arrow.int32(), arrow.string())),
+            *((label, arrow.dictionary(arrow.int32(), arrow.string())) for label in labels),
             ("step", arrow.int64()),
             ("timestamp", arrow.timestamp("ms", tz="UTC")),
             ("value", arrow.float64()),
@@ -115,17 +118,22 @@ def _as_parquet(arrow: Any, files: Any, series: Series) -> Iterator[bytes]:
     # Steps and times go up by nearly the same each time: their differences take next to no room.
     packed = dict.fromkeys(("step", "timestamp"), "DELTA_BINARY_PACKED")
     with files.ParquetWriter(
-        sink, schema, use_dictionary=["key"], column_encoding=packed
+        sink, schema, use_dictionary=list(labels), column_encoding=packed
     ) as writer:
-        for key, pieces in series:
+        for texts, pieces in series:
             for group in _groups(pieces):
                 count = len(group.values)
-                keys = arrow.DictionaryArray.from_arrays(
-                    arrow.array([0] * count, arrow.int32()), arrow.array([key])
+                columns = [
+                    arrow.DictionaryArray.from_arrays(
+                        arrow.array([0] * count, arrow.int32()), arrow.array([text])
+                    )
+                    for text in texts
+                ]
+                points = zip(
+                    POINT_COLUMNS, (group.steps, group.timestamps, group.values), strict=True
                 )
-                columns = [keys]
-                for place, numbers in enumerate((group.steps, group.timestamps, group.values), 1):
-                    kind = schema.field(place).type
+                for name, numbers in points:
+                    kind = schema.field(name).type
                     buffers = [None, arrow.py_buffer(numbers)]
                     columns.append(arrow.Array.from_buffers(kind, count, buffers))
                 writer.write_table(arrow.Table.from_arrays(columns, schema=schema))

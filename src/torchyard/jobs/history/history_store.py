@@ -180,9 +180,9 @@ def add_points_of_jobs(
 
 
 def _appended(row: Row[Any], points: Sequence[Point]) -> dict[str, Any] | None:
-    """The row with points added that come after all it has; None for others.
+    """The row with points added that come after all it has, each in a later step; None for others.
 
-    Most points do, and then the tail need not be read.
+    Most points do, and then the last is the latest and the tail need not be read.
     """
     place = row.max_step
     for point in points:
@@ -194,9 +194,17 @@ def _appended(row: Row[Any], points: Sequence[Point]) -> dict[str, Any] | None:
         return None
     if len(row.tail) // POINT_BYTES + len(points) >= metric_blocks.TAIL_POINTS:
         return None
-    values = _grown(row, len(points), list(points))
-    values["tail"] = metric_blocks.joined(row.tail, metric_blocks.pack(points))
-    return values
+    newest = points[-1]
+    return {
+        "points": row.points + len(points),
+        "blocks": row.blocks,
+        "latest_step": newest.step,
+        "latest_timestamp": newest.timestamp,
+        "latest_value": None if newest.value != newest.value else newest.value,
+        "max_step": newest.step,
+        "max_timestamp": max(row.max_timestamp, *[point.timestamp for point in points]),
+        "tail": metric_blocks.joined(row.tail, metric_blocks.pack(points)),
+    }
 
 
 def _metrics_of(

@@ -10,6 +10,7 @@ int64, steps as int64, values as float64. 24 bytes a point, no header.
 
 from __future__ import annotations
 
+import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +24,7 @@ POINT_BYTES = 24
 # is written once. 128 single posts make a block of 3 KB, a batch of 1,000 two of 12 KB.
 TAIL_POINTS = 128
 BLOCK_POINTS = 512
+_ONE_POINT = struct.Struct("<qqd")
 
 
 class Point(NamedTuple):
@@ -51,6 +53,8 @@ def point(timestamp: int, step: int, value: float) -> Point:
 
 
 def pack(points: Sequence[Point]) -> bytes:
+    if len(points) == 1:
+        return _ONE_POINT.pack(*points[0])
     return b"".join(
         (
             _little(array("q", [point.timestamp for point in points])),

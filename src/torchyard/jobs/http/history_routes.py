@@ -147,11 +147,43 @@ def export(
     end: End = None,
 ) -> StreamingResponse:
     job = actions.get(services, workspace, name)
-    write = exports.as_csv if format == "csv" else exports.parquet()
     wanted = _check_keys(services, job, key)
-    series = _series(services, job, wanted, Window(x, start, end))
+    series = (
+        ((key,), points) for key, points in _series(services, job, wanted, Window(x, start, end))
+    )
+    return _file(format, series, ("key",))
+
+
+@router.get("/metrics/export")
+@needs(Permission.READ)
+def export_of_jobs(
+    services: ServicesOf,
+    workspace: str,
+    job: Names,
+    format: Literal["csv", "parquet"] = "csv",
+    key: Keys = None,
+    x: By = "step",
+    start: Start = None,
+    end: End = None,
+) -> StreamingResponse:
+    if len(job) > _MOST_SERIES:
+        raise InvalidInput(
+            f"{len(job)} jobs are too many for one file", f"name {_MOST_SERIES} or fewer"
+        )
+    jobs = [actions.get(services, workspace, name) for name in dict.fromkeys(job)]
+    wanted = _keys_by_job(services, jobs, key)
+    series = (
+        ((exported.name, key), points)
+        for exported in jobs
+        for key, points in _series(services, exported, wanted[exported.name], Window(x, start, end))
+    )
+    return _file(format, series, ("job", "key"))
+
+
+def _file(format: str, series: exports.Series, labels: tuple[str, ...]) -> StreamingResponse:
+    write = exports.as_csv if format == "csv" else exports.parquet()
     kind = "text/csv; charset=utf-8" if format == "csv" else "application/vnd.apache.parquet"
-    return StreamingResponse(write(series), media_type=kind)
+    return StreamingResponse(write(series, labels), media_type=kind)
 
 
 def _series(
@@ -188,6 +220,30 @@ def _chart_json(chart: Chart) -> dict[str, Any]:
 def _json_response(body: dict[str, Any]) -> Response:
     """Plain JSON: FastAPI would check every number first."""
     return Response(json.dumps(body, allow_nan=False), media_type="application/json")
+
+
+def _keys_by_job(
+    services: Services, jobs: Sequence[Job], wanted: list[str] | None
+) -> dict[str, list[str]]:
+    """Which of the keys each job has, or all of its keys; each is one job's at least."""
+    with services.db.read() as connection:
+        keys = {job.name: chart_store.keys(connection, job.id) for job in jobs}
+    logged = sorted({key for names in keys.values() for key in names})
+    for key in wanted or ():
+        if key not in logged:
+            near = nearest(key, logged)
+            listed = ", ".join(f"`{name}`" for name in logged[:20])
+            raise NotFound(
+                f"none of the jobs has a metric `{key}`",
+                f"did you mean `{near}`?" if near else f"they have {listed or 'none yet'}",
+                code="metric_not_found",
+            )
+    if wanted is None:
+        return keys
+    return {
+        name: [key for key in dict.fromkeys(wanted) if key in set(names)]
+        for name, names in keys.items()
+    }
 
 
 def _check_keys(services: Services, job: Job, wanted: list[str] | None) -> list[str]:

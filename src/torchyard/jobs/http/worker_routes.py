@@ -16,8 +16,9 @@ from torchyard.base.bodies.body_spool import in_body_thread
 from torchyard.base.dependencies import from_state
 from torchyard.base.errors import NotFound
 from torchyard.jobs import actions
-from torchyard.jobs.attempts import report_fields, worker_history, worker_reports
+from torchyard.jobs.attempts import joint_reports, report_fields, worker_history, worker_reports
 from torchyard.jobs.attempts.idle_time import IdleTime
+from torchyard.jobs.attempts.joint_reports import NodeReport
 from torchyard.jobs.attempts.worker_reports import StopRequest
 from torchyard.jobs.files import artifacts, inputs, log_quota
 from torchyard.jobs.services import Services, ServicesOf
@@ -36,7 +37,7 @@ router = APIRouter(prefix="/v1/attempts/{attempt_id}", tags=["attempts"], route_
 
 @router.post("/report")
 @needs(Permission.WORKER)
-def report(
+async def report(
     services: ServicesOf,
     idle_time: IdleTimeOf,
     attempt_id: str,
@@ -44,12 +45,14 @@ def report(
     events: Annotated[list[dict[str, Any]], Body()],
     watched: Annotated[bool, Body()] = False,
 ) -> dict[str, Any]:
-    node_events = report_fields.read_events(node, events)
-    following = worker_reports.report(services, attempt_id, node, node_events)
-    stop = worker_reports.stop_request(services, attempt_id)
-    response = {"next": following, **_control(stop)}
+    # Many events take their time to be read, and other requests are waiting.
+    node_events = await run_in_threadpool(report_fields.read_events, node, events)
+    receipt = await joint_reports.receive(NodeReport(services, attempt_id, node, node_events))
+    attempt = receipt.attempt
+    stop = StopRequest(attempt.order, attempt.order_reason)
+    response = {"next": receipt.following, **_control(stop)}
     if watched:
-        response["idle_s"] = idle_time.seconds(worker_reports.get(services, attempt_id)[0])
+        response["idle_s"] = await run_in_threadpool(idle_time.seconds, attempt)
     return response
 
 

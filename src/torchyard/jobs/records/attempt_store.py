@@ -8,7 +8,7 @@ Always: an attempt is written with all its nodes.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -82,6 +82,7 @@ attempt_nodes = Table(
 # Needed for every attempt and every report: built once.
 _ADD, _ADD_NODES = insert(attempts), insert(attempt_nodes)
 _BY_ID = select(attempts).where(attempts.c.id == bindparam("attempt"))
+_WITH_IDS = select(attempts).where(attempts.c.id.in_(bindparam("ids", expanding=True)))
 _NODES_OF = (
     select(attempt_nodes)
     .where(attempt_nodes.c.attempt_id == bindparam("attempt"))
@@ -112,7 +113,7 @@ def drop_attempt(connection: Connection, attempt_id: str) -> None:
 
 
 def attempts_with(connection: Connection, ids: Collection[str]) -> list[Attempt]:
-    rows = connection.execute(select(attempts).where(attempts.c.id.in_(ids)))
+    rows = connection.execute(_WITH_IDS, {"ids": list(ids)})
     return [_attempt(row) for row in rows]
 
 
@@ -177,6 +178,23 @@ def change_attempt(
 def nodes_of(connection: Connection, attempt_id: str) -> list[AttemptNode]:
     rows = connection.execute(_NODES_OF, {"attempt": attempt_id})
     return [_node(row) for row in rows]
+
+
+_NODES_OF_ALL = (
+    select(attempt_nodes)
+    .where(attempt_nodes.c.attempt_id.in_(bindparam("attempts", expanding=True)))
+    .order_by(attempt_nodes.c.attempt_id, attempt_nodes.c.node)
+)
+
+
+def nodes_of_all(
+    connection: Connection, attempt_ids: Sequence[str]
+) -> dict[str, list[AttemptNode]]:
+    """As `nodes_of`, by attempt."""
+    nodes: dict[str, list[AttemptNode]] = {}
+    for row in connection.execute(_NODES_OF_ALL, {"attempts": attempt_ids}):
+        nodes.setdefault(row.attempt_id, []).append(_node(row))
+    return nodes
 
 
 def _node(row: Row[Any]) -> AttemptNode:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from torchyard.jobs.records.types import Job
 
-Variables = Callable[[Job, str], dict[str, str]]
-"""From a job and its run token to variables; empty while the endpoint is closed."""
+Variables = Callable[[Job, str, Path | None], dict[str, str]]
+"""From a job, its run token and its environment's folder, None without one, to variables; empty
+while the endpoint is closed."""
 
 Expect = Callable[[Path], None]
 """Opens the endpoint when the environment in this folder holds such a client."""
@@ -35,5 +36,9 @@ class ClientEndpoints:
         if self._expect is not None:
             self._expect(environment)
 
-    def variables(self, job: Job, run_token: str) -> dict[str, str]:
-        return {} if self._variables is None else self._variables(job, run_token)
+    def variables(
+        self, job: Job, run_token: str, environment: Path | None = None
+    ) -> dict[str, str]:
+        if self._variables is None:
+            return {}
+        return self._variables(job, run_token, environment)

@@ -1,7 +1,7 @@
 """What the ranks print, as files that grow.
 
 Owns: the folder `logs/` of the server's home, one folder an attempt.
-Leaves: who may read to the routes, masking to the worker.
+Leaves: who may read to the routes, masking to the worker, the order of pieces to log_order.py.
 Always: a byte is stored once at its offset: repeats are dropped and gaps refused; two servers
 that write the same chunk at once, or one of them late, leave the same bytes.
 """
@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.base import disk, files
+from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.errors import Conflict
+from torchyard.jobs.records import log_order
+from torchyard.jobs.records.log_order import LogOrder, Piece
 
 _COUNTED_JOBS = 10_000
 
@@ -44,11 +47,14 @@ class Logs:
 
     Args:
         shared: other servers write there, too.
+        clock: of the jobs' events, among which the pieces of logs are put.
     """
 
-    def __init__(self, folder: Path, shared: bool = False) -> None:
+    def __init__(self, folder: Path, shared: bool = False, clock: Clock | None = None) -> None:
         self._folder = folder
         self._shared = shared
+        self._clock = clock or SystemClock()
+        self._order = LogOrder()
         self._lock = threading.Lock()
         self._counting = threading.Lock()
         # Bytes of all logs of a job, as far as they have been counted.
@@ -75,7 +81,11 @@ class Logs:
             with disk.writing(target):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 _write_at(target, size, fresh)
-            return size + len(fresh)
+            end = size + len(fresh)
+            if fresh:
+                piece = Piece(self._clock.now(), attempt, path, end)
+                self._order.add(self._job(workspace, job), piece)
+            return end
 
     def append_within(
         self,
@@ -123,12 +133,16 @@ class Logs:
     def list(self, workspace: str, job: str) -> Iterator[LogFile]:
         """Every log of every attempt, by attempt, then by path."""
         try:
-            numbers = sorted(int(name) for name in os.listdir(self._job(workspace, job)))
+            names = os.listdir(self._job(workspace, job))
         except FileNotFoundError:
             return
-        for number in numbers:
+        for number in sorted(int(name) for name in names if name != log_order.NAME):
             for path, size_bytes in files.walk(self._attempt(workspace, job, number)):
                 yield LogFile(number, path, size_bytes)
+
+    def pieces(self, workspace: str, job: str) -> Sequence[Piece]:
+        """In which order the bytes of all logs came, as far as it is known."""
+        return log_order.pieces(self._job(workspace, job))
 
     def file(self, workspace: str, job: str, attempt: int, path: str) -> Path:
         return files.inside(self._attempt(workspace, job, attempt), path)

@@ -10,7 +10,9 @@ mistake and raises; a job that has ended stays as it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -42,10 +44,10 @@ def created(connection: Connection, job: Job, notices: Sequence[str]) -> None:
         notice(connection, job, message, now)
 
 
-def move(connection: Connection, job: Job, status: Status, now: datetime) -> None:
-    """Change the job's status and write the event."""
+def move(connection: Connection, job: Job, status: Status, now: datetime) -> Job:
+    """Change the job's status and write the event; return the job as it is then."""
     if job.status is status:
-        return
+        return job
     assert status in MOVES[job.status], f"{job.name}: {job.status.value} to {status.value}"
     values: JobColumns = {"status": status.value}
     if status is Status.RUNNING and job.started_at is None:
@@ -57,29 +59,47 @@ def move(connection: Connection, job: Job, status: Status, now: datetime) -> Non
             values["duration_s"] = clock.seconds_since(job.started_at, job.started_steady, now)
     store.change_job(connection, job.id, **values)
     store.add_event(connection, job.id, now, StatusChanged(status))
+    changed: dict[str, Any] = {**values, "status": status}
+    return replace(job, **changed).with_parsed(job.parsed_spec)
 
 
 def start_stage(
     connection: Connection, job: Job, stage: Stage, now: datetime, waited_for: str = ""
 ) -> None:
     """End the stage that is open and begin the next."""
-    bodies = [
-        *_end_of_stage(connection, job, now),
-        StageChanged(stage, "start", waited_for, steady=clock.steady_text(now)),
-    ]
-    store.add_events(connection, job.id, now, bodies)
+    open_stage = open_stages(connection, [job.id]).get(job.id)
+    next_stage(connection, job, open_stage, stage, now, waited_for)
 
 
-def start_attempt(connection: Connection, job: Job, number: int, now: datetime) -> None:
-    """Move a queued job to Starting, with its next attempt."""
-    assert Status.STARTING in MOVES[job.status], f"{job.name}: {job.status.value} to Starting"
-    bodies: list[EventBody] = [
-        *_end_of_stage(connection, job, now),
-        StageChanged(Stage.RUNNING, "start", steady=clock.steady_text(now)),
-        StatusChanged(Status.STARTING),
-    ]
-    store.change_job(connection, job.id, attempt=number, status=Status.STARTING.value)
-    store.add_events(connection, job.id, now, bodies)
+def next_stage(
+    connection: Connection,
+    job: Job,
+    open_stage: StageSpan | None,
+    stage: Stage,
+    now: datetime,
+    waited_for: str = "",
+) -> StageSpan:
+    """As `start_stage`, where it is known which stage is open; return the one that begins."""
+    steady = clock.steady_text(now)
+    start = StageChanged(stage, "start", waited_for, steady=steady)
+    store.add_events(connection, job.id, now, [*_end_of(open_stage, now), start])
+    return StageSpan(stage, now, None, waited_for, steady)
+
+
+def start_attempts(
+    connection: Connection, starts: Sequence[tuple[Job, Attempt]], now: datetime
+) -> None:
+    """Move queued jobs to Starting, with their next attempts."""
+    stages = open_stages(connection, [job.id for job, _ in starts])
+    for job, attempt in starts:
+        assert Status.STARTING in MOVES[job.status], f"{job.name}: {job.status.value} to Starting"
+        bodies: list[EventBody] = [
+            *_end_of(stages.get(job.id), now),
+            StageChanged(Stage.RUNNING, "start", steady=clock.steady_text(now)),
+            StatusChanged(Status.STARTING),
+        ]
+        store.change_job(connection, job.id, attempt=attempt.number, status=Status.STARTING.value)
+        store.add_events(connection, job.id, now, bodies)
 
 
 def start_preparing(connection: Connection, job: Job, now: datetime, build_log_offset: int) -> None:
@@ -100,21 +120,40 @@ def start_preparing(connection: Connection, job: Job, now: datetime, build_log_o
 
 def end_stage(connection: Connection, job: Job, now: datetime) -> None:
     """End the stage that is open, if one is."""
-    store.add_events(connection, job.id, now, _end_of_stage(connection, job, now))
+    open_stage = open_stages(connection, [job.id]).get(job.id)
+    store.add_events(connection, job.id, now, _end_of(open_stage, now))
 
 
-def _end_of_stage(connection: Connection, job: Job, now: datetime) -> list[StageChanged]:
-    spans = timeline(store.events_after(connection, job.id, 0))
-    if not spans or spans[-1].end is not None:
+def open_stages(connection: Connection, job_ids: Sequence[int]) -> dict[int, StageSpan]:
+    """By job, the stage that it is in; without those that are in none."""
+    lasts = {
+        job_id: timeline(events)[-1]
+        for job_id, events in store.stages_of(connection, job_ids).items()
+    }
+    return {job_id: span for job_id, span in lasts.items() if span.end is None}
+
+
+def _end_of(open_stage: StageSpan | None, now: datetime) -> list[StageChanged]:
+    if open_stage is None:
         return []
-    last = spans[-1]
-    took_s = clock.seconds_since(last.start, last.steady, now)
-    return [StageChanged(last.name, "end", last.waited_for, took_s=round(took_s, 6))]
+    took_s = clock.seconds_since(open_stage.start, open_stage.steady, now)
+    return [StageChanged(open_stage.name, "end", open_stage.waited_for, took_s=round(took_s, 6))]
 
 
 def notice(connection: Connection, job: Job, message: str, now: datetime) -> None:
     """Tell the user something about how the job is run."""
     store.add_event(connection, job.id, now, Notice(message))
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """How a job ends. `attempt` is its last one, if that ends with it."""
+
+    job: Job
+    status: Status
+    exit_code: int | None = None
+    error: JobError | None = None
+    attempt: Attempt | None = None
 
 
 def end(
@@ -133,23 +172,46 @@ def end(
     """
     if isinstance(error, TorchyardError):
         error = JobError(error.code, error.message, error.hint)
-    if attempt is not None:
-        _end_attempt(connection, attempt, now, exit_code, error)
-    workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
-    end_stage(connection, job, now)
-    store.change_job(
-        connection, job.id, exit_code=exit_code, error=None if error is None else vars(error)
-    )
-    _end_runs_below(connection, job, status, now)
-    move(connection, job, status, now)
+    end_all(connection, [JobEnd(job, status, exit_code, error, attempt)], now)
 
 
-def _end_runs_below(connection: Connection, job: Job, status: Status, now: datetime) -> None:
-    left = store.running_runs(connection, job.workspace, [job.name])
-    while left:
-        for run in left:
-            store.change_job(connection, run.id, status=status.value, ended_at=now)
-        left = store.running_runs(connection, job.workspace, [run.name for run in left])
+def end_all(connection: Connection, ends: Sequence[JobEnd], now: datetime) -> None:
+    """As `end`, of several jobs."""
+    attempts = [end.attempt for end in ends if end.attempt is not None]
+    computes.release_all(connection, [attempt.id for attempt in attempts], now)
+    left = _runs_below(connection, [end.job for end in ends])
+    stages = open_stages(connection, [end.job.id for end in ends])
+    for end in ends:
+        if end.attempt is not None:
+            _drop_attempt_tokens(connection, end.attempt)
+            _change_ended(connection, end.attempt, now, end.exit_code, end.error)
+        workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(end.job))
+        store.add_events(connection, end.job.id, now, _end_of(stages.get(end.job.id), now))
+        error = None if end.error is None else vars(end.error)
+        store.change_job(connection, end.job.id, exit_code=end.exit_code, error=error)
+        for run_id in left.get((end.job.workspace, end.job.name), ()):
+            store.change_job(connection, run_id, status=end.status.value, ended_at=now)
+        move(connection, end.job, end.status, now)
+
+
+def _runs_below(connection: Connection, jobs: Sequence[Job]) -> dict[tuple[str, str], list[int]]:
+    """By workspace and name of a job, the runs that its scripts left running, however deep."""
+    # By workspace and name of a run or job, the job that it is below of.
+    above = {(job.workspace, job.name): (job.workspace, job.name) for job in jobs}
+    left: dict[tuple[str, str], list[int]] = {}
+    parents = list(above)
+    while parents:
+        deeper: list[tuple[str, str]] = []
+        for workspace in sorted({workspace for workspace, _ in parents}):
+            names = [name for parents_workspace, name in parents if parents_workspace == workspace]
+            for run in store.running_runs(connection, workspace, names):
+                place = (workspace, run.name)
+                if place not in above:
+                    above[place] = above[workspace, run.parent]
+                    left.setdefault(above[place], []).append(run.id)
+                    deeper.append(place)
+        parents = deeper
+    return left
 
 
 def try_again(
@@ -193,7 +255,7 @@ def preempted(
 
 def put_back(connection: Connection, job: Job, now: datetime, attempt: Attempt, why: str) -> None:
     """Take back an attempt that was not started: its job is queued again, at its place."""
-    computes.release(connection, attempt.id, now)
+    computes.release_all(connection, [attempt.id], now)
     workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
     workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
     attempt_store.drop_attempt(connection, attempt.id)
@@ -227,8 +289,22 @@ def _end_attempt(
     exit_code: int | None,
     error: JobError | None,
 ) -> None:
-    computes.release(connection, attempt.id, now)
+    computes.release_all(connection, [attempt.id], now)
+    _drop_attempt_tokens(connection, attempt)
+    _change_ended(connection, attempt, now, exit_code, error)
+
+
+def _drop_attempt_tokens(connection: Connection, attempt: Attempt) -> None:
     workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
+
+
+def _change_ended(
+    connection: Connection,
+    attempt: Attempt,
+    now: datetime,
+    exit_code: int | None,
+    error: JobError | None,
+) -> None:
     error_body = None if error is None else vars(error)
     attempt_store.change_attempt(
         connection, attempt.id, ended_at=now, exit_code=exit_code, error=error_body

@@ -8,7 +8,8 @@ Always: a run that was added is as it would be read back.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
+from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, insert, select
 
@@ -44,8 +45,7 @@ def _as_added(job_id: int, run: NewJob, experiment_name: str) -> Job:
 _COPIED = sorted({field.name for field in fields(Job)} & {field.name for field in fields(NewJob)})
 
 
-@dataclass(frozen=True)
-class LoggedRun:
+class LoggedRun(NamedTuple):
     """What has to be known of a run to log to it."""
 
     id: int

@@ -8,7 +8,7 @@ Always: events of a job are numbered without gaps, because only a write transact
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -184,18 +184,18 @@ def job_if_any(connection: Connection, job_id: int) -> Job | None:
     return None if row is None else _job(row)
 
 
+_BY_IDS = _jobs().where(jobs.c.id.in_(bindparam("numbers", expanding=True)))
+
+
+def jobs_by_id(connection: Connection, job_ids: Sequence[int]) -> dict[int, Job]:
+    rows = [
+        row for some in _portions(job_ids) for row in connection.execute(_BY_IDS, {"numbers": some})
+    ]
+    return {row.id: _job(row) for row in rows}
+
+
 def job_by_id(connection: Connection, job_id: int) -> Job:
     return _job(connection.execute(_BY_ID, {"number": job_id}).one())
-
-
-def jobs_by_id(connection: Connection, job_ids: Sequence[int]) -> list[Job]:
-    """In the order of `job_ids`; those that are gone are left out."""
-    by_id: dict[int, Job] = {}
-    for start in range(0, len(job_ids), _IDS_A_QUERY):
-        some = job_ids[start : start + _IDS_A_QUERY]
-        for row in connection.execute(_jobs().where(jobs.c.id.in_(some))):
-            by_id[row.id] = _job(row)
-    return [by_id[job_id] for job_id in job_ids if job_id in by_id]
 
 
 def tag_of(column: Column[Any], key: str, dialect: str) -> ColumnElement[Any]:
@@ -269,15 +269,18 @@ def children_in(connection: Connection, workspace: str) -> list[Job]:
     return [_job(row) for row in connection.execute(query)]
 
 
-def running_runs(connection: Connection, workspace: str, parents: list[str]) -> list[Job]:
+_RUNNING_RUNS = _jobs().where(
+    jobs.c.status == Status.RUNNING.value,
+    jobs.c.type == "run",
+    jobs.c.workspace == bindparam("place"),
+    jobs.c.parent.in_(bindparam("above", expanding=True)),
+)
+
+
+def running_runs(connection: Connection, workspace: str, parents: Sequence[str]) -> list[Job]:
     """Runs that scripts made right below these, and that nobody has ended."""
-    query = _jobs().where(
-        jobs.c.status == Status.RUNNING.value,
-        jobs.c.type == "run",
-        jobs.c.workspace == workspace,
-        jobs.c.parent.in_(parents),
-    )
-    return [_job(row) for row in connection.execute(query)]
+    rows = connection.execute(_RUNNING_RUNS, {"place": workspace, "above": parents})
+    return [_job(row) for row in rows]
 
 
 def count_jobs(connection: Connection, workspace: str) -> dict[int, tuple[int, datetime]]:
@@ -406,13 +409,23 @@ def drop_job(connection: Connection, job_id: int) -> None:
     connection.execute(delete(jobs).where(jobs.c.id == job_id))
 
 
-_ENVIRONMENT = select(jobs.c.environment).where(jobs.c.id == bindparam("number"))
+_ENVIRONMENTS = select(jobs.c.id, jobs.c.environment).where(
+    jobs.c.id.in_(bindparam("numbers", expanding=True))
+)
 
 
 def environment_of(connection: Connection, job_id: int) -> dict[str, Any]:
     """The environment as it was pinned when the job was created."""
-    body: dict[str, Any] = connection.execute(_ENVIRONMENT, {"number": job_id}).scalar_one()
-    return body
+    return environments_of(connection, [job_id])[job_id]
+
+
+def environments_of(connection: Connection, job_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """As `environment_of`, by job."""
+    return {
+        row.id: row.environment
+        for some in _portions(job_ids)
+        for row in connection.execute(_ENVIRONMENTS, {"numbers": some})
+    }
 
 
 def environment_hash_of(connection: Connection, job_id: int) -> str:
@@ -493,3 +506,25 @@ def add_events(
 def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:
     rows = connection.execute(_EVENTS_AFTER, {"of_job": job_id, "after": seq})
     return [Event(row.seq, row.at, job_events.from_json(row.kind, row.body)) for row in rows]
+
+
+_STAGES_OF = (
+    select(events)
+    .where(events.c.job_id.in_(bindparam("of_jobs", expanding=True)), events.c.kind == "stage")
+    .order_by(events.c.job_id, events.c.seq)
+)
+
+
+def stages_of(connection: Connection, job_ids: Sequence[int]) -> dict[int, list[Event]]:
+    """The beginnings and ends of stages, by job; without jobs that have none."""
+    by_job: dict[int, list[Event]] = {}
+    for some in _portions(job_ids):
+        for row in connection.execute(_STAGES_OF, {"of_jobs": some}):
+            event = Event(row.seq, row.at, job_events.from_json(row.kind, row.body))
+            by_job.setdefault(row.job_id, []).append(event)
+    return by_job
+
+
+def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(ids), _IDS_A_QUERY):
+        yield ids[start : start + _IDS_A_QUERY]

@@ -152,7 +152,9 @@ def find_page(
         if len(places) > limit:
             break
     end = places[limit - 1] if len(places) > limit else None
-    return Page(store.jobs_by_id(connection, [place.job_id for place in places[:limit]]), end)
+    ids = [place.job_id for place in places[:limit]]
+    found = store.jobs_by_id(connection, ids)
+    return Page([found[id] for id in ids if id in found], end)
 
 
 def is_place(order: JobOrder, segment: int, value: object) -> bool:

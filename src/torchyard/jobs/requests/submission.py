@@ -32,6 +32,7 @@ from torchyard.jobs.spec import job_spec, limit_properties, own_properties, rehe
 from torchyard.jobs.spec.inputs import LITERAL
 from torchyard.jobs.spec.job_spec import JobSpec
 from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces import quotas
 from torchyard.workspaces.types import Identity
 
 _Result = TypeVar("_Result")
@@ -138,7 +139,7 @@ def _allowed(services: Services, workspace: str, checked: Checked, user: str) ->
             connection, workspace, user, job.compute, job.instance_count, job.timeout_s
         )
         quota_checks.refuse_never(connection, wanted)
-        longest_s = quota_checks.longest_s(connection, workspace, user)
+        longest_s = quota_checks.longest_s(quotas.limits(connection, workspace), user)
     if not longest_s or job.timeout_s:
         return checked
     notice = (

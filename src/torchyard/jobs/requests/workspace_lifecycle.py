@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 
+from torchyard.assets import deleted_versions
 from torchyard.base.errors import Conflict
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.components import actions as components
@@ -55,6 +56,7 @@ def delete_empty(services: Services, workspace: str) -> None:
         saved_datasets.delete_all(connection, workspace)
         components.delete_all(connection, workspace)
         environments.delete_all(connection, workspace)
+        deleted_versions.delete_all(connection, workspace)
         experiment_store.drop_all(connection, workspace)
         workspaces.forget(connection, workspace)
     for name in BUILT_IN:

@@ -1,38 +1,39 @@
 """Decide which jobs get nodes.
 
-Owns: holding nodes for an attempt.
-Leaves: the order of the queue to admission/queue.py and queue_walk.py, nodes to compute/, quotas to
-admission/quota_checks.py, making room to preemption.py, starting to attempts/launching.py.
+Owns: a round through the queue, how many jobs are claimed together, failures of single ones.
+Leaves: the order of the queue to admission/queue.py and queue_walk.py, holding nodes to claims.py,
+making room to preemption.py, starting to attempts/launching.py.
 Always: nodes are held all or none, in one transaction; a round costs what it starts, not what
-waits.
+waits; a job that can't be claimed keeps no other from its nodes.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-
-from sqlalchemy import Connection
+from datetime import datetime, timedelta
 
 from torchyard.base.errors import TorchyardError
-from torchyard.compute import actions as computes
-from torchyard.jobs.actions import job_key
-from torchyard.jobs.admission import gpus, machine, queue, queue_store, quota_checks, shares
+from torchyard.jobs.actions import job_key, job_key_of
+from torchyard.jobs.admission import machine
 from torchyard.jobs.admission.queue_store import Queued
 from torchyard.jobs.attempts.launching import Launcher
-from torchyard.jobs.records import attempt_store, isolation, progress, store
-from torchyard.jobs.records.types import Attempt, Job, Status
+from torchyard.jobs.records import isolation, progress, store
+from torchyard.jobs.records.types import Attempt, Status
 from torchyard.jobs.scheduling import preemption
+from torchyard.jobs.scheduling.claims import Claims
 from torchyard.jobs.scheduling.queue_walk import Walk
 from torchyard.jobs.services import Services
 
 _log = logging.getLogger(__name__)
 # Running jobs need attention, too: what is left waits for the next round.
 _ROUND = timedelta(seconds=1)
+# Jobs claimed in one transaction: other writers wait for it.
+_LARGEST_BATCH = 32
+# How long the executor may take to launch them.
+_BATCH = timedelta(seconds=0.25)
 
 
 @dataclass(frozen=True)
@@ -61,34 +62,74 @@ class Claimer:
         self._launcher = launcher
         self._stopping = stopping
         self._never_clean = never_clean
+        # How many jobs are claimed in one transaction now: fewer where launching takes long.
+        self._batch = 1
 
     def claim(self) -> None:
         """One round: start the jobs that may start, then preempt for those that come next."""
         until = self._services.clock.now() + _ROUND
+        together = not self._services.devices.whole
+        try:
+            walk = self._walk(until, together)
+        except Exception as error:
+            if not together or not isolation.is_job_error(error):
+                raise
+            # It took the others of its transaction with it.
+            _log.warning(
+                "jobs could not be claimed together, so they are claimed singly: %r", error
+            )
+            walk = self._walk(until, together=False)
+        preemption.preempt_for_heads(self._services, walk)
+
+    def _walk(self, until: datetime, together: bool) -> Walk:
+        """Start jobs until the queue's end or the time.
+
+        Args:
+            together: claim several in one transaction. Not where jobs take devices: which ones are
+                free is known once those of the job before are locked.
+        """
         walk = Walk(self._services.db, self._services.clock.now(), machine.bounds(self._services))
         while not self._stopping.is_set():
             job = walk.next()
             if job is None:
                 break
-            claim = self._claimed(job)
-            if claim.attempt is not None:
-                walk.started(job)
-                self._launcher.launch(claim.attempt)
-            elif claim.why_not == "quota":
-                walk.held_back(job)
-            elif claim.why_not == "gone":
-                walk.gone(job)
+            if together:
+                self._start_some(walk, job, self._batch)
             else:
-                walk.waits(job)
+                self._start_one(walk, job)
             if self._services.clock.now() > until:
                 self._services.wakeup.set()
                 break
-        preemption.preempt_for_heads(self._services, walk)
+        return walk
 
-    def _claimed(self, job: Queued) -> Claim:
-        """Claim nodes for a job; if that fails with an error of the job, only this job fails."""
+    def _start_some(self, walk: Walk, first: Queued, most: int) -> None:
+        """Start the jobs from `first` on that may start."""
+        failed: list[tuple[int, TorchyardError]] = []
+        job: Queued | None = first
+        with self._services.db.write() as connection:
+            claims = Claims(self._services, connection, self._never_clean)
+            for number in range(most):
+                if job is None:
+                    break
+                try:
+                    why_not = claims.add(job.id, walk.following(job, most - number))
+                except TorchyardError as error:
+                    if not isolation.is_job_error(error):
+                        raise
+                    failed.append((job.id, error))
+                    why_not = "gone"
+                walk.passed(job, why_not)
+                job = walk.next() if number + 1 < most else None
+            attempts = claims.write()
+        for job_id, reason in failed:
+            self._fail(job_id, reason)
+        self._launch(attempts)
+
+    def _start_one(self, walk: Walk, job: Queued) -> None:
+        """Start a job; if that fails with an error of the job, only this job fails."""
+        claim = Claim(why_not="gone")
         try:
-            return self.claim_one(job.id)
+            claim = self.claim_one(job.id)
         except TorchyardError as error:
             if not isolation.is_job_error(error):
                 raise
@@ -97,7 +138,22 @@ class Claimer:
             if not isolation.is_job_error(error):
                 raise
             _log.exception("job %s could not be claimed; the next round tries again", job.name)
-        return Claim(why_not="gone")
+        walk.passed(job, claim.why_not)
+        if claim.attempt is not None:
+            self._launch([claim.attempt])
+
+    def claim_one(self, job_id: int) -> Claim:
+        with self._services.db.write() as connection:
+            claims = Claims(self._services, connection, self._never_clean)
+            why_not = claims.add(job_id)
+            attempts = claims.write()
+        return Claim(attempts[0] if attempts else None, why_not)
+
+    def _launch(self, attempts: Sequence[Attempt]) -> None:
+        for attempt in attempts:
+            self._services.signals.notify(job_key_of(attempt.job_id))
+        took = self._launcher.launch_all(attempts)
+        self._batch = _next_batch(self._batch, took)
 
     def _fail(self, job_id: int, error: TorchyardError) -> None:
         """Fail the job, for example because its cluster has another size by now."""
@@ -108,59 +164,8 @@ class Claimer:
             progress.end(connection, job, Status.FAILED, self._services.clock.now(), error=error)
         self._services.signals.notify(job_key(job))
 
-    def claim_one(self, job_id: int) -> Claim:
-        services = self._services
-        with services.db.write() as connection:
-            services.membership.check(connection)
-            job = store.job_by_id(connection, job_id)
-            if job.status is not Status.QUEUED:
-                return Claim(why_not="gone")
-            # The files of an earlier attempt are uploaded when it is cleaned up.
-            if job.attempt and not all(
-                before.clean or before.id in self._never_clean
-                for before in attempt_store.attempts_of(connection, job.id)
-            ):
-                return Claim(why_not="waits")
-            if quota_checks.waiting_reason(connection, job):
-                return Claim(why_not="quota")
-            if gpus.waiting_reason(services, connection, job) or not self._fits_machine(
-                connection, job
-            ):
-                return Claim(why_not="waits")
-            now = services.clock.now()
-            attempt = Attempt(
-                id=uuid.uuid4().hex,
-                job_id=job.id,
-                workspace=job.workspace,
-                job_name=job.name,
-                number=job.attempt + 1,
-                node_count=job.node_count,
-                created_at=now,
-                server=services.membership.id or None,
-            )
-            reason = computes.try_hold(
-                connection,
-                job.workspace,
-                job.compute,
-                job.node_count,
-                attempt.id,
-                now,
-                job.avoided_slots or (),
-            )
-            if reason:
-                return Claim(why_not="waits")
-            attempt_store.add_attempt(connection, attempt)
-            progress.start_attempt(connection, job, attempt.number, now)
-        services.signals.notify(job_key(job))
-        return Claim(attempt)
 
-    def _fits_machine(self, connection: Connection, job: Job) -> bool:
-        """Check again inside the transaction: another server may have claimed nodes since."""
-        bounds = machine.bounds(self._services)
-        if not bounds:
-            return True
-        every = shares.read(connection, bounds)
-        free: dict[str, int] = bounds
-        for holder in queue_store.held(connection):
-            free = queue.less(free, every.needs(holder))
-        return queue.fits(free, every.needs(job))
+def _next_batch(size: int, took: timedelta) -> int:
+    if took > _BATCH:
+        return max(1, size // 4)
+    return min(_LARGEST_BATCH, size * 2)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 
 from sqlalchemy import Connection
 
@@ -37,8 +38,8 @@ class _Cursor:
 
 
 class Walk:
-    """`next` returns the jobs that may start, one at a time; call one of `started`, `waits`,
-    `held_back` and `gone` for each before the next call.
+    """`next` returns the jobs that may start, one at a time; call `passed`, or one of `started`,
+    `waits`, `held_back` and `gone`, for each before the next call.
 
     Args:
         read_ahead: how many jobs of a line are read at once while each of them may start.
@@ -88,6 +89,16 @@ class Walk:
             if self._may_start(cursor):
                 return job
             self.waits(job)
+
+    def following(self, job: Queued, most: int) -> list[int]:
+        """Jobs of its line that are likely to be next, by their ids."""
+        (cursor,) = [cursor for cursor in self._cursors if cursor.job is job]
+        return [next.id for next in islice(cursor.ahead, most)]
+
+    def passed(self, job: Queued, why_not: str) -> None:
+        """It was started, or was not because of `quota`, because it is `gone` or `waits`."""
+        passed = {"": self.started, "quota": self.held_back, "gone": self.gone}
+        passed.get(why_not, self.waits)(job)
 
     def started(self, job: Queued) -> None:
         cursor = self._pass(job)

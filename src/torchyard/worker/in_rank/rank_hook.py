@@ -1,12 +1,13 @@
 """What every Python of a rank runs at its start, so that a bad end leaves a record.
 
 Owns: the hooks at Python's end: excepthook, sys.exit, threads, faulthandler, atexit; noticing that
-SDK v1 is imported.
+SDK v1 or MLflow is imported.
 Leaves: writing the record to rank_record.py, reading it to diagnosis/artifacts.py, what SDK v1
-still holds at the end to sdk_v1_exit.py.
+still holds at the end to sdk_v1_exit.py, what MLflow does otherwise to mlflow_client.py.
 Always: nothing that the script prints, returns or exits with changes; a failure in here is silent;
-without a rank's folder in the environment nothing is done. One behaviour is changed: a Python that
-failed under MPI would wait in MPI_Finalize for ranks that wait for it. Runs on Python 3.6 and later
+without a rank's folder in the environment nothing is done. Two behaviours are changed: MLflow's
+client, as mlflow_client.py says, and a Python that failed under MPI, which would wait in
+MPI_Finalize for ranks that wait for it. Runs on Python 3.6 and later
 and imports only what is built into the interpreter, because each Python of a job pays for it.
 """
 
@@ -24,6 +25,7 @@ VARIABLE = "TORCHYARD_ERRORS"
 RECORDER = "_torchyard_rank_record"
 _AZURE_EXIT = "_torchyard_azure_exit"
 _AZURE_CLIENT = "azureml._restclient.metrics_client"
+_MLFLOW = "_torchyard_mlflow"
 # A real-time signal that no library is known to use; asks for a stack of every thread.
 STACKS_SIGNAL = 57
 # High, so that the numbers a script gets are those it would get without us.
@@ -83,16 +85,24 @@ def _install(folder: str) -> None:
 
 
 class _Finder:
-    """Waits for SDK v1, and finds nothing."""
+    """Waits for SDK v1 and MLflow, and finds nothing."""
+
+    awaited = [_AZURE_CLIENT, "mlflow"]  # noqa: RUF012  # `typing` would cost each Python time.
 
     @staticmethod
     def find_spec(name: str, path: "Any" = None, target: "Any" = None) -> None:
-        if name == _AZURE_CLIENT:
-            try:
+        if name not in _Finder.awaited:
+            return
+        try:
+            _Finder.awaited.remove(name)
+            if not _Finder.awaited:
                 sys.meta_path.remove(_Finder)
+            if name == _AZURE_CLIENT:
                 __import__(_AZURE_EXIT).expect(_Life.folder)
-            except Exception:
-                pass
+            else:
+                __import__(_MLFLOW).expect()
+        except Exception:
+            pass
 
 
 class _Exit:

@@ -122,7 +122,9 @@ def _defaults(plan: LaunchPlan, setup: NodeSetup) -> dict[str, str]:
 def _platform(plan: LaunchPlan, node: int, setup: NodeSetup) -> dict[str, str]:
     work = setup.folders.work
     return {
-        "MLFLOW_TRACKING_URI": setup.relay_url,
+        # With Azure's plug-in it is the workspace's address, as on Azure.
+        "MLFLOW_TRACKING_URI": plan.variables.get("MLFLOW_TRACKING_URI", setup.relay_url),
+        "TORCHYARD_RELAY": setup.relay_url,
         "MLFLOW_TRACKING_TOKEN": plan.variables.get("AZUREML_RUN_TOKEN", plan.run_token),
         "AZUREML_CR_NODE_RANK": str(node),
         "AZUREML_CR_EXECUTION_WORKING_DIR_PATH": str(work),

@@ -29,6 +29,8 @@ from torchyard.worker.relay.run_state import RunState
 from torchyard.worker.relay.sdk_v1 import SdkV1Runs
 
 _RUNS = "/api/2.0/mlflow/runs/"
+# Where azureml-mlflow's paths begin: the API's version and the workspace, then MLflow's own path.
+_PLUGIN_PATH = "/mlflow/v"
 _KEPT = frozenset({"log-metric", "log-batch", "log-parameter", "set-tag"})
 _REQUEST_HEADER = "X-Torchyard-Request"
 
@@ -57,13 +59,14 @@ class RelayServer:
         self._recorder = recorder
         self._state = state
         self._forwarder = Forwarder(Proxy(plan), recorder, wait_s)
-        azure = Forwarder(Proxy(plan, ""), recorder, wait_s)
-        self._sdk_v1 = SdkV1Runs(plan, state, self._keep, azure)
+        self._azure = Forwarder(Proxy(plan, ""), recorder, wait_s)
+        self._sdk_v1 = SdkV1Runs(plan, state, self._keep, self._azure)
         self._token = "Bearer " + plan.run_token
         # The same permission in the form that Azure's clients insist on.
         self._long_token = "Bearer " + plan.variables.get("AZUREML_RUN_TOKEN", plan.run_token)
         self._lock = threading.Lock()
-        self._own_run = _run_of_plan(plan)
+        # By whether the plug-in reads it, which knows other addresses of artifacts.
+        self._own_runs = {is_plugin: _run_of_plan(plan) for is_plugin in (False, True)}
         self._unanswered: dict[bytes, list[str]] = {}
 
     # For the listener
@@ -109,7 +112,7 @@ class RelayServer:
         elif request.method == "GET" and verb == "get":
             self._get_run(connection, request)
         elif request.method != "POST":
-            self._forwarder.forward(connection, request)
+            self._way(request).forward(connection, request)
         elif verb in _KEPT:
             self._log(connection, request, verb)
         elif verb == "update":
@@ -119,11 +122,14 @@ class RelayServer:
         elif verb == "delete":
             self._delete(connection, request)
         else:
-            self._forwarder.forward(connection, request)
+            self._way(request).forward(connection, request)
 
     def _is_authorized(self, request: Request) -> bool:
         header = request.headers.get("authorization", "")
         return _equal(header, self._token) or _equal(header, self._long_token)
+
+    def _way(self, request: Request) -> Forwarder:
+        return self._azure if _is_plugin(request) else self._forwarder
 
     # What is answered here
 
@@ -146,7 +152,7 @@ class RelayServer:
         run = mlflow_records.run_of(body)
         if self._state.knows(run):
             return self._keep(connection, mlflow_records.records(verb, body))
-        response = self._forwarder.ask(request, content)
+        response = self._way(request).ask(request, content)
         if response.status == 200:
             self._state.learn(run)
         connection.send(*response)
@@ -156,17 +162,17 @@ class RelayServer:
         run = parse_qs(request.target.partition("?")[2]).get("run_id", [""])[0]
         is_own_run = run == self._plan.job
         try:
-            response = self._forwarder.ask(request, content, is_own_run)
+            response = self._way(request).ask(request, content, is_own_run)
         except ServerUnreachable:
             if not is_own_run:
                 raise
-            return self._send_own_run(connection, "run")
+            return self._send_own_run(connection, request, "run")
         if response.status == 200:
             self._state.learn(run)
         read_run = _run_in(response)
         if is_own_run and read_run:
             with self._lock:
-                self._own_run = read_run
+                self._own_runs[_is_plugin(request)] = read_run
         connection.send(*response)
 
     def _update(self, connection: ScriptConnection, request: Request) -> None:
@@ -174,7 +180,7 @@ class RelayServer:
         body = _object(content)
         is_own_run = mlflow_records.run_of(body) == self._plan.job
         try:
-            return connection.send(*self._forwarder.ask(request, content, is_own_run))
+            return connection.send(*self._way(request).ask(request, content, is_own_run))
         except ServerUnreachable:
             if not is_own_run:
                 raise
@@ -183,12 +189,14 @@ class RelayServer:
             fields = {"run_id": self._plan.job, "key": "mlflow.runName"}
             name = str(body["run_name"])
             self._recorder.keep(mlflow_records.records("set-tag", {**fields, "value": name}))
-        self._send_own_run(connection, "run_info")
+        self._send_own_run(connection, request, "run_info")
 
     def _create(self, connection: ScriptConnection, request: Request) -> None:
         content = content_of(connection, request)
         with self._request_id(content) as request_id:
-            response = self._forwarder.ask(request, content, headers={_REQUEST_HEADER: request_id})
+            response = self._way(request).ask(
+                request, content, headers={_REQUEST_HEADER: request_id}
+            )
         run = _run_in(response).get("info", {}).get("run_id")
         if isinstance(run, str):
             self._state.learn(run)
@@ -196,16 +204,16 @@ class RelayServer:
 
     def _delete(self, connection: ScriptConnection, request: Request) -> None:
         content = content_of(connection, request)
-        response = self._forwarder.ask(request, content)
+        response = self._way(request).ask(request, content)
         if response.status == 200:
             # What is logged to it from now on is the server's to refuse.
             self._state.forget(mlflow_records.run_of(_object(content)))
         connection.send(*response)
 
-    def _send_own_run(self, connection: ScriptConnection, part: str) -> None:
+    def _send_own_run(self, connection: ScriptConnection, request: Request, part: str) -> None:
         """The job's own run as the server last returned it, or as the plan describes it."""
         with self._lock:
-            run = self._own_run
+            run = self._own_runs[_is_plugin(request)]
         body = {part: run if part == "run" else run["info"]}
         connection.send(200, json.dumps(body).encode())
 
@@ -230,8 +238,12 @@ class RelayServer:
 
 
 def _verb(request: Request) -> str:
-    path = request.path
-    return path[len(_RUNS) :] if path.startswith(_RUNS) else ""
+    before, _, verb = request.path.partition(_RUNS)
+    return verb if not before or _is_plugin(request) else ""
+
+
+def _is_plugin(request: Request) -> bool:
+    return request.path.startswith(_PLUGIN_PATH)
 
 
 def _refuse(connection: ScriptConnection, status: int, code: str, message: str) -> None:

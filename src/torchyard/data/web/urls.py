@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 from torchyard.base.errors import InvalidInput, NotFound, Unreachable
 from torchyard.base.files import Writing, chunks
@@ -17,6 +17,8 @@ from torchyard.data.types import Entry
 
 _TIMEOUT_S = 60.0
 _BLOCK = 1 << 20
+# What a URL consists of; people write spaces and letters of their language besides.
+_SAFE = "%/:=&?~#+!$,;'@()*[]"
 
 
 class WebFiles:
@@ -39,9 +41,8 @@ class WebFiles:
     def walk(self, prefix: str) -> Iterator[Entry]:
         raise InvalidInput(
             f"`{self._url}` can't be read as a folder: HTTP lists no files",
-            _as_azure(self._url)
-            or "name one file with `type: uri_file`, or map the URL to a "
-            "datastore: `yard workspace map-url --help`",
+            "name one file with `type: uri_file`, or map the URL to a datastore: "
+            "`yard workspace map-url --help`",
         )
 
     def fetch(self, pairs: Sequence[tuple[str, Path]]) -> None:
@@ -68,43 +69,44 @@ class WebFiles:
         return None
 
     def _open(self, method: str) -> Any:
-        request = urllib.request.Request(self._url, method=method)
-        request.add_header("User-Agent", "torchyard")
-        try:
-            return urllib.request.urlopen(request, timeout=_TIMEOUT_S)
-        except urllib.error.HTTPError as error:
-            error.close()
-            if error.code in (404, 410):
-                raise NotFound(
-                    f"`{self._url}` does not exist (the server answers {error.code})",
-                    "check the URL",
-                ) from error
-            if method == "HEAD" and error.code in (403, 405, 501):
-                raise _NoHead from error  # signed URLs are valid for one method
-            raise Unreachable(
-                f"`{self._url}` answers {error.code} {error.reason}", "check the URL"
+        return opened(self._url, method)
+
+
+def opened(url: str, method: str) -> Any:
+    """The response to a request without a body.
+
+    Raises:
+        NotFound: the server says that there is nothing.
+        Unreachable: it refuses, or does not answer.
+    """
+    request = urllib.request.Request(quote(url, safe=_SAFE), method=method)
+    # A query may hold a signature, which belongs into no message.
+    url = url.partition("?")[0]
+    request.add_header("User-Agent", "torchyard")
+    try:
+        return urllib.request.urlopen(request, timeout=_TIMEOUT_S)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code in (404, 410):
+            raise NotFound(
+                f"`{url}` does not exist (the server answers {error.code})",
+                "check the URL",
             ) from error
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise Unreachable(
-                f"`{self._url}` can't be read: {reason}",
-                "a site without internet can map URLs to a datastore: "
-                "`yard workspace map-url --help`",
-            ) from error
+        if method == "HEAD" and error.code in (403, 405, 501):
+            raise _NoHead from error  # signed URLs are valid for one method
+        raise Unreachable(
+            f"`{url}` answers {error.code} {error.reason}", "check the URL"
+        ) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise Unreachable(
+            f"`{url}` can't be read: {reason}",
+            "a site without internet can map URLs to a datastore: `yard workspace map-url --help`",
+        ) from error
 
 
 class _NoHead(Exception):
     """The web server answers GET only."""
-
-
-def _as_azure(url: str) -> str:
-    """The hint for a URL of Azure Blob: the form whose folders can be listed."""
-    parts = urlsplit(url)
-    host, (_, container, *rest) = parts.hostname or "", (f"{parts.path}/").split("/", 2)
-    if not host.endswith(".blob.core.windows.net") or not container:
-        return ""
-    path = "".join(rest).rstrip("/")
-    return f"write `path: wasbs://{container}@{host}/{path}`, whose folders can be listed"
 
 
 def _entry(response: Any) -> Entry:

@@ -1,0 +1,1 @@
+"""Files on the web, read without a package of their own."""

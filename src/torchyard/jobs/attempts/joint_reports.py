@@ -1,0 +1,338 @@
+"""Apply the reports of several nodes in one transaction.
+
+Owns: what each event of a node changes, ending the attempts that came well to their end with it.
+Leaves: all other ends to endings.py, gathering reports to base/group_commit.py, the rendezvous and
+workers that have died to worker_reports.py.
+Always: a report is answered after the commit that holds it; reports are applied in the order in
+which they came, and one that is refused changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy import Connection
+
+from torchyard.base.db import afterwards
+from torchyard.base.errors import InvalidInput, NotAuthenticated, TorchyardError
+from torchyard.base.group_commit import Plan
+from torchyard.jobs.actions import attempt_key, job_key_of
+from torchyard.jobs.attempts import endings, root_cause
+from torchyard.jobs.attempts.worker_events import (
+    NodeExited,
+    NodeFinalizing,
+    NodeServing,
+    NodeStopping,
+    NoticeReported,
+    PreflightReported,
+    RankExited,
+    RanksHang,
+    RanksStarted,
+    WorkerEvent,
+)
+from torchyard.jobs.records import attempt_store, progress, store
+from torchyard.jobs.records.attempt_store import error_of
+from torchyard.jobs.records.row_changes import NodeColumns
+from torchyard.jobs.records.types import (
+    Attempt,
+    AttemptNode,
+    Job,
+    JobError,
+    NodeState,
+    Stage,
+    StageSpan,
+    Status,
+)
+from torchyard.jobs.services import Services
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+# The error of a stopped node must not hide the failure that stopped it.
+_STOPPED = ("stopped", "canceled", root_cause.PREEMPTED)
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """What a node's worker sent."""
+
+    services: Services
+    attempt_id: str
+    node: int
+    events: Sequence[WorkerEvent]
+
+    @property
+    def is_last(self) -> bool:
+        return any(isinstance(event.report, NodeExited) for event in self.events)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What became of a report. `following` is the number of the event expected next; `attempt` is
+    as the report left it, `is_over` whether all of its nodes have exited and it is still to be
+    ended.
+    """
+
+    following: int
+    attempt: Attempt
+    is_over: bool = False
+
+
+async def receive(report: NodeReport) -> Receipt:
+    """Apply a report with those of other nodes that arrive at the same time.
+
+    Raises:
+        NotAuthenticated: the attempt does not exist.
+        InvalidInput: an event is missing before one of the report's.
+    """
+    result = await report.services.history.group_commit.run(_plan, report)
+    if isinstance(result, TorchyardError):
+        raise result
+    receipt: Receipt = result
+    if receipt.is_over:
+        # It may read logs, and register files.
+        await run_in_threadpool(endings.finish, report.services, report.attempt_id)
+    _notify(report, receipt)
+    return receipt
+
+
+def apply_now(report: NodeReport) -> Receipt:
+    """As `receive`, in a transaction of its own."""
+    with report.services.db.write() as connection:
+        (result,) = apply(connection, [report])
+    if isinstance(result, TorchyardError):
+        raise result
+    if result.is_over:
+        endings.finish(report.services, report.attempt_id)
+    _notify(report, result)
+    return result
+
+
+def _plan(connection: Connection, reports: Sequence[NodeReport]) -> Plan:
+    return Plan(None, lambda: apply(connection, reports))
+
+
+def apply(
+    connection: Connection, reports: Sequence[NodeReport]
+) -> list[Receipt | NotAuthenticated | InvalidInput]:
+    """Apply reports in their order; return for each what became of it, or why it is refused."""
+    services = reports[0].services
+    now = services.clock.now()
+    attempts = _read(connection, reports)
+    results = [
+        _apply_report(attempts.get(report.attempt_id), report, services.clock.now())
+        for report in reports
+    ]
+    last = {
+        report.attempt_id
+        for report, result in zip(reports, results, strict=True)
+        if report.is_last and isinstance(result, Receipt)
+    }
+    over = {id for id in last if attempts[id].is_over}
+    ends = [
+        endings.Candidate(attempts[id].attempt, attempts[id].nodes, job)
+        for id in sorted(over)
+        if (job := attempts[id].job) is not None
+    ]
+    ended = endings.end_well(connection, ends, now)
+    if ended:
+        afterwards(connection, services.wakeup.set)
+    return [
+        replace(result, is_over=report.attempt_id in over - ended)
+        if isinstance(result, Receipt)
+        else result
+        for report, result in zip(reports, results, strict=True)
+    ]
+
+
+def _notify(report: NodeReport, receipt: Receipt) -> None:
+    if report.events:
+        report.services.signals.notify(job_key_of(receipt.attempt.job_id))
+        report.services.signals.notify(attempt_key(report.attempt_id))
+
+
+class _Reporting:
+    """An attempt whose nodes report, as it is within the transaction.
+
+    Attributes:
+        job: None where no event can change it.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        attempt: Attempt,
+        nodes: list[AttemptNode],
+        job: Job | None,
+        open_stage: StageSpan | None,
+    ) -> None:
+        self._connection = connection
+        self.attempt = attempt
+        self.nodes = nodes
+        self.job = job
+        self._open_stage = open_stage
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all nodes have exited, and it is still to be ended."""
+        exited = all(node.state is NodeState.EXITED for node in self.nodes)
+        return exited and self.attempt.ended_at is None
+
+    def change_node(self, node: int, **values: Unpack[NodeColumns]) -> None:
+        attempt_store.change_node(self._connection, self.attempt.id, node, **values)
+        changed: dict[str, Any] = {**values}
+        if "state" in changed:
+            changed["state"] = NodeState(changed["state"])
+        if "error" in changed:
+            changed["error"] = error_of(changed["error"])
+        self.nodes[node] = replace(self.nodes[node], **changed)
+
+    def change_state(self, node: int, state: NodeState) -> None:
+        self.change_node(node, state=state.value)
+
+    def request_stop(self, reason: str) -> None:
+        if not self.attempt.order:
+            attempt_store.change_attempt(
+                self._connection, self.attempt.id, order="stop", order_reason=reason
+            )
+            self.attempt = replace(self.attempt, order="stop", order_reason=reason)
+
+    def stop_if_served(self) -> None:
+        states = {node.state for node in self.nodes}
+        done = {NodeState.SERVING, NodeState.FINALIZING, NodeState.EXITED}
+        if NodeState.SERVING in states and states <= done:
+            self.request_stop("served")
+
+    def move(self, status: Status, now: datetime, *before: Status) -> None:
+        """Move the job to a status, if it is in one of those `before`."""
+        if self.job is not None and self.job.status in before:
+            self.job = progress.move(self._connection, self.job, status, now)
+
+    def notice(self, message: str, now: datetime) -> None:
+        assert self.job is not None
+        progress.notice(self._connection, self.job, message, now)
+
+    def finalize_if_all(self, now: datetime) -> None:
+        assert self.job is not None
+        if not all(node.state in (NodeState.FINALIZING, NodeState.EXITED) for node in self.nodes):
+            return
+        self._open_stage = progress.next_stage(
+            self._connection, self.job, self._open_stage, Stage.POST_PROCESSING, now
+        )
+        self.move(Status.FINALIZING, now, Status.STARTING, Status.RUNNING, Status.NOT_RESPONDING)
+
+
+def _read(connection: Connection, reports: Sequence[NodeReport]) -> Mapping[str, _Reporting]:
+    """The attempts that report, by their ids; without those that do not exist."""
+    ids = sorted({report.attempt_id for report in reports})
+    attempts = attempt_store.attempts_with(connection, ids)
+    nodes = attempt_store.nodes_of_all(connection, ids)
+    busy = {report.attempt_id for report in reports if report.events}
+    job_ids = [
+        attempt.job_id for attempt in attempts if attempt.id in busy and attempt.ended_at is None
+    ]
+    jobs = store.jobs_by_id(connection, job_ids) if job_ids else {}
+    finalizing = {
+        report.attempt_id
+        for report in reports
+        if any(isinstance(event.report, NodeFinalizing) for event in report.events)
+    }
+    staged = [attempt.job_id for attempt in attempts if attempt.id in finalizing]
+    stages = progress.open_stages(connection, staged) if staged else {}
+    return {
+        attempt.id: _Reporting(
+            connection,
+            attempt,
+            nodes[attempt.id],
+            jobs.get(attempt.job_id),
+            stages.get(attempt.job_id),
+        )
+        for attempt in attempts
+    }
+
+
+def _apply_report(
+    reporting: _Reporting | None, report: NodeReport, now: datetime
+) -> Receipt | NotAuthenticated | InvalidInput:
+    if reporting is None:
+        return NotAuthenticated("there is no such attempt")
+    if not 0 <= report.node < len(reporting.nodes):
+        return InvalidInput(f"the attempt has no node {report.node}")
+    first = expected = reporting.nodes[report.node].next_seq
+    for event in report.events:
+        if event.seq > expected:
+            return InvalidInput(
+                f"event {expected} of node {report.node} is missing before {event.seq}"
+            )
+        expected += event.seq == expected
+    # Ranks that die after a stop request die because of it, unless their own node sent it.
+    was_stopped = bool(reporting.attempt.order)
+    for event in report.events:
+        if event.seq == first:
+            if reporting.attempt.ended_at is None:
+                _apply(reporting, report.node, event, now, was_stopped)
+            first += 1
+    reporting.change_node(report.node, next_seq=expected, seen_at=now)
+    return Receipt(expected, reporting.attempt)
+
+
+def _apply(
+    reporting: _Reporting, node: int, event: WorkerEvent, now: datetime, was_stopped: bool
+) -> None:
+    match event.report:
+        case RanksStarted():
+            reporting.change_state(node, NodeState.RUNNING)
+            reporting.move(Status.RUNNING, now, Status.STARTING)
+        case RankExited(failed=True, consequence=consequence):
+            # After a lost connection, the node that broke it may still be exiting.
+            reason = root_cause.PEER_LOST if consequence else "failed"
+            _rank_failed(reporting, node, event.at, reason, was_stopped)
+        case RanksHang():
+            reporting.request_stop(root_cause.HANG)
+        case NodeServing():
+            reporting.change_state(node, NodeState.SERVING)
+            reporting.stop_if_served()
+        case NodeStopping("signal"):
+            # Nobody here asked for that: it is this node's failure, and it came first.
+            _rank_failed(reporting, node, event.at, "failed", was_stopped)
+        case NodeStopping(reason):
+            # The other nodes report where their ranks stood, too.
+            is_late = reason == root_cause.TIMEOUT
+            reporting.request_stop(root_cause.TIMEOUT if is_late else "failed")
+        case PreflightReported(findings):
+            preflight = {**(reporting.nodes[node].preflight or {}), **findings}
+            reporting.change_node(node, preflight=preflight)
+        case NoticeReported(message):
+            reporting.notice(message, now)
+        case NodeFinalizing():
+            reporting.change_state(node, NodeState.FINALIZING)
+            reporting.stop_if_served()
+            reporting.finalize_if_all(now)
+        case NodeExited(exit_code, error):
+            _node_exited(reporting, node, exit_code, error, now)
+
+
+def _rank_failed(
+    reporting: _Reporting, node: int, at: datetime, reason: str, was_stopped: bool
+) -> None:
+    if reporting.nodes[node].failed_at is None and not was_stopped:
+        reporting.change_node(node, failed_at=at)
+    reporting.request_stop(reason)
+
+
+def _node_exited(
+    reporting: _Reporting, node: int, exit_code: int, error: JobError | None, now: datetime
+) -> None:
+    values: NodeColumns = {"state": NodeState.EXITED.value, "exit_code": exit_code}
+    if error is not None:
+        values["error"] = vars(error)
+        if error.code not in _STOPPED:
+            before = reporting.nodes[node].failed_at
+            values["failed_at"] = root_cause.failed_at(error, before or now)
+        # However it ended, the other nodes would wait for it.
+        reporting.request_stop("failed")
+    reporting.change_node(node, **values)

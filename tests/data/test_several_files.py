@@ -1,0 +1,67 @@
+"""One folder of several places, as SDK v1's datasets of several paths name them."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from data.conftest import WORKSPACE, Web
+from torchyard.base.clock import FakeClock
+from torchyard.base.db import Database
+from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.data import actions, saved_datasets
+from torchyard.data.datastores import Datastores
+from torchyard.data.fetching import Fetcher
+from torchyard.data.saved_datasets import SavedDataset
+
+
+def saved(db: Database, *paths: str) -> str:
+    """The path of an input that names a dataset of these."""
+    table = json.dumps({"type": "mltable", "paths": [{"file": path} for path in paths]})
+    dataflow = json.dumps({"blocks": [], "meta": {"RsDataflow": table}})
+    id = saved_datasets.id_of(WORKSPACE, "file", dataflow)
+    moment = datetime(2026, 11, 22, tzinfo=timezone.utc)
+    with db.write() as connection:
+        saved_datasets.save(connection, SavedDataset(WORKSPACE, id, "file", dataflow, moment))
+    return f"azureml:{id}"
+
+
+def test_urls_and_files_of_datastores_become_one_folder(
+    db: Database, stores: Datastores, nas: Path, web: Web, clock: FakeClock, tmp_path: Path
+) -> None:
+    web.files = {"/mnist/train.gz": b"train", "/mnist/test.gz": b"test"}
+    urls = [f"{web.url}/mnist/train.gz", f"{web.url}/mnist/test.gz"]
+    path = saved(db, *urls, "azureml://datastores/nas/paths/sets")
+    assert actions.pin(db, stores, WORKSPACE, "uri_folder", path, "ro_mount").path == path
+    folder = Fetcher(tmp_path / "cache", db, stores).fetch(
+        WORKSPACE, "uri_folder", path, clock.now()
+    )
+    files = {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+    assert files == {
+        "127.0.0.1/mnist/train.gz": b"train",
+        "127.0.0.1/mnist/test.gz": b"test",
+        "nas/sets/a.csv": b"a\n",
+        "nas/sets/deep/b.csv": b"b\n",
+    }
+
+
+def test_a_path_that_is_not_there_is_named(db: Database, stores: Datastores, nas: Path) -> None:
+    path = saved(db, "azureml://datastores/nas/paths/sets/a.csv", "https://host/b.csv")
+    place = actions.locate(db, stores, WORKSPACE, path)
+    with pytest.raises(NotFound, match=r"c\.csv"):
+        place.files.read("nas/sets/c.csv")
+    with pytest.raises(InvalidInput, match="can't be changed"):
+        place.files.delete("nas/sets/a.csv")
+
+
+def test_a_dataset_of_too_many_paths_is_refused(db: Database, stores: Datastores) -> None:
+    path = saved(db, *(f"https://host/{number}" for number in range(101)))
+    with pytest.raises(InvalidInput, match="101 paths"):
+        actions.pin(db, stores, WORKSPACE, "uri_folder", path, "ro_mount")
