@@ -60,6 +60,17 @@ def tags(world: World) -> Any:
     assert run.get_tags() == {"kind": "contract", "more": "yes"}, run.get_tags()
     run.remove_tags(["more"])
     assert run.get_tags() == {"kind": "contract"}, run.get_tags()
+    run.tag("marked")
+    run.tag("in words", 'a "quoted" text')
+    run.add_properties({"own property": "its text"})
+    for matching in (
+        {"tags": "marked"},
+        {"tags": "in words"},
+        {"tags": {"marked": None, "in words": 'a "quoted" text'}},
+        {"properties": {"own property": "its text"}},
+    ):
+        matched = [other.id for other in run.experiment.get_runs(**matching)]
+        assert matched == [run.id], (matching, matched)
     run.display_name = "the whole thing"
     assert workspace(world).get_run(run.id).display_name == "the whole thing"
     return run.get_properties()
@@ -193,5 +204,6 @@ def metrics(world: World) -> Any:
     assert (logged["accuracy"], logged["word"], logged["several"]) == (0.9, "hello", [1, 2, 3.5])
     assert logged["row"] == {"x": [1, 2], "y": [2.5, 3.5]}, logged["row"]
     assert logged["table"] == {"a": [1, 2], "b": [3, 4]}, logged["table"]
+    assert repr([logged[key] for key in ("count", "whole", "flag")]) == "[3, 2.0, True]", logged
     assert {"matrix", "accuracies", "residuals", "predictions", "image"} <= set(logged), logged
     return logged

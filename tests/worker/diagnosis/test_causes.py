@@ -249,6 +249,18 @@ def test_the_earlier_of_two_causes_is_reported(context: DiagnosisContext) -> Non
     assert failure is not None and failure.details["rank"] == 2
 
 
+@pytest.mark.parametrize(("later_s", "cause"), [(0.3, 1), (60.0, 0)])
+@pytest.mark.parametrize(("code", "signum"), [(143, 0), (143, 15)])
+def test_the_exception_of_a_rank_precedes_its_terminated_neighbour(
+    context: DiagnosisContext, code: int, signum: int, later_s: float, cause: int
+) -> None:
+    # mpirun terminates rank 0, which ends before rank 1 has written what it died of.
+    record(context, 1, NOW + later_s, "ValueError", "bad sample")
+    exits = [ended(0, NOW, code, signal=signum), ended(1, NOW + later_s + 0.2)]
+    failure = diagnosis.root_cause(exits, context, NOW + later_s + 1)
+    assert failure is not None and failure.details["rank"] == cause
+
+
 def test_a_stopped_rank_may_have_failed_before(context: DiagnosisContext) -> None:
     record(context, 1, NOW, *LOST)
     record(context, 2, NOW - 0.2, "ValueError", "slow to end")

@@ -22,7 +22,7 @@ from torchyard.base.errors import TorchyardError
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.data.types import DATA_TYPES
 from torchyard.jobs import actions
-from torchyard.jobs.files import artifacts
+from torchyard.jobs.files import artifacts, build_logs
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, JobError
@@ -143,10 +143,10 @@ def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, A
         "outputs": outputs(job),
     }
     folder = artifacts_of(job.name)
-    logs = {
-        path: link(call, ARTIFACT_STORE, f"{folder}/{path}")
-        for path, _ in artifacts.logs_of(services, job)
-    }
+    paths = [path for path, _ in artifacts.logs_of(services, job)]
+    if not paths and build_logs.is_there(services, job):
+        paths = [build_logs.PATH]
+    logs = {path: link(call, ARTIFACT_STORE, f"{folder}/{path}") for path in paths}
     return {**_masked(job, body), "logFiles": logs}
 
 

@@ -25,6 +25,7 @@ from torchyard.azureml.common.routing import RouteTable
 from torchyard.base import fields
 from torchyard.base.dependencies import DatabaseOf
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
+from torchyard.base.refs import NAME_PATTERN
 from torchyard.data import actions as data
 from torchyard.data import assets, saved_datasets, uris
 from torchyard.data.assets import Request
@@ -144,7 +145,8 @@ class Datasets:
         )
         # SDK v1's names may have spaces inside.
         plain_name = name.replace(" ", "-") if name == name.strip() else name
-        assets.read_document({"name": plain_name, "path": path, "type": type})
+        checked_name = plain_name if NAME_PATTERN.match(plain_name) else name
+        assets.read_document({"name": checked_name, "path": path, "type": type})
         return assets.register(
             self.services.db, self.services.clock, workspace, request, path, call.identity.user
         )

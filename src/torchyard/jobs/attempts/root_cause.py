@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from torchyard.base.clock import from_text
@@ -18,6 +18,9 @@ from torchyard.jobs.records.types import AttemptNode, JobError
 
 HANG, PEER_LOST, PREEMPTED, TIMEOUT = "hang", "peer_lost", "preempted", "timeout"
 _SHOWN_RANKS = 16
+_TERMINATED = "terminated"
+# In this time a launcher that terminates its ranks lets the failed one end, too.
+_LAUNCHER = timedelta(seconds=5)
 # A node reports these of another one that it can't reach, also because that one has ended.
 _BLAMING_OTHERS = ("nodes_missing", "ports_blocked", "preflight_timeout", "rendezvous_failed")
 
@@ -62,6 +65,8 @@ def _is_consequence(node: AttemptNode, nodes: Sequence[AttemptNode]) -> bool:
         return False
     if node.error.details.get("consequence"):
         return True
+    if node.error.code == _TERMINATED:
+        return any(_explains(other, node) for other in nodes)
     return node.error.code in _BLAMING_OTHERS and any(
         other.failed_at is not None
         and other.error is not None
@@ -69,6 +74,17 @@ def _is_consequence(node: AttemptNode, nodes: Sequence[AttemptNode]) -> bool:
         and not other.error.details.get("consequence")
         for other in nodes
         if other.node != node.node
+    )
+
+
+def _explains(other: AttemptNode, terminated: AttemptNode) -> bool:
+    """Whether a launcher such as mpirun may have terminated a node's rank as another one failed."""
+    if other.failed_at is None or other.error is None or terminated.failed_at is None:
+        return False
+    return (
+        other.error.code not in (_TERMINATED, *_BLAMING_OTHERS)
+        and not other.error.details.get("consequence")
+        and other.failed_at - terminated.failed_at < _LAUNCHER
     )
 
 

@@ -40,6 +40,9 @@ _DECISIVE = ("cuda_out_of_memory", "disk_full", "io_error", "out_of_memory", "sh
 # Python's own exit code for it.
 _UNWRITTEN = 120
 _JUST_NOW_S = 1.0
+_TERMINATED = "terminated"
+# In this time a launcher that terminates its ranks lets the failed one end, too.
+_LAUNCHER_S = 5.0
 _WITH_STACK = (*_CRASHES, "aborted")
 
 
@@ -71,7 +74,22 @@ def root_cause(
             diagnoses += _diagnose_stopped(exit, context, ending_at)
     if not diagnoses:
         return None
-    return min(diagnoses, key=lambda diagnosis: (diagnosis.consequence, diagnosis.at)).failure
+    return min(diagnoses, key=lambda each: (_is_after_effect(each, diagnoses), each.at)).failure
+
+
+def _is_after_effect(diagnosis: Diagnosis, diagnoses: Sequence[Diagnosis]) -> bool:
+    """Whether another rank's failure explains it. A launcher such as mpirun terminates the
+    neighbours of a rank that failed, and they may have ended before it has.
+    """
+    return diagnosis.consequence or (
+        diagnosis.failure.code == _TERMINATED
+        and any(
+            other.failure.code != _TERMINATED
+            and not other.consequence
+            and other.at - diagnosis.at < _LAUNCHER_S
+            for other in diagnoses
+        )
+    )
 
 
 def is_consequence(exit: RankExit, context: DiagnosisContext) -> bool:
