@@ -74,6 +74,11 @@ def test_several_versions_take_all(
     Path("m.pt").write_bytes(b"weights")
     for _ in range(2):
         yard("model", "create", "-n", "net", "-p", "m.pt")
+    use = json.loads(yard("disk", "-r", "1000", "-o", "json").out)
+    assert [item["name"] for item in use["largest"] if item["kind"] == "models"] == [
+        "net:1", "net:2"
+    ]  # fmt: skip
+    assert "models" in yard("disk").text and "Make room with" in yard("disk").text
     answer = yard("model", "delete", "net")
     assert answer.code == 2 and "model `net` has 2 versions: 2, 1" in answer.err
     assert "There is no terminal to ask at" in yard("model", "delete", "net", "--all").err
