@@ -29,8 +29,8 @@ def test_each_part_has_its_kind_job_and_owner(services: Services) -> None:
     kinds = use.by_kind()
     assert (kinds["outputs"], kinds["logs"], kinds["data"]) == (5300, 200, 100)
     assert "code" not in kinds  # the upload is the same file
-    own = [(item.kind, item.size_bytes) for item in use.items if item.name == "big"]
-    assert own == [("outputs", 5000), ("outputs", 300), ("logs", 200)]
+    sizes = [(item.kind, item.size_bytes) for item in use.items if item.name == "big"]
+    assert sizes == [("outputs", 5000), ("outputs", 300), ("logs", 200)]
     assert use.by_owner()[ME.user] == 5500
     assert use.total_bytes == sum(kinds.values()) == sum(use.by_owner().values())
     assert use.free_bytes > 0

@@ -15,6 +15,7 @@ import click
 
 from torchyard.base.errors import InvalidInput
 from torchyard.cli.jobs import comparison, deletion, metrics
+from torchyard.cli.parsing.completion import statuses
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
@@ -140,7 +141,13 @@ def validate(
 @click.option(
     "--experiment-name", default="", metavar="NAME", help="List only this experiment's jobs."
 )
-@click.option("--status", default="", metavar="STATUS", help="List only jobs with this status.")
+@click.option(
+    "--status",
+    default="",
+    metavar="STATUS",
+    help="List only jobs with this status.",
+    shell_complete=statuses,
+)
 @click.option(
     "-p", "--parent-job-name", default="", metavar="NAME", help="List only this job's children."
 )
@@ -247,6 +254,33 @@ def stream(session: Session, name: str, rank: int | None) -> int:
     Example: yard job stream -n brave-otter --rank 0 > rank-0.txt
     """
     return _stream(session, name, rank)
+
+
+@group.command("wait")
+@named("job", "jobs")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0),
+    default=None,
+    metavar="SECONDS",
+    help="Fail unless the job ends in so many seconds.",
+)
+@common
+def wait(session: Session, name: str, timeout_s: float | None) -> int:
+    """Wait until a job has ended, without its output; the exit code is the job's.
+
+    Example: yard job wait -n brave-otter && yard job download -n brave-otter
+    """
+    from torchyard.cli.jobs import streaming
+
+    try:
+        job = session.client().jobs.wait(name, timeout_s)
+    except KeyboardInterrupt:
+        streaming.leave(name)
+        return 130
+    tables.one(session.form, job.raw, lambda: f"{job.name}  {tables.status(job.status)}")
+    return streaming.exit_code(job.raw)
 
 
 @group.command("cancel")

@@ -124,8 +124,8 @@ def _of_workspace(
     yield from of_jobs("outputs", uploads / _OUTPUTS)
     yield from of_jobs("logs", services.logs.folder(workspace, "x").parent)
     others = [path for root in (artifacts, uploads) for path in _folders(root)]
-    known = {_ARTIFACTS[0], _OUTPUTS, _MODELS, UPLOADS}
-    size = sum(sizes.size(path) for path in others if path.name not in known)
+    listed = {_ARTIFACTS[0], _OUTPUTS, _MODELS, UPLOADS}
+    size = sum(sizes.size(path) for path in others if path.name not in listed)
     yield DiskItem("data", "other files of the datastores", "", size, workspace)
 
 
@@ -149,9 +149,9 @@ def _registered(
         path = asset.uri.partition(f"/{BLOB_STORE}/paths/{UPLOADS}/")[2]
         uploaded[path.partition("/")[0]] = asset
     for folder in _folders(root / UPLOADS):
-        found = uploaded.get(folder.name)
-        shown = f"{found.name}:{found.version}" if found else f"{folder.name} (not registered)"
-        owner = found.owner if found else ""
+        upload = uploaded.get(folder.name)
+        shown = f"{upload.name}:{upload.version}" if upload else f"{folder.name} (not registered)"
+        owner = upload.owner if upload else ""
         yield DiskItem("data", shown, owner, sizes.size(folder), workspace)
 
 
@@ -189,10 +189,10 @@ def _of_server(services: Services, sizes: _Measure) -> Iterator[DiskItem]:
     rest = [path for path in _folders(node.cache) if path not in (node.data, node.uv_cache)]
     yield DiskItem("caches", "other caches", "", sum(sizes.size(path) for path in rest))
     yield DiskItem("code", "uploaded files", "", sizes.size(home / "blobs"))
-    known = {"datastores", "logs", "environments", "cache", "blobs", "scratch", "pythons"}
-    others = sum(sizes.size(path) for path in _folders(home) if path.name not in known)
-    own = sum(path.lstat().st_size for path in _children(home) if path.is_file())
-    yield DiskItem("server", "database and other files", "", own + others)
+    measured = {"datastores", "logs", "environments", "cache", "blobs", "scratch", "pythons"}
+    others = sum(sizes.size(path) for path in _folders(home) if path.name not in measured)
+    loose_bytes = sum(path.lstat().st_size for path in _children(home) if path.is_file())
+    yield DiskItem("server", "database and other files", "", loose_bytes + others)
 
 
 def _owners_of_jobs(services: Services) -> dict[tuple[str, str], str]:
