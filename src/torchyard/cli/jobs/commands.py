@@ -329,13 +329,27 @@ def preempt(session: Session, name: str) -> None:
     "--output-name", default="", metavar="OUTPUT", help="Download only this named output."
 )
 @click.option("--all", "everything", is_flag=True, help="Download artifacts and all named outputs.")
+@click.option(
+    "--path",
+    "inner_path",
+    default="",
+    metavar="PATH",
+    help="Download only this file, or this folder: outputs/model.pt.",
+)
 @common
 def download(
-    session: Session, name: str, download_path: Path, output_name: str, everything: bool
+    session: Session,
+    name: str,
+    download_path: Path,
+    output_name: str,
+    everything: bool,
+    inner_path: str,
 ) -> None:
     """Download a job's artifacts and outputs.
 
+    \b
     Example: yard job download -n brave-otter --all -p results
+             yard job download @last --path outputs/model.pt
     """
     from torchyard.cli.terminal import progress
 
@@ -344,7 +358,12 @@ def download(
     client = session.client()
     with progress.bar("Downloading") as count:
         written = client.jobs.download(
-            name, download_path, output_name=output_name, everything=everything, count=count
+            name,
+            download_path,
+            output_name=output_name,
+            everything=everything,
+            path=inner_path,
+            count=count,
         )
     tables.files(session.form, written)
     if not written:
