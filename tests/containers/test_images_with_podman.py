@@ -93,7 +93,7 @@ def test_a_dockerfile_over_a_named_environment_trains_two_ranks(
     build = build_log(machine, name)
     assert "STEP" in build and "RUN pip install greeting" in build
     shown = machine.yard("environment", "list", "-o", "json")
-    assert any(environment["name"].startswith("inline-") for environment in json.loads(shown))
+    assert not any(environment["name"].startswith("inline-") for environment in json.loads(shown))
 
 
 def test_what_an_attempt_changed_no_other_sees(machine: Machine, write_job: WriteJob) -> None:

@@ -60,7 +60,7 @@ from torchyard.jobs.history.history import History
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
-from torchyard.jobs.requests import runs, workspace_lifecycle
+from torchyard.jobs.requests import workspace_lifecycle
 from torchyard.jobs.services import Services
 from torchyard.servers import sharing as sharing_of
 from torchyard.servers.lease import SingleServer
@@ -291,7 +291,6 @@ def _fill_state(
     state.find_model = partial(model_sources.find, services)
     state.resolve_data = partial(_resolve_data, services)
     state.delete_assets = partial(asset_deletion.delete, services)
-    state.environment_hashes_in_use = partial(runs.environment_hashes, services)
     state.provision_workspace = partial(workspace_lifecycle.provision, services)
     state.delete_workspace = partial(workspace_lifecycle.delete_empty, services)
     state.quota_use = partial(quota_checks.use_of, services)

@@ -62,7 +62,7 @@ GROUPS: tuple[Group, ...] = (
     ),
     Group(["/v1/sign-in"], ["sign_in.routes"]),
     Group(["/v1/workspaces"], ["workspaces.routes"]),
-    Group(["/v1/gc"], ["jobs.http.reclaiming_routes"]),
+    Group(["/v1/gc", "/v1/disk"], ["jobs.http.reclaiming_routes"]),
     Group(azureml.ENTRY_PATHS, ["azureml.entry_routes"], described=False),
     Group(azureml.PATHS, ["azureml.apis"], described=False),
 )

@@ -28,6 +28,7 @@ VERBS = {
     "client-env": "Print the variables that point Azure ML's SDKs at this server.",
     "jupyterlab": "Install Azure ML's notebook widget into JupyterLab.",
     "audit": "List changes and refused requests; for owners.",
+    "disk": "Show what fills the server's disk.",
     "gc": "Free disk space on the server.",
     "doctor": "Diagnose this machine.",
     "completion": "Print a completion script for bash, zsh or fish.",

@@ -31,7 +31,7 @@ class Environment(Resource):
     Args:
         python, torch, cuda: versions; empty where they are not known.
         packages: as `torch==2.13.0`: those of its build, else those that were asked for.
-        status: `registered`, `curated`, or the state of an inline environment's build.
+        status: `registered` or `curated`.
         build: `ready`, `not built` or the last build's state; empty in a list.
         notices: what takes the place of what.
         created_at: None for curated ones.

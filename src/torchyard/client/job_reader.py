@@ -8,7 +8,7 @@ Always: a lost connection is waited for, and everything that takes long ends at 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPResponse
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from torchyard.base.errors import NotFound
+from torchyard.base.errors import NotFound, nearest
 from torchyard.client.job_history import JobHistory
 from torchyard.client.resources import Json, Listing, Resource
 from torchyard.client.times import Deadline
@@ -138,6 +138,7 @@ class JobReader(JobHistory):
         *,
         output_name: str = "",
         everything: bool = False,
+        path: str = "",
         timeout_s: float | None = None,
         count: Counter | None = None,
     ) -> list[Path]:
@@ -147,11 +148,12 @@ class JobReader(JobHistory):
         Args:
             output_name: this output and no artifacts.
             everything: the artifacts and all named outputs.
+            path: only this file, or what is below this folder.
             timeout_s: how long it may take; None for as long as it takes.
             count: gets the bytes to come, then those of each piece that came.
 
         Raises:
-            NotFound: the job has no such output.
+            NotFound: the job has no such output, or nothing at `path`.
             Timeout: it took longer than `timeout_s`; files that are there are whole.
         """
         from torchyard.client.downloads import Wanted, below, download_all
@@ -160,15 +162,17 @@ class JobReader(JobHistory):
         bundle = f"{self._workspace_path}/bundle"
         wanted = []
         if not output_name:
-            for file in self.files(name):
+            for file in _below(self.files(name), path):
                 source = f"{self._job_path(name)}/files/{quote(file.path)}"
                 target = below(top / "artifacts", file.path)
                 wanted.append(Wanted(source, target, file.size_bytes, bundle))
         if output_name or everything:
-            for file in self._output_files(name, output_name):
+            for file in _below(self._output_files(name, output_name), path):
                 source = f"{self._job_path(name)}/outputs/{quote(file.output)}/{quote(file.path)}"
                 target = below(top / "named-outputs", f"{file.output}/{file.path}")
                 wanted.append(Wanted(source, target, file.size_bytes, bundle))
+        if path and not wanted:
+            raise self._nothing_at(name, path, output_name)
         return download_all(self._transport, wanted, count, timeout_s)
 
     def request(
@@ -187,6 +191,12 @@ class JobReader(JobHistory):
     def _limit(self, deadline: Deadline) -> Callable[[], None]:
         return lambda: self._transport.limit_silence(deadline.within(_SILENCE_S))
 
+    def _nothing_at(self, name: str, path: str, output_name: str) -> NotFound:
+        files = self._output_files(name, output_name) if output_name else self.files(name)
+        near = nearest(path, [file.path for file in files])
+        hint = f"did you mean `{near}`?" if near else "paths are such as `outputs/model.pt`"
+        return NotFound(f"job `{name}` has no file `{path}`", hint)
+
     def _output_files(self, name: str, output_name: str) -> list[RemoteFile]:
         files = self.outputs(name)
         names = sorted({file.output for file in files})
@@ -196,6 +206,14 @@ class JobReader(JobHistory):
                 f"it has: {', '.join(names)}" if names else "it has no named outputs",
             )
         return [file for file in files if not output_name or file.output == output_name]
+
+
+def _below(files: Iterable[RemoteFile], path: str) -> list[RemoteFile]:
+    """The file at a path, or those below it; all without a path."""
+    top = path.strip("/")
+    return [
+        file for file in files if not top or file.path == top or file.path.startswith(f"{top}/")
+    ]
 
 
 class _Limited:

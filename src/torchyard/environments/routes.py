@@ -7,7 +7,6 @@ Always: nothing is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
@@ -23,11 +22,6 @@ from torchyard.workspaces.permissions import Permission
 
 EnvironmentsOf = Annotated[Environments, Depends(from_state("environments"))]
 BuildsOf = Annotated[RequestedBuilds, Depends(from_state("builds"))]
-HashesInUseOf = Annotated[
-    Callable[[str], Collection[str]], Depends(from_state("environment_hashes_in_use"))
-]
-"""From a workspace to the hashes of its jobs' environments. All workspaces share builds, but none
-sees what another has requested."""
 
 router = APIRouter(
     prefix="/v1/workspaces/{workspace}/environments",
@@ -39,16 +33,10 @@ router = APIRouter(
 @router.get("")
 @needs(Permission.READ)
 def list_environments(
-    environments: EnvironmentsOf,
-    hashes_in_use: HashesInUseOf,
-    workspace: str,
-    name: str = "",
-    archived: str = "",
+    environments: EnvironmentsOf, workspace: str, name: str = "", archived: str = ""
 ) -> dict[str, Any]:
-    hashes = hashes_in_use(workspace)
-    return {
-        "value": to_json.list_json(environments, workspace, hashes, name, fields.archived(archived))
-    }
+    listed = to_json.list_json(environments, workspace, name, fields.archived(archived))
+    return {"value": listed}
 
 
 @router.post("", status_code=201)

@@ -1,14 +1,13 @@
 """The JSON of environments over HTTP.
 
-Owns: the JSON of curated ones, of a workspace's own, of inline ones that were built.
+Owns: the JSON of curated ones and of a workspace's own.
 Leaves: finding them to assets.py, names/curated_environments.py, builds to build/records.py.
 Always: packages are those of a build where there was one, else those of the definition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any
 
 from torchyard.assets import versions
@@ -20,42 +19,23 @@ from torchyard.environments.names import curated_environments
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.packages import lock
 from torchyard.environments.services import Environments
-from torchyard.environments.types import Build, EnvironmentAsset, EnvironmentSpec
+from torchyard.environments.types import EnvironmentAsset, EnvironmentSpec
 
 
 def list_json(
-    environments: Environments,
-    workspace: str,
-    hashes_in_use: Collection[str],
-    name: str = "",
-    archived: bool | None = False,
+    environments: Environments, workspace: str, name: str = "", archived: bool | None = False
 ) -> list[dict[str, Any]]:
-    """Curated ones, the workspace's own, then inline ones of its jobs.
+    """Curated ones, then the workspace's own: all that jobs can name, and nothing else.
 
     Args:
         name: all versions of this one only.
-        hashes_in_use: of the environments of the workspace's jobs.
         archived: None lists archived ones, too.
     """
-    assets_listed = assets.list_in(environments.db, workspace, name, archived)
-    items = [
+    curated = [
         curated_to_json(entry) for entry in curated_environments.every() if name in ("", entry.name)
     ]
-    items += [asset_to_json(entry) for entry in assets_listed]
-    named = set(_hashes(environments, workspace, assets_listed))
-    for build in environments.records.all():
-        if build.hash in hashes_in_use and build.hash not in named and not name:
-            items.append(_inline(build))
-    return items
-
-
-def _hashes(
-    environments: Environments, workspace: str, versions_listed: Iterable[EnvironmentAsset]
-) -> Iterator[str]:
-    for asset in versions_listed:
-        # A registered definition may need something that is no longer available.
-        with suppress(InvalidSpec):
-            yield _spec_of(environments, workspace, asset).hash
+    owned = assets.list_in(environments.db, workspace, name, archived)
+    return [*curated, *(asset_to_json(entry) for entry in owned)]
 
 
 def version_to_json(
@@ -160,19 +140,6 @@ def _build_of(environments: Environments, spec: EnvironmentSpec) -> dict[str, An
     elif spec.packages:
         body["packages"] = list(spec.packages)
     return body
-
-
-def _inline(build: Build) -> dict[str, Any]:
-    return {
-        "name": f"inline-{build.hash[:12]}",
-        "version": "1",
-        "description": build.error,
-        "python": build.spec.python,
-        "packages": _written(lock.pins(build.lock)) or list(build.spec.packages),
-        "status": build.status,
-        "archived": False,
-        "tags": {},
-    }
 
 
 def _written(pins: Mapping[str, str]) -> list[str]:

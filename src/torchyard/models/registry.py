@@ -99,12 +99,11 @@ def aliases_of(db: Database, model: Model) -> list[str]:
     return sorted(alias for alias, number in registered.aliases.items() if number == model.version)
 
 
-def all_versions(db: Database, workspace: str) -> Sequence[Model]:
-    """The versions of all names that are not archived, newest first."""
+def all_versions(db: Database, workspace: str, *, archived: bool = False) -> Sequence[Model]:
+    """The versions of all names, newest first; those that are archived only if asked for."""
     with db.read() as connection:
-        return [
-            model for model in store.versions.list_in(connection, workspace) if not model.archived
-        ]
+        models = store.versions.list_in(connection, workspace)
+    return [model for model in models if archived or not model.archived]
 
 
 def change(

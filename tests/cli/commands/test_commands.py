@@ -189,6 +189,10 @@ def test_download(server: FakeServer, yard: Yard, jobs: list[str]) -> None:
     job = server.state.jobs["job-1"]
     job.files = {"outputs/a b#%?.pt": b"weights", "user_logs/std_log.txt": b"\xff"}
     job.outputs = {"model": {"sub/m.bin": b"m"}, "other": {"o": b""}}
+    assert yard("job", "download", "job-1", "--path", "outputs/a b#%?.pt", "-p", "one").code == 0
+    assert [path.name for path in Path("one").rglob("*") if path.is_file()] == ["a b#%?.pt"]
+    wrong = yard("job", "download", "job-1", "--path", "outputs/a b.pt")
+    assert wrong.code == 2 and "has no file `outputs/a b.pt`\nhint: did you mean" in wrong.err
     assert yard("job", "download", "-n", "job-1", "-p", "to").code == 0
     assert Path("to/artifacts/outputs/a b#%?.pt").read_bytes() == b"weights"
     assert not Path("to/named-outputs").exists()

@@ -31,7 +31,7 @@ _OF_WORKSPACE = frozenset(
         *("quotas", "quota-requests", "people", "audit"),
     }
 )
-_OF_SERVER = frozenset({"attempts", "users", "whoami", "audit", "gc", "server", "sign-in"})
+_OF_SERVER = frozenset({"attempts", "users", "whoami", "audit", "disk", "gc", "server", "sign-in"})
 _MONITORING = frozenset({"health", "livez", "readyz", "metrics"})
 _AZURE = frozenset(
     {"azureml", "azureml-above", "subscriptions", "mferp", "history", "azureml-blob"}

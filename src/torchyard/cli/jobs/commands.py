@@ -196,6 +196,33 @@ def stream(session: Session, name: str, rank: int | None) -> int:
     return _stream(session, name, rank)
 
 
+@group.command("wait")
+@named("job", "jobs")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0),
+    default=None,
+    metavar="SECONDS",
+    help="Fail unless the job ends in so many seconds.",
+)
+@common
+def wait(session: Session, name: str, timeout_s: float | None) -> int:
+    """Wait until a job has ended, without its output; the exit code is the job's.
+
+    Example: yard job wait -n brave-otter && yard job download -n brave-otter
+    """
+    from torchyard.cli.jobs import streaming
+
+    try:
+        job = session.client().jobs.wait(name, timeout_s)
+    except KeyboardInterrupt:
+        streaming.leave(name)
+        return 130
+    tables.one(session.form, job.raw, lambda: f"{job.name}  {tables.status(job.status)}")
+    return streaming.exit_code(job.raw)
+
+
 @group.command("cancel")
 @named("job", "jobs")
 @click.option("--now", is_flag=True, help="Kill its ranks at once, without the grace period.")
@@ -242,13 +269,27 @@ def preempt(session: Session, name: str) -> None:
     "--output-name", default="", metavar="OUTPUT", help="Download only this named output."
 )
 @click.option("--all", "everything", is_flag=True, help="Download artifacts and all named outputs.")
+@click.option(
+    "--path",
+    "inner_path",
+    default="",
+    metavar="PATH",
+    help="Download only this file, or this folder: outputs/model.pt.",
+)
 @common
 def download(
-    session: Session, name: str, download_path: Path, output_name: str, everything: bool
+    session: Session,
+    name: str,
+    download_path: Path,
+    output_name: str,
+    everything: bool,
+    inner_path: str,
 ) -> None:
     """Download a job's artifacts and outputs.
 
+    \b
     Example: yard job download -n brave-otter --all -p results
+             yard job download @last --path outputs/model.pt
     """
     from torchyard.cli.terminal import progress
 
@@ -257,7 +298,12 @@ def download(
     client = session.client()
     with progress.bar("Downloading") as count:
         written = client.jobs.download(
-            name, download_path, output_name=output_name, everything=everything, count=count
+            name,
+            download_path,
+            output_name=output_name,
+            everything=everything,
+            path=inner_path,
+            count=count,
         )
     tables.files(session.form, written)
     if not written:

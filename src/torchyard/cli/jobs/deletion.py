@@ -14,6 +14,7 @@ import click
 
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.cli.parsing.amounts import size_text
+from torchyard.cli.parsing.completion import statuses
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, confirm, many_names, warn
 from torchyard.cli.terminal import tables
@@ -38,7 +39,13 @@ _COLUMNS: list[tables.Column] = [
     metavar="NAME",
     help="Delete jobs of this experiment.",
 )
-@click.option("--status", default="", metavar="STATUS", help="Delete jobs with this status.")
+@click.option(
+    "--status",
+    default="",
+    metavar="STATUS",
+    help="Delete jobs with this status.",
+    shell_complete=statuses,
+)
 @click.option(
     "--older-than",
     default="",

@@ -17,6 +17,7 @@ import click
 from torchyard.base import clock
 from torchyard.base.errors import InvalidInput
 from torchyard.cli.parsing import amounts
+from torchyard.cli.parsing.completion import statuses
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, archivable, common
 from torchyard.cli.terminal import tables
@@ -30,7 +31,13 @@ _ASKED_FOR = ("metrics", "params", "inputs")
 @click.option(
     "--experiment-name", default="", metavar="NAME", help="List only this experiment's jobs."
 )
-@click.option("--status", default="", metavar="STATUS", help="List only jobs with this status.")
+@click.option(
+    "--status",
+    default="",
+    metavar="STATUS",
+    help="List only jobs with this status.",
+    shell_complete=statuses,
+)
 @click.option(
     "-p", "--parent-job-name", default="", metavar="NAME", help="List only this job's children."
 )

@@ -33,7 +33,15 @@ _HEIGHT, _SMALL_HEIGHT = 18, 10
 # Without `--key`, each metric has its own chart, up to this many.
 _MOST_CHARTS = 12
 _MOST_LINES = 16
-_STEP = click.IntRange(-(2**63), 2**63 - 1)
+
+
+class _Step(click.ParamType):  # type: ignore[type-arg]
+    """A whole number of 64 bits, whose range the help doesn't print."""
+
+    name = "step"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        return int(click.IntRange(-(2**63), 2**63 - 1).convert(value, param, ctx))
 
 
 class _WithPlot(Verb):
@@ -50,8 +58,19 @@ class _WithPlot(Verb):
         return super().parse_args(ctx, spread)
 
 
+def _offered(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Behind `--plot` the metrics of the jobs named before it, else names of jobs."""
+    from torchyard.cli.parsing import completion
+
+    workspace = str(context.params.get("workspace_name") or "")
+    named_jobs = context.params.get("names") or context.params.get("argument") or ()
+    if context.params.get("plot") and named_jobs:
+        return completion.metric_keys(named_jobs[0], workspace, incomplete)
+    return completion.names("jobs", workspace, incomplete)
+
+
 @click.command("metrics", cls=_WithPlot)
-@many_names("job", "jobs")
+@many_names("job", "jobs", _offered)
 @click.option(
     "--plot", is_flag=True, help="Draw a chart; `--plot KEY…` draws these metrics into one."
 )
@@ -72,12 +91,12 @@ class _WithPlot(Verb):
 @click.option(
     "--from",
     "start",
-    type=_STEP,
+    type=_Step(),
     default=None,
     metavar="STEP",
     help="First step of a chart or file (with `--x time`, ms since 1970).",
 )
-@click.option("--to", "end", type=_STEP, default=None, metavar="STEP", help="Last step.")
+@click.option("--to", "end", type=_Step(), default=None, metavar="STEP", help="Last step.")
 @click.option(
     "--export",
     default="",

@@ -8,9 +8,15 @@ longer than `_TIMEOUT_S`, and nothing is printed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import click
 
 from torchyard.base import settings as base_settings
+
+if TYPE_CHECKING:
+    from torchyard.client.client import Client
 
 SHELLS = ("bash", "zsh", "fish")
 _TIMEOUT_S = 0.7
@@ -38,14 +44,40 @@ def completion(shell: str) -> None:
 
 def names(noun: str, workspace: str, incomplete: str) -> list[str]:
     """Names of `noun`, an attribute of `Client`, that begin with `incomplete`."""
+
+    def listed(client: Client) -> list[str]:
+        if noun == "jobs":
+            return [job.name for job in client.jobs.list(max_results=_OFFERED)]
+        return [str(row.name) for row in getattr(client, noun).list()]
+
+    return _asked(workspace, incomplete, listed)
+
+
+def metric_keys(job: str, workspace: str, incomplete: str) -> list[str]:
+    """Metrics of a job that begin with `incomplete`."""
+    return _asked(
+        workspace, incomplete, lambda client: [key.key for key in client.jobs.metric_keys(job)]
+    )
+
+
+def statuses(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The statuses of jobs that begin with `incomplete`, in any case."""
+    from typing import get_args
+
+    from torchyard.client.job import JobStatus
+
+    return [name for name in get_args(JobStatus) if name.lower().startswith(incomplete.lower())]
+
+
+def _asked(workspace: str, incomplete: str, ask: Callable[[Client], list[str]]) -> list[str]:
     try:
-        return [name for name in _names(noun, workspace) if name.startswith(incomplete)]
+        return [name for name in _of_server(workspace, ask) if name.startswith(incomplete)]
     except Exception:
         # An error message would garble the line being completed.
         return []
 
 
-def _names(noun: str, workspace: str) -> list[str]:
+def _of_server(workspace: str, ask: Callable[[Client], list[str]]) -> list[str]:
     from torchyard.base.http import Transport
     from torchyard.client import embedded
     from torchyard.client.client import Client
@@ -59,9 +91,6 @@ def _names(noun: str, workspace: str) -> list[str]:
         url, token = running.url, embedded.token(settings)
     transport = Transport(url, token, timeout_s=_TIMEOUT_S, ca_cert=settings.ca_cert)
     try:
-        client = Client(workspace=workspace, settings=settings, transport=transport)
-        if noun == "jobs":
-            return [job.name for job in client.jobs.list(max_results=_OFFERED)]
-        return [str(row.name) for row in getattr(client, noun).list()]
+        return ask(Client(workspace=workspace, settings=settings, transport=transport))
     finally:
         transport.close()

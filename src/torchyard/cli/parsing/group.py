@@ -42,6 +42,7 @@ _MODULES = {
     "whoami": "torchyard.cli.commands.login",
     "audit": "torchyard.cli.commands.audit",
     "doctor": "torchyard.cli.doctor.command",
+    "disk": "torchyard.cli.commands.disk",
     "gc": "torchyard.cli.commands.gc",
     "client-env": "torchyard.cli.commands.client_env",
     "jupyterlab": "torchyard.cli.commands.jupyterlab",

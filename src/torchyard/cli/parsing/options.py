@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from torchyard.base import settings as base_settings
-from torchyard.base.errors import InvalidInput, nearest
+from torchyard.base.errors import InvalidInput, NotFound, nearest
 from torchyard.base.settings import Settings
 from torchyard.cli.terminal import tables
 from torchyard.client.client import Client
@@ -60,6 +60,10 @@ class _Ignored:
         return value
 
 
+LAST = "@last"
+"""Stands for the user's newest job wherever a job's name goes."""
+_LAST_PLACES = (f"azureml://jobs/{LAST}/", f"runs:/{LAST}/")
+_LAST_AMONG = 1000
 IGNORED_HELP = "Accepted for az compatibility; ignored."
 IGNORED = {
     ignored.declarations[0]: ignored
@@ -142,9 +146,45 @@ def with_session(command: Command) -> Command:
         **options: Any,
     ) -> Any:
         session = Session(base_settings.read(), workspace_name, tables.Form(output, query))
-        return command(session, *arguments, **options)
+        return command(session, *arguments, **_with_last(session, options))
 
     return call  # type: ignore[return-value]
+
+
+def _with_last(session: Session, options: dict[str, Any]) -> dict[str, Any]:
+    """The options with the name of the user's newest job where `@last` stands for it."""
+    last = ""
+
+    def replaced(value: Any) -> Any:
+        nonlocal last
+        if isinstance(value, tuple):
+            return tuple(replaced(item) for item in value)
+        is_place = isinstance(value, str) and value.startswith(_LAST_PLACES)
+        if value != LAST and not is_place:
+            return value
+        last = last or _last_job(session)
+        return value.replace(LAST, last, 1)
+
+    is_job = "job" in click.get_current_context().command_path.split()[1:2]
+    wanted = ("name", "names", "parent_job_name", "path") if is_job else ("path",)
+    keys = [key for key in wanted if key in options]
+    return {**options, **{key: replaced(options[key]) for key in keys}}
+
+
+def _last_job(session: Session) -> str:
+    """
+    Raises:
+        NotFound: the user has no job in the workspace.
+    """
+    client = session.client()
+    user = client.users.me().user
+    for job in client.jobs.list(max_results=_LAST_AMONG):
+        if job.owner == user:
+            return job.name
+    raise NotFound(
+        f"`{LAST}` is your newest job, and workspace `{client.workspace}` has none of yours",
+        "submit one with `yard job create -f job.yml`",
+    )
 
 
 def named(noun: str, complete: str = "") -> Callable[[Command], Command]:
@@ -176,19 +216,22 @@ def named(noun: str, complete: str = "") -> Callable[[Command], Command]:
     return decorate
 
 
-def many_names(noun: str, complete: str = "") -> Callable[[Command], Command]:
+def many_names(
+    noun: str, complete: str = "", offer: Complete | None = None
+) -> Callable[[Command], Command]:
     """Take any number of bare names and `-n NAME`; the command receives `names`, each once.
 
     Args:
         complete: where a shell gets names to offer: an attribute of `Client`, such as `jobs`.
+        offer: what a shell offers instead where a bare name stands.
     """
 
     def decorate(command: Command) -> Command:
-        offer = names_of(complete) if complete else None
+        names = names_of(complete) if complete else None
 
-        @click.argument("argument", metavar="[NAME]...", nargs=-1, shell_complete=offer)
+        @click.argument("argument", metavar="[NAME]...", nargs=-1, shell_complete=offer or names)
         @click.option(
-            "-n", "--name", multiple=True, help=f"{noun.capitalize()} name.", shell_complete=offer
+            "-n", "--name", multiple=True, help=f"{noun.capitalize()} name.", shell_complete=names
         )
         @functools.wraps(command)
         def with_names(

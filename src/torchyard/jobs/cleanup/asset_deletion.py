@@ -66,15 +66,15 @@ def _versions(services: Services, request: DeletionRequest) -> list[AssetVersion
         Conflict: the environment is curated.
     """
     db, workspace, name = services.db, request.workspace, request.name
-    found: Sequence[Any]
+    selected: Sequence[Any]
     if request.noun == "environment":
         environments.refuse_curated(name, "deleted")
         package: Any = environments
     else:
         package = models if request.noun == "model" else data
     exact = package.get(db, workspace, name, request.version or "latest")
-    found = [exact] if request.version else package.list_versions(db, workspace, name)
-    return [AssetVersion(request.noun, asset) for asset in found]
+    selected = [exact] if request.version else package.list_versions(db, workspace, name)
+    return [AssetVersion(request.noun, asset) for asset in selected]
 
 
 def _refuse_unfinished(uses: Sequence[Use]) -> None:

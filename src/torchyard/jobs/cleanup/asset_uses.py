@@ -69,7 +69,7 @@ class AssetVersion:
 class Use:
     """`by` names `asset`; `breaks` says what no longer works without it.
 
-    `owner` and `unfinished_job` are empty where `by` is no job.
+    `owner` and `unfinished_job` are empty where `by` is not a job.
     """
 
     asset: str

@@ -1,7 +1,8 @@
 """HTTP: space on the server's disk.
 
-Owns: POST /v1/gc, GET and PATCH /v1/gc/settings.
-Leaves: what is removed to cleanup/reclaiming.py, stored settings to cleanup/reclaiming_settings.py.
+Owns: POST /v1/gc, GET and PATCH /v1/gc/settings, GET /v1/disk.
+Leaves: what is removed to cleanup/reclaiming.py, stored settings to
+cleanup/reclaiming_settings.py, measuring to cleanup/disk_use.py.
 Always: a job's token, or one for a single workspace, has no access.
 """
 
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 
 from torchyard.base.errors import Forbidden, InvalidInput
-from torchyard.jobs.cleanup import reclaiming
+from torchyard.jobs.cleanup import disk_use, reclaiming
 from torchyard.jobs.cleanup import reclaiming_settings as settings
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
@@ -62,6 +63,22 @@ def store(services: ServicesOf, identity: Person, changes: JsonBody) -> dict[str
     _only_the_owner(identity)
     settings.save(services.home, changes)
     return _settings_json(services)
+
+
+@router.get("/v1/disk")
+@needs(Permission.SERVER)
+def disk(services: ServicesOf, identity: Person, limit: int = 10) -> dict[str, Any]:
+    _only_the_owner(identity)
+    if not 1 <= limit <= 1000:
+        raise InvalidInput(f"`limit` is {limit}", "use 1 to 1000")
+    use = disk_use.measure(services)
+    return {
+        "total_bytes": use.total_bytes,
+        "free_bytes": use.free_bytes,
+        "kinds": [{"kind": kind, "size_bytes": size} for kind, size in use.by_kind().items()],
+        "owners": [{"owner": owner, "size_bytes": size} for owner, size in use.by_owner().items()],
+        "largest": [dict(vars(item)) for item in use.items[:limit]],
+    }
 
 
 def _settings_json(services: Services) -> dict[str, Any]:

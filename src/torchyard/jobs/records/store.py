@@ -380,14 +380,6 @@ def queued_since(connection: Connection, job_id: int) -> datetime | None:
     return queued_at
 
 
-def environment_hashes(connection: Connection, workspace: str) -> set[str]:
-    """The environments that jobs of the workspace asked for."""
-    rows = connection.execute(
-        select(jobs.c.environment_hash).where(jobs.c.workspace == workspace).distinct()
-    )
-    return {row.environment_hash for row in rows} - {""}
-
-
 def hide_ended(connection: Connection, job_ids: Sequence[int]) -> set[int]:
     """Mark those of the jobs that have ended as deleted; which they were."""
     hidden: set[int] = set()

@@ -81,12 +81,6 @@ def job_counts(services: Services, workspace: str) -> Mapping[int, tuple[int, da
         return store.count_jobs(connection, workspace)
 
 
-def environment_hashes(services: Services, workspace: str) -> set[str]:
-    """The environments that jobs of the workspace asked for."""
-    with services.db.read() as connection:
-        return store.environment_hashes(connection, workspace)
-
-
 def create_experiment(
     services: Services,
     workspace: str,

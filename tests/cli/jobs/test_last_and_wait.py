@@ -1,0 +1,68 @@
+"""`@last` for the newest job, `yard job wait`, and what a shell offers behind options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.conftest import Yard
+from cli.real_server import RealServer
+from torchyard.cli.jobs import commands, metrics
+from torchyard.cli.parsing import completion
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    made = RealServer(tmp_path_factory.mktemp("server"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def real(served: RealServer, monkeypatch: pytest.MonkeyPatch) -> RealServer:
+    monkeypatch.setenv("TORCHYARD_URL", served.url)
+    monkeypatch.setenv("TORCHYARD_TOKEN", served.token)
+    return served
+
+
+def test_last_stands_for_the_newest_job(real: RealServer, yard: Yard) -> None:
+    none = yard("job", "show", "@last")
+    assert none.code == 2 and "`@last` is your newest job, and workspace `default` has" in none.err
+    Path("job.yml").write_text("command: x\nenvironment: python\n")
+    for name in ("first", "second"):
+        yard("job", "create", "-f", "job.yml", "-n", name)
+    shown = yard("job", "show", "@last", "-o", "json")
+    assert json.loads(shown.out)["name"] == "second"
+    slow = yard("job", "wait", "@last", "--timeout", "0.2")
+    assert slow.code == 1 and "job `second` has not ended after 0.2 s" in slow.err
+    yard("job", "cancel", "-n", "@last")
+    waited = yard("job", "wait", "-n", "@last", "--timeout", "20", "-o", "json")
+    assert (waited.code, json.loads(waited.out)["status"]) == (1, "Canceled")
+    path = "azureml://jobs/@last/outputs/artifacts/paths/outputs/m.pt"
+    assert "`second`" in yard("model", "create", "-n", "m", "-p", path).err
+    assert yard("job", "delete", "@last", "--yes").code == 0
+    assert json.loads(yard("job", "show", "@last", "-o", "json").out)["name"] == "first"
+    assert "`@last`" in yard("model", "show", "@last").err
+
+
+def test_a_shell_offers_statuses_and_metrics(
+    real: RealServer, yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = commands.group.commands["list"]
+    (status,) = [option for option in listing.params if option.name == "status"]
+    context = click.Context(listing)
+    assert [item.value for item in status.shell_complete(context, "c")] == [
+        "CancelRequested", "Completed", "Canceled"
+    ]  # fmt: skip
+    monkeypatch.setattr(completion, "metric_keys", lambda job, *rest: [f"loss of {job}"])
+    plot = metrics.metrics.make_context("m", ["a", "--plot"], resilient_parsing=True)
+    (names,) = [option for option in metrics.metrics.params if option.name == "argument"]
+    assert [item.value for item in names.shell_complete(plot, "")] == ["loss of a"]
+
+
+def test_the_help_prints_no_range_of_64_bits(yard: Yard) -> None:
+    assert "9223372036854775808" not in yard("job", "metrics", "--help").text
