@@ -212,7 +212,7 @@ class Jobs(JobReader):
 
             client.jobs.clone("brave-otter", set={"inputs.epochs": 1, "tags.try": "2"})
         """
-        from torchyard.client import assignments
+        from torchyard.base import assignments
 
         job = self.document(name)
         document = {key: value for key, value in job["spec"].items() if key not in _NOT_CLONED}
@@ -257,8 +257,7 @@ class Jobs(JobReader):
             text: part of the name, the display name or the description, in any case.
             created_after, created_before: times without a zone are in this machine's.
             sort: `metrics.loss` (its last value), `params.x`, `inputs.lr`, `tags.team`, `name`,
-                `display_name`, `owner`, `created_at` or `duration_s`. Jobs without a value
-                come last, either way.
+                `display_name`, `owner`, `created_at`, `duration_s`; jobs without it come last.
             descending: the largest first.
             columns: `metrics.loss`, `params.x`, `inputs.lr`, or `metrics`, `params`, `inputs` for
                 all of them; each job's `columns` has their values.
@@ -291,18 +290,7 @@ class Jobs(JobReader):
         }
         # Jobs with all of their metrics may be long.
         most = _PAGE if all("." in column for column in columns) else _LONG_PAGE
-        jobs: Listing[JobSummary] = Listing()
-        before = None
-        while max_results is None or len(jobs) < max_results:
-            missing = most if max_results is None else max_results - len(jobs)
-            here = {"limit": min(missing, most), "before": before}
-            response = self._transport.get(self._path, {**query, **here})
-            page = response["value"]
-            jobs += [summary_from_json(row, self) for row in page]
-            before = response.get("next")
-            if not before or not page:
-                break
-        return jobs
+        return self._pages(query, max_results, most)
 
     def update(
         self,
@@ -434,6 +422,23 @@ class Jobs(JobReader):
 
     def _job(self, raw: Json) -> Job:
         return job_from_json(raw, self)
+
+    def _pages(
+        self, query: Mapping[str, Any], max_results: int | None, most: int
+    ) -> Listing[JobSummary]:
+        """The rows of all pages, each of `most` jobs or fewer."""
+        jobs: Listing[JobSummary] = Listing()
+        before = None
+        while max_results is None or len(jobs) < max_results:
+            missing = most if max_results is None else max_results - len(jobs)
+            here = {"limit": min(missing, most), "before": before}
+            response = self._transport.get(self._path, {**query, **here})
+            page = response["value"]
+            jobs += [summary_from_json(row, self) for row in page]
+            before = response.get("next")
+            if not before or not page:
+                break
+        return jobs
 
     def _code_of(self, name: str) -> str:
         code = str(self.document(name)["spec"].get("code") or "")

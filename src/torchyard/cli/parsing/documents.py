@@ -19,9 +19,9 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from torchyard.base import assignments
+from torchyard.base.assignments import At
 from torchyard.base.errors import InvalidInput, InvalidSpec, TorchyardError
-from torchyard.client import assignments
-from torchyard.client.assignments import At
 
 LIMIT_BYTES = 1 << 20
 _LIMIT_VALUES = 100_000
