@@ -105,7 +105,15 @@ def cases(experiment: int) -> dict[str, tuple[str, str, Any]]:
         "search, ordered by a name": search(order_by=["attributes.run_name ASC"]),
         "history of Azure ML": ("POST", _AZURE, {"top": 100}),
         "yard job list": ("GET", jobs, None),
-        "yard job list, of one experiment": ("GET", f"{jobs}&experiment=many", None),
+        "yard job list, of one experiment": ("GET", f"{jobs}&experiment_name=many", None),
+        "yard job list, by a metric": ("GET", f"{jobs}&sort=metrics.score&column=metrics", None),
+        "yard job list, by a metric and tag": (
+            "GET",
+            f"{jobs}&sort=metrics.score&descending=true&tag=team%3Dteam3",
+            None,
+        ),
+        "yard job list, by a parameter": ("GET", f"{jobs}&sort=params.lr&column=params", None),
+        "yard job list, by text": ("GET", f"{jobs}&text=9999", None),
     }
 
 

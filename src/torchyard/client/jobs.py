@@ -260,8 +260,7 @@ class Jobs(JobReader):
             text: part of the name, the display name or the description, in any case.
             created_after, created_before: times without a zone are in this machine's.
             sort: `metrics.loss` (its last value), `params.x`, `inputs.lr`, `tags.team`, `name`,
-                `display_name`, `owner`, `created_at` or `duration_s`. Jobs without a value
-                come last, either way.
+                `display_name`, `owner`, `created_at`, `duration_s`; jobs without it come last.
             descending: the largest first.
             columns: `metrics.loss`, `params.x`, `inputs.lr`, or `metrics`, `params`, `inputs` for
                 all of them; each job's `columns` has their values.
@@ -293,8 +292,8 @@ class Jobs(JobReader):
             "archived": "only" if only_archived else "true" if archived else None,
         }
         # Jobs with all of their metrics may be long.
-        page = _PAGE if all("." in column for column in columns) else _LONG_PAGE
-        return self._listed(query, page, max_results)
+        most = _PAGE if all("." in column for column in columns) else _LONG_PAGE
+        return self._pages(query, max_results, most)
 
     def update(
         self,
@@ -435,16 +434,10 @@ class Jobs(JobReader):
     def _job(self, raw: Json) -> Job:
         return job_from_json(raw, self)
 
-    def _code_of(self, name: str) -> str:
-        code = str(self.document(name)["spec"].get("code") or "")
-        if not code.startswith("snapshot:"):
-            raise NotFound(f"job `{name}` has no code snapshot", "it was created without `code`")
-        return code.removeprefix("snapshot:")
-
-    def _listed(
-        self, query: Mapping[str, Any], most: int, max_results: int | None
+    def _pages(
+        self, query: Mapping[str, Any], max_results: int | None, most: int
     ) -> Listing[JobSummary]:
-        """The jobs that a query selects, read in pages of at most `most`."""
+        """The rows of all pages, each of `most` jobs or fewer."""
         jobs: Listing[JobSummary] = Listing()
         before = None
         while max_results is None or len(jobs) < max_results:
@@ -457,6 +450,12 @@ class Jobs(JobReader):
             if not before or not page:
                 break
         return jobs
+
+    def _code_of(self, name: str) -> str:
+        code = str(self.document(name)["spec"].get("code") or "")
+        if not code.startswith("snapshot:"):
+            raise NotFound(f"job `{name}` has no code snapshot", "it was created without `code`")
+        return code.removeprefix("snapshot:")
 
     def _check(self, document: Mapping[str, Any]) -> Strings:
         response = self._transport.post(f"{self._path}/validate", document)

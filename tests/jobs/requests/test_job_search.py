@@ -131,7 +131,7 @@ def test_conditions_leave_out_other_jobs(services: Services, clock: FakeClock) -
     support.submit(services, name="b", description="a resnet", tags={"team": "y", "kept": ""})
     other = replace(support.ME, user="you")
     submission.create(services, WORKSPACE, {**support.JOB, "name": "c"}, other)
-    found = {
+    expected = {
         ListRequest(text="RESNET"): "ba",
         ListRequest(text="50%"): "a",
         ListRequest(text="%"): "a",
@@ -143,7 +143,7 @@ def test_conditions_leave_out_other_jobs(services: Services, clock: FakeClock) -
         ListRequest(created_after=before, created_before=later): "a",
         ListRequest(text="resnet", sort="name"): "ab",
     }
-    for request, names in found.items():
+    for request, names in expected.items():
         assert "".join(row["name"] for row in pages(services, request)) == names, request
 
 

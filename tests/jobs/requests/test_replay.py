@@ -38,16 +38,16 @@ def ranks_print(services: Services, job: Job, texts: str, attempt: int = 1) -> N
 def replayed(services: Services, job: Job, cursor: Cursor, most: int = 1000) -> str:
     """Notices in brackets and output, until what is there has come or `most` frames have."""
     follower = streams._Follower(services, actions.get(services, WORKSPACE, job.name), cursor)
-    said = ""
+    output = ""
     more = True
     while more and most > 0:
         _, blocks, more = follower.read_new()
         for block in blocks[:most]:
             head, _, content = block.partition(b"\n")
             fields: dict[str, Any] = json.loads(head)
-            said += f"[{fields['message']}]" if fields["kind"] == "notice" else content.decode()
+            output += f"[{fields['message']}]" if fields["kind"] == "notice" else content.decode()
             most -= 1
-    return said
+    return output
 
 
 @pytest.fixture
@@ -129,5 +129,5 @@ def test_the_order_of_endless_output_stays_small(
         clock.advance(0.5)
         ranks_print(services, job, "Xy")
     assert (services.logs.folder(WORKSPACE, job.name) / log_order.NAME).stat().st_size < 2100
-    said = replayed(services, job, Cursor())
-    assert said.startswith("XyXyXy") and sorted(said) == ["X"] * 300 + ["y"] * 300
+    output = replayed(services, job, Cursor())
+    assert output.startswith("XyXyXy") and sorted(output) == ["X"] * 300 + ["y"] * 300

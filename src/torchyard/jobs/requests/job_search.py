@@ -242,7 +242,7 @@ def _tag(key: str, dialect: str) -> ColumnElement[Any]:
 def _number_in(held: ColumnElement[Any], dialect: str) -> ColumnElement[Any]:
     """The number that a text is, null for another text."""
     if dialect == "sqlite":
-        # An outer `case` because `json_type` fails where the text is no JSON.
+        # An outer `case` because `json_type` fails where the text is not JSON.
         kind = case((func.json_valid(held) == 1, func.json_type(held)), else_=None)
         return case((kind.in_(("integer", "real")), cast(held, Double)), else_=None)
     return case((held.regexp_match(_NUMBER), cast(held, Double)), else_=None)
