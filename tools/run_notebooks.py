@@ -21,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -202,8 +203,8 @@ def notebook_variables(
 
 def run_notebook(place: Place, notebook: str) -> dict[str, Any]:
     """Run one notebook in a fresh folder, and write down what each cell did."""
-    folder = place.work / "run" / place.suite.name
-    shutil.rmtree(folder, ignore_errors=True)
+    (place.work / "run").mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{place.suite.name}-", dir=place.work / "run"))
     tree = folder / "tree"
     extract(place.git_folder, place.suite.folders, tree)
     yard(place, "workspace", "config", "--path", str(tree))
@@ -246,6 +247,7 @@ def run_notebook(place: Place, notebook: str) -> dict[str, Any]:
         "placeholders": filled,
     }
     results.write_text(json.dumps(document, indent=1))
+    shutil.rmtree(folder, ignore_errors=True)
     return document
 
 
