@@ -1,7 +1,7 @@
 """Run public notebooks of Azure ML whole and unmodified against a server of ours.
 
     python tools/run_notebooks.py sdk-v1 --repository FOLDER.git --work FOLDER [PATH ...]
-    python tools/run_notebooks.py --page --work FOLDER > docs/transcripts/notebooks.md
+    python tools/notebooks_page.py FOLDER > docs/transcripts/notebooks.md
 
 `--repository` is a bare clone of the repository that `notebooks.yml` names; nothing of it is kept
 here. Without a PATH every notebook of the list runs, the quickest first.
@@ -44,12 +44,12 @@ class Suite:
     """The notebooks of one repository, and with what they are run.
 
     `folders`: the parts of the repository that lie beside a notebook. `placeholders`: what a user
-    writes in place of what the notebook prints. `stand_ins`: of a notebook, by path, the files put
-    where it would have downloaded them.
+    writes in place of what the notebook prints. `notebooks`: by path, why one doesn't run whole.
     """
 
     name: str
     repository: str
+    commit: str
     client: str
     client_env: tuple[str, ...]
     folders: tuple[str, ...]
@@ -85,6 +85,7 @@ def read_suites() -> dict[str, Suite]:
         name: Suite(
             name=name,
             repository=suite["repository"],
+            commit=suite["commit"],
             client=suite["client"],
             client_env=tuple(suite.get("client_env", ())),
             folders=tuple(suite["folders"]),
