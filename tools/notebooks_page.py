@@ -33,12 +33,12 @@ _TITLES = {
 
 def rows(suite: Suite, folder: Path) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
     """Each notebook that was run: its path, its results, its entry in the list."""
-    found = []
+    entries = []
     for notebook, entry in suite.notebooks.items():
         file = folder / suite.name / f"{notebook.replace('/', '--')}.json"
         if file.exists():
-            found.append((notebook, json.loads(file.read_text()), entry))
-    return found
+            entries.append((notebook, json.loads(file.read_text()), entry))
+    return entries
 
 
 def section(suite: Suite, folder: Path) -> str:
@@ -82,7 +82,8 @@ _PARAGRAPHS = (
     "The column of jobs says how the jobs ended that the notebook submitted; some notebooks "
     "don't wait for theirs. The server had the extras `azure` and `smb`. `heart.csv` of "
     "azuremlexampledata.blob.core.windows.net is data of the same columns, made here and served "
-    "in its place.",
+    "in its place. `model_management` expects a third version of its model, which its second run "
+    "makes.",
 )
 
 

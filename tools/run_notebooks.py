@@ -181,16 +181,18 @@ def notebook_variables(
     )
     bundle = folder / "trusted.pem"
     bundle.write_text(Path(redirection["SSL_CERT_FILE"]).read_text() + proxy.authority)
-    own = {name: str(bundle) for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT")}
-    own |= dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), proxy.url)
-    own |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+    connection = {name: str(bundle) for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT")}
+    connection |= dict.fromkeys(
+        ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), proxy.url
+    )
+    connection |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
     kept = {name: text for name, text in os.environ.items() if not _is_foreign(name)}
     temporary = folder / "tmp"
     temporary.mkdir()
     return {
         **kept,
         **redirection,
-        **own,
+        **connection,
         "HOME": str(folder),
         "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv")),
         "PATH": f"{python.parent}{os.pathsep}{kept.get('PATH', '')}",

@@ -72,8 +72,8 @@ class Heartbeats:
         return {node: s for node, s in silences.items() if s >= self._missed_after_s}
 
     def _heard_at(self, node: AttemptNode, now: datetime) -> datetime:
-        # A report may have arrived since `now` was read, or by a server whose clock is ahead; a time
-        # further to come is from before the clock was set back.
+        # A report may have arrived since `now` was read, or by a server whose clock is ahead; a
+        # time further to come is from before the clock was set back.
         ahead_s = (node.seen_at - now).total_seconds()
         seen_at = node.seen_at if ahead_s < self._missed_after_s else self._listening_since
         return max(seen_at, self._listening_since)
