@@ -13,7 +13,7 @@ export TORCHYARD_TEST_ENVIRONMENTS ?= $(CURDIR)/.test-environments
 # The tests that need no network, no service and no torch.
 QUICK := not (end_to_end or slow or object_store or postgres or containers or azure or widgets or runner or oidc)
 
-.PHONY: help setup demo test coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-cgroups test-faults test-fuzz test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure-page postgres mpi podman azurite oidc-provider administration curated check format docs bench lock clean
+.PHONY: help setup demo test coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-cgroups test-faults test-fuzz test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure-page notebooks postgres mpi podman azurite oidc-provider administration curated check format docs bench lock clean
 
 help:
 	@echo 'make demo               train a small network on two local nodes'
@@ -41,6 +41,7 @@ help:
 	@echo
 	@echo 'make docs               write the pages that are generated from the code'
 	@echo 'make azure-page         write docs/reference/azure-ml.md from what the clients did'
+	@echo 'make notebooks          run public notebooks of Azure ML: SUITE=sdk-v1 REPOSITORY=FOLDER.git'
 	@echo 'make curated            build the curated environments and record what they hold'
 	@echo 'make bench              measure, each figure beside its peer'
 	@echo 'make lock               resolve requirements.lock again'
@@ -175,6 +176,14 @@ test-postgres: setup postgres
 test-e2e-postgres: setup postgres mpi
 	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_DATABASE=postgres $(BIN)/pytest \
 	  -m 'end_to_end and not (object_store or long or containers or azure or widgets)' -k 'not sqlite and ($(or $(ONLY),test))'
+
+# Public notebooks of Azure ML: REPOSITORY is a bare clone, SUITE sdk-v1 or sdk-v2, ONLY paths in it.
+notebooks: setup
+	@[ -n '$(REPOSITORY)' ] || { echo 'error: REPOSITORY is not set' >&2; \
+	  echo 'hint: make notebooks SUITE=sdk-v1 REPOSITORY=FOLDER.git' >&2; exit 2; }
+	@$(BIN)/python tests/contracts_azure/client_venvs.py notebooks-$(SUITE)
+	$(BIN)/python tools/run_notebooks.py $(SUITE) --repository '$(REPOSITORY)' \
+	  --work .notebooks --stand-ins .notebooks/stand-ins $(ONLY)
 
 test-oidc: setup oidc-provider
 	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest --durations=5 -m 'oidc and not postgres'

@@ -13,6 +13,7 @@ Always: the first cell that fails ends the notebook, as "Run All" does; a cell t
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -53,10 +54,10 @@ def run_cells(notebook: dict[str, Any], results_file: Path, limit_s: int) -> boo
 
 
 def _shell() -> Any:
-    from IPython.core.interactiveshell import InteractiveShell
+    interactiveshell = importlib.import_module("IPython.core.interactiveshell")
 
     # Azure's widgets go by the class's name: in Jupyter they don't block the cell.
-    class ZMQInteractiveShell(InteractiveShell):  # type: ignore[misc]
+    class ZMQInteractiveShell(interactiveshell.InteractiveShell):  # type: ignore[misc, name-defined]
         def enable_gui(self, gui: Any = None) -> None:
             """`%matplotlib inline` asks for it; pictures go nowhere."""
 

@@ -1,7 +1,7 @@
 """Run public notebooks of Azure ML whole and unmodified against a server of ours.
 
     python tools/run_notebooks.py sdk-v1 --repository FOLDER.git --work FOLDER [PATH ...]
-    python tools/run_notebooks.py --page --work FOLDER > docs/transcripts/notebooks.md
+    python tools/notebooks_page.py FOLDER > docs/transcripts/notebooks.md
 
 `--repository` is a bare clone of the repository that `notebooks.yml` names; nothing of it is kept
 here. Without a PATH every notebook of the list runs, the quickest first.
@@ -21,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,12 +44,12 @@ class Suite:
     """The notebooks of one repository, and with what they are run.
 
     `folders`: the parts of the repository that lie beside a notebook. `placeholders`: what a user
-    writes in place of what the notebook prints. `stand_ins`: of a notebook, by path, the files put
-    where it would have downloaded them.
+    writes in place of what the notebook prints. `notebooks`: by path, why one doesn't run whole.
     """
 
     name: str
     repository: str
+    commit: str
     client: str
     client_env: tuple[str, ...]
     folders: tuple[str, ...]
@@ -84,6 +85,7 @@ def read_suites() -> dict[str, Suite]:
         name: Suite(
             name=name,
             repository=suite["repository"],
+            commit=suite["commit"],
             client=suite["client"],
             client_env=tuple(suite.get("client_env", ())),
             folders=tuple(suite["folders"]),
@@ -179,16 +181,18 @@ def notebook_variables(
     )
     bundle = folder / "trusted.pem"
     bundle.write_text(Path(redirection["SSL_CERT_FILE"]).read_text() + proxy.authority)
-    own = {name: str(bundle) for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT")}
-    own |= dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), proxy.url)
-    own |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+    connection = {name: str(bundle) for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT")}
+    connection |= dict.fromkeys(
+        ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), proxy.url
+    )
+    connection |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
     kept = {name: text for name, text in os.environ.items() if not _is_foreign(name)}
     temporary = folder / "tmp"
     temporary.mkdir()
     return {
         **kept,
         **redirection,
-        **own,
+        **connection,
         "HOME": str(folder),
         "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv")),
         "PATH": f"{python.parent}{os.pathsep}{kept.get('PATH', '')}",
@@ -202,8 +206,8 @@ def notebook_variables(
 
 def run_notebook(place: Place, notebook: str) -> dict[str, Any]:
     """Run one notebook in a fresh folder, and write down what each cell did."""
-    folder = place.work / "run" / place.suite.name
-    shutil.rmtree(folder, ignore_errors=True)
+    (place.work / "run").mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{place.suite.name}-", dir=place.work / "run"))
     tree = folder / "tree"
     extract(place.git_folder, place.suite.folders, tree)
     yard(place, "workspace", "config", "--path", str(tree))
@@ -246,6 +250,7 @@ def run_notebook(place: Place, notebook: str) -> dict[str, Any]:
         "placeholders": filled,
     }
     results.write_text(json.dumps(document, indent=1))
+    shutil.rmtree(folder, ignore_errors=True)
     return document
 
 

@@ -115,9 +115,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer_file(self, file: Path) -> None:
         content = file.read_bytes()
         first, last = 0, len(content) - 1
-        asked = self.headers.get("x-ms-range") or self.headers.get("Range") or ""
-        if asked.startswith("bytes=") and content:
-            start, _, end = asked[len("bytes=") :].partition("-")
+        byte_range = self.headers.get("x-ms-range") or self.headers.get("Range") or ""
+        if byte_range.startswith("bytes=") and content:
+            start, _, end = byte_range[len("bytes=") :].partition("-")
             first, last = int(start or 0), min(int(end or last), last)
             status = 206
         else:

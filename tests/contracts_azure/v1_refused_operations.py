@@ -121,15 +121,6 @@ def linked_services(world: World) -> Any:
     return workspace(world).linked_services
 
 
-@operation("Workspaces", "`Workspace.create`", REFUSED, "yard workspace create")
-def create_workspace(world: World) -> Any:
-    from azureml.core import Workspace
-
-    ws = workspace(world)
-    names = {"subscription_id": ws.subscription_id, "resource_group": ws.resource_group}
-    return Workspace.create("v1-own", **names, location=ws.location, exist_ok=True).name
-
-
 @operation("Data", "`Datastore.register_azure_data_lake_gen2` and other kinds", REFUSED, "datalake")
 def other_stores(world: World) -> Any:
     from azureml.core import Datastore

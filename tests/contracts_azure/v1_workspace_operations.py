@@ -43,6 +43,28 @@ def list_all(world: World) -> Any:
     return list(workspaces)
 
 
+@operation("Workspaces", "`Workspace.create`, with and without `exist_ok`")
+def create(world: World) -> Any:
+    from azureml.core import Workspace
+    from azureml.exceptions import WorkspaceException
+
+    ws = workspace(world)
+    names = {"subscription_id": ws.subscription_id, "location": "eastus2"}
+    same = Workspace.create(ws.name, resource_group=ws.resource_group, exist_ok=True, **names)
+    assert same.name == ws.name, same.name
+    made = Workspace.create(
+        "v1-own", resource_group="v1-group", create_resource_group=True, show_output=False, **names
+    )
+    assert (made.resource_group, made.location) == ("v1-group", "eastus2"), made.location
+    try:
+        Workspace.create("v1-own", resource_group="v1-group", **names)
+    except WorkspaceException as error:
+        assert "already exists" in str(error), error
+    else:
+        raise AssertionError("it was created twice")
+    return made.name
+
+
 @operation("Workspaces", "`Workspace.get` of one that is not there", ERROR, "workspace not found")
 def get_absent(world: World) -> Any:
     from azureml.core import Workspace

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from azureml.azure_server import Azure
+from azureml.azure_server import WORKSPACE, Azure
 from torchyard.data.datastores import BLOB_STORE
 from workspaces.served import HERE, served
 
@@ -105,3 +105,13 @@ def test_invalid_values_are_named(azure: Azure) -> None:
     assert "whole number" in azure.refused(400, "PUT", "models/m/versions/v1", body)["message"]
     assert azure.names("models", listViewType="All") == []
     Azure(azure.site, "rita").refused(403, "DELETE", "models/m/versions/1")
+
+
+def test_a_models_files_are_listed_with_those_of_every_version(azure: Azure) -> None:
+    for version in ("1", "2"):
+        azure.put(f"models/m/versions/{version}", _model())
+    top = "/artifact/v1.0" + WORKSPACE + "/artifacts"
+    listed = azure.site.ask("dan", "GET", f"{top}/prefix/contentinfo/RegisteredModel/m")
+    assert listed.status_code == 200, listed.text
+    expected = sorted(f"{version}/{path}" for version in ("1", "2") for path in FILES)
+    assert sorted(item["path"] for item in listed.json()["value"]) == expected

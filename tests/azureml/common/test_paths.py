@@ -166,6 +166,29 @@ def deployment(name: str, **parameters: str) -> tuple[str, dict[str, Any]]:
     return path, {"properties": {"template": {}, "parameters": values, "mode": "incremental"}}
 
 
+def test_sdk_v1_creates_a_workspace_in_a_new_resource_group(azure: Azure) -> None:
+    azure.user = "home"
+    types = azure.ask("GET", f"/subscriptions/local/providers/{PROVIDER}")["resourceTypes"]
+    assert "East US 2" in next(t for t in types if t["resourceType"] == "workspaces")["locations"]
+    group = "/subscriptions/local/resourceGroups/new"
+    assert azure.ask("PUT", group, {"location": "eastus2"})["name"] == "new"
+    azure.refused(404, "GET", group)
+    deployments = "/subscriptions/local/providers/Microsoft.Resources/deployments"
+    assert azure.ask("GET", deployments) == {"value": []}
+    resources = [
+        {"type": "Microsoft.Storage/storageAccounts", "name": "kept-elsewhere"},
+        {"type": f"{PROVIDER}/workspaces", "name": "Vision", "location": "eastus2"},
+    ]
+    body = {"properties": {"template": {"resources": resources}, "parameters": {}}}
+    azure.ask("PUT", f"{group}/providers/Microsoft.Resources/deployments/Vision-1", body)
+    workspace = azure.ask("GET", f"{group}/providers/{PROVIDER}/workspaces/Vision")
+    assert (workspace["name"], workspace["location"]) == ("Vision", "eastus2")
+    assert azure.ask("GET", group)["location"] == "eastus2"
+    resources.pop()
+    error = azure.refused(400, "PUT", f"{group}/providers/Microsoft.Resources/deployments/x", body)
+    assert "template" in error["message"]
+
+
 def test_the_sdks_template_creates_a_workspace(azure: Azure) -> None:
     azure.user = "home"
     path, body = deployment("Vision", description="ours")

@@ -112,6 +112,20 @@ def test_a_clock_that_is_set_blames_no_worker_and_spares_none(
     assert support.again(services, job).status is Status.NOT_RESPONDING
 
 
+def test_a_report_that_arrives_while_a_round_begins_blames_no_worker(
+    services: Services, clock: FakeClock
+) -> None:
+    executor = FakeExecutor()
+    heartbeats = Heartbeats(services, executor)
+    passes(clock, heartbeats, 2000)  # a server that has run for longer than a worker may be silent
+    job, (worker,) = running(services, executor)
+    clock.advance(4.8)
+    worker.tell("notice", message="here")  # the round has read its clock 0.2 s before
+    clock.advance(-0.2)
+    heartbeats.check()
+    assert support.again(services, job).status is Status.RUNNING
+
+
 # Idle time
 
 

@@ -94,6 +94,25 @@ def find(
     return Place(origin, container, ARTIFACT_STORE, safe_relative(f"{origin}/{container}"))
 
 
+def find_all(
+    services: Services, workspace: str, origin: str, container: str, path: str = ""
+) -> list[Place]:
+    """The places of a container's files below `path`: of a registered name, every version's.
+
+    azureml-mlflow lists a name as a whole, and picks the version by the files' paths.
+
+    Raises:
+        NotFound: the run or the model does not exist.
+    """
+    if origin != REGISTERED or path.strip("/"):
+        return [find(services, workspace, origin, container, path)]
+    return [
+        Place(origin, container, BLOB_STORE, model.folder, str(model.version))
+        for model in registry.whole(services.db, workspace, unquote(container)).versions
+        if model.folder
+    ]
+
+
 def entries(services: Services, workspace: str, place: Place, prefix: str = "") -> Iterator[Entry]:
     """The files of a container, or those in one of its folders; paths are relative to the
     container.

@@ -10,7 +10,7 @@ Source: REST.md sections 5 and 6; the requests of azureml-mlflow 1.62 and azurem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -49,15 +49,18 @@ class Artifacts:
         return self.list(call, origin, container)
 
     def list(self, call: Call, origin: str, container: str, path: str = "") -> JSONResponse:
-        place = self._place(call, origin, container, path)
-        value = [_artifact(place, entry.path) for entry in self._entries(call, place, path)]
+        value = [
+            _artifact(place, entry.path)
+            for place in self._places(call, origin, container, path)
+            for entry in self._entries(call, place, path)
+        ]
         return JSONResponse({"value": value, "continuationToken": None, "nextLink": None})
 
     def links(self, call: Call, origin: str, container: str, path: str) -> JSONResponse:
-        place = self._place(call, origin, container, path)
         host_style = path.strip("/") not in _LOGS
         value = [
             self._information(call, place, entry.path, host_style=host_style)
+            for place in self._places(call, origin, container, path)
             for entry in self._entries(call, place, path)
         ]
         return JSONResponse({"value": value, "continuationToken": None, "nextLink": None})
@@ -109,6 +112,9 @@ class Artifacts:
 
     def _place(self, call: Call, origin: str, container: str, path: str) -> Place:
         return places.find(self._services, call.workspace.name, origin, container, path)
+
+    def _places(self, call: Call, origin: str, container: str, path: str) -> Sequence[Place]:
+        return places.find_all(self._services, call.workspace.name, origin, container, path)
 
     def _entries(self, call: Call, place: Place, path: str) -> Iterable[Entry]:
         return places.entries(self._services, call.workspace.name, place, path)

@@ -72,8 +72,10 @@ class Heartbeats:
         return {node: s for node, s in silences.items() if s >= self._missed_after_s}
 
     def _heard_at(self, node: AttemptNode, now: datetime) -> datetime:
-        # A time to come is from before the clock was set back.
-        seen_at = node.seen_at if node.seen_at <= now else self._listening_since
+        # A report may have arrived since `now` was read, or by a server whose clock is ahead; a
+        # time further to come is from before the clock was set back.
+        ahead_s = (node.seen_at - now).total_seconds()
+        seen_at = node.seen_at if ahead_s < self._missed_after_s else self._listening_since
         return max(seen_at, self._listening_since)
 
     def _check(self, attempt: Attempt, silent: dict[int, float], now: datetime) -> None:
