@@ -11,7 +11,7 @@ from data.conftest import WORKSPACE, Web
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError, Unreachable
-from torchyard.data import access_lists
+from torchyard.base.home import access_lists
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import FetchCanceled, Fetcher
 

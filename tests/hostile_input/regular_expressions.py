@@ -38,7 +38,7 @@ SOURCES: Mapping[tuple[str, str], str] = {
     # (module, expression of the pattern): where its values come from, computed in the module.
     ("environments.images.dockerfile", "pattern"): "[p.pattern for p in (*_STEPS, *_PACKAGES)]",
     ("environments.names.image_names", "row.pattern"): "[row.pattern for row in TABLE]",
-    ("environments.names.published", "row.pattern"): "[row.pattern for row in TABLE]",
+    ("environments.names.published", "refusal.pattern"): "[row.pattern for row in REFUSALS]",
     ("environments.packages.accelerators", "device"): "[tool[2] for tool in _TOOLS]",
     ("environments.packages.uv", "pattern"): "[p.pattern for p in _BLAMING]",
     ("worker.diagnosis.causes", "pattern"): "[rule.pattern for rule in RULES]",

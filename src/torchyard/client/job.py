@@ -285,6 +285,7 @@ class Job(JobSummary):
         last_metrics: the last value of each metric; `metrics()` reads all values.
         params: what the script logged as parameters.
         models: the registered models made of it, as `digits:1`.
+        was_submitted: False where `create` found the same job under its name.
 
     Example::
 
@@ -300,6 +301,7 @@ class Job(JobSummary):
     last_metrics: Mapping[str, float]
     params: Mapping[str, str]
     models: tuple[str, ...]
+    was_submitted: bool
 
     _hidden: ClassVar[tuple[str, ...]] = ("spec", "stages")
 
@@ -348,10 +350,14 @@ def _columns(raw: Json) -> dict[str, Any]:
 
 def job_from_json(raw: Json, reader: JobReader) -> Job:
     """What the server answers of one job."""
+    raw = {**raw}
+    # Of the request, not of the job.
+    was_submitted = raw.pop("submitted", True) is not False
     metrics: Mapping[str, Any] = raw.get("metrics") or {}
     return Job(
         **_summary_fields(raw, reader),
         columns={},
+        was_submitted=was_submitted,
         waiting=read.text(raw, "waiting"),
         stages=tuple(_stage(row) for row in raw.get("stages") or ()),
         notices=read.texts(raw, "notices"),

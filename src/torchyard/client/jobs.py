@@ -126,7 +126,7 @@ class Jobs(JobReader):
         """Submit a job; returns at once.
 
         The same document with the same name again submits nothing: it is the job that exists, and
-        `raw["submitted"]` is False.
+        `was_submitted` is False.
 
         Args:
             document: what `command()` built, or a job file's mapping.

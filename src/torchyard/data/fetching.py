@@ -21,7 +21,8 @@ from pathlib import Path
 from torchyard.base import disk, files
 from torchyard.base.db import Database
 from torchyard.base.errors import DiskFull, InvalidInput, NotFound, TorchyardError, Unreachable
-from torchyard.data import access_lists, actions
+from torchyard.base.home import access_lists
+from torchyard.data import actions
 from torchyard.data.actions import Place
 from torchyard.data.datastores import BUILT_IN, Datastores
 from torchyard.data.types import Entry

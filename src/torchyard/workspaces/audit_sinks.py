@@ -228,12 +228,12 @@ def _resolved(address: tuple[str, int], kind: socket.SocketKind) -> list[Resolve
         OSError: the name is unknown, or nobody said so within `LIMIT_S`, for which the system's own
             resolver has no option.
     """
-    found: list[Resolved] = []
+    addresses: list[Resolved] = []
     failed: list[OSError] = []
 
     def resolve() -> None:
         try:
-            found.extend((each[0], each[4]) for each in socket.getaddrinfo(*address, type=kind))
+            addresses.extend((each[0], each[4]) for each in socket.getaddrinfo(*address, type=kind))
         except OSError as error:
             failed.append(error)
 
@@ -242,9 +242,9 @@ def _resolved(address: tuple[str, int], kind: socket.SocketKind) -> list[Resolve
     thread.join(LIMIT_S)
     if failed:
         raise failed[0]
-    if not found:
+    if not addresses:
         raise TimeoutError(f"`{address[0]}` was not resolved within {LIMIT_S:.0f} s")
-    return found
+    return addresses
 
 
 class _Pipe:

@@ -197,7 +197,7 @@ def test_query(jobs: FakeServer, yard: Yard, query: str, form: list[str], printe
 def test_options_that_az_has(jobs: FakeServer, yard: Yard) -> None:
     Path("job.yml").write_text("command: x\n")
     answer = yard("job", "create", "--file", "job.yml", "--web", "--skip-validation", "-o", "none")
-    assert answer.code == 0 and answer.err.count("warning:") == 2
+    assert answer.code == 0 and answer.err.count("` is ignored") == 2
     saved = yard("job", "create", "-f", "job.yml", "--save-as", "made.json", "--only-show-errors")
     assert saved.code == 0 and json.loads(Path("made.json").read_text())["name"]
     answer = yard("job", "create", "-f", "job.yml", "--set", "tags.a=1", "tags.b=2", "-o", "none")

@@ -160,10 +160,10 @@ def test_files_and_snapshots_count_as_stored(services: Services) -> None:
     from torchyard.jobs import actions
 
     actions.cancel(services, WORKSPACE, job.name)
-    assert quota_checks.use_of(services, WORKSPACE, "anna")["storage_bytes"] == 110
+    assert quota_checks.use_of(services, WORKSPACE, "anna")["storage_bytes"] == 161
     assert quota_checks.use_of(services, WORKSPACE, "ben")["storage_bytes"] == 0
     reason = refusal(services, ANNA)
-    assert "110 bytes of jobs are stored already; quota `storage_bytes` of `anna`" in reason
+    assert "161 bytes of jobs are stored already; quota `storage_bytes` of `anna`" in reason
     assert "yard job delete" in reason
     submit(services, BEN)
 

@@ -27,10 +27,10 @@ def test_each_part_has_its_kind_job_and_owner(services: Services) -> None:
     use = disk_use.measure(services)
 
     kinds = use.by_kind()
-    assert (kinds["outputs"], kinds["logs"], kinds["data"]) == (5300, 200, 100)
+    assert (kinds["outputs"], kinds["logs"], kinds["data"]) == (5300, 252, 100)
     assert "code" not in kinds  # the upload is the same file
     sizes = [(item.kind, item.size_bytes) for item in use.items if item.name == "big"]
-    assert sizes == [("outputs", 5000), ("outputs", 300), ("logs", 200)]
-    assert use.by_owner()[ME.user] == 5500
+    assert sizes == [("outputs", 5000), ("outputs", 300), ("logs", 252)]
+    assert use.by_owner()[ME.user] == 5552
     assert use.total_bytes == sum(kinds.values()) == sum(use.by_owner().values())
     assert use.free_bytes > 0

@@ -83,7 +83,7 @@ class NodeFolder:
         """Make the folders of a separate one that the server writes; nothing in a home.
 
         Copies of inputs can be entered by those who know their names, and read by whom the server
-        lets; see data/access_lists.py.
+        lets; see base/home/access_lists.py.
         """
         if not self.is_separate:
             return

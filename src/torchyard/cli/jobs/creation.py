@@ -39,7 +39,7 @@ def create(
         raise
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
-    if job.raw.get("submitted") is False:
+    if not job.was_submitted:
         warn(
             f"nothing was submitted: job `{job.name}` exists with the same content since "
             f"{tables.moment(job.raw['created_at'])} and is {job.status}; for another run give "

@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from torchyard.base.errors import BuildFailed
+from torchyard.base.home import access_lists
 from torchyard.base.home.node_folder import NodeFolder
-from torchyard.data import access_lists
 from torchyard.environments.build import build_program, builder, handover
 from torchyard.environments.build.build_program import REQUEST, RESULT, Result
 from torchyard.environments.build.builder import EnvironmentPaths

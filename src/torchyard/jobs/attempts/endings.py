@@ -83,6 +83,7 @@ def end_well(connection: Connection, candidates: Sequence[Candidate], now: datet
         if not each.job.status.ended
         and root_cause.failed_node(each.nodes) is None
         and each.attempt.order_reason != "cancel"
+        and failure_marks.reported(each.attempt) is None
         and not output_assets.are_named(each.job)
     ]
     if ends:

@@ -153,8 +153,8 @@ def find_page(
             break
     end = places[limit - 1] if len(places) > limit else None
     ids = [place.job_id for place in places[:limit]]
-    found = store.jobs_by_id(connection, ids)
-    return Page([found[id] for id in ids if id in found], end)
+    jobs_by_id = store.jobs_by_id(connection, ids)
+    return Page([jobs_by_id[id] for id in ids if id in jobs_by_id], end)
 
 
 def is_place(order: JobOrder, segment: int, value: object) -> bool:
