@@ -91,6 +91,8 @@ def _fill(client: TestClient, parts: application.Parts, workspace: str) -> dict[
     _ok(client.post(f"{base}/models", json=model))
     data = {"name": f"data-{SECRET}", "path": f"snapshot:{snapshot}", "type": "uri_file"}
     _ok(client.post(f"{base}/data", json=data))
+    environment = {"name": f"env-{SECRET}", "pip_requirements": [f"{SECRET}-package"]}
+    _ok(client.post(f"{base}/environments", json=environment))
     folder = parts.services.home.parent / f"{parts.services.home.name}-{SECRET}"
     folder.mkdir()
     store_document = {"type": "local", "path": str(folder)}
@@ -104,7 +106,15 @@ def _fill(client: TestClient, parts: application.Parts, workspace: str) -> dict[
     metric = {"run_id": run, "key": f"metric-{SECRET}", "value": 1, "timestamp": 1}
     client.post(f"{mlflow}/runs/log-metric", json=metric)
     return {
-        "name": [name, run, f"c-{SECRET}", f"model-{SECRET}", f"data-{SECRET}", f"store_{SECRET}"],
+        "name": [
+            name,
+            run,
+            f"c-{SECRET}",
+            f"model-{SECRET}",
+            f"data-{SECRET}",
+            f"store_{SECRET}",
+            f"env-{SECRET}",
+        ],
         "version": ["1", "latest"],
         "output": ["out"],
         "path": [f"outputs/{SECRET}.txt", f"{SECRET}.txt", "user_logs/std_log.txt"],
@@ -159,7 +169,7 @@ def test_nothing_of_one_workspace_is_seen_or_changed_from_another(
     assert looked > 200
     assert seen_here > 15  # the same requests, in the workspace that has it all, do show it
     assert _state(parts) == before
-    for verb in ("jobs", "models", "data", "experiments", "url-maps"):
+    for verb in ("jobs", "models", "data", "experiments", "environments", "url-maps"):
         assert SECRET in client.get(f"/v1/workspaces/vision/{verb}").text, verb
 
 
