@@ -12,7 +12,7 @@ from data.conftest import WORKSPACE, Web
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.data import actions, saved_datasets
+from torchyard.data import actions, saved_datasets, several_files
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.data.saved_datasets import SavedDataset
@@ -20,7 +20,8 @@ from torchyard.data.saved_datasets import SavedDataset
 
 def saved(db: Database, *paths: str) -> str:
     """The path of an input that names a dataset of these."""
-    table = json.dumps({"type": "mltable", "paths": [{"file": path} for path in paths]})
+    kinds = [{"pattern" if "*" in path else "file": path} for path in paths]
+    table = json.dumps({"type": "mltable", "paths": kinds})
     dataflow = json.dumps({"blocks": [], "meta": {"RsDataflow": table}})
     id = saved_datasets.id_of(WORKSPACE, "file", dataflow)
     moment = datetime(2026, 11, 22, tzinfo=timezone.utc)
@@ -50,6 +51,40 @@ def test_urls_and_files_of_datastores_become_one_folder(
         "nas/sets/a.csv": b"a\n",
         "nas/sets/deep/b.csv": b"b\n",
     }
+
+
+def test_a_pattern_names_some_files_of_a_folder(
+    db: Database, stores: Datastores, nas: Path, clock: FakeClock, tmp_path: Path
+) -> None:
+    path = saved(db, "azureml://datastores/nas/paths/sets/**/b.*")
+    assert actions.pin(db, stores, WORKSPACE, "uri_folder", path, "ro_mount").path == path
+    folder = Fetcher(tmp_path / "cache", db, stores).fetch(
+        WORKSPACE, "uri_folder", path, clock.now()
+    )
+    assert [file.name for file in folder.rglob("*") if file.is_file()] == ["b.csv"]
+    place = actions.locate(db, stores, WORKSPACE, path)
+    assert place.files.entry("nas/sets/a.csv") is None
+    assert place.files.entry("nas/sets/deep/b.csv") is not None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fitting", "others"),
+    [
+        ("*.gz", ["a.gz", ".gz"], ["a.csv", "b/a.gz"]),
+        ("**/*.gz", ["a.gz", "b/a.gz", "b/c/a.gz"], ["a.csv", "a.gz/b"]),
+        ("a/**", ["a/b", "a/b/c"], ["b/a"]),
+        ("?/x", ["a/x"], ["ab/x", "x"]),
+        ("**/a/**/b", ["a/b", "x/a/y/b"], ["a", "b", "b/a"]),
+    ],
+)
+def test_patterns(pattern: str, fitting: list[str], others: list[str]) -> None:
+    assert all(several_files.matches(pattern, path) for path in fitting)
+    assert not any(several_files.matches(pattern, path) for path in others)
+
+
+def test_a_slow_pattern_ends() -> None:
+    assert not several_files.matches("**/" * 90 + "b", "a/" * 2000 + "a")
+    assert not several_files.matches("*a" * 200 + "b", "a" * 2000)
 
 
 def test_a_path_that_is_not_there_is_named(db: Database, stores: Datastores, nas: Path) -> None:

@@ -120,11 +120,12 @@ def _several(db: Database, stores: Datastores, workspace: str, path: str) -> Pla
         return None
     with db.read() as connection:
         dataset = saved_datasets.get(connection, workspace, id)
-    places = {}
-    for part in saved_datasets.paths_of(dataset):
-        place = locate(db, stores, workspace, part)
-        places[several_files.name_of(part)] = (place.files, place.path)
-    return Place(several_files.SeveralFiles(places), "", path)
+    parts = []
+    for folder, pattern in saved_datasets.paths_of(dataset):
+        place = locate(db, stores, workspace, folder)
+        name = several_files.name_of(folder)
+        parts.append(several_files.Part(name, place.files, place.path, pattern))
+    return Place(several_files.SeveralFiles(parts), "", path)
 
 
 def files_of(db: Database, stores: Datastores, asset: DataAsset) -> list[DataFile]:

@@ -103,11 +103,18 @@ def data_of(dataset: SavedDataset) -> tuple[str, str]:
     return _data_at(paths[0])
 
 
-def paths_of(dataset: SavedDataset) -> list[str]:
-    """The path of each file and folder that a definition names; datastores' in the short form.
+def is_one_place(dataset: SavedDataset) -> bool:
+    """Whether a definition names one file, or all files of one folder."""
+    paths = _paths(dataset)
+    return len(paths) == 1 and not _pattern_of(paths[0])[1]
+
+
+def paths_of(dataset: SavedDataset) -> list[tuple[str, str]]:
+    """The path of each file and folder that a definition names, datastores' in the short form, and
+    the pattern of the files below it; empty for all.
 
     Raises:
-        InvalidInput: it names only some files of a folder, or too many paths.
+        InvalidInput: it names no path, or too many.
     """
     paths = _paths(dataset)
     if not 0 < len(paths) <= _MOST_PATHS:
@@ -116,7 +123,8 @@ def paths_of(dataset: SavedDataset) -> list[str]:
             f"{_MOST_PATHS}",
             "put the files into one folder",
         )
-    return [short_path(_data_at(path)[0]) for path in paths]
+    parts = [_pattern_of(path) for path in paths]
+    return [(short_path(path), pattern) for path, pattern in parts]
 
 
 def id_in(path: str) -> str:
@@ -148,17 +156,27 @@ def _data_at(path: Mapping[str, Any]) -> tuple[str, str]:
         return str(path["file"]), "uri_file"
     if "folder" in path:
         return str(path["folder"]).rstrip("/"), "uri_folder"
-    return _folder_of(str(path.get("pattern") or "")), "uri_folder"
+    folder, pattern = _pattern_of(path)
+    if pattern:
+        raise InvalidInput(
+            f"`{folder}/{pattern}` names some files of a folder, and a table takes all or one",
+            "put the files into a folder of their own",
+        )
+    return folder, "uri_folder"
 
 
-def _folder_of(pattern: str) -> str:
-    """The folder of a pattern that matches all its files."""
+def _pattern_of(path: Mapping[str, Any]) -> tuple[str, str]:
+    """The folder of a path, and the pattern of the files below it; empty for all of them."""
+    if "pattern" not in path:
+        return _data_at(path)[0], ""
+    text = str(path["pattern"] or "")
     for ending in _EVERYTHING:
-        if pattern.endswith(ending) and "*" not in pattern[: -len(ending)]:
-            return pattern[: -len(ending)]
-    if "*" not in pattern and "?" not in pattern:
-        return pattern.rstrip("/")
-    raise InvalidInput(
-        f"`{pattern}` names some files of a folder, and an input takes all of them or one",
-        "put the files into a folder of their own",
-    )
+        if text.endswith(ending) and not _is_pattern(text[: -len(ending)]):
+            return text[: -len(ending)], ""
+    parts = text.rstrip("/").split("/")
+    fixed = next((number for number, part in enumerate(parts) if _is_pattern(part)), len(parts))
+    return "/".join(parts[:fixed]), "/".join(parts[fixed:])
+
+
+def _is_pattern(text: str) -> bool:
+    return "*" in text or "?" in text

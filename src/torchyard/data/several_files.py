@@ -1,14 +1,17 @@
 """Files of several places as one folder, as SDK v1's datasets of several paths name them.
 
-Owns: the layout: a web file at `HOST/PATH`, a datastore's at `DATASTORE/PATH`.
+Owns: the layout: a web file at `HOST/PATH`, a datastore's at `DATASTORE/PATH`; which files of a
+folder a pattern fits.
 Leaves: the files to their places.
 Always: nothing is written there; each file has one name, however many paths name it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -16,25 +19,42 @@ from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.base.files import Writing
 from torchyard.data.types import Entry, Files
 
-Part = tuple[Files, str]
+_MOST_PARTS = 100
+Place = tuple[Files, str]
 """Files, and a path below them."""
 
 
-class SeveralFiles:
-    """`Files` of several places.
+@dataclass(frozen=True)
+class Part:
+    """The file or folder `path` of `files`, which lies at `name` in the folder that is made.
 
     Args:
-        places: by the path of each in the folder, as `name_of` gives it.
+        name: as `name_of` gives it.
+        pattern: of the files of a folder, in the words of a shell, where `**` is any number of
+            folders; empty for all files.
     """
 
-    def __init__(self, places: Mapping[str, Part]) -> None:
-        self._places = places
+    name: str
+    files: Files
+    path: str
+    pattern: str = ""
+
+    def holds(self, below: str) -> bool:
+        """Whether a file of the folder belongs to it."""
+        return not self.pattern or matches(self.pattern, below)
+
+
+class SeveralFiles:
+    """`Files` of several places."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
 
     def entry(self, path: str) -> Entry | None:
-        part = self._find(path)
-        if part is None:
+        place = self._find(path)
+        if place is None:
             return None
-        entry = part[0].entry(part[1])
+        entry = place[0].entry(place[1])
         return entry and Entry(path, entry.size_bytes, entry.mark, entry.modified_at)
 
     def is_folder(self, path: str) -> bool:
@@ -44,8 +64,8 @@ class SeveralFiles:
         above = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         entries = {
             entry.path: entry
-            for name, part in self._places.items()
-            for entry in _entries(name, *part)
+            for part in self._parts
+            for entry in _entries(part)
             if entry.path.startswith(above)
         }
         start = len(above)
@@ -71,19 +91,48 @@ class SeveralFiles:
     def local(self, path: str) -> Path | None:
         return None
 
-    def _existing(self, path: str) -> Part:
-        part = self._find(path)
-        if part is None:
+    def _existing(self, path: str) -> Place:
+        place = self._find(path)
+        if place is None:
             raise NotFound(f"`{path}` does not exist in the dataset")
-        return part
+        return place
 
-    def _find(self, path: str) -> Part | None:
-        for name, (files, top) in self._places.items():
-            if path == name:
-                return files, top
-            if path.startswith(f"{name}/"):
-                return files, f"{top.rstrip('/')}/{path[len(name) + 1 :]}".strip("/")
+    def _find(self, path: str) -> Place | None:
+        for part in self._parts:
+            if path == part.name:
+                return part.files, part.path
+            below = path[len(part.name) + 1 :]
+            if path.startswith(f"{part.name}/") and part.holds(below):
+                return part.files, f"{part.path.rstrip('/')}/{below}".strip("/")
         return None
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Whether a pattern such as `**/train-*.gz` fits a whole path; in linear time of each."""
+    wanted = pattern.split("/")
+    if len(wanted) > _MOST_PARTS:
+        return False
+    # How many parts of the pattern may be used up by the part of the path read so far.
+    used = _without_folders(wanted, {0})
+    for part in path.split("/"):
+        used = _without_folders(
+            wanted,
+            {
+                number if wanted[number] == "**" else number + 1
+                for number in used
+                if number < len(wanted)
+                and (wanted[number] == "**" or fnmatchcase(part, wanted[number]))
+            },
+        )
+    return len(wanted) in used
+
+
+def _without_folders(wanted: Sequence[str], used: set[int]) -> set[int]:
+    """Also what is used up where a `**` stands for no folder."""
+    for number in range(len(wanted)):
+        if number in used and wanted[number] == "**":
+            used.add(number + 1)
+    return used
 
 
 def name_of(path: str) -> str:
@@ -99,13 +148,15 @@ def _plain(path: str) -> str:
     return "/".join(part for part in path.split("/") if part not in ("", ".", ".."))
 
 
-def _entries(name: str, files: Files, top: str) -> Iterator[Entry]:
-    single = files.entry(top)
+def _entries(part: Part) -> Iterator[Entry]:
+    single = None if part.pattern else part.files.entry(part.path)
     if single is not None:
-        yield Entry(name, single.size_bytes, single.mark, single.modified_at)
+        yield Entry(part.name, single.size_bytes, single.mark, single.modified_at)
         return
-    for entry in files.walk(top):
-        yield Entry(f"{name}/{entry.path}", entry.size_bytes, entry.mark, entry.modified_at)
+    for entry in part.files.walk(part.path):
+        if part.holds(entry.path):
+            path = f"{part.name}/{entry.path}"
+            yield Entry(path, entry.size_bytes, entry.mark, entry.modified_at)
 
 
 def _read_only() -> InvalidInput:

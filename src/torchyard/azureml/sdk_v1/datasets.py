@@ -55,7 +55,8 @@ class Datasets:
         version = str(reference.get("version") or assets.LATEST)
         if id:
             saved = self.saved(workspace, id)
-            if saved.kind == _FILE and len(saved_datasets.paths_of(saved)) > 1:
+            if saved.kind == _FILE and not saved_datasets.is_one_place(saved):
+                saved_datasets.paths_of(saved)
                 return f"azureml:{saved.id}", "uri_folder"
             path, type = saved_datasets.data_of(saved)
             return self._with_type(workspace, self._short(path), type)
