@@ -155,6 +155,17 @@ def data_of_a_run(world: World) -> Any:
     return submit(world, "data", source(world, "data-read", READ), arguments=arguments).id
 
 
+@operation("Data", "a dataset of several places, and of a pattern, as a run's input")
+def several_places(world: World) -> Any:
+    from azureml.core import Dataset
+
+    store = workspace(world).get_default_datastore()
+    several = Dataset.File.from_files([(store, "datasets/v1/a.txt"), (store, "datasets/v1/deep")])
+    some = Dataset.File.from_files((store, "datasets/v1/**/b.*"))
+    arguments = [several.as_mount(), some.as_named_input("named").as_download()]
+    return submit(world, "places", source(world, "data-read", READ), arguments=arguments).id
+
+
 @operation("Data", "`OutputFileDatasetConfig` as an argument, `register_on_complete`")
 def output(world: World) -> Any:
     from azureml.data import OutputFileDatasetConfig
@@ -373,6 +384,8 @@ def data_seen(world: World) -> Any:
         "{'a.txt': 'one', 'b.txt': 'two'}",
         "named True",
     ], text
+    seen = text_of(world, ended(world, "places"), "user_logs/std_log.txt").splitlines()[-3:]
+    assert seen == ["{'a.txt': 'one', 'b.txt': 'two'}", "{'b.txt': 'two'}", "named True"], seen
     return text
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from operations import REFUSED, World
 from v1_run_operations import RANKS
-from v1_world import CLUSTER, EXPERIMENT, operation, plain_environment, source, submit, workspace
+from v1_world import CLUSTER, EXPERIMENT, operation, plain_environment, source, workspace
 
 
 @operation("Sweeps", "`Experiment.submit`: HyperDriveConfig", REFUSED, "hyperdrive")
@@ -130,16 +130,6 @@ def other_stores(world: World) -> Any:
     return Datastore.register_azure_data_lake_gen2(
         workspace(world), "v1lake", filesystem="f", account_name="acc", **login
     ).name
-
-
-@operation("Data", "a dataset of several places as a run's input", REFUSED, "names 2 paths")
-def several_places(world: World) -> Any:
-    from azureml.core import Dataset
-
-    store = workspace(world).get_default_datastore()
-    made = Dataset.File.from_files([(store, "datasets/v1/a.txt"), (store, "datasets/v1/deep")])
-    folder = source(world, "ranks", RANKS)
-    return submit(world, "places", folder, arguments=[made.as_mount()]).id
 
 
 @operation("Jobs", "`Experiment.delete`", REFUSED, "archive")
