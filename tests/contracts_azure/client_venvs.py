@@ -75,7 +75,8 @@ def _interpreter(client: str) -> str:
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     import other_pythons
 
-    return other_pythons.find("3.10") or "3.10"
+    interpreter: str | None = other_pythons.find("3.10")
+    return interpreter or "3.10"
 
 
 def _uv(*arguments: str) -> None:
