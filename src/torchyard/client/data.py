@@ -51,7 +51,7 @@ class Data(Assets[DataAsset]):
             properties: merged likewise.
 
         Raises:
-            NotFound: there is no such version.
+            NotFound: no such version exists.
         """
         changes = {"description": description, "tags": tags, "properties": properties}
         body = {key: value for key, value in changes.items() if value is not None}
@@ -68,7 +68,7 @@ class Data(Assets[DataAsset]):
             dry_run: check everything and delete nothing.
 
         Raises:
-            NotFound: there is no such version.
+            NotFound: no such version exists.
             Conflict: something names it, or an unfinished job uses it; nothing was deleted.
         """
         return self._delete(name, version, force=force, dry_run=dry_run)

@@ -187,7 +187,7 @@ class Environments:
             dry_run: check everything and delete nothing.
 
         Raises:
-            NotFound: there is no such version.
+            NotFound: no such version exists.
             Conflict: something names it, or an unfinished job uses it; nothing was deleted.
         """
         path = self._container_path(name, version)
