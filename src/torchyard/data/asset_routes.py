@@ -13,7 +13,7 @@ from torchyard.base.dependencies import BlobsOf, ClockOf, DatabaseOf
 from torchyard.base.errors import NotFound
 from torchyard.data import actions, assets, datastores, url_maps
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN
-from torchyard.data.deletion import DeleteAssetsOf, DeletionRequest, delete_json
+from torchyard.data.deletion import add_delete_routes
 from torchyard.data.dependencies import DatastoresOf, FetcherOf, ResolveOf
 from torchyard.data.types import DataAsset, Datastore, UrlMap
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
@@ -181,33 +181,7 @@ def restore_data_version(db: DatabaseOf, workspace: str, name: str, version: str
     return asset_to_json(assets.archive(db, workspace, name, exact, archived=False))
 
 
-@router.delete("/data/{name}")
-@needs(Permission.WRITE)
-def delete_data(
-    delete_assets: DeleteAssetsOf,
-    workspace: str,
-    name: str,
-    identity: Person,
-    force: bool = False,
-    dry_run: bool = False,
-) -> dict[str, Any]:
-    request = DeletionRequest("data", workspace, name, "", force, dry_run)
-    return delete_json(delete_assets, request, identity)
-
-
-@router.delete("/data/{name}/versions/{version}")
-@needs(Permission.WRITE)
-def delete_data_version(
-    delete_assets: DeleteAssetsOf,
-    workspace: str,
-    name: str,
-    version: str,
-    identity: Person,
-    force: bool = False,
-    dry_run: bool = False,
-) -> dict[str, Any]:
-    request = DeletionRequest("data", workspace, name, version, force, dry_run)
-    return delete_json(delete_assets, request, identity)
+add_delete_routes(router, "/data", "data")
 
 
 def datastore_to_json(datastore: Datastore) -> dict[str, Any]:

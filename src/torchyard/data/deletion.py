@@ -1,6 +1,6 @@
 """Deleting versions of models, data and environments: what is asked for, and what it did.
 
-Owns: the types of a deletion, its JSON, the dependency of the routes.
+Owns: the types of a deletion, its JSON, the routes of all three.
 Leaves: what names an asset, and removing it, to jobs/cleanup/asset_deletion.py.
 Always: a data scientist deletes only what is their own.
 """
@@ -11,9 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from fastapi import Depends
+from fastapi import APIRouter, Depends
 
 from torchyard.base.dependencies import from_state
+from torchyard.workspaces.guarded_routes import Person, needs
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, Role
 
 
@@ -55,9 +57,43 @@ DeleteAssets = Callable[[DeletionRequest, Identity], AssetDeletion]
 DeleteAssetsOf = Annotated[DeleteAssets, Depends(from_state("delete_assets"))]
 
 
-def delete_json(
-    delete: DeleteAssets, request: DeletionRequest, identity: Identity
-) -> dict[str, Any]:
+def add_delete_routes(router: APIRouter, prefix: str, noun: str) -> None:
+    """Add the routes that delete all versions of an asset, and one of them.
+
+    Args:
+        prefix: in front of the asset's name.
+        noun: as in `DeletionRequest`.
+    """
+
+    @router.delete(f"{prefix}/{{name}}")
+    @needs(Permission.WRITE)
+    def delete(
+        delete_assets: DeleteAssetsOf,
+        workspace: str,
+        name: str,
+        identity: Person,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        request = DeletionRequest(noun, workspace, name, "", force, dry_run)
+        return _delete(delete_assets, request, identity)
+
+    @router.delete(f"{prefix}/{{name}}/versions/{{version}}")
+    @needs(Permission.WRITE)
+    def delete_version(
+        delete_assets: DeleteAssetsOf,
+        workspace: str,
+        name: str,
+        version: str,
+        identity: Person,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        request = DeletionRequest(noun, workspace, name, version, force, dry_run)
+        return _delete(delete_assets, request, identity)
+
+
+def _delete(delete: DeleteAssets, request: DeletionRequest, identity: Identity) -> dict[str, Any]:
     """
     Raises:
         NotFound: the version does not exist.

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Body, Depends
 
 from torchyard.base import fields
 from torchyard.base.dependencies import ClockOf, from_state
-from torchyard.data.deletion import DeleteAssetsOf, DeletionRequest, delete_json
+from torchyard.data.deletion import add_delete_routes
 from torchyard.environments import assets, copying, to_json
 from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.environments.services import Environments
@@ -168,30 +168,4 @@ def restore_environment_version(
     )
 
 
-@router.delete("/{name}")
-@needs(Permission.WRITE)
-def delete_environment(
-    delete_assets: DeleteAssetsOf,
-    workspace: str,
-    name: str,
-    identity: Person,
-    force: bool = False,
-    dry_run: bool = False,
-) -> dict[str, Any]:
-    request = DeletionRequest("environment", workspace, name, "", force, dry_run)
-    return delete_json(delete_assets, request, identity)
-
-
-@router.delete("/{name}/versions/{version}")
-@needs(Permission.WRITE)
-def delete_environment_version(
-    delete_assets: DeleteAssetsOf,
-    workspace: str,
-    name: str,
-    version: str,
-    identity: Person,
-    force: bool = False,
-    dry_run: bool = False,
-) -> dict[str, Any]:
-    request = DeletionRequest("environment", workspace, name, version, force, dry_run)
-    return delete_json(delete_assets, request, identity)
+add_delete_routes(router, "", "environment")

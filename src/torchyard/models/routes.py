@@ -10,7 +10,7 @@ from fastapi.responses import FileResponse
 from torchyard.base import fields
 from torchyard.base.clock import to_text
 from torchyard.base.dependencies import ClockOf, DatabaseOf, from_state
-from torchyard.data.deletion import DeleteAssetsOf, DeletionRequest, delete_json
+from torchyard.data.deletion import add_delete_routes
 from torchyard.data.dependencies import DatastoresOf
 from torchyard.models import actions, registry
 from torchyard.models.types import FindSource, Model
@@ -94,33 +94,7 @@ def restore_version(db: DatabaseOf, workspace: str, name: str, version: str) -> 
     return to_json(actions.archive(db, workspace, name, version, archived=False))
 
 
-@router.delete("/{name}")
-@needs(Permission.WRITE)
-def delete(
-    delete_assets: DeleteAssetsOf,
-    workspace: str,
-    name: str,
-    identity: Person,
-    force: bool = False,
-    dry_run: bool = False,
-) -> dict[str, Any]:
-    request = DeletionRequest("model", workspace, name, "", force, dry_run)
-    return delete_json(delete_assets, request, identity)
-
-
-@router.delete("/{name}/versions/{version}")
-@needs(Permission.WRITE)
-def delete_version(
-    delete_assets: DeleteAssetsOf,
-    workspace: str,
-    name: str,
-    version: str,
-    identity: Person,
-    force: bool = False,
-    dry_run: bool = False,
-) -> dict[str, Any]:
-    request = DeletionRequest("model", workspace, name, version, force, dry_run)
-    return delete_json(delete_assets, request, identity)
+add_delete_routes(router, "", "model")
 
 
 @router.get("/{name}/versions/{version}/files")
