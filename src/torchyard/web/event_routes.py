@@ -1,0 +1,217 @@
+"""HTTP: the one stream of events that an open page follows.
+
+Owns: a stream's frames, how many streams a person may have, ending those that may not go on.
+Leaves: what the events are to event_hub.py, data to the native API.
+Always: a stream's person is checked again with every ping, so one whose session has ended, or who
+has lost the role, hears no more; a slow reader holds no more than its place in the feed.
+
+Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from torchyard.base.errors import InvalidInput, TooManyRequests, TorchyardError
+from torchyard.compute import actions as computes
+from torchyard.jobs.requests import news
+from torchyard.jobs.services import Services, ServicesOf
+from torchyard.web.event_hub import Event, Feed, Hub
+from torchyard.workspaces.access import Access
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
+
+MOST_STREAMS = 128
+"""Of one person at one server."""
+_MOST_FOLLOWED = 100
+_PING_EVERY_S = 15.0
+_TYPE = "text/event-stream"
+_OF_FOLLOWED = ("metrics", "logs")
+
+Names = Annotated[list[str] | None, Query()]
+router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["page"], route_class=GuardedRoute)
+
+
+class Streams:
+    """The open streams of one server; for use in its event loop alone."""
+
+    def __init__(self, services: Services) -> None:
+        self.hub = Hub(services)
+        self._open: Counter[str] = Counter()
+
+    def enter(self, user: str) -> None:
+        """
+        Raises:
+            TooManyRequests: the person has too many streams.
+        """
+        if self._open[user] >= MOST_STREAMS:
+            raise TooManyRequests(
+                f"`{user}` has {MOST_STREAMS} event streams open",
+                "close some of the pages, or the program that opens streams",
+            )
+        self._open[user] += 1
+
+    def leave(self, user: str) -> None:
+        self._open[user] -= 1
+        if not self._open[user]:
+            del self._open[user]
+
+
+async def _streams(request: Request, services: ServicesOf) -> Streams:
+    state = request.app.state
+    if not hasattr(state, "event_streams"):
+        state.event_streams = Streams(services)
+    streams: Streams = state.event_streams
+    return streams
+
+
+class _Stream(StreamingResponse):
+    """Gives its place back, also when it ends before the first frame."""
+
+    def __init__(self, frames: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(frames, headers=headers, media_type=_TYPE)
+        self._leave = leave
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()
+
+
+StreamsOf = Annotated[Streams, Depends(_streams)]
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What one stream sends: `only` the followed jobs' rows, or those of all."""
+
+    jobs: frozenset[int]
+    computes: frozenset[str]
+    only: bool
+
+    def includes(self, event: Event) -> bool:
+        if event.kind in _OF_FOLLOWED:
+            return event.job in self.jobs
+        if event.kind == "compute":
+            return event.compute in self.computes
+        return event.kind != "job" or not self.only or event.job in self.jobs
+
+
+@router.get("/events")
+@needs(Permission.READ)
+async def follow(
+    request: Request,
+    services: ServicesOf,
+    streams: StreamsOf,
+    workspace: str,
+    identity: Person,
+    job: Names = None,
+    compute: Names = None,
+    jobs: str = "all",
+    last: str = "",
+) -> StreamingResponse:
+    """Server-sent events: `hello`, `job`, `metrics`, `logs`, `compute`, `reset`, `ping`, `end`.
+
+    Args:
+        job: follow the metrics and logs of this job; repeatable.
+        compute: follow the nodes of this cluster; repeatable.
+        jobs: `all` for every job's row, `followed` for those of `job` alone.
+        last: as the header `Last-Event-ID`, for who can't set it.
+    """
+    if _TYPE not in request.headers.get("accept", ""):
+        # A client that reads the response to its end would read for ever.
+        raise InvalidInput(
+            "events are a stream that does not end", f"send `Accept: {_TYPE}`, as EventSource does"
+        )
+    wanted = await run_in_threadpool(_wanted, services, workspace, job or [], compute or [], jobs)
+    last_id = request.headers.get("last-event-id", "") or last
+    streams.enter(identity.user)
+    frames = _frames(request, streams.hub, workspace, wanted, last_id)
+    return _Stream(frames, partial(streams.leave, identity.user))
+
+
+def _wanted(
+    services: Services,
+    workspace: str,
+    jobs: Sequence[str],
+    names: Sequence[str],
+    which: str,
+) -> _Wanted:
+    """
+    Raises:
+        NotFound: no such job or cluster.
+        InvalidInput: too many, or `jobs` is neither of the two.
+    """
+    if len(jobs) > _MOST_FOLLOWED or len(names) > _MOST_FOLLOWED:
+        raise InvalidInput(
+            "the stream is asked to follow too much", f"follow {_MOST_FOLLOWED} or fewer of each"
+        )
+    if which not in ("all", "followed"):
+        raise InvalidInput(f"`jobs` is `{which[:80]}`", "use all or followed", at=["jobs"])
+    for name in names:
+        computes.get(services.db, workspace, name)
+    ids = frozenset(news.followed_id(services, workspace, name) for name in jobs)
+    return _Wanted(ids, frozenset(names), which == "followed")
+
+
+async def _frames(
+    request: Request, hub: Hub, workspace: str, wanted: _Wanted, last_id: str
+) -> AsyncIterator[bytes]:
+    feed = hub.enter(workspace)
+    jobs, names = sorted(wanted.jobs), sorted(wanted.computes)
+    try:
+        await hub.follow(feed, jobs, names)
+        number = feed.number_in(last_id)
+        is_resumed = number is not None and feed.after(number) is not None
+        if number is None or not is_resumed:
+            number = feed.last
+        yield _frame("hello", {"resumed": is_resumed}, f"{feed.epoch}-{number}")
+        pinged_at = time.monotonic()
+        while not hub.closed:
+            text, number = _since(feed, number, wanted)
+            if text:
+                yield text
+            if time.monotonic() - pinged_at >= _PING_EVERY_S:
+                if not await run_in_threadpool(_may_go_on, request, workspace):
+                    yield _frame("end", {"reason": "your session has ended, or your role changed"})
+                    return
+                yield _frame("ping", {})
+                pinged_at = time.monotonic()
+            await hub.wait(feed, number, _PING_EVERY_S)
+    finally:
+        hub.leave(feed, jobs, names)
+
+
+def _since(feed: Feed, number: int, wanted: _Wanted) -> tuple[bytes, int]:
+    """The frames behind a number, and the number of the last one."""
+    events = feed.after(number)
+    if events is None:
+        return _frame("reset", {}, f"{feed.epoch}-{feed.last}"), feed.last
+    return b"".join(event.text for event in events if wanted.includes(event)), feed.last
+
+
+def _may_go_on(request: Request, workspace: str) -> bool:
+    access: Access = request.app.state.access
+    try:
+        access.granted(request, Permission.READ, workspace)
+    except TorchyardError:
+        return False
+    return True
+
+
+def _frame(kind: str, body: dict[str, Any], event_id: str = "") -> bytes:
+    head = f"id: {event_id}\n" if event_id else ""
+    return f"{head}event: {kind}\ndata: {json.dumps(body)}\n\n".encode()

@@ -1,0 +1,121 @@
+"""Real jobs to look at: one that learns on two nodes, one that fails, one that is hostile.
+
+Owns: their documents; a model of the first, and data. Leaves: waiting for jobs to the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from end_to_end.yard_under_test import Yard
+
+SCRIPTS = Path(__file__).with_name("scripts")
+HOSTILE = '<script>window.hacked=9</script>"><img src=x onerror="window.hacked=10">'
+
+
+def submit(yard: Yard, folder: Path, document: dict[str, Any]) -> str:
+    """The job's name; `folder` takes the job file."""
+    file = folder / f"{document.get('name', 'job')}.yml"
+    file.write_text(json.dumps(_with_scripts(document)))
+    return str(json.loads(yard("job", "create", "-f", str(file), "-o", "json"))["name"])
+
+
+def _with_scripts(document: dict[str, Any]) -> dict[str, Any]:
+    if "trial" in document:
+        return document
+    return {"environment": "python", "code": str(SCRIPTS), **document}
+
+
+def changed_scripts(folder: Path) -> Path:
+    """A copy of the scripts that differs in a line."""
+    copy = shutil.copytree(SCRIPTS, folder / "scripts", dirs_exist_ok=True)
+    script = copy / "learn.py"
+    script.write_text(script.read_text().replace("draw.gauss(0, 0.8)", "draw.gauss(0, 0.9)"))
+    return copy
+
+
+def learning(name: str, lr: float = 0.5, **inputs: float) -> dict[str, Any]:
+    """Two nodes of a rank each, that average their gradients."""
+    job_inputs = {"lr": lr, "steps": 60, "pause": 0.02, "fail_at": -1, **inputs}
+    return {
+        "name": name,
+        "display_name": f"logistic lr={lr:g}",
+        "experiment_name": "logistic",
+        "command": "python learn.py --lr ${{inputs.lr}} --steps ${{inputs.steps}}"
+        " --pause ${{inputs.pause}} --fail-at ${{inputs.fail_at}}",
+        "inputs": job_inputs,
+        "resources": {"instance_count": 2},
+        "distribution": {"type": "pytorch", "process_count_per_instance": 1},
+        "tags": {"team": "vision"},
+    }
+
+
+def sweep(name: str) -> dict[str, Any]:
+    """Four trials of `learning`, on a rank each; the policy looks at no interval that early."""
+    return {
+        "name": name,
+        "type": "sweep",
+        "display_name": "logistic search",
+        "experiment_name": "logistic search",
+        "trial": {
+            "command": "python learn.py --lr ${{search_space.lr}} --steps ${{search_space.steps}}"
+            " --pause 0 --fail-at -1",
+            "code": str(SCRIPTS),
+            "environment": "python",
+            "distribution": {"type": "pytorch", "process_count_per_instance": 1},
+        },
+        "search_space": {
+            "lr": {"type": "uniform", "min_value": 0.05, "max_value": 0.5},
+            "steps": {"type": "choice", "values": [10, 20, 30]},
+        },
+        "sampling_algorithm": {"type": "random", "seed": 7},
+        "objective": {"goal": "minimize", "primary_metric": "loss"},
+        "limits": {"max_total_trials": 4, "max_concurrent_trials": 2},
+        "early_termination": {"type": "bandit", "slack_factor": 0.1, "delay_evaluation": 1000},
+    }
+
+
+def asha(name: str) -> dict[str, Any]:
+    """Three trials with rungs at 2 and 4 of their 8 values."""
+    document = sweep(name)
+    del document["early_termination"]
+    command = document["trial"]["command"].replace("${{search_space.steps}}", "8")
+    return {
+        **document,
+        "display_name": "logistic rungs",
+        "trial": {**document["trial"], "command": command},
+        "search_space": {"lr": document["search_space"]["lr"]},
+        "limits": {"max_total_trials": 3, "max_concurrent_trials": 2},
+        "torchyard": {
+            "early_termination": {
+                "type": "asha",
+                "min_intervals": 2,
+                "max_intervals": 8,
+                "reduction_factor": 2,
+            }
+        },
+    }
+
+
+def hostile(name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "display_name": HOSTILE,
+        "experiment_name": "hostile",
+        "description": HOSTILE,
+        "command": f"python hostile.py && echo '{HOSTILE}'",
+        "inputs": {"text": HOSTILE},
+        "environment_variables": {"MARKUP": HOSTILE},
+        "tags": {HOSTILE: HOSTILE, "link": "javascript:window.hacked=11"},
+    }
+
+
+def register_assets(yard: Yard, job: str, description: str = HOSTILE) -> None:
+    """The model `classifier`, which `job` made, and the data `scripts`, with such words."""
+    outputs = f"azureml://jobs/{job}/outputs/artifacts/paths/outputs/"
+    yard("model", "create", "-n", "classifier", "-p", outputs, "--description", description)
+    scripts = ["-n", "scripts", "-p", str(SCRIPTS), "--type", "uri_folder"]
+    yard("data", "create", *scripts, "--description", description, "--tags", f"note={description}")

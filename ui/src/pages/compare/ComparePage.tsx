@@ -1,0 +1,162 @@
+/** Jobs beside each other: what differs, and their metrics in the same charts. */
+import { useMemo, useState } from "preact/hooks";
+import { MetricChart, type Source } from "../../charts/MetricChart";
+import { api, type ApiError, get } from "../../api/client";
+import { ENDED, type Job, type JobRow, type Page } from "../../api/model";
+import { StatusBadge } from "../../components/Badge";
+import { Button, Choice } from "../../components/Button";
+import { Empty, ErrorNote, Loading } from "../../components/Empty";
+import { Icon } from "../../components/Icon";
+import { Menu } from "../../components/Menu";
+import { PageHead, Panel } from "../../components/Panel";
+import { Table } from "../../components/Table";
+import { href, jobHref } from "../../lib/address";
+import { useLoad, useThrottled } from "../../lib/query";
+import { setQuery, useAddress } from "../../lib/router";
+import { useEvent, useFollow, useWorkspace } from "../../lib/session";
+import { AxisChoice, readAxis } from "../job/MetricsTab";
+import { differences, MOST_JOBS, type Row } from "./differences";
+import { Experiment } from "./Experiment";
+import { Plots } from "./Plots";
+import type { Compared as PlottedJob } from "./scales";
+
+export default function ComparePage(_: { names: string[] }) {
+  const { query } = useAddress();
+  const experiment = query.get("experiment");
+  return experiment && !query.has("job") ? <Experiment key={experiment} name={experiment} /> : <CompareJobs />;
+}
+
+function CompareJobs() {
+  const workspace = useWorkspace();
+  const { query } = useAddress();
+  const names = [...new Set(query.getAll("job"))].slice(0, MOST_JOBS);
+  const key = names.length ? `compare/${workspace}/${names.join("\n")}` : null;
+  const { data: jobs, error, reload } = useLoad<Job[]>(key, (signal) => Promise.all(names.map((name) => get<Job>(api(workspace, ["jobs", name]), signal))));
+  const again = useThrottled(reload, 1500);
+  useEvent("job", (event) => { if (names.includes(event.name)) again(); });
+  useEvent("metrics", (event) => { if (names.includes(event.job)) again(); });
+  useEvent("refresh", again);
+  useFollow(jobs?.filter((job) => !ENDED.has(job.status)).map((job) => job.name) ?? []);
+  return (
+    <>
+      <PageHead title="Compare" actions={<AddJob names={names} />} />
+      {!names.length && <Empty title="Choose jobs to compare" command="yard job metrics JOB JOB --plot loss">Select two or more in the <a class="link" href={href(workspace, "jobs")}>list of jobs</a>, or add them here.</Empty>}
+      {!names.length && <Experiments />}
+      {error && <ErrorNote error={error as ApiError} />}
+      {names.length > 0 && !jobs && !error && <Loading />}
+      {jobs && <Compared jobs={jobs} />}
+    </>
+  );
+}
+
+function Compared({ jobs }: { jobs: readonly Job[] }) {
+  return (
+    <div class="stack">
+      <ul class="compared" aria-label="Compared jobs">{jobs.map((job, at) => <Chip key={job.name} job={job} color={at} names={jobs.map((each) => each.name)} />)}</ul>
+      <Charts jobs={jobs} />
+      <JobPlots jobs={jobs} />
+      <Differences jobs={jobs} />
+    </div>
+  );
+}
+
+function JobPlots({ jobs }: { jobs: readonly Job[] }) {
+  const plotted = useMemo(() => jobs.map((job): PlottedJob => ({ ...job, display_name: labelOf(job), inputs: literals(job.spec.inputs) })), [jobs]);
+  return <Plots jobs={plotted} />;
+}
+
+/** Data is told by its path. */
+function literals(inputs: Record<string, unknown> = {}): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(inputs).map(([name, value]) => {
+    const mapping = value as { path?: unknown; value?: unknown } | null;
+    return [name, mapping && typeof mapping === "object" ? (mapping.path ?? mapping.value) : value];
+  }));
+}
+
+function Chip({ job, color, names }: { job: Job; color: number; names: readonly string[] }) {
+  const workspace = useWorkspace();
+  return (
+    <li class="compared-job">
+      <span class={`legend-color series-${(color % 8) + 1}`} aria-hidden="true" />
+      <a href={jobHref(workspace, job.name)}>{labelOf(job)}</a>
+      <StatusBadge status={job.status} />
+      <button type="button" aria-label={`Leave out ${job.name}`} onClick={() => setQuery({ job: names.filter((name) => name !== job.name) }, false)}><Icon name="close" size={14} /></button>
+    </li>
+  );
+}
+
+function labelOf(job: Job): string {
+  return job.display_name === job.name ? job.name : `${job.display_name} (${job.name})`;
+}
+
+function Charts({ jobs }: { jobs: readonly Job[] }) {
+  const workspace = useWorkspace();
+  const { query } = useAddress();
+  const axis = readAxis(query);
+  const keys = [...new Set(jobs.flatMap((job) => Object.keys(job.metrics)))].filter((key) => !key.startsWith("system/"));
+  // Those that most jobs have come first: they are what can be compared.
+  const many = (key: string): number => jobs.filter((job) => key in job.metrics).length;
+  keys.sort((a, b) => many(b) - many(a) || a.localeCompare(b));
+  if (!keys.length) return null;
+  const sources = (key: string): Source[] => jobs.flatMap((job, color) =>
+    key in job.metrics ? [{ job: job.name, key, label: labelOf(job), color, start: Date.parse(job.started_at ?? job.created_at), href: jobHref(workspace, job.name) }] : []);
+  return (
+    <section aria-label="Metrics">
+      <div class="toolbar metric-bar"><AxisChoice axis={axis} /></div>
+      <div class="metric-grid">{keys.map((key) => <MetricChart key={key} title={key} sources={sources(key)} axis={axis} sync="compare" />)}</div>
+    </section>
+  );
+}
+
+function Differences({ jobs }: { jobs: readonly Job[] }) {
+  const { query } = useAddress();
+  const all = query.get("all") === "1";
+  const rows = differences(jobs).filter((row) => all || row.differs);
+  return (
+    <Panel flush title="Values" aside={<Choice label="Which values" value={all ? "all" : "differ"} options={[["differ", "What differs"], ["all", "All"]]} onChange={(value) => setQuery({ all: value === "all" })} />}>
+      {rows.length ? (
+        <Table<Row>
+          label="Values" rows={rows} keyOf={(row) => `${row.group}/${row.name}`} groupOf={(row) => row.group} groupHead={(group) => group}
+          columns={[
+            { id: "name", head: "Name", cell: (row) => row.name },
+            ...jobs.map((job, at) => ({ id: job.name, head: <span class="clip">{labelOf(job)}</span>, cell: (row: Row) => <span class={`compared-value${row.differs ? " is-different" : ""}`}>{row.values[at] || <span class="dim">–</span>}</span> })),
+          ]}
+        />
+      ) : <Empty title="Nothing differs" />}
+    </Panel>
+  );
+}
+
+/** All jobs of an experiment at once. */
+function Experiments() {
+  const workspace = useWorkspace();
+  const url = api(workspace, ["experiments"]);
+  const { data } = useLoad(url, (signal) => get<Page<{ name: string; job_count: number }>>(url, signal));
+  const found = data?.value.filter((each) => each.job_count > 1).slice(0, 50) ?? [];
+  if (!found.length) return null;
+  return (
+    <Panel title="All jobs of an experiment">
+      <ul class="tags">{found.map((each) => <li key={each.name} class="tag tag-large"><a href={href(workspace, "compare", [], { experiment: each.name })}>{each.name}</a><span class="dim">{each.job_count}</span></li>)}</ul>
+    </Panel>
+  );
+}
+
+function AddJob({ names }: { names: readonly string[] }) {
+  const workspace = useWorkspace();
+  const [text, setText] = useState("");
+  const url = api(workspace, ["jobs"], { text, limit: 12 });
+  const { data } = useLoad(url, (signal) => get<Page<JobRow>>(url, signal));
+  return (
+    <Menu icon="compare" text="Add a job" label="Add a job">
+      {(close) => (
+        <>
+          <input class="input" type="search" aria-label="Search jobs" placeholder="Search jobs" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+          {data?.value.filter((job) => !names.includes(job.name)).map((job) => (
+            <button type="button" key={job.name} class="menu-item" onClick={() => { close(); setQuery({ job: [...names, job.name] }, false); }}>{job.display_name}<span class="dim mono">{job.name}</span></button>
+          ))}
+          {names.length > 0 && <div class="menu-foot"><Button kind="quiet" onClick={() => { close(); setQuery({ job: [] }, false); }}>Remove all</Button></div>}
+        </>
+      )}
+    </Menu>
+  );
+}
