@@ -20,7 +20,7 @@ LINUX = Platform("linux", "x86_64", "cpu")
 def test_a_listed_torch_ort_becomes_the_layer_and_says_so(line: str) -> None:
     spec = definition.resolve({"pip_requirements": ["six", line, "horovod"]}, LINUX)
     assert (spec.packages, spec.layers) == (("six",), ("horovod", "torch-ort"))
-    assert line in spec.notices[0] and "with torch itself" in spec.notices[0]
+    assert line in spec.notices[0] and "ONNX Runtime, torch.compile or torch" in spec.notices[0]
 
 
 def test_it_lies_there_as_a_package(tmp_path: Path) -> None:
@@ -28,7 +28,12 @@ def test_it_lies_there_as_a_package(tmp_path: Path) -> None:
     (package,) = distributions(path=[str(tmp_path)])
     assert (package.metadata["Name"], package.version) == ("torch-ort", "1.19.2+torchyard")
     assert "torch_ort/__init__.py" in {str(file) for file in package.files or ()}
-    (tmp_path / "torch.py").write_text("class nn:\n    Module = object\n")
+    utils = tmp_path / "torch" / "utils"
+    utils.mkdir(parents=True)
+    (tmp_path / "torch" / "__init__.py").write_text(
+        "class nn:\n    Module = object\n\ndef __getattr__(name):\n    return object\n"
+    )
+    (utils / "__init__.py").write_text("_pytree = None\n")
     configure = [sys.executable, "-m", "torch_ort.configure"]
     done = subprocess.run(configure, cwd=tmp_path, capture_output=True, text=True)
     assert "needs no configuration" in done.stdout, done.stderr

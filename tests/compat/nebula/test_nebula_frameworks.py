@@ -1,0 +1,102 @@
+"""The calls of DeepSpeed's engine for Nebula, and Lightning's classes."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from torchyard.train.checkpoint.errors import CheckpointError
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(400)]
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def test_the_calls_of_deepspeeds_engine_serve_shards_of_two_ranks(
+    start: Start, tmp_path: Path, nm: Any
+) -> None:
+    """As its NebulaCheckpointEngine calls them; ZeRO itself does not run over gloo."""
+    script = """
+    import torch_nebula
+    rank = int(os.environ["RANK"])
+    torch.distributed.init_process_group(
+        "gloo", init_method="file://" + os.environ["RENDEZVOUS"], rank=rank, world_size=2)
+    torch_nebula.init(persistent_storage_path=STORE, persistent_time_interval=100,
+                      num_of_version_in_retention=2)
+    for step in range(3):
+        checkpoint = torch_nebula.Checkpoint(f"global_step{step}", -2)
+        torch.distributed.barrier()
+        checkpoint.save(f"zero_{rank}.pt", {"step": step, "rank": rank})
+        assert checkpoint.commit()
+    latest = torch_nebula.get_latest_checkpoint(persist_path=STORE)
+    loaded = latest.load(f"zero_{1 - rank}.pt", map_location="cpu")
+    assert loaded == {"step": 2, "rank": 1 - rank}, loaded
+    """
+    import textwrap
+
+    started = [
+        start(textwrap.dedent(script), RANK=str(rank), RENDEZVOUS=str(tmp_path / "meeting"))
+        for rank in range(2)
+    ]
+    for process in started:
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+
+
+@pytest.mark.parametrize("package", ["pytorch_lightning", "lightning.pytorch"])
+def test_lightnings_callback_saves_and_resumes(nm: Any, tmp_path: Path, package: str) -> None:
+    pl = pytest.importorskip(package)
+    from nebulaml import lightning_classes
+
+    classes = lightning_classes._classes(package)
+
+    class Model(pl.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def training_step(self, batch: Any, _: int) -> Any:
+            return self.layer(batch[0]).pow(2).mean()
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    def fit(epochs: int, resume: str | None) -> tuple[Any, Any]:
+        callback = classes["NebulaCallback"](
+            dirpath=str(tmp_path / "files"), filename="{epoch}", save_top_k=2, monitor="epoch",
+            mode="max",
+            config_params={
+                "persistent_storage_path": str(tmp_path / "store"), "persistent_time_interval": 0,
+            },
+        )  # fmt: skip
+        trainer = pl.Trainer(
+            default_root_dir=tmp_path, max_epochs=epochs, accelerator="cpu", logger=False,
+            enable_progress_bar=False, enable_model_summary=False,
+            plugins=[classes["NebulaCheckpointIO"]()], callbacks=[callback],
+        )  # fmt: skip
+        model = Model()
+        data = torch.utils.data.TensorDataset(torch.ones(8, 4))
+        trainer.fit(model, torch.utils.data.DataLoader(data, batch_size=4), ckpt_path=resume)
+        return trainer, model
+
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _, model = fit(3, None)
+        assert {saved.tag for saved in nm.list_checkpoints()} == {"epoch=1.ckpt", "epoch=2.ckpt"}
+        path = nm.get_latest_checkpoint_path("checkpoint", str(tmp_path / "store"))
+        loaded = Model.load_from_checkpoint(path, weights_only=False)
+        assert torch.equal(loaded.layer.weight, model.layer.weight)
+        trainer, _ = fit(4, str(tmp_path / "files" / "epoch=2.ckpt"))
+        assert trainer.current_epoch == 4 and trainer.global_step == 8
+        with pytest.raises(CheckpointError, match=r"no whole checkpoint `missing\.ckpt`"):
+            fit(5, str(tmp_path / "missing.ckpt"))
+        options = {"is_best": True, "persist_path": str(tmp_path / "tier3")}
+        trainer.save_checkpoint("example.ckpt", storage_options=options)
+        assert nm.get_latest_checkpoint(persist_path=str(tmp_path / "tier3")).tag == "example.ckpt"
