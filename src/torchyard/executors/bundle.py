@@ -8,6 +8,7 @@ still import from it.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import py_compile
@@ -32,10 +33,27 @@ def worker_zip(home: Path) -> Path:
     return target
 
 
+@functools.lru_cache(maxsize=4)
+def worker_sha256(home: Path) -> str:
+    """That of the worker's zip, which nodes ask for; looked at once in the life of a server."""
+    return sha256_of(worker_zip(home))
+
+
+def sha256_of(file: Path) -> str:
+    """By which a node knows that it has the very same file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def kept_zip(home: Path, sha256: str) -> Path | None:
+    """The worker's zip with this content, of this version of torchyard or an earlier one."""
+    newest_first = [worker_zip(home), *sorted((home / "workers").glob("worker-*.pyz"))]
+    return next((file for file in newest_first if sha256_of(file) == sha256), None)
+
+
 def _sources() -> dict[str, bytes]:
     files = [
         _PACKAGE / "__init__.py",
-        *sorted(_PACKAGE.glob("shared/*.py")),
+        *sorted(_PACKAGE.glob("shared/**/*.py")),
         *sorted(_PACKAGE.glob("worker/**/*.py")),
     ]
     sources = {file.relative_to(_PACKAGE.parent).as_posix(): file.read_bytes() for file in files}

@@ -8,14 +8,15 @@ all that a restarted server needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from torchyard.shared.node_records import State as State
 from torchyard.shared.plan import LaunchPlan
 
-_WORST_FIRST: tuple[State, ...] = ("lost", "ending", "running")
+NodeState = Literal["pending", "running", "ending", "exited", "lost"]
+_WORST_FIRST: tuple[NodeState, ...] = ("lost", "ending", "running", "pending")
 
 
 @dataclass(frozen=True)
@@ -41,19 +42,40 @@ class Handle:
 
 
 @dataclass(frozen=True)
+class EngineCause:
+    """Why an engine takes nodes back. `code` is that of a failure: preempted, time_limit,
+    node_lost, node_unusable, out_of_memory, canceled_in_slurm.
+    """
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
 class Status:
     """One state per node, in node order.
 
     A lost node ended without a report. The worker of a node that is ending died, and its recovery
-    worker stops its ranks and uploads what it left. Nodes that are not `seen` are on another
-    machine: they are running until they report otherwise.
+    worker stops its ranks and uploads what it left. A pending node has no worker yet: its engine
+    waits for a machine, and `reason` says for what, in our words. Nodes that are not `seen` are on
+    another machine: they are running until they report otherwise. `lost_because` says by node why
+    the engine lost it, where it knows, after the machine's name: "gpu-3: the machine does not
+    respond any more". `cause` says why the engine ends, or has ended, the nodes; None while it lets
+    them run. All of it was so `age_s` ago;
+    an engine that ends them and has not said why yet is not `settled`.
     """
 
-    nodes: tuple[State, ...]
+    nodes: tuple[NodeState, ...]
     seen: bool = True
+    reason: str = ""
+    lost_because: Mapping[int, str] = field(default_factory=dict)
+    cause: EngineCause | None = None
+    age_s: float = 0.0
+    settled: bool = True
 
     @property
-    def state(self) -> State:
+    def state(self) -> NodeState:
         """Lost as soon as one node is lost, although others may still run; see `over`."""
         for state in _WORST_FIRST:
             if state in self.nodes:
@@ -63,7 +85,7 @@ class Status:
     @property
     def over(self) -> bool:
         """Whether every node has ended."""
-        return not {"running", "ending"} & set(self.nodes)
+        return not {"pending", "running", "ending"} & set(self.nodes)
 
 
 @dataclass(frozen=True)
@@ -75,6 +97,64 @@ class Capacity:
     memory_bytes: int = 0
     gpus: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EngineNode:
+    """One machine of an engine's cluster. `state` is in our words: idle, running, draining, down,
+    joining; `users` are the jobs, by name, that run there; `reason` says why it is down.
+    """
+
+    name: str
+    address: str = ""
+    state: str = "idle"
+    cpus: int = 0
+    memory_bytes: int = 0
+    gpus: int = 0
+    gpu_kind: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    users: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class EngineCluster:
+    """What an engine says of itself. `most_nodes` is how many it could ever have, 0 where it does
+    not know; `version` is the engine's, `python` that of its nodes, empty where it does not matter.
+    """
+
+    engine: str
+    version: str
+    nodes: tuple[EngineNode, ...]
+    most_nodes: int = 0
+    notices: tuple[str, ...] = ()
+    python: str = ""
+
+
+class EngineUnreachable(Exception):
+    """The engine does not answer now: the next round asks again.
+
+    Attributes:
+        hint: the next step, for people.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class EngineRefused(Exception):
+    """The engine refuses an attempt for good: the job fails with this message.
+
+    Attributes:
+        hint: the next step, for people.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
 
 
 class DevicesTaken(Exception):
@@ -98,6 +178,8 @@ class Executor(Protocol):
 
         Raises:
             DevicesTaken: too few devices are free; nothing was started, unless `begun` is set.
+            EngineUnreachable: call it again later; whether it was launched is not known.
+            EngineRefused: it can't ever be launched.
         """
         ...
 
@@ -105,12 +187,17 @@ class Executor(Protocol):
         """Start a recovery worker on every lost node that still has its worker's files.
 
         It ends the remaining processes, uploads what is left and reports the worker's death; the
-        script does not run again.
+        script does not run again. On nodes without the server's disk the supervisor beside the
+        worker has done it already, and this changes nothing.
         """
         ...
 
     def status(self, handle: Handle) -> Status:
-        """The states of the nodes, by the handle alone: also after a restart of the server."""
+        """The states of the nodes, by the handle alone: also after a restart of the server.
+
+        Raises:
+            EngineUnreachable: ask again later.
+        """
         ...
 
     def stop(self, handle: Handle, grace_s: float) -> None:
@@ -127,4 +214,50 @@ class Executor(Protocol):
 
     def scale(self, node_count: int) -> None:
         """Request that many nodes in all; `capacity` says when they exist."""
+        ...
+
+
+class Engine(Executor, Protocol):
+    """An executor whose nodes are machines of a cluster with an engine of its own.
+
+    The scheduler's one thread calls `launch`, `status`, `stop` and `release`: each answers within
+    a second, from what is known already, or raises EngineUnreachable.
+    """
+
+    def describe(self, settings: Mapping[str, Any]) -> EngineCluster:
+        """
+        Args:
+            settings: the cluster's, as its document's `torchyard:` has them, checked.
+
+        Raises:
+            EngineUnreachable: with what is wrong, and the next step.
+        """
+        ...
+
+    def release(self, handle: Handle) -> None:
+        """Let go of what the engine still holds for an attempt that is over. Safe to call again.
+
+        Raises:
+            EngineUnreachable: the next round calls again.
+        """
+        ...
+
+    def close(self) -> None:
+        """End what serves this server; jobs go on."""
+        ...
+
+
+@runtime_checkable
+class Probing(Protocol):
+    """An engine whose `status` learns late that a machine has died."""
+
+    def probe(self, handle: Handle, silent: Sequence[int], begun: Set[int]) -> Mapping[int, str]:
+        """Those of the silent nodes whose machines don't answer, as `Status.lost_because` says it.
+
+        Args:
+            begun: the nodes whose workers have run: without processes of theirs they have ended.
+
+        Raises:
+            EngineUnreachable: ask again later.
+        """
         ...

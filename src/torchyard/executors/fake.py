@@ -2,12 +2,23 @@
 
 Owns: scripted nodes.
 Leaves: real processes to the other engines.
-Always: keeps the contract of `Executor`; time passes only when the test says so.
+Always: keeps the contract of `Executor`, and of `Engine`; time passes only when the test says so.
 """
 
 from __future__ import annotations
 
-from torchyard.executors.executor import Capacity, Handle, State, Status
+from collections.abc import Mapping
+from typing import Any
+
+from torchyard.executors.executor import (
+    Capacity,
+    EngineCluster,
+    EngineNode,
+    EngineUnreachable,
+    Handle,
+    NodeState,
+    Status,
+)
 from torchyard.shared.plan import LaunchPlan
 
 NAME = "fake"
@@ -28,7 +39,7 @@ class FakeExecutor:
         self.stops: list[tuple[str, float]] = []
         self.launch_error: Exception | None = None
         self.ends_when_stopped = ends_when_stopped
-        self._nodes: dict[str, list[State]] = {}
+        self._nodes: dict[str, list[NodeState]] = {}
         self._capacity = Capacity(nodes, cpus=2)
 
     def launch(self, plan: LaunchPlan) -> Handle:
@@ -44,7 +55,7 @@ class FakeExecutor:
         return Handle(NAME, {"attempt_id": plan.attempt_id, "nodes": plan.node_count})
 
     def status(self, handle: Handle) -> Status:
-        lost: list[State] = ["lost"] * int(handle.body["nodes"])
+        lost: list[NodeState] = ["lost"] * int(handle.body["nodes"])
         return Status(tuple(self._nodes.get(handle.body["attempt_id"], lost)))
 
     def stop(self, handle: Handle, grace_s: float) -> None:
@@ -74,7 +85,70 @@ class FakeExecutor:
         """Lose all at once, as a machine that was switched off does."""
         self._nodes.clear()
 
-    def _end(self, attempt_id: str, node: int | None, state: State) -> None:
+    def _end(self, attempt_id: str, node: int | None, state: NodeState) -> None:
         nodes = self._nodes[attempt_id]
         for number in range(len(nodes)) if node is None else [node]:
             nodes[number] = state
+
+
+class FakeEngine(FakeExecutor):
+    """Attempts wait for machines until the test gives them some.
+
+    Attributes:
+        reason: what they wait for.
+        lost_because: by node, of every attempt.
+        unreachable: what every call raises, while it is set.
+        cluster: what it says of itself.
+        released: the attempts that were let go.
+        is_closed: whether the server has closed it.
+    """
+
+    def __init__(self, engine: str, machines: int = 2, most_nodes: int = 0) -> None:
+        super().__init__(machines)
+        self.engine = engine
+        self.reason = ""
+        self.lost_because: dict[int, str] = {}
+        self.unreachable: EngineUnreachable | None = None
+        nodes = tuple(EngineNode(f"machine-{k}", f"10.0.0.{k + 1}") for k in range(machines))
+        self.cluster = EngineCluster(engine, "1.0", nodes, most_nodes)
+        self.released: list[str] = []
+        self.is_closed = False
+
+    def launch(self, plan: LaunchPlan) -> Handle:
+        self._answer()
+        is_new = plan.attempt_id not in self._nodes
+        handle = super().launch(plan)
+        if is_new:
+            self._nodes[plan.attempt_id] = ["pending"] * plan.node_count
+        return Handle(self.engine, handle.body)
+
+    def status(self, handle: Handle) -> Status:
+        self._answer()
+        nodes = super().status(handle).nodes
+        return Status(nodes, reason=self.reason, lost_because=self.lost_because)
+
+    def stop(self, handle: Handle, grace_s: float) -> None:
+        self._answer()
+        super().stop(handle, grace_s)
+        nodes = self._nodes.get(str(handle.body["attempt_id"]), [])
+        nodes[:] = ["lost" if node == "pending" else node for node in nodes]
+
+    def describe(self, settings: Mapping[str, Any]) -> EngineCluster:
+        self._answer()
+        return self.cluster
+
+    def release(self, handle: Handle) -> None:
+        self._answer()
+        self.released.append(str(handle.body["attempt_id"]))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def give_machines(self, attempt_id: str, *nodes: int) -> None:
+        """To these nodes of an attempt, or to all."""
+        for node in nodes or range(len(self._nodes[attempt_id])):
+            self._nodes[attempt_id][node] = "running"
+
+    def _answer(self) -> None:
+        if self.unreachable is not None:
+            raise self.unreachable

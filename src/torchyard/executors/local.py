@@ -25,9 +25,9 @@ from torchyard.executors.executor import Capacity, DevicesTaken, Handle, Status
 from torchyard.executors.machine import Machine
 from torchyard.executors.spawner import DirectSpawner, Records, Spawner
 from torchyard.shared.node_records import receipt
-from torchyard.shared.plan import DevicePlan, LaunchPlan
+from torchyard.shared.plan import LOCAL, DevicePlan, LaunchPlan
 
-NAME = "local"
+NAME = LOCAL
 _POLL_S = 0.1
 _WORKER_START_LIMIT_S = 5.0
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from torchyard.base import files
 from torchyard.executors.bundle import worker_zip
 from torchyard.executors.runner_client import RunnerClient, RunnerRefused
 from torchyard.shared import processes
@@ -92,7 +93,8 @@ class DirectSpawner:
     def prepare(self, plan: LaunchPlan) -> None:
         scratch = Path(plan.scratch)
         scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_private(scratch / "plan.json", plan.to_json())
+        with files.whole(scratch / "plan.json", mode=0o600) as file:
+            file.write(plan.to_json().encode())
 
     def spawn(self, plan: LaunchPlan, node: int, locks: Sequence[int]) -> dict[str, int]:
         scratch = Path(plan.scratch)
@@ -266,12 +268,3 @@ def _noted_machine(folder: Path) -> str:
 
 def _devices(nodes: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[tuple[DevicePlan, ...], ...]:
     return tuple(tuple(DevicePlan(**device) for device in node) for node in nodes)
-
-
-def _write_private(file: Path, text: str) -> None:
-    """Write a file that holds tokens, atomically and readable by its owner only."""
-    draft = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as opened:
-        opened.write(text)
-    draft.replace(file)

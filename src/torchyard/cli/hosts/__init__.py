@@ -1,0 +1,1 @@
+"""Hosts that are made nodes from here, by the person's own ssh."""

@@ -1,0 +1,361 @@
+"""Jobs on the nodes of Ray clusters.
+
+Owns: plans as requests to Ray, what Ray says in our words.
+Leaves: asking Ray to cluster.py and bridge.py, the node's work to the bootstrap.
+Always: Ray is imported by a process of its own; a handle tells where an attempt is and no secret.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from torchyard.base.home.uv import find_uv
+from torchyard.executors.bundle import worker_sha256
+from torchyard.executors.executor import (
+    Capacity,
+    EngineCluster,
+    EngineNode,
+    EngineRefused,
+    EngineUnreachable,
+    Handle,
+    NodeState,
+    Status,
+)
+from torchyard.executors.launch_files import LaunchFiles
+from torchyard.executors.ray import heads, labels
+from torchyard.executors.ray.bridge import Bridge, ClusterAddress
+from torchyard.executors.ray.cluster import Cluster
+from torchyard.executors.ray.ray_environment import RayEnvironments, RayVersion
+from torchyard.shared import plan as plans
+from torchyard.shared.node_start import NodeStart
+from torchyard.shared.plan import LaunchPlan
+
+NAME = "ray"
+_ADDRESS = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):\d{1,5}")
+_OPENING_S = 60.0
+_STUCK_S = 60.0
+# Exit code of a bootstrap whose node can't run the worker.
+_UNUSABLE = 125
+# Ray counts less memory than a machine has: it keeps some for its objects.
+_MEMORY_SHARE = 0.6
+
+
+class Server(Protocol):
+    """What nodes are told of this server."""
+
+    @property
+    def server_id(self) -> str: ...
+
+
+class RayEngine:
+    """
+    Args:
+        home: the server's own folder, for Ray's environments and the bridges' logs.
+        environ: what uv and the bridges get, less what is not theirs.
+        bootstrap: the program that each node runs.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        environ: Mapping[str, str],
+        launches: LaunchFiles,
+        server: Server,
+        bootstrap: str,
+        uv: str = "",
+    ) -> None:
+        self._home = home
+        self._environ = dict(environ)
+        self._launches = launches
+        self._server = server
+        self._bootstrap = bootstrap
+        self._environments = RayEnvironments(home, uv or find_uv(), environ)
+        self._heads = heads.of_server(home, environ)
+        self._lock = threading.Lock()
+        self._clusters: dict[ClusterAddress, Cluster] = {}
+
+    def launch(self, plan: LaunchPlan) -> Handle:
+        cluster = self._cluster(plan.engine_settings)
+        self._launches.keep(plan)
+        cluster.launch(self._request(plan))
+        settings = {
+            key: plan.engine_settings[key]
+            for key in ("address", "head", "token_file", "version", "python")
+            if plan.engine_settings.get(key)
+        }
+        return Handle(
+            NAME, {"attempt": plan.attempt_id, "nodes": plan.node_count, "settings": settings}
+        )
+
+    def recover(self, plan: LaunchPlan) -> Handle:
+        return self.launch(plan)
+
+    def status(self, handle: Handle) -> Status:
+        attempt, count = str(handle.body["attempt"]), int(handle.body["nodes"])
+        report = self._cluster(handle.body["settings"]).report(attempt, count)
+        states: list[NodeState] = []
+        lost_because: dict[int, str] = {}
+        for number, node in enumerate(report["nodes"]):
+            state, because = _state(node)
+            states.append(state)
+            if because:
+                lost_because[number] = because
+        reason = _reason(report["waiting"]) if report.get("waiting") else ""
+        return Status(tuple(states), True, reason, lost_because)
+
+    def stop(self, handle: Handle, grace_s: float) -> None:
+        attempt, cluster = str(handle.body["attempt"]), self._cluster(handle.body["settings"])
+        if grace_s <= 0:
+            cluster.stop(attempt, signal.SIGKILL)
+            return
+        cluster.stop(attempt, signal.SIGTERM)
+        later = threading.Timer(grace_s, self._kill, args=(handle,))
+        later.daemon = True
+        later.start()
+
+    def _kill(self, handle: Handle) -> None:
+        try:
+            if not self.status(handle).over:
+                self.stop(handle, 0.0)
+        except EngineUnreachable:
+            pass  # heartbeats give the node up
+
+    def release(self, handle: Handle) -> None:
+        cluster = self._cluster(handle.body["settings"])
+        cluster.release(str(handle.body["attempt"]), int(handle.body["nodes"]))
+
+    def capacity(self) -> Capacity:
+        return Capacity(0)
+
+    def scale(self, node_count: int) -> None:
+        """Ray's autoscaler does, by the groups that wait."""
+
+    def describe(self, settings: Mapping[str, Any]) -> EngineCluster:
+        cluster = self._cluster(settings)
+        answer = cluster.describe(_OPENING_S)
+        nodes = [_engine_node(node) for node in answer["nodes"] if _holds_jobs(node)]
+        lost = [
+            EngineNode(node["host"] or node["address"], node["address"], "down", reason=reason)
+            for node in answer["lost"]
+            if (reason := node["reason"] or "it does not respond")
+        ]
+        most = int(answer["most_nodes"])
+        return EngineCluster(
+            NAME,
+            f"{cluster.bridge.version.ray}, Python {cluster.bridge.version.python}",
+            tuple(_named_apart(nodes + lost)),
+            max(most, 0),
+            _notices(settings),
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            clusters, self._clusters = list(self._clusters.values()), {}
+        for cluster in clusters:
+            cluster.bridge.close()
+
+    def _cluster(self, settings: Mapping[str, Any]) -> Cluster:
+        address = self._own_head(str(settings["head"])) if settings.get("head") else None
+        address = address or _address(settings)
+        with self._lock:
+            if address not in self._clusters:
+                bridge = Bridge(
+                    address,
+                    self._server.server_id,
+                    self._environments,
+                    self._environ,
+                    self._home / "engines" / "logs",
+                )
+                self._clusters[address] = Cluster(bridge, self._kept_request, self._launches.all)
+            return self._clusters[address]
+
+    def _own_head(self, key: str) -> ClusterAddress:
+        """Where a head is that torchyard looks after.
+
+        Raises:
+            EngineUnreachable: it is being started.
+        """
+        head = self._heads.running(key)
+        version = RayVersion(head.version, head.python)
+        return ClusterAddress(head.address, str(head.token_file), version)
+
+    def _kept_request(self, attempt: str) -> dict[str, Any] | None:
+        text = self._launches.read(attempt)
+        return None if text is None else self._request(plans.from_json(text))
+
+    def _request(self, plan: LaunchPlan) -> dict[str, Any]:
+        settings = plan.engine_settings
+        start = NodeStart(
+            attempt_id=plan.attempt_id,
+            server_urls=plan.server_urls or [plan.server_url],
+            report_token=plan.report_token,
+            worker=worker_sha256(self._home),
+            server_id=plan.server_id,
+            server_certificate=plan.server_certificate,
+            folder=str(settings.get("node_folder") or ""),
+        )
+        return {
+            "attempt": plan.attempt_id,
+            "job": plan.job,
+            "nodes": plan.node_count,
+            "resources": resources(plan),
+            "labels": _labels(plan),
+            "bootstrap": self._bootstrap,
+            "start": start.to_json(),
+        }
+
+
+def resources(plan: LaunchPlan) -> dict[str, float]:
+    """What one node of a plan holds, as Ray counts it."""
+    bundle: dict[str, float] = {"CPU": float(plan.cores or 1)}
+    if plan.gpus_per_node:
+        bundle["GPU"] = float(plan.gpus_per_node)
+    if plan.memory_bytes:
+        bundle["memory"] = float(int(plan.memory_bytes * _MEMORY_SHARE))
+    for name, amount in _mapping(plan.engine_settings, "resources").items():
+        if not isinstance(amount, (int, float)) or isinstance(amount, bool) or amount < 0:
+            raise EngineRefused(
+                f"`resources` of the cluster: `{name}` is not a number",
+                "write `torchyard: {resources: {disk_a: 1}}`",
+            )
+        bundle[str(name)] = float(amount)
+    return bundle
+
+
+def _labels(plan: LaunchPlan) -> dict[str, str]:
+    """What the nodes of a plan must be labelled with."""
+    settings = plan.engine_settings
+    written = {str(key): str(text) for key, text in _mapping(settings, "labels").items()}
+    if not settings.get("head"):
+        return written
+    return {**written, **labels.selector(plan.person, settings.get("drained") or ())}
+
+
+def _mapping(settings: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    written = settings.get(key) or {}
+    if not isinstance(written, Mapping):
+        raise EngineRefused(f"`{key}` of the cluster is not a mapping")
+    return written
+
+
+def _address(settings: Mapping[str, Any]) -> ClusterAddress:
+    address = str(settings.get("address") or "")
+    if not _ADDRESS.fullmatch(address) or not 0 < int(address.rpartition(":")[2]) < 65536:
+        raise EngineRefused(
+            f"`{address}` is not the address of a Ray cluster",
+            "write the host and port of its head: `torchyard: {engine: ray, address: "
+            "gpu-head:6379}`",
+        )
+    try:
+        version = RayVersion(
+            str(settings["version"]) if settings.get("version") else RayVersion().ray,
+            str(settings.get("python") or ""),
+        )
+    except ValueError as error:
+        raise EngineRefused(str(error), "leave it out: the cluster's own is found out") from None
+    return ClusterAddress(address, str(settings.get("token_file") or ""), version)
+
+
+def _notices(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    token_file = str(settings.get("token_file") or "")
+    if settings.get("head"):
+        return ()  # ours has one
+    if not token_file:
+        return (
+            "the cluster has no `token_file`: who reaches its ports can run programs on its nodes",
+        )
+    try:
+        is_open = Path(token_file).stat().st_mode & 0o077
+    except OSError as error:
+        return (f"the token's file `{token_file}` can't be read: {error.strerror}",)
+    return (f"others may read the token's file `{token_file}`: chmod 600",) if is_open else ()
+
+
+def _state(node: Mapping[str, Any]) -> tuple[NodeState, str]:
+    """A node's state, and why it is lost."""
+    address = node.get("address", "")
+    if node["state"] == "pending":
+        return "pending", ""
+    if node["state"] == "running":
+        return "running", ""
+    if node["state"] == "lost":
+        return "lost", f"{address}: {node['because']}" if address else str(node["because"])
+    if node.get("code") == _UNUSABLE:
+        lines = [line for line in str(node.get("said", "")).splitlines() if line]
+        errors = [line for line in lines if line.startswith("error: ")] or lines[-1:]
+        because = errors[-1].removeprefix("error: ") if errors else "it can't run the worker"
+        return "lost", f"{address}: {because}"
+    return "exited", ""
+
+
+def _reason(waiting: Mapping[str, Any]) -> str:
+    """Why nodes of an attempt have no machine yet."""
+    count, big_enough, free = waiting["count"], waiting["big_enough"], waiting["free"]
+    group = f"its group in Ray is `{waiting['group']}`"
+    if waiting["state"] == "CREATED":
+        if waiting["for_s"] < _STUCK_S:
+            return ""
+        return f"Ray has not started its nodes for {waiting['for_s']:.0f} s; {group}"
+    machines = f"{count} machine{'s' * (count != 1)}"
+    if big_enough < count:
+        if 0 < waiting["most_nodes"] < count:
+            return (
+                f"needs {machines}, and Ray's autoscaler starts {waiting['most_nodes']} at the "
+                f"most; {group}"
+            )
+        return (
+            f"waits for machines: needs {machines} of its size, and the Ray cluster has "
+            f"{big_enough}; {group}"
+        )
+    if free < count:
+        return f"waits for machines: needs {machines}, and {free} are free in the Ray cluster"
+    if waiting["for_s"] < _STUCK_S:
+        return "waits for Ray to place it"
+    return (
+        f"Ray has not placed it for {waiting['for_s']:.0f} s, although machines are free; {group}"
+    )
+
+
+def _holds_jobs(node: Mapping[str, Any]) -> bool:
+    total = node["total"]
+    return bool(total.get("CPU") or total.get("GPU"))
+
+
+def _engine_node(node: Mapping[str, Any]) -> EngineNode:
+    total, available = node["total"], node["available"]
+    is_used = any(available.get(key, 0.0) < total.get(key, 0.0) for key in ("CPU", "GPU"))
+    kinds = [key.partition(":")[2] for key in total if key.startswith("accelerator_type:")]
+    state = "draining" if node["draining"] else "running" if is_used else "idle"
+    return EngineNode(
+        name=node["host"] or node["address"],
+        address=node["address"],
+        state=state,
+        cpus=int(total.get("CPU", 0)),
+        memory_bytes=int(total.get("memory", 0)),
+        gpus=int(total.get("GPU", 0)),
+        gpu_kind=kinds[0] if kinds else "",
+        labels={key: text for key, text in node["labels"].items() if not key.startswith("ray.io/")},
+        users=tuple(node["users"]),
+    )
+
+
+def _named_apart(nodes: list[EngineNode]) -> list[EngineNode]:
+    """Several nodes of one machine are named by their addresses."""
+    names = [node.name for node in nodes]
+    return [
+        EngineNode(**{**vars(node), "name": node.address}) if names.count(node.name) > 1 else node
+        for node in nodes
+    ]
+
+
+def open_engine(
+    home: Path, environ: Mapping[str, str], launches: LaunchFiles, server: Server
+) -> RayEngine:
+    """The engine of this server; nothing is started before a cluster is used."""
+    bootstrap = Path(__file__).parent.with_name("bootstrap_program.py").read_text()
+    return RayEngine(home, environ, launches, server, bootstrap)

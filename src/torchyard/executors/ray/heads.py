@@ -1,0 +1,366 @@
+"""Ray heads that torchyard starts and looks after, one for each cluster that asks for it.
+
+Owns: starting a head, finding it again after a restart of the server, its port and its token.
+Leaves: Ray's environment to ray_environment.py, attempts to executor.py, joining to
+node_agent/.
+Always: a head outlives the server; its port and token stay the same, so that machines find it
+again after it was restarted; the token is in a file that only the server's user reads; nothing is
+ended but by process id.
+
+Source: `ray start --help` of Ray 2.60; RAY_AUTH_MODE and
+RAY_AUTH_TOKEN_PATH: https://docs.ray.io/en/latest/ray-security/token-auth.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchyard.base.errors import BuildFailed
+from torchyard.base.home.uv import find_uv
+from torchyard.executors.executor import EngineUnreachable
+from torchyard.executors.ray.ray_environment import (
+    RayEnvironment,
+    RayEnvironments,
+    RayVersion,
+)
+from torchyard.executors.ray.ray_variables import variables
+from torchyard.executors.server_for_nodes import own_addresses
+from torchyard.shared import locks, processes
+
+_START_S = 90.0
+_POLL_S = 0.2
+_END_S = 10.0
+_OBJECT_STORE_BYTES = 100_000_000
+# Of 107, less what Ray adds.
+_LONGEST_PLACE = 40
+_RECORD, _BEGUN = "head.json", "head-begun.json"
+
+
+@dataclass(frozen=True)
+class RayHead:
+    """How to reach a head, and what joins it must have. `token` is read from `token_file`."""
+
+    address: str
+    version: str
+    python: str
+    token_file: Path
+
+    @property
+    def token(self) -> str:
+        return self.token_file.read_text().strip()
+
+
+class _Start:
+    """A start in a thread of its own; `error` is why it failed."""
+
+    def __init__(self, start: Callable[[], object]) -> None:
+        self.error: EngineUnreachable | None = None
+        self._start = start
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._start()
+        except EngineUnreachable as error:
+            self.error = error
+        except BuildFailed as error:
+            self.error = EngineUnreachable(error.message, error.hint)
+        except OSError as error:
+            self.error = EngineUnreachable(f"the Ray head can't be started: {error}")
+
+
+class Heads:
+    """
+    Args:
+        folder: keeps a folder for each head, closed to others.
+        environment: makes Ray's own environment where it is not there, and returns it.
+        own_address: the address by which other machines reach this one.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        environ: Mapping[str, str],
+        environment: Callable[[], RayEnvironment],
+        own_address: Callable[[], str],
+    ) -> None:
+        self._folder = folder
+        self._environ = dict(environ)
+        self._environment = environment
+        self._own_address = own_address
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._starts: dict[str, _Start] = {}
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def ensure(self, key: str) -> RayHead:
+        """The head, started unless it runs.
+
+        Args:
+            key: the cluster's; see compute/types.py.
+
+        Raises:
+            EngineUnreachable: it does not start; the end of its log says why.
+        """
+        folder = self._folder / key
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Other servers may share the home.
+        with self._starting, locks.held(folder / "lock"):
+            head = self._running(folder)
+            if head is None and _record_begun(folder):
+                head = self._running(folder)
+            if head is None:
+                return self._start(key, folder)
+            self._await(key, folder, head)
+            return head
+
+    def running(self, key: str) -> RayHead:
+        """The head, without waiting for one that has to be started.
+
+        Raises:
+            EngineUnreachable: it is being started, or could not be.
+        """
+        head = self.find(key)
+        if head is not None:
+            return head
+        with self._lock:
+            start = self._starts.get(key)
+            if start is None:
+                start = self._starts[key] = _Start(lambda: self.ensure(key))
+            if start.is_over:
+                del self._starts[key]
+        raise start.error or EngineUnreachable(
+            "the Ray head of this cluster is being started",
+            "this takes some seconds, and a minute where Ray is to be installed first",
+        )
+
+    def find(self, key: str) -> RayHead | None:
+        """The head if it runs, and answers."""
+        folder = self._folder / key
+        head = self._running(folder)
+        body = _read(folder) or {}
+        return head if body.get("answers") else None
+
+    def keep(self, wanted: Callable[[], Collection[str]]) -> None:
+        """End, in a thread of its own, the heads of all clusters but the wanted ones.
+
+        Args:
+            wanted: the keys; asked again before a head is ended, for its cluster may be made anew.
+        """
+        keys = wanted()
+        folders = self._folder.iterdir() if self._folder.exists() else iter(())
+        for folder in folders:
+            if folder.name in keys:
+                continue
+            if self._running(folder) is not None or _record_begun(folder):
+                threading.Thread(target=self._end, args=(folder.name, wanted), daemon=True).start()
+
+    def stop(self, key: str) -> None:
+        """End the head and all of its processes; machines that joined wait for it to come back."""
+        self._end(key, lambda: ())
+
+    def _end(self, key: str, wanted: Callable[[], Collection[str]]) -> None:
+        folder = self._folder / key
+        if not folder.exists():
+            return
+        # Never while it is being started: the records would be those of the next one.
+        with self._starting, locks.held(folder / "lock"):
+            if key not in wanted():
+                self._stop(key, folder)
+
+    def _stop(self, key: str, folder: Path) -> None:
+        body = _read(folder)
+        if body is None:
+            return
+        pid, start_time = int(body["pid"]), int(body["start_time"])
+        if processes.is_running(pid, start_time):
+            # It leads its own process group; a group is ended only while its leader is there.
+            for signum, limit_s in ((signal.SIGTERM, _END_S), (signal.SIGKILL, _END_S)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, signum)
+                if self._has_ended(key, pid, start_time, limit_s):
+                    break
+        for name in (_RECORD, _BEGUN):
+            (folder / name).unlink(missing_ok=True)
+
+    def _has_ended(self, key: str, pid: int, start_time: int, limit_s: float) -> bool:
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline:
+            child = self._children.get(key)
+            if child is not None and child.pid == pid:
+                # It seems to have ended as soon as its first thread has, and can't be reaped yet.
+                is_over = child.poll() is not None
+            else:
+                is_over = not processes.is_running(pid, start_time)
+            if is_over:
+                return True
+            time.sleep(_POLL_S)
+        return False
+
+    def _running(self, folder: Path) -> RayHead | None:
+        child = self._children.get(folder.name)
+        if child is not None:
+            child.poll()  # an ended child is not running
+        body = _read(folder)
+        if body is None or not processes.is_running(int(body["pid"]), int(body["start_time"])):
+            return None
+        return RayHead(body["address"], body["version"], body["python"], folder / "token")
+
+    def _start(self, key: str, folder: Path) -> RayHead:
+        environment = self._environment()
+        token_file = _ensure_token(folder)
+        host = self._own_address()
+        port = _port(folder, host)
+        place = _temporary(folder)
+        # By it Ray would take a node on this machine for a head that still runs.
+        (place / "ray_current_cluster").unlink(missing_ok=True)
+        version = environment.version
+        head = RayHead(f"{host}:{port}", version.ray, version.python, token_file)
+        body = {"address": head.address, "version": head.version, "python": head.python}
+        # A server that dies before it knows the process leaves this to the next one.
+        _write(folder, body, _BEGUN)
+        with open(folder / "head.log", "wb") as output:
+            child = subprocess.Popen(
+                [
+                    environment.ray, "start", "--head", "--block",
+                    f"--node-ip-address={host}", f"--port={port}",
+                    "--num-cpus=0", "--num-gpus=0", "--include-dashboard=false",
+                    "--disable-usage-stats", f"--object-store-memory={_OBJECT_STORE_BYTES}",
+                    _place_option(place),
+                ],
+                env=variables(self._environ, environment, token_file),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )  # fmt: skip
+        self._children[key] = child
+        start_time = processes.start_time(child.pid)
+        _write(folder, {**body, "pid": child.pid, "start_time": start_time})
+        self._await(key, folder, head)
+        return head
+
+    def _await(self, key: str, folder: Path, head: RayHead) -> None:
+        """Wait until the head answers, also one that a server before this one started."""
+        host, _, port = head.address.rpartition(":")
+        deadline = time.monotonic() + _START_S
+        while self._running(folder) is not None and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                socket.create_connection((host, int(port)), 1.0).close()
+                _write(folder, {**(_read(folder) or {}), "answers": True})
+                return
+            time.sleep(_POLL_S)
+        self._stop(key, folder)
+        log = folder / "head.log"
+        lines = log.read_text(errors="replace").splitlines()[-3:]
+        raise EngineUnreachable(
+            f"the Ray head of this cluster does not start: {' / '.join(lines)[-500:]}",
+            f"see `{log}`",
+        )
+
+
+def of_server(home: Path, environ: Mapping[str, str]) -> Heads:
+    """The heads of the servers of a home."""
+
+    def environment() -> RayEnvironment:
+        return RayEnvironments(home, find_uv(), environ).get(RayVersion())
+
+    return Heads(home / "engines" / "heads", environ, environment, _own_address)
+
+
+def _own_address() -> str:
+    return next(iter(own_addresses()), "127.0.0.1")
+
+
+def _write(folder: Path, body: Mapping[str, Any], name: str = _RECORD) -> None:
+    draft = folder / f"{name}.{threading.get_ident()}.new"
+    draft.write_text(json.dumps(body))
+    os.replace(draft, folder / name)
+
+
+def _read(folder: Path, name: str = _RECORD) -> dict[str, Any] | None:
+    try:
+        body = json.loads((folder / name).read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _record_begun(folder: Path) -> bool:
+    """Record a head whose server died in the moment of its start; whether there is one."""
+    body = _read(folder, _BEGUN)
+    if body is None:
+        return False
+    words = {b"start", b"--head", _place_option(_temporary(folder)).encode()}
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if not process.name.isdigit() or process.stat().st_uid != os.geteuid():
+                continue
+            # Its children are Ray's own programs, and have other words.
+            if words <= set((process / "cmdline").read_bytes().split(b"\0")):
+                pid = int(process.name)
+                _write(folder, {**body, "pid": pid, "start_time": processes.start_time(pid)})
+                return True
+    return False
+
+
+def _place_option(place: Path) -> str:
+    """Of `ray start`; no other head has it."""
+    return f"--temp-dir={place}"
+
+
+def _ensure_token(folder: Path) -> Path:
+    file = folder / "token"
+    if not file.exists():
+        draft = folder / "token.new"
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as opened:
+            opened.write(secrets.token_hex(32))
+        os.replace(draft, file)
+    return file
+
+
+def _port(folder: Path, host: str) -> int:
+    """The port of the head before, while it is free; else another."""
+    file = folder / "port"
+    wanted = int(file.read_text()) if file.exists() else 0
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((host, port))
+                file.write_text(str(probe.getsockname()[1]))
+                return int(file.read_text())
+    raise EngineUnreachable(f"no port can be bound at `{host}`", "check the machine's address")
+
+
+def _temporary(folder: Path) -> Path:
+    """Ray's sessions; the paths of sockets below must fit into 107 characters."""
+    place = folder / "s"
+    if len(str(place)) <= _LONGEST_PLACE:
+        place.mkdir(mode=0o700, exist_ok=True)
+        return place
+    noted = folder / "sessions"
+    if noted.exists() and Path(noted.read_text()).is_dir():
+        return Path(noted.read_text())
+    made = tempfile.mkdtemp(prefix="ty-ray-")
+    noted.write_text(made)
+    return Path(made)

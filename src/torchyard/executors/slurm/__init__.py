@@ -1,0 +1,1 @@
+"""Slurm: the engine of labs; imported when a cluster first uses it."""

@@ -1,0 +1,1 @@
+"""The program that makes a machine a node: `yard node join`."""

@@ -1,0 +1,65 @@
+"""`python -m torchyard.node_agent`, with a JSON object on its standard input.
+
+Owns: reading what `yard node join` found out, signals, exit codes.
+Leaves: being a node to agent.py.
+Always: a token comes by the standard input, never by an argument or a variable; errors are printed
+as the `yard` command prints them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from torchyard.base.errors import TorchyardError
+from torchyard.base.home.uv import find_uv
+from torchyard.base.http import Transport
+from torchyard.node_agent import facts
+from torchyard.node_agent.agent import Agent, Place
+
+
+def main() -> int:
+    request: dict[str, Any] = json.load(sys.stdin)
+    try:
+        agent = _agent(request)
+
+        def stop(signum: int, frame: FrameType | None) -> None:
+            agent.stop()
+
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(signum, stop)
+        agent.run()
+    except TorchyardError as error:
+        sys.stderr.write(f"error: {error.message}\n")
+        if error.hint:
+            sys.stderr.write(f"hint: {error.hint}\n")
+        return error.exit_code
+    _say("Left: this machine takes no jobs any more.")
+    return 0
+
+
+def _agent(request: dict[str, Any]) -> Agent:
+    transport = Transport(request["url"], request["token"], ca_cert=request["ca_cert"])
+    place = Place(
+        request["workspace"],
+        request["compute"],
+        request["name"] or facts.own_name(),
+        request["address"] or facts.address_towards(request["url"]),
+    )
+    folder = Path(request["folder"])
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Agent(transport, place, folder, find_uv(), os.environ, _say)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

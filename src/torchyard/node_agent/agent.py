@@ -1,0 +1,158 @@
+"""Keep this machine a node of a cluster, for as long as the program runs.
+
+Owns: joining, reporting, starting Ray anew when it has ended or the head has moved, leaving.
+Leaves: Ray's process to ray_node.py, who may join to the server.
+Always: a server that can't be reached changes nothing: Ray and the jobs go on, and the machine is
+there again when it answers; a machine that was removed at the server ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchyard.base.errors import InvalidInput, NotFound, Unreachable
+from torchyard.base.http import Transport
+from torchyard.executors.ray.ray_environment import (
+    RayEnvironment,
+    RayEnvironments,
+    RayVersion,
+)
+from torchyard.node_agent import facts
+from torchyard.node_agent.ray_node import Membership, RayNode
+from torchyard.shared import locks
+
+REPORT_EVERY_S = 10.0
+_FIRST_DELAY_S, _LONGEST_DELAY_S = 1.0, 60.0
+_REMOVED = "machine_not_found"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A machine's `name` in a cluster of a workspace, and its `address` there."""
+
+    workspace: str
+    compute: str
+    name: str
+    address: str
+
+    @property
+    def path(self) -> str:
+        return f"/v1/workspaces/{self.workspace}/machines/{self.compute}/{self.name}"
+
+
+class Agent:
+    """
+    Args:
+        folder: of this machine's node; one agent at a time has it.
+        uv: the path of uv.
+        say: called with each line for the person who watches.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        place: Place,
+        folder: Path,
+        uv: str,
+        environ: Mapping[str, str],
+        say: Callable[[str], object],
+    ) -> None:
+        self._transport = transport
+        self._place = place
+        self._folder = folder
+        self._environments = RayEnvironments(folder, uv, environ)
+        self._say = say
+        self._stopping = threading.Event()
+        self._ray = RayNode(folder, place.address, environ)
+        self._membership: Membership | None = None
+        self._environment: RayEnvironment | None = None
+        self._delay_s = _FIRST_DELAY_S
+
+    def stop(self) -> None:
+        """End soon; from another thread, or from a signal's handler."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Join, then stay until `stop`, or until the machine is removed at the server.
+
+        Raises:
+            TorchyardError: the server refuses the machine.
+            BuildFailed: it can't have the head's Ray or Python.
+            InvalidInput: another agent runs here.
+        """
+        with locks.held(self._folder / "agent.lock", lambda: True) as is_alone:
+            if not is_alone:
+                raise InvalidInput(
+                    "this machine is a node already: another `yard node join` runs here",
+                    "end it first, or see `yard node list`",
+                )
+            try:
+                self._join()
+                self._stay()
+            finally:
+                self._ray.stop()
+
+    def _join(self) -> None:
+        self._follow(self._ask("PUT", ""))
+        place = self._place
+        self._say(f"Joined `{place.compute}` as `{place.name}`, at {place.address}.")
+
+    def _stay(self) -> None:
+        reported_at = time.monotonic()
+        while not self._stopping.is_set():
+            if not self._ray.is_running:
+                self._start_again()
+            self._stopping.wait(min(1.0, REPORT_EVERY_S))
+            if time.monotonic() - reported_at < REPORT_EVERY_S:
+                continue
+            reported_at = time.monotonic()
+            try:
+                self._follow(self._ask("POST", "/report"))
+                self._delay_s = _FIRST_DELAY_S
+            except NotFound as error:
+                if error.code != _REMOVED:
+                    raise
+                self._say("This machine was removed from the cluster: it is not a node any more.")
+                return
+            except Unreachable as error:
+                self._say(f"warning: {error.message}; jobs go on, and this is tried again")
+
+    def _follow(self, answer: Mapping[str, Any]) -> None:
+        """Be a node of the head that the server names."""
+        ray = answer["ray"]
+        wanted = Membership(
+            ray["address"], ray["version"], ray["python"], ray["token"], ray["labels"]
+        )
+        if wanted == self._membership:
+            return
+        if self._membership is not None:
+            self._say(f"The head is at {wanted.address} now: joining it.")
+            self._ray.stop()
+        self._membership = wanted
+        version = RayVersion(wanted.version, wanted.python)
+        if self._environments.complete(version) is None:
+            self._say(f"Installing Ray {version.ray} for Python {version.python} …")
+        self._environment = self._environments.get(version)
+        self._ray.start(self._environment, wanted)
+
+    def _start_again(self) -> None:
+        """After Ray has ended: its head was restarted, or the machine slept."""
+        assert self._membership is not None and self._environment is not None
+        self._say(f"warning: Ray has ended ({self._ray.last_words()}); it is started again")
+        self._ray.stop()
+        if not self._stopping.wait(self._delay_s):
+            self._delay_s = min(_LONGEST_DELAY_S, self._delay_s * 2)
+            self._ray.start(self._environment, self._membership)
+
+    def _ask(self, method: str, path: str) -> dict[str, Any]:
+        body = {
+            "address": self._place.address,
+            "facts": facts.facts(),
+        }
+        answer: dict[str, Any] = self._transport.call(method, self._place.path + path, body)
+        return answer

@@ -1,0 +1,169 @@
+"""This machine's Ray node: one process that joins the head, and what it starts.
+
+Owns: starting it, ending it with everything below it, its token's file and its log.
+Leaves: when to start it anew to agent.py, Ray's environment to executors/ray/.
+Always: it ends with the agent, killed or not; nothing is ended but by process id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchyard.base import files
+from torchyard.executors.ray.ray_environment import RayEnvironment
+from torchyard.executors.ray.ray_variables import variables
+from torchyard.shared import processes
+
+_OBJECT_STORE_BYTES = 100_000_000
+_PR_SET_PDEATHSIG = 1
+# Jobs' workers upload what they have when Ray ends; Ray itself then drains.
+_GRACE_S = 40.0
+_POLL_S = 0.2
+# Sockets below it must fit into 107 characters, with what Ray adds.
+_LONGEST_PLACE = 40
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What the server says of the head: where it is, and the labels of this machine there."""
+
+    address: str
+    version: str
+    python: str
+    token: str
+    labels: Mapping[str, str]
+
+
+class RayNode:
+    """
+    Args:
+        folder: keeps token, log and Ray's sessions; closed to others.
+        address: this machine's, as the other nodes reach it.
+    """
+
+    def __init__(self, folder: Path, address: str, environ: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._address = address
+        self._environ = dict(environ)
+        self._child: subprocess.Popen[bytes] | None = None
+        self._sessions = folder
+
+    @property
+    def log(self) -> Path:
+        return self._folder / "ray.log"
+
+    def start(self, environment: RayEnvironment, membership: Membership) -> None:
+        self._sessions = _sessions(self._folder)
+        token_file = self._folder / "ray-token"
+        with files.whole(token_file, mode=0o600) as file:
+            file.write(membership.token.encode())
+        labels = ",".join(f"{name}={text}" for name, text in sorted(membership.labels.items()))
+        command = [
+            environment.ray, "start", "--block",
+            f"--address={membership.address}",
+            f"--node-ip-address={self._address}",
+            f"--labels={labels}",
+            "--disable-usage-stats",
+            f"--object-store-memory={_OBJECT_STORE_BYTES}",
+            f"--temp-dir={self._sessions}",
+        ]  # fmt: skip
+        parent = os.getpid()
+        with open(self.log, "ab") as log:
+            self._child = subprocess.Popen(
+                command,
+                env=variables(self._environ, environment, token_file),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=lambda: _end_with(parent),
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+    def last_words(self) -> str:
+        """What Ray wrote last, for a person who looks why it does not join."""
+        try:
+            lines = self.log.read_text(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return " / ".join(line.strip() for line in lines[-3:] if line.strip())[-400:]
+
+    def stop(self) -> None:
+        """End Ray, and what is left of it: all in the session that it leads."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        for signum, limit_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
+            if child.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    child.send_signal(signum)
+            deadline = time.monotonic() + limit_s
+            while child.poll() is None and time.monotonic() < deadline:
+                time.sleep(_POLL_S)
+        for process in processes_of_session(child.pid):
+            processes.send(process.pid, process.start_time, signal.SIGKILL)
+        if not self._sessions.is_relative_to(self._folder):
+            shutil.rmtree(self._sessions, ignore_errors=True)
+
+
+def processes_of_session(leader: int) -> list[processes.Process]:
+    """The processes of the session that `leader` made, and that have not ended.
+
+    Source: proc(5), `/proc/<pid>/stat`, field 6 (session).
+    """
+    members = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            if os.getsid(int(entry)) == leader:
+                process = processes.read(int(entry))
+                if process is not None and not process.ended:
+                    members.append(process)
+    return members
+
+
+def _end_with(parent: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _sessions(folder: Path) -> Path:
+    place = folder / "s"
+    if len(str(place)) > _LONGEST_PLACE:
+        place = _short_place(folder)
+    place.mkdir(mode=0o700, exist_ok=True)
+    return place
+
+
+def _short_place(folder: Path) -> Path:
+    """Where Ray's sockets go when the path of `folder` is too long for them.
+
+    By its name the next agent finds what one that was killed has left there, and removes it.
+    """
+    name = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
+    place = Path(tempfile.gettempdir()) / f"ty-node-{os.getuid()}-{name}"
+    with contextlib.suppress(OSError):
+        # Somebody else's folder, or a link, is not removed, and then not used.
+        if os.lstat(place).st_uid == os.getuid() and not place.is_symlink():
+            shutil.rmtree(place, ignore_errors=True)
+    try:
+        place.mkdir(mode=0o700)
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="ty-node-"))
+    return place

@@ -1,0 +1,146 @@
+"""Heads that torchyard starts, with a program in Ray's place; tests/ray has real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from torchyard.executors.ray.heads import Heads
+from torchyard.executors.ray.ray_environment import RayEnvironment, RayVersion
+from torchyard.shared import processes
+
+# Listens at its port, as a head does, and keeps what it was started with and what it found.
+_PROGRAM = """#!{python}
+import os, pathlib, socket, sys, time
+options = dict(word.split("=", 1) for word in sys.argv if "=" in word)
+place = pathlib.Path(options["--temp-dir"])
+with open(place / "starts", "a") as file:
+    print(os.getpid(), (place / "ray_current_cluster").exists(), file=file)
+(place / "ray_current_cluster").write_text("127.0.0.1:1")
+host, port = options["--node-ip-address"], int(options["--port"])
+listener = socket.create_server((host, port))
+time.sleep(600)
+"""
+KEY = "default.lab"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> RayEnvironment:
+    program = tmp_path / "ray" / "bin" / "ray"
+    program.parent.mkdir(parents=True)
+    program.write_text(_PROGRAM.format(python=sys.executable))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return RayEnvironment(tmp_path / "ray", RayVersion())
+
+
+def heads_of(tmp_path: Path, environment: RayEnvironment) -> Heads:
+    """As a server that has just started has them."""
+    return Heads(tmp_path / "heads", os.environ, lambda: environment, lambda: "127.0.0.1")
+
+
+def starts(tmp_path: Path) -> list[tuple[int, str]]:
+    """The process of each start, and whether it found Ray's note of a cluster."""
+    folder = tmp_path / "heads" / KEY
+    place = folder / "s"
+    if not place.exists():
+        place = Path((folder / "sessions").read_text())
+    lines = [line.split() for line in (place / "starts").read_text().splitlines()]
+    return [(int(pid), note) for pid, note in lines]
+
+
+@pytest.fixture
+def heads(tmp_path: Path, environment: RayEnvironment) -> Iterator[Heads]:
+    made = heads_of(tmp_path, environment)
+    yield made
+    made.stop(KEY)
+    for pid, _ in starts(tmp_path):
+        assert processes.start_time(pid) == 0, "a head is left"
+
+
+def test_a_head_is_found_again_by_the_next_server(
+    heads: Heads, tmp_path: Path, environment: RayEnvironment
+) -> None:
+    head = heads.ensure(KEY)
+    following = heads_of(tmp_path, environment)
+    assert following.find(KEY) == head
+    assert following.ensure(KEY) == head
+    assert len(starts(tmp_path)) == 1
+
+
+def test_a_head_whose_server_died_as_it_started_it_is_found_again(
+    heads: Heads, tmp_path: Path, environment: RayEnvironment
+) -> None:
+    head = heads.ensure(KEY)
+    # All that a server had written when it was killed between the start and its record.
+    (tmp_path / "heads" / KEY / "head.json").unlink()
+    following = heads_of(tmp_path, environment)
+    assert following.find(KEY) is None
+    assert following.ensure(KEY) == head
+    assert following.find(KEY) == head
+    ((pid, _),) = starts(tmp_path)
+    record = json.loads((tmp_path / "heads" / KEY / "head.json").read_text())
+    assert record["pid"] == pid
+
+
+def test_such_a_head_of_a_cluster_that_is_gone_is_ended(
+    heads: Heads, tmp_path: Path, environment: RayEnvironment
+) -> None:
+    heads.ensure(KEY)
+    (tmp_path / "heads" / KEY / "head.json").unlink()
+    following = heads_of(tmp_path, environment)
+    following.keep(lambda: {KEY})
+    ((pid, _),) = starts(tmp_path)
+    assert processes.start_time(pid)
+    following.keep(lambda: ())
+    heads._has_ended(KEY, pid, processes.start_time(pid), 60)
+    assert processes.start_time(pid) == 0
+
+
+def test_a_head_that_starts_again_finds_no_note_of_the_one_before(
+    heads: Heads, tmp_path: Path
+) -> None:
+    heads.ensure(KEY)
+    heads.stop(KEY)
+    heads.ensure(KEY)
+    assert [note for _, note in starts(tmp_path)] == ["False", "False"]
+
+
+def test_a_head_is_not_ended_when_its_cluster_is_made_anew(heads: Heads, tmp_path: Path) -> None:
+    head = heads.ensure(KEY)
+    calls: list[int] = []
+
+    def wanted() -> set[str]:
+        calls.append(1)
+        return set() if len(calls) == 1 else {KEY}
+
+    heads.keep(wanted)
+    deadline = time.monotonic() + 60
+    while len(calls) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(calls) == 2
+    assert heads.ensure(KEY) == head
+    assert len(starts(tmp_path)) == 1
+
+
+def test_a_start_while_the_head_before_is_ended_keeps_its_own_records(
+    heads: Heads, tmp_path: Path
+) -> None:
+    for _ in range(5):
+        heads.ensure(KEY)
+        ending = threading.Thread(target=heads.stop, args=(KEY,))
+        ending.start()
+        # Either the one before, which is then ended, or the next one.
+        heads.ensure(KEY)
+        ending.join()
+    heads.ensure(KEY)
+    record = json.loads((tmp_path / "heads" / KEY / "head.json").read_text())
+    running = [pid for pid, _ in starts(tmp_path) if processes.start_time(pid)]
+    assert running == [record["pid"]]

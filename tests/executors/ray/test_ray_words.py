@@ -1,0 +1,70 @@
+"""What is asked of Ray, and what its numbers mean in our words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchyard.executors.executor import EngineRefused
+from torchyard.executors.ray import bridge, engine
+from torchyard.shared.plan import LaunchPlan
+
+
+def plan(**changes: Any) -> LaunchPlan:
+    texts = dict.fromkeys(
+        ("attempt_id", "job", "workspace", "experiment", "command", "server_url"), "x"
+    )
+    return LaunchPlan(
+        **{**texts, "attempt": 1, "report_token": "", "run_token": "", "scratch": "", **changes}
+    )
+
+
+def test_a_node_asks_for_its_size_and_for_the_cluster_s_own_resources() -> None:
+    bundle = engine.resources(
+        plan(
+            cores=8,
+            memory_bytes=10_000,
+            gpus_per_node=2,
+            engine_settings={"resources": {"fast_disk": 1}},
+        )
+    )
+    assert bundle == {"CPU": 8, "GPU": 2, "memory": 6000, "fast_disk": 1}
+    assert engine.resources(plan()) == {"CPU": 1}
+    with pytest.raises(EngineRefused, match="`fast_disk` is not a number"):
+        engine.resources(plan(engine_settings={"resources": {"fast_disk": "much"}}))
+
+
+WAITING = {"group": "torchyard-s-a", "state": "PENDING", "for_s": 5.0, "most_nodes": 0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"big_enough": 1, "free": 0}, "needs 4 machines of its size, and the Ray cluster has 1"),
+        ({"big_enough": 1, "free": 0, "most_nodes": 3}, "autoscaler starts 3 at the most"),
+        ({"big_enough": 9, "free": 2}, "needs 4 machines, and 2 are free"),
+        ({"big_enough": 9, "free": 9}, "waits for Ray to place it"),
+        ({"big_enough": 9, "free": 9, "for_s": 90.0}, "not placed it for 90 s, although"),
+        ({"big_enough": 9, "free": 9, "for_s": 90.0, "state": "CREATED"}, "not started its nodes"),
+    ],
+)
+def test_a_waiting_group_says_for_what(changes: dict[str, Any], reason: str) -> None:
+    assert reason in engine._reason({**WAITING, "count": 4, **changes})
+
+
+@pytest.mark.parametrize("address", ["", "head", "head:0", "head:70000", "http://head:1", "a b:1"])
+def test_an_address_is_a_host_and_a_port(address: str) -> None:
+    with pytest.raises(EngineRefused, match="is not the address of a Ray cluster"):
+        engine._address({"address": address})
+
+
+def test_programs_of_ray_get_the_token_s_file_and_nothing_of_this_process(tmp_path: Path) -> None:
+    environ = {"PATH": "/bin", "TORCHYARD_TOKEN": "t", "RAY_AUTH_TOKEN": "t", "RAY_USE_TLS": "1"}
+    variables = bridge.variables(environ, str(tmp_path / "token"))
+    assert variables["RAY_AUTH_MODE"] == "token"
+    assert variables["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "token")
+    assert variables["RAY_USE_TLS"] == "1"
+    assert "t" not in variables.values()
+    assert bridge.variables(environ, "")["RAY_AUTH_MODE"] == "disabled"

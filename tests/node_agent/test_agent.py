@@ -1,0 +1,224 @@
+"""The agent against a server that answers what the test says, with a `ray` that only waits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchyard.base.errors import InvalidInput
+from torchyard.base.http import Transport
+from torchyard.executors.ray.ray_environment import RayVersion
+from torchyard.node_agent import agent as agents
+from torchyard.node_agent.ray_node import processes_of_session
+from torchyard.shared import processes
+
+LIMIT_S = 20.0
+TOKEN = "t0ken-of-ray"
+# Writes how it was called, then waits as `ray start --block` does, with a process below it.
+RAY = """#!/bin/sh
+{ echo "pid $$"; echo "args $*"; env; cat "$RAY_AUTH_TOKEN_PATH"; echo; } > "$HOME/started.new"
+mv "$HOME/started.new" "$HOME/started-$$"
+sleep 1000 &
+wait
+"""
+
+
+class Server:
+    """Answers `ray`; 404 once `removed`."""
+
+    def __init__(self) -> None:
+        self.ray: dict[str, Any] = {
+            "address": "10.0.0.1:6379",
+            "version": RayVersion().ray,
+            "python": RayVersion().python,
+            "token": TOKEN,
+            "labels": {"torchyard-owner": "ann", "torchyard-machine": "lab"},
+        }
+        self.removed = False
+        self.asked: list[tuple[str, str, dict[str, Any]]] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                size = int(self.headers["Content-Length"])
+                server.asked.append((self.command, self.path, json.loads(self.rfile.read(size))))
+                status = 404 if server.removed else 200
+                body: dict[str, Any] = {"ray": server.ray}
+                if server.removed:
+                    body = {"error": {"code": "machine_not_found", "message": "gone"}}
+                content = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_POST = do_PUT
+
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, *words: Any) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.http.server_port}"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.http.shutdown()
+    made.http.server_close()
+
+
+class Joined:
+    """`python -m torchyard.node_agent` below a folder; `started` are the calls of `ray`."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        environment = folder / "engines" / RayVersion().folder
+        (environment / "bin").mkdir(parents=True)
+        (environment / "torchyard-complete").touch()
+        program = environment / "bin" / "ray"
+        program.write_text(RAY)
+        program.chmod(0o755)
+        self.folder = folder
+        request = {
+            "url": server.url,
+            "token": "yard_p_x",
+            "ca_cert": "",
+            "workspace": "default",
+            "compute": "machines",
+            "name": "lab",
+            "address": "127.0.0.9",
+            "folder": str(folder),
+        }
+        program_text = (
+            "import sys; from torchyard.node_agent import agent, __main__;"
+            "agent.REPORT_EVERY_S = 0.2; sys.exit(__main__.main())"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program_text],
+            env={**os.environ, "HOME": str(folder), "RAY_ADDRESS": "elsewhere"},
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request))
+        self.process.stdin.close()
+        self.process.stdin = None
+
+    def started(self) -> list[str]:
+        files = sorted(self.folder.glob("started-*"), key=lambda file: file.stat().st_mtime_ns)
+        return [file.read_text() for file in files]
+
+    def end(self) -> str:
+        """Wait for its end; what it said."""
+        return self.process.communicate(timeout=LIMIT_S)[1]
+
+
+@pytest.fixture
+def joined(tmp_path: Path, server: Server) -> Iterator[Joined]:
+    made = Joined(tmp_path, server)
+    yield made
+    made.process.terminate()
+    made.end()
+    for text in made.started():
+        pid = pid_of(text)
+        wait_for(lambda: not processes_of_session(pid))  # noqa: B023
+
+
+def pid_of(started: str) -> int:
+    return int(started.split("\n", 1)[0].split()[1])
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + LIMIT_S
+    while not (outcome := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return outcome
+
+
+def test_the_agent_joins_with_the_token_in_a_file(joined: Joined, server: Server) -> None:
+    (started,) = wait_for(joined.started)
+    arguments = next(line for line in started.splitlines() if line.startswith("args "))
+    assert "--address=10.0.0.1:6379" in arguments and "--node-ip-address=127.0.0.9" in arguments
+    assert "--labels=torchyard-machine=lab,torchyard-owner=ann" in arguments
+    lines = started.splitlines()
+    assert TOKEN not in "".join(lines[:-1]) and lines[-1] == TOKEN
+    assert "RAY_AUTH_MODE=token" in lines and "RAY_ADDRESS=elsewhere" not in lines
+    token_file = joined.folder / "ray-token"
+    assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
+    method, path, body = server.asked[0]
+    assert (method, path) == ("PUT", "/v1/workspaces/default/machines/machines/lab")
+    assert body["facts"]["cpus"] >= 1 and body["address"] == "127.0.0.9"
+    joined.process.send_signal(signal.SIGTERM)
+    sessions = next(word for word in arguments.split() if word.startswith("--temp-dir="))
+    assert Path(sessions.partition("=")[2]).is_dir()
+    assert "Left:" in joined.end() and joined.process.returncode == 0
+    # Its path was too long to be in the node's folder.
+    assert not Path(sessions.partition("=")[2]).exists()
+
+
+def test_ray_is_started_again_when_it_ends(joined: Joined) -> None:
+    (first,) = wait_for(joined.started)
+    os.kill(pid_of(first), signal.SIGKILL)
+    wait_for(lambda: len(joined.started()) == 2)
+    assert processes_of_session(pid_of(first)) == []
+
+
+def test_a_head_that_moves_is_followed(joined: Joined, server: Server) -> None:
+    (first,) = wait_for(joined.started)
+    server.ray = {**server.ray, "address": "10.0.0.2:7000"}
+    wait_for(lambda: len(joined.started()) == 2)
+    assert "--address=10.0.0.2:7000" in joined.started()[1]
+    assert processes_of_session(pid_of(first)) == []
+
+
+def test_a_machine_that_was_removed_ends(joined: Joined, server: Server) -> None:
+    (first,) = wait_for(joined.started)
+    server.removed = True
+    assert "was removed from the cluster" in joined.end()
+    assert joined.process.returncode == 0 and processes_of_session(pid_of(first)) == []
+
+
+def test_ray_ends_with_a_killed_agent(joined: Joined) -> None:
+    (first,) = wait_for(joined.started)
+    pid = pid_of(first)
+    started = processes.start_time(pid)
+    joined.process.kill()
+    # The stand-in ends with its signal; Ray ends what is below it by itself.
+    wait_for(lambda: not processes.is_running(pid, started))
+    for process in processes_of_session(pid):
+        processes.send(process.pid, process.start_time, signal.SIGKILL)
+
+
+def test_a_second_agent_of_a_machine_is_refused(
+    joined: Joined, server: Server, tmp_path: Path
+) -> None:
+    wait_for(joined.started)
+    place = agents.Place("default", "machines", "lab", "127.0.0.9")
+    second = agents.Agent(Transport(server.url, "x"), place, tmp_path, "uv", {}, print)
+    with pytest.raises(InvalidInput, match="is a node already"):
+        second.run()
