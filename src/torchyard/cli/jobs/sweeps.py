@@ -1,0 +1,213 @@
+"""`yard job sweep`, `trials`, `sweep-extend`: what only sweeps have.
+
+Owns: the verbs, their options.
+Leaves: ranges to client/sweeps/, pages and charts to sweep_page.py, submitting to creation.py.
+Always: what `sweep` makes of a job's file can be printed instead of submitted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from torchyard.base.errors import InvalidInput
+from torchyard.cli.parsing.group import Verb
+from torchyard.cli.parsing.options import Session, common, document_from, named
+from torchyard.cli.terminal import tables
+
+
+@click.command("sweep", cls=Verb)
+@click.option("-f", "--file", required=True, metavar="FILE", help="YAML file of a command job.")
+@click.option(
+    "-p",
+    "--param",
+    "parameters",
+    multiple=True,
+    required=True,
+    metavar="NAME=RANGE",
+    help="A hyperparameter: lr=loguniform:1e-5,1e-1, opt=choice:sgd,adam, n=int:1,8; repeatable.",
+)
+@click.option("--goal", required=True, metavar="GOAL", help="minimize:METRIC or maximize:METRIC.")
+@click.option("--trials", type=click.IntRange(min=1), required=True, help="Number of trials.")
+@click.option(
+    "--concurrent",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Trials that run at once. Default: all.",
+)
+@click.option(
+    "--algorithm",
+    default="random",
+    show_default=True,
+    metavar="NAME",
+    help="random, grid, bayesian, or one of Optuna's samplers.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=None, help="Make it repeatable.")
+@click.option(
+    "--early-termination",
+    default="",
+    metavar="POLICY",
+    help="bandit:SLACK_FACTOR, median_stopping or truncation_selection:PERCENT.",
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="A.B=VALUE",
+    help="Set a key of the job's file.",
+)
+@click.option("-n", "--name", default="", help="Name of the sweep. Default: a generated one.")
+@click.option("-s", "--stream", "streamed", is_flag=True, help="Follow the sweep until it ends.")
+@click.option("--dry-run", is_flag=True, help="Print the sweep's file instead of submitting it.")
+@common
+def sweep(
+    session: Session,
+    file: str,
+    parameters: tuple[str, ...],
+    goal: str,
+    trials: int,
+    concurrent: int | None,
+    algorithm: str,
+    seed: int | None,
+    early_termination: str,
+    assignments: tuple[str, ...],
+    name: str,
+    streamed: bool,
+    dry_run: bool,
+) -> int:
+    """Search for the best hyperparameters of a command job.
+
+    Ranges are of the values themselves. The command uses a hyperparameter as
+    `${{search_space.NAME}}`, or as the input of that name, which it replaces.
+
+    \b
+    Example: yard job sweep -f job.yml --param lr=loguniform:1e-5,1e-1 \\
+                 --param opt=choice:sgd,adam --trials 40 --concurrent 4 \\
+                 --goal minimize:val_loss --algorithm bayesian --seed 1
+    """
+    from torchyard.cli.jobs import creation, page, streaming
+    from torchyard.client.sweeps import documents
+
+    document = document_from(file, assignments)
+    try:
+        document.value = documents.sweep_of(
+            document.value,
+            _ranges(parameters),
+            goal,
+            trials=trials,
+            concurrent=concurrent,
+            algorithm=algorithm,
+            seed=seed,
+            early_termination=_policy(early_termination),
+        )
+    except InvalidInput as error:
+        raise document.locate(error) from error.__cause__
+    if dry_run:
+        import yaml
+
+        click.echo(yaml.safe_dump(document.value, sort_keys=False, allow_unicode=True), nl=False)
+        return 0
+    job = creation.submit(session, document, name)
+    if streamed:
+        return streaming.exit_code(streaming.stream(session.client(), job.name, None))
+    tables.one(session.form, job.raw, lambda: page.page(job.raw))
+    return 0
+
+
+def _ranges(parameters: tuple[str, ...]) -> dict[str, str]:
+    ranges: dict[str, str] = {}
+    for text in parameters:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise InvalidInput(
+                f"`--param {text[:80]}` is not a hyperparameter",
+                "write `--param lr=loguniform:1e-5,1e-1`",
+            )
+        if name.strip() in ranges:
+            raise InvalidInput(f"`--param {name.strip()[:80]}` is given twice", "give it once")
+        ranges[name.strip()] = value
+    return ranges
+
+
+def _policy(text: str) -> dict[str, Any] | None:
+    if not text:
+        return None
+    kind, _, value = text.partition(":")
+    kind = kind.strip().lower().replace("-", "_")
+    keys = {"bandit": "slack_factor", "truncation_selection": "truncation_percentage"}
+    if kind not in (*keys, "median_stopping") or bool(value) != (kind in keys):
+        raise InvalidInput(
+            f"`--early-termination {text[:80]}` is not a policy",
+            "write bandit:0.1, median_stopping or truncation_selection:20",
+        )
+    policy: dict[str, Any] = {"type": kind}
+    if kind in keys:
+        try:
+            number = float(value)
+        except ValueError as error:
+            raise InvalidInput(
+                f"`{value[:80]}` of `--early-termination` is not a number", "write bandit:0.1"
+            ) from error
+        policy[keys[kind]] = int(number) if kind == "truncation_selection" else number
+    return policy
+
+
+@click.command("trials", cls=Verb)
+@named("job", "jobs")
+@click.option(
+    "--csv", "csv_file", default="", metavar="FILE", help="Write all of them as CSV to FILE."
+)
+@click.option("--rungs", is_flag=True, help="List the rungs of ASHA or Hyperband instead.")
+@common
+def trials(session: Session, name: str, csv_file: str, rungs: bool) -> None:
+    """List the trials of a sweep, the best first.
+
+    \b
+    Example: yard job trials -n tuning
+             yard job trials -n tuning --csv trials.csv
+             yard job trials -n tuning --rungs
+    """
+    from torchyard.cli.jobs import sweep_page
+
+    client = session.client()
+    if rungs and csv_file:
+        raise InvalidInput("`--rungs` can't be written with `--csv`", "use `--rungs -o json`")
+    if rungs:
+        results = client.jobs.rungs(name)
+        tables.rows(session.form, results.raw, sweep_page.rung_columns(results))
+        return
+    if csv_file:
+        content = client.jobs.trials_csv(name)
+        try:
+            Path(csv_file).write_bytes(content)
+        except OSError as error:
+            raise InvalidInput(
+                f"`{csv_file}` can't be written ({error.strerror})",
+                "name a file in an existing folder",
+            ) from error
+        tables.files(session.form, [Path(csv_file)])
+        return
+    sweep_trials = client.jobs.trials(name)
+    ordered = sweep_page.best_first(sweep_trials)
+    tables.rows(session.form, [trial.raw for trial in ordered], sweep_page.columns(sweep_trials))
+
+
+@click.command("sweep-extend", cls=Verb)
+@named("job", "jobs")
+@click.option(
+    "--trials",
+    "max_total_trials",
+    type=click.IntRange(min=1),
+    required=True,
+    help="Number of trials in all, those that there are included.",
+)
+@common
+def sweep_extend(session: Session, name: str, max_total_trials: int) -> None:
+    """Add trials to a sweep, also to one that has ended.
+
+    Example: yard job sweep-extend -n tuning --trials 80
+    """
+    job = session.client().jobs.extend_sweep(name, max_total_trials)
+    tables.one(session.form, job.raw, lambda: f"{job.name}  {tables.status(job.status)}")

@@ -1,0 +1,1 @@
+"""Sweeps in the SDK: their files, their trials."""

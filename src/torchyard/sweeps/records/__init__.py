@@ -1,0 +1,1 @@
+"""Rows of trials, and the types that the other folders share."""

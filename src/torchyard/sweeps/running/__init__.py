@@ -1,0 +1,1 @@
+"""Creating sweeps, and the rounds that keep them going."""

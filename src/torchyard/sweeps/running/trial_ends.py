@@ -1,0 +1,196 @@
+"""What trials come to: reading their metrics, ending those that go nowhere, telling the rest.
+
+Owns: the primary metric as it arrives, stopping a trial, the outcome of one that has ended.
+Leaves: a policy's decision to stopping/, when too many failed to failures.py.
+Always: a trial's job is read before its metrics, so that what an ended one logged is all there;
+its outcome is written once; why it is stopped is written before it is stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from torchyard.base.errors import nearest
+from torchyard.jobs import actions as jobs
+from torchyard.jobs.records.types import Job, JobError, Status
+from torchyard.jobs.requests import parents
+from torchyard.jobs.services import Services
+from torchyard.sweeps.records import trial_store
+from torchyard.sweeps.records.types import Outcome, Trial
+from torchyard.sweeps.running.state import Series, SweepState
+from torchyard.sweeps.spec import early_termination
+
+STOPPED_EARLY = "stopped_early"
+_MOST_NAMES = 10
+
+
+def read_metrics(services: Services, state: SweepState) -> bool:
+    """Feed new values to the policy, and stop whom it ends; False to read everything again."""
+    live = state.live
+    counts = services.history.counts([trial.job_id for trial in live], state.metric)
+    for trial in live:
+        before = state.series.get(trial.number, Series()).count
+        count = counts.get(trial.job_id, 0)
+        if count < before:
+            return False  # it was resumed from a checkpoint, and logs again what came after that
+        if count == before:
+            continue
+        points = services.history.series(trial.job_id, state.metric, before)
+        reason = state.feed(trial.number, [point.value for point in points])
+        if reason and not trial.reason:
+            _note_reason(services, state, trial, reason)
+    return True
+
+
+def stop_ended_by_policy(services: Services, state: SweepState, by_id: Mapping[int, Job]) -> None:
+    """Cancel those trials that a reason was noted for; also after a server was killed between."""
+    for trial in state.live:
+        job = by_id.get(trial.job_id)
+        if trial.reason and job is not None and not job.status.ended:
+            error = JobError(
+                STOPPED_EARLY, trial.reason, f"see the log of sweep `{state.job.name}`"
+            )
+            jobs.cancel(services, job.workspace, job.name, error)
+
+
+def _note_reason(services: Services, state: SweepState, trial: Trial, reason: str) -> None:
+    with services.db.write() as connection:
+        trial_store.change_trial(connection, state.job.id, trial.number, reason=reason)
+    state.put(replace(trial, reason=reason))
+    state.log.append(f"trial {trial.name} is stopped: {reason}")
+
+
+def tell(services: Services, state: SweepState, by_id: Mapping[int, Job]) -> None:
+    """Write down what the trials came to that have ended."""
+    ended_trials = []
+    for trial in state.live:
+        job = by_id.get(trial.job_id)
+        if job is None or job.status.ended:
+            ended_trials.append(_told(services, state, trial, job))
+    if not ended_trials:
+        return
+    warnings = [
+        text
+        for text in (_missing(services, state, ended_trials), _idle_policy(state, ended_trials))
+        if text
+    ]
+    with services.db.write() as connection:
+        for trial in ended_trials:
+            trial_store.change_trial(
+                connection,
+                state.job.id,
+                trial.number,
+                outcome=trial.outcome.value,
+                metric_values=list(trial.values),
+                constraint_values=list(trial.constraints),
+                intervals=trial.intervals,
+                reason=trial.reason,
+            )
+        for text in warnings:
+            parents.tell(connection, state.job, text, services.clock.now())
+    for trial in ended_trials:
+        state.put(trial)
+        state.scores.finish(trial.number)
+        state.log.append(_line(state, trial))
+    state.log.extend(warnings)
+
+
+def _told(services: Services, state: SweepState, trial: Trial, job: Job | None) -> Trial:
+    """The trial with what it came to."""
+    series = state.series.get(trial.number, Series())
+    values = _values(services, state, trial, series)
+    ended = replace(
+        trial,
+        values=values,
+        constraints=_constraints(services, state, trial),
+        intervals=series.count,
+    )
+    if job is None:
+        return replace(ended, outcome=Outcome.CANCELED, reason="its job was deleted")
+    if job.status is Status.CANCELED:
+        return replace(ended, outcome=Outcome.STOPPED if trial.reason else Outcome.CANCELED)
+    if job.status is Status.FAILED:
+        reason = job.error.message if job.error else "it failed"
+        return replace(ended, outcome=Outcome.FAILED, reason=reason)
+    if not values:
+        reason = f"it logged no value of `{state.metric}`"
+        if series.count:
+            reason = f"it logged no number as `{state.metric}`"
+        return replace(ended, outcome=Outcome.FAILED, reason=reason)
+    return replace(ended, outcome=Outcome.COMPLETED, reason="")
+
+
+def _values(
+    services: Services, state: SweepState, trial: Trial, series: Series
+) -> tuple[float, ...]:
+    """Of the only objective the best value, the last of a trial that was stopped; of several the
+    last ones. Empty where one is missing.
+    """
+    if len(state.spec.objectives) == 1:
+        value = series.last if trial.reason else series.best
+        return () if value is None else (value,)
+    names = [objective.primary_metric for objective in state.spec.objectives]
+    return _latest(services, trial, names)
+
+
+def _constraints(services: Services, state: SweepState, trial: Trial) -> tuple[float, ...]:
+    names = state.spec.sampling.constraints
+    return _latest(services, trial, names) if names else ()
+
+
+def _latest(services: Services, trial: Trial, names: Sequence[str]) -> tuple[float, ...]:
+    latest = {point.key: point.value for point in services.history.latest(trial.job_id)}
+    values = [latest[name] for name in names if name in latest]
+    finite = len(values) == len(names) and all(math.isfinite(value) for value in values)
+    return tuple(values) if finite else ()
+
+
+def _missing(services: Services, state: SweepState, ended_trials: Sequence[Trial]) -> str:
+    """What is said once, of the first trial that ended well without the primary metric."""
+    if any(trial.values for trial in state.trials if trial.outcome is not Outcome.LIVE):
+        return ""
+    if any(_lacks_metric(trial) for trial in state.trials):
+        return ""
+    first = next((trial for trial in ended_trials if _lacks_metric(trial)), None)
+    if first is None:
+        return ""
+    logged = services.history.keys(first.job_id)
+    message = f"trial `{first.name}` ended and logged no `{state.metric}`"
+    if not logged:
+        call = f'mlflow.log_metric("{state.metric}", value)'
+        return f"{message}; it logged no metric at all: its script does by `{call}`"
+    shown = ", ".join(f"`{name}`" for name in logged[:_MOST_NAMES])
+    near = nearest(state.metric, logged)
+    return f"{message}; it logged {shown}" + (f": did you mean `{near}`?" if near else "")
+
+
+def _idle_policy(state: SweepState, ended_trials: Sequence[Trial]) -> str:
+    """What is said once, of the first trial that completed before the policy could decide."""
+    policy = state.spec.early_termination
+    if policy is None or any(trial.outcome is Outcome.COMPLETED for trial in state.trials):
+        return ""
+    first = next((trial for trial in ended_trials if trial.outcome is Outcome.COMPLETED), None)
+    interval, setting = early_termination.first_decision(policy)
+    if first is None or first.intervals >= interval:
+        return ""
+    kind = early_termination.type_of(policy)
+    counted = f"{first.intervals} value{'s' * (first.intervals != 1)} of `{state.metric}`"
+    return (
+        f"trial `{first.name}` ended after {counted}, and `{kind}` decides from interval {interval}"
+        f" on: it stops no such trial; lower `{setting}`, or log the metric more often"
+    )
+
+
+def _lacks_metric(trial: Trial) -> bool:
+    return trial.outcome is Outcome.FAILED and trial.reason.startswith("it logged no value of")
+
+
+def _line(state: SweepState, trial: Trial) -> str:
+    text = f"trial {trial.name} ended: {trial.outcome.value}"
+    if trial.values:
+        names = (objective.primary_metric for objective in state.spec.objectives)
+        pairs = zip(names, trial.values, strict=False)
+        text += ", " + ", ".join(f"{name} {value:.6g}" for name, value in pairs)
+    return f"{text}; {trial.reason}" if trial.reason else text

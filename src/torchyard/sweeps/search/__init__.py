@@ -1,0 +1,1 @@
+"""Which values the next trial gets."""

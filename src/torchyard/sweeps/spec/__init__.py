@@ -1,0 +1,1 @@
+"""The file of a sweep, and the jobs that its trials are."""

@@ -1,0 +1,1 @@
+"""Which trials end before they are done."""
