@@ -1,0 +1,109 @@
+"""A batch endpoint as an ARM resource, and our file of one that a client puts.
+
+Owns: the properties of a batch endpoint, both ways; the address that its jobs are posted to.
+Leaves: the file's grammar to batch_endpoints/spec/, its rows to batch_endpoints/actions/.
+Always: what a client reads and puts again changes nothing.
+
+Source: https://learn.microsoft.com/rest/api/azureml/batch-endpoints/create-or-update
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torchyard.azureml.arm.resources import Resource
+from torchyard.azureml.arm_endpoints.endpoint_documents import refuse_others, texts_of
+from torchyard.azureml.common.calls import Call, object_at
+from torchyard.base import fields
+from torchyard.base.errors import InvalidSpec
+from torchyard.batch_endpoints.records.types import BatchEndpoint
+
+TYPE = "batchEndpoints"
+_READ_ONLY = ("provisioningState", "scoringUri", "swaggerUri")
+_BESIDE = ("properties", "identity", "tags", "location", "kind", "sku")
+_TOKENS = "AADToken"
+
+
+def read(call: Call, name: str) -> dict[str, Any]:
+    """Our file of the endpoint that a PUT describes.
+
+    Raises:
+        InvalidInput: a value of the wrong form.
+        InvalidSpec: a key that torchyard does not have.
+    """
+    properties = call.properties
+    document: dict[str, Any] = {"name": name}
+    for key, value in properties.items():
+        if key == "authMode" and value is not None:
+            document["auth_mode"] = value
+        elif key == "description" and value is not None:
+            document["description"] = value
+        elif key == "defaults":
+            document.update(_defaults(properties))
+        elif key == "properties":
+            document["properties"] = texts_of(properties)
+        elif key not in _READ_ONLY and value not in (None, "", {}, [], False):
+            raise InvalidSpec(
+                f"`{key[:80]}` of a batch endpoint is not served",
+                "leave it out",
+                code="not_served",
+                at=("properties", key),
+            )
+    return {**document, **_beside(call.document)}
+
+
+def read_patch(call: Call) -> dict[str, Any]:
+    """What a PATCH changes: tags and identity, as in Azure.
+
+    Raises:
+        InvalidSpec: another key.
+    """
+    refuse_others(call.document, ("tags", "identity", "location", "kind", "sku"))
+    return _beside(call.document)
+
+
+def to_resource(call: Call, endpoint: BatchEndpoint) -> Resource:
+    document = endpoint.document
+    properties = {
+        "authMode": _TOKENS,
+        # Not null without one: people set `endpoint.defaults.deployment_name` of what they read.
+        "defaults": {"deploymentName": endpoint.default_deployment or None},
+        "description": document.get("description") or "",
+        "properties": fields.texts(document, "properties"),
+        "provisioningState": "Succeeded",
+        "scoringUri": f"{call.base}{call.id(TYPE, endpoint.name)}/jobs",
+        "swaggerUri": None,
+    }
+    return Resource(
+        (TYPE, endpoint.name),
+        properties,
+        endpoint.created_at,
+        endpoint.owner,
+        endpoint.changed_at,
+        {
+            "identity": {"type": "SystemAssigned", "principalId": None, "tenantId": None},
+            "kind": None,
+            "location": call.workspace.location,
+            "tags": fields.texts(document, "tags"),
+        },
+    )
+
+
+def _defaults(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Nothing where no deployment is named: the default stays."""
+    at = ("properties", "defaults")
+    name = fields.text(object_at(properties, "defaults"), "deploymentName", at)
+    return {"defaults": {"deployment_name": name}} if name else {}
+
+
+def _beside(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands beside the properties."""
+    refuse_others(document, _BESIDE)
+    kept: dict[str, Any] = {}
+    if document.get("tags") is not None:
+        kept["tags"] = fields.texts(document, "tags")
+    kind = object_at(document, "identity").get("type")
+    if kind is not None:
+        kept["identity"] = {"type": kind}
+    return kept

@@ -1,0 +1,148 @@
+"""An online endpoint as an ARM resource, and our file of one that a client puts.
+
+Owns: the properties of an endpoint, both ways.
+Leaves: the file's grammar to endpoints/spec/, its rows to endpoints/actions/.
+Always: what a client reads and puts again changes nothing; no key or token is in it.
+
+Source: https://learn.microsoft.com/rest/api/azureml/online-endpoints/create-or-update
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torchyard.azureml.arm.resources import Resource
+from torchyard.azureml.common.calls import Call, object_at
+from torchyard.base import fields
+from torchyard.base.errors import InvalidSpec
+from torchyard.endpoints.records import address
+from torchyard.endpoints.records.types import AuthMode, Endpoint
+from torchyard.jobs.services import Services
+
+TYPE = "onlineEndpoints"
+_AUTH_MODES = {
+    AuthMode.KEY: "Key",
+    AuthMode.AML_TOKEN: "AMLToken",
+    AuthMode.AAD_TOKEN: "AADToken",
+}
+_SAME = {
+    "authMode": "auth_mode",
+    "description": "description",
+    "traffic": "traffic",
+    "mirrorTraffic": "mirror_traffic",
+    "publicNetworkAccess": "public_network_access",
+    "compute": "compute",
+}
+_READ_ONLY = ("provisioningState", "scoringUri", "swaggerUri")
+_BESIDE = ("properties", "identity", "tags", "location", "kind", "sku")
+_ENVELOPE = ("id", "name", "type", "systemData", "etag")
+# The client adds them to the properties that it has read, and sends them with the next change.
+_OF_CLIENT = ("createdBy", "createdAt", "lastModifiedAt")
+
+
+def read(call: Call, name: str) -> dict[str, Any]:
+    """Our file of the endpoint that a PUT describes.
+
+    Raises:
+        InvalidInput: a value of the wrong form.
+        InvalidSpec: a key that torchyard does not have.
+    """
+    properties = call.properties
+    document: dict[str, Any] = {"name": name}
+    for key, value in properties.items():
+        if key in _SAME:
+            if value is not None:
+                document[_SAME[key]] = value
+        elif key == "properties":
+            document[key] = texts_of(properties)
+        elif key == "keys":
+            _refuse_chosen_keys(properties)
+        elif key not in _READ_ONLY and value not in (None, "", {}, [], False):
+            raise InvalidSpec(
+                f"`{key[:80]}` of an online endpoint is not served",
+                "leave it out",
+                code="not_served",
+                at=("properties", key),
+            )
+    return {**document, **_beside(call.document)}
+
+
+def read_patch(call: Call) -> dict[str, Any]:
+    """What a PATCH changes: tags and identity, as in Azure.
+
+    Raises:
+        InvalidSpec: another key.
+    """
+    refuse_others(call.document, ("tags", "identity", "location", "kind", "sku"))
+    return _beside(call.document)
+
+
+def to_resource(services: Services, call: Call, endpoint: Endpoint) -> Resource:
+    url = address.of_endpoint(services.home, endpoint.workspace, endpoint.name)
+    document = endpoint.document
+    properties = {
+        "authMode": _AUTH_MODES[endpoint.auth_mode],
+        "compute": None,
+        "description": document.get("description") or "",
+        "mirrorTraffic": dict(endpoint.mirror_traffic),
+        "properties": fields.texts(document, "properties"),
+        "provisioningState": endpoint.state.value,
+        "publicNetworkAccess": "Enabled",
+        "scoringUri": f"{url}/score" if url else None,
+        "swaggerUri": f"{url}/swagger.json" if url else None,
+        "traffic": dict(endpoint.traffic),
+    }
+    return Resource(
+        (TYPE, endpoint.name),
+        properties,
+        endpoint.created_at,
+        endpoint.owner,
+        endpoint.changed_at,
+        {
+            "identity": {"type": "SystemAssigned", "principalId": None, "tenantId": None},
+            "kind": "Managed",
+            "location": call.workspace.location,
+            "tags": fields.texts(document, "tags"),
+        },
+    )
+
+
+def texts_of(properties: Mapping[str, Any]) -> dict[str, str]:
+    """An endpoint's own properties, without those that the client adds to what it has read."""
+    texts = fields.texts(properties, "properties")
+    return {key: text for key, text in texts.items() if key not in _OF_CLIENT}
+
+
+def refuse_others(document: Mapping[str, Any], keys: tuple[str, ...]) -> None:
+    """
+    Raises:
+        InvalidSpec: the body has a key besides these and those of every resource.
+    """
+    for key, value in document.items():
+        if key not in (*keys, *_ENVELOPE) and value not in (None, "", {}, []):
+            raise InvalidSpec(f"`{key[:80]}` is not served", "leave it out", at=(key,))
+
+
+def _beside(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands beside the properties."""
+    refuse_others(document, _BESIDE)
+    kept: dict[str, Any] = {}
+    if document.get("tags") is not None:
+        kept["tags"] = fields.texts(document, "tags")
+    identity = object_at(document, "identity")
+    if identity.get("userAssignedIdentities"):
+        kept["identity"] = {"type": "UserAssigned"}
+    elif identity.get("type") is not None:
+        kept["identity"] = {"type": fields.text(identity, "type", ("identity",))}
+    return kept
+
+
+def _refuse_chosen_keys(properties: Mapping[str, Any]) -> None:
+    if any(object_at(properties, "keys").values()):
+        raise InvalidSpec(
+            "an endpoint with keys that its client chose is not served",
+            "leave `keys` out: `online_endpoints.get_keys` returns those that were drawn",
+            code="not_served",
+            at=("properties", "keys"),
+        )

@@ -1,0 +1,90 @@
+"""What a deployment names, in Azure's JSON and in our file: code, model, environment, variables.
+
+Owns: references to assets, both ways; variables whose values a client was not shown.
+Leaves: all other keys to deployment_documents.py and batch_deployment_documents.py.
+Always: what a client reads and puts again names the same; a hidden value stays as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torchyard.azureml.arm import assets, job_resources
+from torchyard.azureml.arm.job_documents import Reader
+from torchyard.azureml.common.calls import Call, object_at
+from torchyard.base import fields
+from torchyard.base.blobs import SNAPSHOT_PREFIX
+from torchyard.endpoints.spec.deployment_spec import CodeConfiguration, ModelReference
+from torchyard.jobs.spec import secrets
+
+SnapshotOf = Callable[[Call, str], str]
+"""The snapshot that a `codeId` stands for."""
+# Not a resource: it stands for the model of a deployment of `yard` that has no name.
+_UNNAMED_MODEL = "unnamed"
+
+
+def code(call: Call, properties: Mapping[str, Any], snapshot_of: SnapshotOf) -> dict[str, Any]:
+    """`code_configuration` of our file."""
+    at = ("properties", "codeConfiguration")
+    part = object_at(properties, "codeConfiguration")
+    id, script = fields.text(part, "codeId", at), fields.text(part, "scoringScript", at)
+    snapshot = f"{SNAPSHOT_PREFIX}{snapshot_of(call, id)}" if id else ""
+    return {"code": snapshot, "scoring_script": script}
+
+
+def code_json(call: Call, code: CodeConfiguration | None) -> dict[str, Any] | None:
+    if code is None:
+        return None
+    snapshot = code.code.removeprefix(SNAPSHOT_PREFIX)
+    return {
+        "codeId": call.id("codes", snapshot, "versions", "1"),
+        "scoringScript": code.scoring_script,
+    }
+
+
+def model_id(call: Call, model: ModelReference | None) -> str | None:
+    if model is None:
+        return None
+    if model.name and model.version:
+        return call.id("models", model.name, "versions", model.version)
+    return call.id("models", _UNNAMED_MODEL, "versions", _hash(model.path))
+
+
+def environment_id(call: Call, environment: str | Mapping[str, Any] | None) -> str | None:
+    if environment is None or isinstance(environment, str):
+        return assets.version_id(call, "environments", environment) if environment else None
+    version = _hash(json.dumps(environment, sort_keys=True))
+    return call.id("environments", job_resources.ANONYMOUS, "versions", version)
+
+
+def reference(call: Call, written: str, type: str) -> str:
+    """An asset as our file names it.
+
+    Raises:
+        NotFound: it is in another workspace.
+    """
+    reader = Reader(call.workspace.name, lambda code: code)
+    reference = reader.reference(written, type)
+    named = reference.startswith(("azureml:", "azureml://"))
+    return reference if named or not reference or "/" in reference else f"azureml:{reference}"
+
+
+def variables(properties: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, str]:
+    """Environment variables; a secret that the client was not shown stays what it is.
+
+    Args:
+        before: the deployment's file as it is, if there is one.
+    """
+    sent = fields.texts(properties, "environmentVariables", ("properties",))
+    kept = {} if before is None else fields.texts(before, "environment_variables")
+    return {
+        name: kept[name] if text == secrets.HIDDEN and name in kept else text
+        for name, text in sent.items()
+    }
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

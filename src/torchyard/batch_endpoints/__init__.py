@@ -1,0 +1,1 @@
+"""Batch endpoints: score many files with a model, by a job."""

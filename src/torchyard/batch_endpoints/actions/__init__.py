@@ -1,0 +1,1 @@
+"""What people and protocols can do with batch endpoints and their deployments."""

@@ -1,0 +1,181 @@
+"""What can be done with batch endpoints.
+
+Owns: creating, changing, listing and deleting them; which deployment is their default; who may
+change them.
+Leaves: their file's grammar to spec/, deployments to deployments.py, jobs to invocations.py.
+Always: a default names a deployment that exists; an endpoint is changed by its owner or by a
+contributor of the workspace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from torchyard.base.errors import Conflict, Forbidden, InvalidSpec, NotFound, nearest
+from torchyard.base.fields import unknown_key
+from torchyard.batch_endpoints.records import store
+from torchyard.batch_endpoints.records.types import BatchEndpoint
+from torchyard.batch_endpoints.spec import endpoint_spec
+from torchyard.jobs.services import Services
+from torchyard.workspaces import people
+from torchyard.workspaces.types import Identity, Role
+
+_CHANGES = (
+    "defaults", "tags", "properties", "description", "auth_mode", "identity",
+    "public_network_access",
+)  # fmt: skip
+_MOST_ENDPOINTS = 1000
+_IN_COLUMNS = ("defaults", "$schema")
+
+
+def create(
+    services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
+) -> tuple[BatchEndpoint, bool]:
+    """Create an endpoint, or replace the file of one. Return it, and whether it is new.
+
+    Its default deployment stays as it is where the file says nothing of it.
+
+    Raises:
+        InvalidSpec: what is wrong, and where.
+        Forbidden: it is somebody else's.
+    """
+    spec = endpoint_spec.read(document)
+    now = services.clock.now()
+    with services.db.write() as connection:
+        old = store.endpoint_named(connection, workspace, spec.name)
+        if old is not None:
+            return _changed(services, connection, old, document, identity), False
+        if len(store.endpoints_in(connection, workspace)) >= _MOST_ENDPOINTS:
+            raise Conflict(
+                f"workspace `{workspace}` has {_MOST_ENDPOINTS} batch endpoints",
+                "delete those that nobody uses",
+            )
+        _check_default(spec.default_deployment or "", [], spec.name)
+        endpoint = BatchEndpoint(workspace, spec.name, identity.user, _kept(document), "", now, now)
+        store.add_endpoint(connection, endpoint)
+    return endpoint, True
+
+
+def update(
+    services: Services, workspace: str, name: str, changes: Mapping[str, Any], identity: Identity
+) -> BatchEndpoint:
+    """Change single keys: defaults, tags, description.
+
+    Raises:
+        InvalidSpec: what is wrong, and where.
+        Forbidden: it is somebody else's.
+    """
+    for key in changes:
+        if key not in _CHANGES:
+            raise unknown_key(str(key), _CHANGES, inside="the changes")
+    with services.db.write() as connection:
+        old = find(connection, workspace, name)
+        document = {**old.document, "name": old.name, **changes}
+        return _changed(services, connection, old, document, identity)
+
+
+def get(services: Services, workspace: str, name: str) -> BatchEndpoint:
+    """
+    Raises:
+        NotFound: with the nearest name there is.
+    """
+    with services.db.read() as connection:
+        return find(connection, workspace, name)
+
+
+def list_in(services: Services, workspace: str) -> list[BatchEndpoint]:
+    with services.db.read() as connection:
+        return store.endpoints_in(connection, workspace)
+
+
+def delete(services: Services, workspace: str, name: str, identity: Identity) -> BatchEndpoint:
+    """Delete an endpoint with its deployments; its jobs stay, and those that run go on.
+
+    Raises:
+        Forbidden: it is somebody else's.
+    """
+    with services.db.write() as connection:
+        endpoint = find(connection, workspace, name)
+        refuse_foreign(services, endpoint, identity)
+        store.remove_endpoint(connection, endpoint)
+    return endpoint
+
+
+def find(connection: Connection, workspace: str, name: str) -> BatchEndpoint:
+    """
+    Raises:
+        NotFound: with the nearest name there is.
+    """
+    endpoint = store.endpoint_named(connection, workspace, name)
+    if endpoint is not None:
+        return endpoint
+    near = nearest(name, [each.name for each in store.endpoints_in(connection, workspace)])
+    raise NotFound(
+        f"batch endpoint `{name[:80]}` does not exist in workspace `{workspace}`",
+        f"did you mean `{near}`?" if near else "list them with `yard batch-endpoint list`",
+        code="endpoint_not_found",
+    )
+
+
+def refuse_foreign(services: Services, endpoint: BatchEndpoint, identity: Identity) -> None:
+    """
+    Raises:
+        Forbidden: it is somebody else's.
+    """
+    roles = people.roles_of(services.db, identity.user)
+    granted = [roles[place] for place in ("", endpoint.workspace) if place in roles]
+    most = max((role.rank for role in granted), default=-1)
+    least = Role.DATA_SCIENTIST if identity.user == endpoint.owner else Role.CONTRIBUTOR
+    if most < least.rank:
+        raise Forbidden(
+            f"batch endpoint `{endpoint.name}` belongs to `{endpoint.owner}`",
+            f"ask `{endpoint.owner}`, or a contributor of workspace `{endpoint.workspace}`",
+        )
+
+
+def _changed(
+    services: Services,
+    connection: Connection,
+    old: BatchEndpoint,
+    document: Mapping[str, Any],
+    identity: Identity,
+) -> BatchEndpoint:
+    refuse_foreign(services, old, identity)
+    spec = endpoint_spec.read(document)
+    default = old.default_deployment
+    if spec.default_deployment is not None:
+        names = [each.name for each in store.deployments_in(connection, old)]
+        default = _check_default(spec.default_deployment, names, old.name)
+    values: dict[str, Any] = {
+        "document": _kept({**document, "name": old.name}),
+        "default_deployment": default,
+        "changed_at": services.clock.now(),
+    }
+    store.change_endpoint(connection, old, **values)
+    return replace(old, **values)
+
+
+def _kept(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The file without what stands in columns of its own."""
+    return {key: value for key, value in document.items() if key not in _IN_COLUMNS}
+
+
+def _check_default(name: str, names: list[str], endpoint: str) -> str:
+    """The deployment's own name."""
+    if not name:
+        return ""
+    for each in names:
+        if each.lower() == name.lower():
+            return each
+    near = nearest(name, names)
+    there = ", ".join(f"`{each}`" for each in names) or "none yet"
+    raise InvalidSpec(
+        f"batch endpoint `{endpoint}` has no deployment `{name[:80]}`",
+        f"did you mean `{near}`?" if near else f"its deployments: {there}",
+        code="deployment_not_found",
+        at=("defaults", "deployment_name"),
+    )

@@ -1,0 +1,73 @@
+"""Batch endpoints and deployments as the native API shows them, in the words of their files.
+
+Owns: the JSON of both.
+Leaves: jobs to jobs/requests/to_json.py.
+Always: no value of a secret variable is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torchyard.base.clock import to_text
+from torchyard.batch_endpoints.records.types import BatchDeployment, BatchEndpoint
+from torchyard.batch_endpoints.spec import deployment_spec
+from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentSpec
+from torchyard.jobs.spec import secrets
+
+_READY = "Succeeded"
+_OF_SETTINGS = (
+    "mini_batch_size", "max_concurrency_per_instance", "output_action", "output_file_name",
+    "retry_settings", "error_threshold", "logging_level",
+)  # fmt: skip
+
+
+def endpoint_json(endpoint: BatchEndpoint) -> dict[str, Any]:
+    return {
+        **endpoint.document,
+        "name": endpoint.name,
+        "auth_mode": "aad_token",
+        "defaults": {"deployment_name": endpoint.default_deployment},
+        "provisioning_state": _READY,
+        "owner": endpoint.owner,
+        "created_at": to_text(endpoint.created_at),
+        "changed_at": to_text(endpoint.changed_at),
+    }
+
+
+def deployment_json(deployment: BatchDeployment, notices: Sequence[str] = ()) -> dict[str, Any]:
+    spec = deployment_spec.read(deployment.document)
+    masked = secrets.masked_document(deployment.document)
+    body: dict[str, Any] = {
+        **{key: value for key, value in masked.items() if key not in _OF_SETTINGS},
+        "name": deployment.name,
+        "endpoint_name": deployment.endpoint,
+        "type": "model",
+        "compute": spec.compute or "local",
+        "resources": {**spec.resources.others, "instance_count": spec.resources.instance_count},
+        "settings": {**(masked.get("settings") or {}), **_settings_json(spec)},
+        "provisioning_state": _READY,
+        "owner": deployment.owner,
+        "created_at": to_text(deployment.created_at),
+        "changed_at": to_text(deployment.changed_at),
+        "notices": list(dict.fromkeys(notices)),
+    }
+    model = spec.model
+    if model is not None:
+        named = f"azureml:{model.name}:{model.version}"
+        body["model"] = named if model.name and model.version else dict(body["model"])
+    return body
+
+
+def _settings_json(spec: BatchDeploymentSpec) -> dict[str, Any]:
+    settings = spec.settings
+    return {
+        "mini_batch_size": settings.mini_batch_size,
+        "max_concurrency_per_instance": settings.max_concurrency_per_instance,
+        "output_action": settings.output_action,
+        "output_file_name": settings.output_file_name,
+        "retry_settings": {"max_retries": settings.max_retries, "timeout": settings.timeout_s},
+        "error_threshold": settings.error_threshold,
+        "logging_level": settings.logging_level,
+    }

@@ -1,0 +1,1 @@
+"""The rows of batch endpoints, their deployments and jobs."""

@@ -1,0 +1,1 @@
+"""The files of batch endpoints, their deployments and invocations, key by key."""

@@ -1,0 +1,1 @@
+"""`yard batch-endpoint` and `batch-deployment`."""

@@ -1,0 +1,1 @@
+"""`yard online-endpoint`, `online-deployment` and `model deploy`."""

@@ -1,0 +1,1 @@
+"""Batch endpoints and their deployments, over HTTP."""

@@ -1,0 +1,1 @@
+"""Online endpoints and deployments of the workspace, over HTTP."""

@@ -1,0 +1,75 @@
+"""What a deployment's document names on this machine, uploaded.
+
+Owns: `model.path` and `code_configuration.code`.
+Leaves: finding, hashing and sending to snapshots/, as for a job's file, and its environment.
+Always: an error carries the place in the deployment's document; nothing is sent before all of it
+was found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchyard.base.errors import TorchyardError
+from torchyard.client.snapshots import job_files
+
+if TYPE_CHECKING:
+    from torchyard.client.snapshots.snapshots import Snapshots
+    from torchyard.client.snapshots.upload import Progress
+
+_MODEL, _CODE = ("inputs", "model", "path"), ("code",)
+_FOLDER = re.compile(r"[^\w.-]", re.ASCII)
+
+
+def uploaded(
+    document: Mapping[str, Any],
+    folder: Path,
+    snapshots: Snapshots,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """The document with a snapshot for each local path.
+
+    Args:
+        folder: what relative paths are relative to.
+
+    Raises:
+        InvalidSpec: a path does not exist.
+    """
+    body = dict(document)
+    model, code = body.get("model"), body.get("code_configuration")
+    job: dict[str, Any] = {"command": "true"}
+    if "environment" in body:
+        job["environment"] = body["environment"]
+    if isinstance(code, dict) and "code" in code:
+        job["code"] = code["code"]
+    path = model.get("path") if isinstance(model, dict) else model
+    is_local = isinstance(path, str) and path and not job_files.is_elsewhere(path)
+    if is_local and isinstance(path, str):
+        place = job_files.local_path(path, folder)
+        kind = "uri_folder" if place.is_dir() else "uri_file"
+        job["inputs"] = {"model": {"type": kind, "path": path}}
+    try:
+        files = job_files.find(job, folder, snapshots.limits)
+        with files.with_code(snapshots.limits) as ready:
+            sent = snapshots.send_job_files(ready, progress)
+    except TorchyardError as error:
+        if tuple(error.at) == _MODEL:
+            error.at = ("model", "path") if isinstance(model, dict) else ("model",)
+        elif tuple(error.at) == _CODE:
+            error.at = ("code_configuration", "code")
+        raise
+    if "environment" in sent:
+        body["environment"] = sent["environment"]
+    if isinstance(code, dict) and "code" in sent:
+        body["code_configuration"] = {**code, "code": sent["code"]}
+    if is_local:
+        written = dict(model) if isinstance(model, dict) else {}
+        written["path"] = sent["inputs"]["model"]["path"]
+        if place.is_dir():
+            # As in Azure, the folder itself is below AZUREML_MODEL_DIR.
+            written["folder"] = _FOLDER.sub("_", place.resolve().name)[:100] or "model"
+        body["model"] = written
+    return body

@@ -1,0 +1,1 @@
+"""Online endpoints: models behind an address, their deployments, keys and traffic."""

@@ -1,0 +1,1 @@
+"""What people and protocols can do with endpoints and deployments."""

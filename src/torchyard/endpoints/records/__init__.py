@@ -1,0 +1,1 @@
+"""Rows of endpoints, deployments and instances."""

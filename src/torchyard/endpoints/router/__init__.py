@@ -1,0 +1,1 @@
+"""The program that takes requests and hands them to instances."""

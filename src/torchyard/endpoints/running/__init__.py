@@ -1,0 +1,1 @@
+"""Keeps the instances of deployments going, and the router."""

@@ -1,0 +1,1 @@
+"""What runs inside an instance, in the Python of the deployment's environment."""

@@ -1,0 +1,147 @@
+"""Score an ONNX file, an exported program or a TorchScript module without a script of the user's.
+
+Owns: finding the file, reading requests, the types of inputs, writing answers.
+Leaves: running the model to ONNX Runtime or PyTorch.
+Always: a request that does not fit the model is answered with 400 and says what does not fit.
+"""
+
+import importlib
+import json
+import os
+
+ONNX, EXPORTED, SCRIPTS = ".onnx", ".pt2", (".ts", ".torchscript")
+STATE: "dict[str, Any]" = {}
+
+
+class NotFitting(ValueError):
+    """The request does not fit the model."""
+
+
+def init() -> None:
+    path = model_file(os.environ["AZUREML_MODEL_DIR"])
+    STATE["model"] = OnnxModel(path) if path.endswith(ONNX) else TorchModel(path)
+
+
+def model_file(top: str) -> str:
+    for folder, _, files in os.walk(top, followlinks=True):
+        for name in sorted(files):
+            if name.endswith((ONNX, EXPORTED, *SCRIPTS)):
+                path = os.path.join(folder, name)
+                # ONNX Runtime refuses weights beside a file that is a link to another folder.
+                file = os.path.realpath(path)
+                return file if os.path.basename(file) == name else path
+    raise FileNotFoundError(f"no .onnx, .pt2, .ts or .torchscript file is below {top}")
+
+
+def run(raw_data: str) -> "Any":
+    from azureml_inference_server_http.api.aml_response import AMLResponse
+
+    try:
+        body = json.loads(raw_data)
+        if not isinstance(body, dict) or not ("inputs" in body or "data" in body):
+            raise NotFitting('write {"inputs": {name: values}}, or {"data": values}')
+        return STATE["model"].answer(body)
+    except ValueError as error:
+        return AMLResponse({"message": str(error)[:1000]}, 400, json_str=True)
+
+
+def named(body: "Any", names: "list[str]") -> "dict[str, Any]":
+    """The request's values by the names of the model's inputs."""
+    if "inputs" not in body:
+        if len(names) != 1:
+            raise NotFitting(f"the model has inputs {names}: name them below `inputs`")
+        return {names[0]: body["data"]}
+    values = body["inputs"]
+    if not isinstance(values, dict) or sorted(values) != sorted(names):
+        raise NotFitting(f"the model's inputs are {names}")
+    return values
+
+
+TYPES = {"float": "float32", "double": "float64", "string": "object"}
+
+
+class OnnxModel:
+    def __init__(self, path: str) -> None:
+        import onnxruntime
+
+        self.session = onnxruntime.InferenceSession(
+            path, providers=onnxruntime.get_available_providers()
+        )
+        self.types = {each.name: self.type_of(each.type) for each in self.session.get_inputs()}
+        self.outputs = [each.name for each in self.session.get_outputs()]
+
+    def type_of(self, text: str) -> str:
+        """numpy's name of `tensor(float)`."""
+        inner = text.partition("(")[2].rstrip(")")
+        return TYPES.get(inner, inner)
+
+    def answer(self, body: "Any") -> "Any":
+        import numpy
+
+        values = named(body, list(self.types))
+        feed = {}
+        for name, value in values.items():
+            try:
+                feed[name] = numpy.asarray(value, dtype=self.types[name])
+            except (OverflowError, TypeError, ValueError) as error:
+                raise NotFitting(f"input `{name}`: {error}") from error
+        try:
+            outputs = self.session.run(None, feed)
+        except Exception as error:
+            if type(error).__name__ == "InvalidArgument":
+                raise NotFitting(str(error)) from error
+            raise
+        lists = [each.tolist() if hasattr(each, "tolist") else each for each in outputs]
+        if "inputs" not in body and len(lists) == 1:
+            return lists[0]
+        return {"outputs": dict(zip(self.outputs, lists))}
+
+
+class TorchModel:
+    def __init__(self, path: str) -> None:
+        torch = importlib.import_module("torch")
+        self.types: list[Any] = []
+        if path.endswith(EXPORTED):
+            program = torch.export.load(path)
+            self.module = program.module()
+            self.names = list(program.graph_signature.user_inputs)
+            nodes = {node.name: node for node in program.graph.nodes}
+            self.types = [nodes[name].meta["val"].dtype for name in self.names]
+        else:
+            self.module = torch.jit.load(path, map_location="cpu").eval()
+            arguments = self.module.forward.schema.arguments[1:]
+            self.names = [argument.name for argument in arguments]
+            self.types = [torch.float32] * len(self.names)
+
+    def answer(self, body: "Any") -> "Any":
+        torch = importlib.import_module("torch")
+        values = named(body, self.names)
+        tensors = []
+        for name, kind in zip(self.names, self.types):
+            dtypes = body.get("dtypes")
+            wanted = dtypes.get(name) if isinstance(dtypes, dict) else None
+            try:
+                kind = getattr(torch, wanted) if isinstance(wanted, str) else kind
+                tensors.append(torch.tensor(values[name], dtype=kind))
+            except (AttributeError, OverflowError, RuntimeError, TypeError, ValueError) as error:
+                raise NotFitting(f"input `{name}`: {error}") from error
+        try:
+            # The setting is each thread's own, so it is made here.
+            with torch.no_grad():
+                return self.lists(self.module(*tensors))
+        except (RuntimeError, AssertionError) as error:
+            raise NotFitting(str(error)) from error
+
+    def lists(self, value: "Any") -> "Any":
+        if hasattr(value, "tolist"):
+            return value.tolist()
+        if isinstance(value, dict):
+            return {name: self.lists(each) for name, each in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.lists(each) for each in value]
+        return value
+
+
+MYPY = False
+if MYPY:
+    from typing import Any

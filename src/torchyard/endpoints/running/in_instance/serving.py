@@ -1,0 +1,78 @@
+"""Start Azure's inference server at a socket that is already open.
+
+Owns: its settings, which are those of `azmlinfsrv` but for the address.
+Leaves: loading the scoring script to scoring_app.py.
+Always: it serves at the socket whose number is its argument, and nowhere else; it begins when the
+supervisor says so on its standard input, and ends when that one has ended before.
+
+Source: azureml-inference-server-http, whose own program binds all addresses of the machine.
+"""
+
+import os
+import sys
+
+LACKS_SERVER = (
+    "the environment lacks azureml-inference-server-http ({}); add it to the environment's packages"
+)
+
+
+def main() -> None:
+    number = int(sys.argv[1])
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, here)
+    import scoring_error
+
+    try:
+        import azureml_inference_server_http as package
+        from azureml_inference_server_http.constants import PACKAGE_ROOT
+        from gunicorn.app.wsgiapp import WSGIApplication
+    except ImportError as error:
+        scoring_error.write(LACKS_SERVER.format(error))
+        sys.exit(3)
+    try:
+        from azureml_inference_server_http.log_config import load_logging_config
+
+        load_logging_config(PACKAGE_ROOT)
+    except ImportError:  # before 0.8
+        pass
+    version = getattr(package, "__version__", "")
+    if os.environ.get("SERVER_VERSION_LOG_RESPONSE_ENABLED", "true").lower() == "true":
+        os.environ.setdefault("HTTP_X_MS_SERVER_VERSION", f"azmlinfsrv/{version}")
+    preload()
+    # The supervisor says when it is this process that serves; if it has ended, nobody does.
+    if not os.read(0, 1):
+        return
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    print(f"Azure ML inferencing HTTP server v{version}", flush=True)
+    words = ["-b", f"fd://{number}", "-w", os.environ["WORKER_COUNT"]]
+    words += ["--timeout", os.environ.get("WORKER_TIMEOUT") or "300"]
+    words += ["--access-logfile", "-", "--error-logfile", "/dev/null"]
+    if os.environ.get("WORKER_PRELOAD", "false").lower() == "true":
+        words.append("--preload")
+    if has_control_socket():
+        words.append("--no-control-socket")
+    sys.argv = [sys.argv[0], *words, "scoring_app:app"]
+    WSGIApplication("%(prog)s [OPTIONS] [APP_MODULE]").run()
+
+
+def preload() -> None:
+    """Import the server, not the script, before processes are forked: the next one is there at
+    once.
+    """
+    try:
+        import azureml_inference_server_http.server.create_app  # noqa: F401
+    except (Exception, SystemExit):
+        pass  # scoring_app.py meets it again, and says so
+
+
+def has_control_socket() -> bool:
+    """Whether this gunicorn would listen at a socket that all instances of a user share."""
+    from gunicorn import config
+
+    return any(setting.name == "control_socket_disable" for setting in config.KNOWN_SETTINGS)
+
+
+if __name__ == "__main__":
+    main()

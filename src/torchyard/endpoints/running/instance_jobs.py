@@ -1,0 +1,118 @@
+"""The job that runs an instance.
+
+Owns: its name, its document, the port that it serves at.
+Leaves: running it to jobs/, when there is one to keeper.py.
+Always: an instance's start has one name, so that a keeper that was killed never starts it twice;
+the job is its deployment's owner's.
+"""
+
+from __future__ import annotations
+
+import shlex
+import socket
+from typing import Any
+
+from torchyard.endpoints.records.types import Deployment, Instance
+from torchyard.endpoints.running import collection, environments, programs
+from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
+from torchyard.jobs import actions as jobs
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.requests import submission
+from torchyard.jobs.services import Services
+from torchyard.workspaces.types import Identity, TokenKind
+
+EXPERIMENT = "online-endpoints"
+SERVICE = "score"
+
+
+def name_of(deployment: Deployment, revision: int, number: int, starts: int) -> str:
+    """Another deployment of the name, after this one was deleted, has other names."""
+    made = f"{int(deployment.created_at.timestamp() * 1000):x}"
+    place = f"{deployment.endpoint}-{deployment.name}"
+    return f"{place}-{made}-{revision}-{number}-{starts}".lower()
+
+
+def find(services: Services, instance: Instance) -> Job | None:
+    return jobs.named(services, instance.workspace, instance.job)
+
+
+def has_ended(services: Services, workspace: str, name: str) -> bool:
+    """Whether there was such a job."""
+    job = jobs.named(services, workspace, name)
+    return job is not None and job.status.ended
+
+
+def start(
+    services: Services, deployment: Deployment, spec: DeploymentSpec, instance: Instance
+) -> Job:
+    """Start it; one that was started already is returned.
+
+    Raises:
+        TorchyardError: what the deployment names is gone, or a quota leaves no place.
+    """
+    job = find(services, instance)
+    if job is not None:
+        return job
+    document = document_of(services, deployment, spec, instance)
+    owner = Identity(deployment.owner, TokenKind.PERSON)
+    return submission.create(services, deployment.workspace, document, owner)[0]
+
+
+def port_of(job: Job) -> int:
+    """Where it serves on its node."""
+    service = job.spec.services.get(SERVICE)
+    return 0 if service is None else service.port
+
+
+def document_of(
+    services: Services, deployment: Deployment, spec: DeploymentSpec, instance: Instance
+) -> dict[str, Any]:
+    environment, variables, _ = environments.for_instances(services, deployment.workspace, spec)
+    program = programs.of(services.blobs, spec)
+    port = _free_port()
+    document: dict[str, Any] = {
+        "name": instance.job,
+        "display_name": f"{deployment.endpoint}/{deployment.name} {instance.number}",
+        "experiment_name": EXPERIMENT,
+        "command": _command(deployment, spec, program, port),
+        "code": program.code,
+        "environment": environment,
+        "environment_variables": {
+            **variables,
+            **collection.variables(services, deployment, spec),
+            **spec.environment_variables,
+        },
+        "services": {SERVICE: {"type": "custom", "port": port}},
+        "tags": {"endpoint": deployment.endpoint, "deployment": deployment.name},
+    }
+    if spec.model is not None:
+        document["inputs"] = {
+            "model": {"type": spec.model.type, "path": spec.model.path, "mode": "download"}
+        }
+    if spec.own_settings.cluster:
+        document["compute"] = spec.own_settings.cluster
+    return document
+
+
+def _command(
+    deployment: Deployment, spec: DeploymentSpec, program: programs.Program, port: int
+) -> str:
+    words = ["exec", "python", f"{programs.FOLDER}/supervise.py", "--port", str(port)]
+    words += ["--root", program.root, "--entry", program.entry]
+    words += ["--service", f"{deployment.endpoint}-{deployment.name}"]
+    words += ["--prefix", f"endpoints/{deployment.workspace}/{deployment.endpoint}"]
+    command = " ".join(map(shlex.quote, words))
+    if spec.model is not None:
+        command += " --model ${{inputs.model}}"
+        version = f"{spec.model.name or 'model'}/{spec.model.version or '1'}"
+        command += f" --model-as {shlex.quote(version)}"
+        if spec.model.folder:
+            command += f" --leaf {shlex.quote(spec.model.folder)}"
+    return command
+
+
+def _free_port() -> int:
+    """A port of this machine that is free now; an instance that finds it taken gets another."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

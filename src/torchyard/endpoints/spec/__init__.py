@@ -1,0 +1,1 @@
+"""The files of endpoints and deployments, key by key."""
