@@ -1,0 +1,1 @@
+"""Validate, audit and release environments, by jobs of their own."""

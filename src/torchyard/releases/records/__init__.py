@@ -1,0 +1,1 @@
+"""Rows of validations, releases, their schedules and advisories."""

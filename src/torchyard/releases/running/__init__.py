@@ -1,0 +1,1 @@
+"""What keeps validations and releases going."""

@@ -1,0 +1,68 @@
+"""A release that passed its gates becomes a version.
+
+Owns: the version's number, tags and properties.
+Leaves: the asset to environments/assets.py, the gates to rounds.py.
+Always: runs inside the transaction that ends the release; a base that was deleted since, or that is
+no longer the newest, is not released from.
+"""
+
+from __future__ import annotations
+
+import json
+
+from torchyard.assets import deleted_versions
+from torchyard.base.errors import Conflict
+from torchyard.environments import assets
+from torchyard.environments.types import REQUESTED
+from torchyard.jobs.services import Services
+from torchyard.releases.records.types import Record
+from torchyard.releases.running import candidates
+from torchyard.releases.vulnerabilities import locked
+
+
+def register(services: Services, record: Record) -> str:
+    """The version.
+
+    Args:
+        services: with the database joined to the caller's transaction.
+
+    Raises:
+        Conflict: another version was registered since the release began.
+        NotFound: the base was deleted.
+    """
+    environments, workspace = services.environments, record.workspace
+    latest = candidates.latest(services.db, environments, workspace, record.environment)
+    if latest != record.base:
+        raise Conflict(
+            f"the newest version is `{latest}` now, and this release began from `{record.base}`",
+            f"release again: `yard environment release {record.environment}`",
+        )
+    owned = assets.owned(services.db, workspace)(record.environment)
+    base = candidates.base_of(environments, workspace, record.base)
+    with services.db.read() as connection:
+        deleted = deleted_versions.of_name(connection, workspace, "environment", record.environment)
+    existing = [*(asset.version for asset in owned), *deleted]
+    text = str(record.results["lock"])
+    request = assets.Request(
+        name=record.environment,
+        definition=dict(record.results["candidate"]),
+        version=candidates.next_version(base, existing),
+        description=base.asset.description if base.asset else candidates.description(base),
+        tags=dict(base.asset.tags) if base.asset is not None else {},
+        properties={
+            **(base.asset.properties if base.asset is not None else {}),
+            REQUESTED: json.dumps(record.results["requested"]),
+            "torchyard.release": record.job,
+            "torchyard.base": record.base,
+            "torchyard.lock_sha256": locked.digest(text),
+        },
+    )
+    asset = assets.register(
+        services.db,
+        services.clock,
+        workspace,
+        request,
+        record.owner,
+        lambda definition: environments.resolver.resolve(definition, workspace),
+    )
+    return asset.version

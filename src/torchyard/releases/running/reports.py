@@ -1,0 +1,169 @@
+"""What validation jobs came to.
+
+Owns: reading the results that ranks wrote, the report, how a workload's results of several ranks
+become one.
+Leaves: running workloads to workloads/main.py, jobs and their files to jobs/.
+Always: a workload that left no result failed; one that any rank failed failed; a skipped one says
+why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torchyard.base.clock import to_text
+from torchyard.base.errors import NotFound
+from torchyard.jobs.files import artifacts
+from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.services import Services
+from torchyard.releases.records.types import FAILED, PASSED, SKIPPED
+from torchyard.releases.workload_list import Workload
+
+_FOLDER = "outputs/validation"
+_MOST_BYTES = 4 << 20
+_LONGEST_REASON = 1000
+
+
+def results_of(
+    services: Services, job: Job, workloads: Sequence[Workload]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The result of each workload of an ended job, and the hardware of each rank."""
+    ranks = _read(services, job)
+    hardware = [line for lines in ranks for line in lines if "hardware" in line]
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for line in (line for lines in ranks for line in lines if "name" in line):
+        by_name.setdefault(line["name"], []).append(line)
+    expected = max((int(line.get("ranks", 1)) for line in hardware), default=1)
+    results = [
+        _result(job, workload, by_name.get(workload.name, []), expected) for workload in workloads
+    ]
+    return results, [{**line["hardware"], "rank": line["rank"]} for line in hardware]
+
+
+def report(
+    environment: str,
+    jobs: Sequence[Job],
+    results: Sequence[Mapping[str, Any]],
+    hardware: Sequence[Mapping[str, Any]],
+    content: Mapping[str, str],
+) -> dict[str, Any]:
+    """The report of a validation.
+
+    Args:
+        content: `hash` of the environment, `lock_sha256`.
+    """
+    counts = {
+        status: sum(result["status"] == status for result in results)
+        for status in (PASSED, FAILED, SKIPPED)
+    }
+    ended = [job.ended_at for job in jobs if job.ended_at is not None]
+    return {
+        "environment": environment,
+        **content,
+        **counts,
+        "jobs": [job.name for job in jobs],
+        "hardware": [dict(row) for row in _distinct(hardware)],
+        "ended_at": to_text(max(ended)) if ended else None,
+        "seconds": round(sum(job.duration_s or 0.0 for job in jobs), 1),
+        "workloads": [dict(result) for result in results],
+    }
+
+
+def failures(report: Mapping[str, Any]) -> list[str]:
+    """In words, each workload that failed."""
+    return [
+        f"{result['name']}: {result['reason']}"
+        for result in report.get("workloads", ())
+        if result["status"] == FAILED
+    ]
+
+
+def lost(report: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
+    """In words, each workload that passed before and is skipped now."""
+    passed = {
+        result["name"] for result in before.get("workloads", ()) if result["status"] == PASSED
+    }
+    return [
+        f"{result['name']} passed with {before.get('environment', 'the version before')} and is "
+        f"skipped now: {result['reason']}"
+        for result in report.get("workloads", ())
+        if result["status"] == SKIPPED and result["name"] in passed
+    ]
+
+
+def _read(services: Services, job: Job) -> list[list[dict[str, Any]]]:
+    """The lines of each rank's file; of one that a kill tore, those that are whole."""
+    ranks = []
+    for artifact in artifacts.list_of(services, job, _FOLDER):
+        if not artifact.path.startswith("rank-") or artifact.size_bytes > _MOST_BYTES:
+            continue
+        try:
+            file = artifacts.file(services, job, f"{_FOLDER}/{artifact.path}")
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except (NotFound, FileNotFoundError):
+            continue
+        ranks.append([line for line in map(_line, text.splitlines()) if line])
+    return ranks
+
+
+def _line(text: str) -> dict[str, Any]:
+    """An object with the keys of a result, or of the hardware; else an empty one."""
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(line, dict) or not isinstance(line.get("rank"), int):
+        return {}
+    if isinstance(line.get("hardware"), dict):
+        return line
+    is_result = isinstance(line.get("name"), str) and line.get("status") in (
+        PASSED,
+        FAILED,
+        SKIPPED,
+    )
+    return line if is_result and isinstance(line.get("figures"), dict) else {}
+
+
+def _result(
+    job: Job, workload: Workload, lines: Sequence[Mapping[str, Any]], expected: int
+) -> dict[str, Any]:
+    by_rank = sorted(lines, key=lambda line: line["rank"])
+    result: dict[str, Any] = {
+        "name": workload.name,
+        "status": PASSED,
+        "reason": "",
+        "seconds": max((float(line.get("seconds") or 0.0) for line in by_rank), default=0.0),
+        "figures": dict(by_rank[0]["figures"]) if by_rank else {},
+        "ranks": expected,
+        "job": job.name,
+    }
+    for status in (FAILED, SKIPPED):
+        for line in by_rank:
+            if line["status"] == status:
+                where = f" (rank {line['rank']})" if expected > 1 and status == FAILED else ""
+                reason = str(line.get("reason") or "")[:_LONGEST_REASON]
+                return {**result, "status": status, "reason": reason + where}
+    if len(by_rank) < expected or not by_rank:
+        return {**result, "status": FAILED, "reason": _missing(job)}
+    return result
+
+
+def _missing(job: Job) -> str:
+    """Why a workload has no result."""
+    cause = f": {job.error.message}" if job.error is not None else ""
+    if job.status is Status.COMPLETED:
+        return f"job `{job.name}` completed and left no result of it"
+    return f"job `{job.name}` ended as {job.status.value} without a result of it{cause}"[
+        :_LONGEST_REASON
+    ]
+
+
+def _distinct(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """One row for each kind of node."""
+    kinds: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        named = {key: value for key, value in row.items() if key != "rank"}
+        kinds.setdefault(json.dumps(named, sort_keys=True), named)
+    return list(kinds.values())

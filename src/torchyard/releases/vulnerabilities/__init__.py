@@ -1,0 +1,1 @@
+"""Known vulnerabilities, and what an environment holds."""

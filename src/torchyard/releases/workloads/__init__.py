@@ -1,0 +1,1 @@
+"""What validation jobs run: copied into them, never imported by the server."""

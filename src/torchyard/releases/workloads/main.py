@@ -1,0 +1,194 @@
+"""Run workloads one after the other, each in a process of its own, and write down each result.
+
+Owns: the processes, their time limits, the file and the lines of results.
+Leaves: what a workload does to its module, what the results mean to the server.
+Always: a workload that crashes or hangs is a failed one, and the next one runs; a result is
+written before the next workload starts; every rank has its own file.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from . import checks
+
+RESULTS = Path("outputs/validation")
+PREFIX = "validation: "
+_HERE = Path(__file__).parent
+_STORE = (
+    "import sys; from datetime import timedelta; from torch.distributed import TCPStore\n"
+    "store = TCPStore(sys.argv[1], int(sys.argv[2]), -1, True, timedelta(seconds=600),"
+    " wait_for_workers=False)\n"
+    "print('ready', flush=True); sys.stdin.read()\n"
+)
+
+
+def main() -> int:
+    """1 where a workload failed."""
+    settings = json.loads((_HERE / "settings.json").read_text(encoding="utf-8"))
+    rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    _prepare()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    store = _store(rank) if ranks > 1 else None
+    failed = 0
+    with open(RESULTS / f"rank-{rank}.jsonl", "w", encoding="utf-8") as results:
+        _write(results, {"hardware": checks.hardware(), "rank": rank, "ranks": ranks})
+        for number, workload in enumerate(settings["workloads"]):
+            # What torch's `env://` reads: a prefix of its own in the store of all workloads.
+            os.environ["TORCHELASTIC_RESTART_COUNT"] = str(number)
+            result = _run(workload, settings, rank)
+            failed += result["status"] == "failed"
+            _write(results, result)
+    if store is not None:
+        store.terminate()
+        store.wait()
+    return 1 if failed else 0
+
+
+def _prepare() -> None:
+    # Nothing of a hub is needed, and looking for one would cost minutes without a network.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    sys.path.append(str(_HERE / "own"))  # for what a user's workloads share
+    if importlib.util.find_spec("torch") is not None:
+        importlib.import_module("torch")  # once: the processes are forked
+
+
+def _store(rank: int) -> subprocess.Popen[bytes] | None:
+    """The store at which the ranks of every workload meet, as torchrun's agent has one."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
+    if rank != 0:
+        return None
+    address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", _STORE, address, port],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def _run(workload: dict[str, Any], settings: dict[str, Any], rank: int) -> dict[str, Any]:
+    """Run one in a forked process; its result."""
+    name, limit_s = workload["name"], float(workload["limit_s"])
+    print(f"validation of {name} begins", flush=True)
+    began = time.monotonic()
+    read, write = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        os.setpgid(0, 0)
+        _in_child(workload, settings, write)
+    with suppress(OSError):
+        os.setpgid(child, child)  # the first of the two does it
+    os.close(write)
+    outcome = _outcome(child, read, began + limit_s, limit_s)
+    seconds = round(time.monotonic() - began, 3)
+    return {"name": name, "rank": rank, "seconds": seconds, "figures": {}, "reason": "", **outcome}
+
+
+def _outcome(child: int, read: int, until: float, limit_s: float) -> dict[str, Any]:
+    os.set_blocking(read, False)
+    text, status = b"", None
+    while status is None:
+        try:
+            while piece := os.read(read, 1 << 16):
+                text += piece
+        except BlockingIOError:
+            pass
+        ended, code = os.waitpid(child, os.WNOHANG)
+        if ended:
+            status = code
+        elif time.monotonic() > until:
+            _end(child)
+            return {"status": "failed", "reason": f"not done after {limit_s:g} s"}
+        else:
+            time.sleep(0.02)
+    try:
+        while piece := os.read(read, 1 << 16):
+            text += piece
+    except BlockingIOError:
+        pass  # a process that it left behind has the pipe open
+    os.close(read)
+    _end(child)  # what it left behind in its process group
+    if text:
+        outcome: dict[str, Any] = json.loads(text)
+        return outcome
+    if os.WIFSIGNALED(status):
+        reason = f"its process ended by {signal.Signals(os.WTERMSIG(status)).name}"
+    else:
+        reason = f"its process ended with exit code {os.WEXITSTATUS(status)}"
+    return {"status": "failed", "reason": reason}
+
+
+def _end(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    try:
+        os.waitpid(group, 0)
+    except ChildProcessError:
+        pass
+
+
+def _in_child(workload: dict[str, Any], settings: dict[str, Any], write: int) -> None:
+    """Run it, send its outcome, end the process without the parent's cleanup."""
+    faulthandler.enable()
+    try:
+        module = _module(workload["module"])
+        figures = getattr(module, workload["function"])(*_arguments(workload, settings))
+        outcome = {"status": "passed", "figures": figures or {}}
+    except checks.Skipped as skipped:
+        outcome = {"status": "skipped", "reason": str(skipped)}
+    except BaseException as error:
+        traceback.print_exc()
+        words = " ".join(str(error).split())[:500]
+        reason = words if isinstance(error, AssertionError) else f"{type(error).__name__}: {words}"
+        outcome = {"status": "failed", "reason": reason}
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.write(write, json.dumps(outcome, default=float).encode())
+    os._exit(0)
+
+
+def _module(name: str) -> Any:
+    """By its name, or by its file below this folder, which is a user's own."""
+    if not name.endswith(".py"):
+        return importlib.import_module(name)
+    spec = importlib.util.spec_from_file_location(Path(name).stem, _HERE / name)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _arguments(workload: dict[str, Any], settings: dict[str, Any]) -> list[Any]:
+    return [settings["requested"]] if workload.get("takes_requested") else []
+
+
+def _write(results: Any, line: dict[str, Any]) -> None:
+    text = json.dumps(line, sort_keys=True)
+    results.write(text + "\n")
+    results.flush()
+    os.fsync(results.fileno())
+    print(PREFIX + text, flush=True)

@@ -1,0 +1,272 @@
+"""Workloads of several ranks, on two nodes: every way of training gives the numbers of one process.
+
+Each begins and ends a process group; main.py keeps the store at which the ranks meet.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import tempfile
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Iterator
+
+from . import checks
+
+_RATE, _STEPS, _BATCH = 0.1, 6, 32
+
+
+@contextmanager
+def _group() -> Iterator[Any]:
+    torch = checks.need("torch")
+    distributed = torch.distributed
+    if distributed.is_initialized():
+        yield distributed
+        return
+    # NCCL wants a GPU for each rank of a node.
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    if backend == "nccl":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    distributed.init_process_group(backend, timeout=timedelta(seconds=240))
+    try:
+        yield distributed
+        distributed.barrier()
+    finally:
+        distributed.destroy_process_group()
+
+
+def _batch(step: int, rank: int, ranks: int) -> Any:
+    """This rank's share of a step's batch; of one rank all of it."""
+    inputs, labels = checks.patterns(_STEPS * _BATCH)
+    share = _BATCH // ranks
+    first = step * _BATCH + rank * share
+    return inputs[first : first + share], labels[first : first + share]
+
+
+def _step(model: Any, batch: Any) -> Any:
+    torch = checks.need("torch")
+    return torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+
+def _alone(make: Any = None) -> list[float]:
+    """The losses of one process with the whole batches."""
+    torch = checks.need("torch")
+    model = checks.mlp()
+    optimizer = (make or torch.optim.SGD)(model.parameters(), lr=_RATE)
+    losses = []
+    for step in range(_STEPS):
+        loss = _step(model, _batch(step, 0, 1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def _mean(distributed: Any, loss: Any) -> float:
+    """The mean of all ranks' losses."""
+    value = loss.detach().clone()
+    distributed.all_reduce(value)
+    return float(value) / distributed.get_world_size()
+
+
+def _compare(name: str, losses: list[float], wanted: list[float], limit: float) -> dict[str, Any]:
+    difference = max(abs(left - two) for left, two in zip(losses, wanted))
+    checks.close(f"the losses of {name}", difference, 0.0, limit)
+    return {"first_loss": losses[0], "last_loss": losses[-1], "difference": difference}
+
+
+def ddp_digits() -> dict[str, Any]:
+    """DistributedDataParallel on real handwritten digits: the accuracy, equal on every rank."""
+    torch = checks.need("torch")
+    inputs, labels, test_inputs, test_labels = (
+        torch.from_numpy(array) for array in checks.digits()
+    )
+    with _group() as distributed:
+        rank, ranks = distributed.get_rank(), distributed.get_world_size()
+        model = torch.nn.parallel.DistributedDataParallel(checks.mlp(64))
+        optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+        dataset = torch.utils.data.TensorDataset(inputs, labels)
+        sampler = torch.utils.data.distributed.DistributedSampler(dataset, ranks, rank, seed=7)
+        loader = torch.utils.data.DataLoader(dataset, batch_size=32, sampler=sampler)
+        for epoch in range(30):
+            sampler.set_epoch(epoch)
+            for batch in loader:
+                optimizer.zero_grad()
+                _step(model, batch).backward()
+                optimizer.step()
+        with torch.no_grad():
+            accuracy = (model(test_inputs).argmax(1) == test_labels).double().mean()
+        extremes = [accuracy.clone(), -accuracy.clone()]
+        for value in extremes:
+            distributed.all_reduce(value, torch.distributed.ReduceOp.MIN)
+    checks.expect(float(extremes[0]) == -float(extremes[1]), "ranks have different accuracies")
+    return {"accuracy": checks.at_least("accuracy", float(accuracy), 0.93), "ranks": ranks}
+
+
+def ddp_parity() -> dict[str, Any]:
+    """DistributedDataParallel has the losses of one process with the whole batch."""
+    torch = checks.need("torch")
+    with _group() as distributed:
+        place = distributed.get_rank(), distributed.get_world_size()
+        model = torch.nn.parallel.DistributedDataParallel(checks.mlp())
+        optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
+        losses = []
+        for step in range(_STEPS):
+            loss = _step(model, _batch(step, *place))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(_mean(distributed, loss))
+    return _compare("DDP", losses, _alone(), 1e-5)
+
+
+def deepspeed_zero1() -> dict[str, Any]:
+    """DeepSpeed's ZeRO-1 has the losses of one process, which are DDP's."""
+    torch = checks.need("torch")
+    os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
+    deepspeed = checks.need("deepspeed")
+    with _group() as distributed:
+        place = distributed.get_rank(), distributed.get_world_size()
+        model = checks.mlp()
+        config = {
+            "train_batch_size": _BATCH,
+            "zero_optimization": {"stage": 1},
+            "zero_allow_untested_optimizer": True,
+            "zero_force_ds_cpu_optimizer": False,
+        }
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        # Over the process group that there is.
+        deepspeed.init_distributed(dist_backend=distributed.get_backend(), verbose=False)
+        engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+        losses = []
+        for step in range(_STEPS):
+            loss = _step(engine, _batch(step, *place))
+            engine.backward(loss)
+            engine.step()
+            losses.append(_mean(distributed, loss))
+
+    def adam(parameters: Any, lr: float) -> Any:
+        return torch.optim.AdamW(parameters, lr=1e-2)
+
+    return _compare("ZeRO-1", losses, _alone(adam), 1e-4)
+
+
+def fsdp2() -> dict[str, Any]:
+    """Sharded data parallel by `fully_shard` has the losses of one process."""
+    torch = checks.need("torch")
+    with _group() as distributed:
+        sharding = checks.need("torch.distributed.fsdp")
+        if not hasattr(sharding, "fully_shard"):
+            checks.skip(f"torch {torch.__version__} has no fully_shard")
+        place = distributed.get_rank(), distributed.get_world_size()
+        model = checks.mlp()
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        mesh = torch.distributed.device_mesh.init_device_mesh(device, (place[1],))
+        for layer in (model[0], model[2], model):
+            sharding.fully_shard(layer, mesh=mesh)
+        optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
+        local = sum(each.to_local().numel() for each in model.parameters())
+        losses = []
+        for step in range(_STEPS):
+            loss = _step(model, _batch(step, *place))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(_mean(distributed, loss))
+    whole = sum(each.numel() for each in checks.mlp().parameters())
+    checks.expect(local < 0.6 * whole, f"a rank holds {local} of {whole} parameters")
+    figures = _compare("FSDP2", losses, _alone(), 1e-5)
+    return {**figures, "parameters": whole, "parameters_of_a_rank": local}
+
+
+def tensor_parallel() -> dict[str, Any]:
+    """Layers divided over ranks, by columns and by rows, have the losses of one process."""
+    torch = checks.need("torch")
+    with _group() as distributed:
+        parallel = checks.need("torch.distributed.tensor.parallel", "torch")
+        ranks = distributed.get_world_size()
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        mesh = torch.distributed.device_mesh.init_device_mesh(device, (ranks,))
+        plan = {"0": parallel.ColwiseParallel(), "2": parallel.RowwiseParallel()}
+        model = parallel.parallelize_module(checks.mlp(), mesh, plan)
+        optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
+        losses = []
+        for step in range(_STEPS):
+            loss = _step(model, _batch(step, 0, 1))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(_mean(distributed, loss))
+    return _compare("tensor parallel", losses, _alone(), 1e-5)
+
+
+def distributed_checkpoint() -> dict[str, Any]:
+    """A checkpoint written by all ranks is read by one process, bit-equal."""
+    torch = checks.need("torch")
+    with _group() as distributed:
+        saving = checks.need("torch.distributed.checkpoint", "torch")
+        model = checks.mlp()
+        if distributed.get_rank() == 0:
+            folder = tempfile.mkdtemp(prefix="validation-")
+        shared = [folder if distributed.get_rank() == 0 else ""]
+        distributed.broadcast_object_list(shared)
+        can_see = torch.tensor(float(os.path.isdir(shared[0])))
+        distributed.all_reduce(can_see)
+        if float(can_see) < distributed.get_world_size():
+            checks.skip("the nodes share no temporary folder")
+        saving.save({"model": model.state_dict()}, checkpoint_id=shared[0])
+        state = {"model": copy.deepcopy(model.state_dict())}
+        for tensor in state["model"].values():
+            tensor.zero_()
+        saving.load(state, checkpoint_id=shared[0])
+        distributed.barrier()
+        if distributed.get_rank() == 0:
+            import shutil
+
+            shutil.rmtree(folder, ignore_errors=True)
+    return {"equal_tensors": checks.equal_states(dict(model.state_dict()), dict(state["model"]))}
+
+
+def horovod_training() -> dict[str, Any]:
+    """Horovod's names: a sum over all ranks, and the losses of one process."""
+    horovod = checks.need("horovod.torch", "horovod")
+    torch = checks.need("torch")
+    horovod.init()
+    rank, ranks = horovod.rank(), horovod.size()
+    total = horovod.allreduce(torch.tensor([float(rank + 1)]), op=horovod.Sum)
+    checks.close("the sum", float(total), ranks * (ranks + 1) / 2, 0.0)
+    model = checks.mlp()
+    optimizer = horovod.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=_RATE), named_parameters=model.named_parameters()
+    )
+    horovod.broadcast_parameters(model.state_dict(), root_rank=0)
+    losses = []
+    for step in range(_STEPS):
+        loss = _step(model, _batch(step, rank, ranks))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(horovod.allreduce(loss.detach(), op=horovod.Average)))
+    horovod.shutdown()
+    return {**_compare("Horovod", losses, _alone(), 1e-5), "ranks": ranks}
+
+
+def fairscale_oss() -> dict[str, Any]:
+    """fairscale's OSS divides the optimizer's state and has the losses of one process."""
+    torch = checks.need("torch")
+    fairscale = checks.need("fairscale.optim", "fairscale")
+    with _group() as distributed:
+        rank, ranks = distributed.get_rank(), distributed.get_world_size()
+        model = checks.mlp()
+        parallel = torch.nn.parallel.DistributedDataParallel(model)
+        optimizer = fairscale.OSS(model.parameters(), optim=torch.optim.SGD, lr=_RATE)
+        losses = []
+        for step in range(_STEPS):
+            loss = _step(parallel, _batch(step, rank, ranks))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(_mean(distributed, loss))
+    return _compare("OSS", losses, _alone(), 1e-5)

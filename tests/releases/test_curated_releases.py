@@ -1,0 +1,78 @@
+"""A workspace's releases of a curated environment, beside the package's version."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jobs import support
+from releases.release_lab import ReleaseLab
+from torchyard.base.errors import Conflict, NotFound
+from torchyard.environments import assets, to_json
+from torchyard.environments.names import curated_environments
+from torchyard.environments.types import REQUESTED
+from torchyard.releases.running import candidates
+
+NAME = "sklearn-1.5"
+_CURATED = curated_environments.named(NAME)
+assert _CURATED is not None
+V = _CURATED.version
+
+
+def register(lab: ReleaseLab, version: str, *lines: str) -> None:
+    request = assets.Request(
+        NAME,
+        {"pip_requirements": list(lines or ("beta",))},
+        version,
+        properties={REQUESTED: json.dumps({"pip_requirements": ["beta"]})},
+    )
+    assets.register(
+        lab.services.db, lab.clock, support.WORKSPACE, request, "me", lambda definition: None
+    )
+
+
+def ref(lab: ReleaseLab, reference: str) -> str:
+    return lab.services.environments.resolver.resolve(reference, support.WORKSPACE).ref
+
+
+def test_the_latest_is_the_newest_release(lab: ReleaseLab) -> None:
+    register(lab, f"{V}.1")
+    register(lab, f"{V}.2")
+    for reference in (NAME, f"azureml:{NAME}@latest", f"AzureML-{NAME}@latest", f"{NAME}:{V}.2"):
+        assert ref(lab, reference) == f"{NAME}:{V}.2"
+    assert ref(lab, f"{NAME}:{V}.1") == f"{NAME}:{V}.1"
+    assert ref(lab, f"{NAME}:{V}") == f"{NAME}:{V}"
+
+
+def test_a_newer_version_of_the_package_is_the_latest(lab: ReleaseLab) -> None:
+    register(lab, "0.7")
+    assert ref(lab, NAME) == f"{NAME}:{V}"
+    assert ref(lab, f"{NAME}:0.7") == f"{NAME}:0.7"
+    assets.archive(lab.services.db, support.WORKSPACE, NAME, "0.7")
+    assets.delete(lab.services.db, support.WORKSPACE, NAME, "0.7")
+
+
+def test_a_release_is_shown_archived_and_deleted(lab: ReleaseLab) -> None:
+    db = lab.services.db
+    register(lab, f"{V}.1")
+    shown = to_json.version_to_json(lab.services.environments, support.WORKSPACE, NAME, "latest")
+    assert (shown["version"], shown["status"]) == (f"{V}.1", "registered")
+    assets.archive(db, support.WORKSPACE, NAME, f"{V}.1")
+    assert ref(lab, NAME) == f"{NAME}:{V}"
+    assert ref(lab, f"{NAME}:{V}.1") == f"{NAME}:{V}.1"
+    with pytest.raises(Conflict, match="curated"):
+        assets.archive(db, support.WORKSPACE, NAME, V)
+    assets.delete(db, support.WORKSPACE, NAME, f"{V}.1")
+    with pytest.raises(NotFound):
+        ref(lab, f"{NAME}:{V}.1")
+
+
+def test_releases_are_numbered_below_the_package_s_version(lab: ReleaseLab) -> None:
+    environments = lab.services.environments
+    base = candidates.base_of(environments, support.WORKSPACE, NAME)
+    assert base.ref == f"{NAME}:{V}"
+    assert candidates.next_version(base, []) == f"{V}.1"
+    assert candidates.next_version(base, [f"{V}.1", f"{V}.9", f"{V}.10", "0.30"]) == f"{V}.11"
+    requested = base.requested["conda_file"]["dependencies"][1]["pip"]
+    assert any(line.startswith("scikit-learn") for line in requested)
