@@ -1,0 +1,1 @@
+"""Compute instances: a person's own JupyterLab on a node."""

@@ -1,0 +1,306 @@
+"""What can be done with compute instances.
+
+Owns: creating, changing, starting, stopping and deleting them; the job that runs one.
+Leaves: a document's grammar to documents.py, idle ones and schedules to keeper.py, the job itself
+to jobs/.
+Always: an instance is run by a job of its owner's; its files are in the workspace's datastore
+between two starts; only its owner and owners of the workspace start, stop or change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from torchyard.base.errors import Conflict, Forbidden, NotFound, TorchyardError, nearest
+from torchyard.compute import actions as computes
+from torchyard.instances import documents, store
+from torchyard.instances.types import (
+    FAILED,
+    RUNNING,
+    SERVICE,
+    STARTING,
+    STOPPED,
+    STOPPING,
+    Instance,
+    InstanceSpec,
+)
+from torchyard.interactive import services as job_services
+from torchyard.jobs import actions as jobs
+from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.requests import submission
+from torchyard.jobs.services import Services
+from torchyard.workspaces.types import Identity, TokenKind
+
+RESTARTING = "it is being restarted"
+_EXPERIMENT = "compute-instances"
+_FILES = "azureml://datastores/workspaceblobstore/paths/instances/{name}/{number}/"
+_ENVIRONMENT: dict[str, Any] = {
+    "conda_file": {
+        "name": "compute-instance",
+        "dependencies": [
+            "python=3.11",
+            "pip",
+            {
+                "pip": [
+                    "jupyterlab>=4.2,<5",
+                    "ipykernel>=6.29",
+                    "azure-ai-ml>=1.20",
+                    "azure-identity",
+                    "mlflow-skinny>=2.15,<3",
+                    "azureml-mlflow",
+                    "pandas",
+                    "matplotlib",
+                ]
+            },
+        ],
+    }
+}
+# `files` is what the person sees: what was there at the last stop, and a first notebook.
+_COMMAND = """\
+set -e
+if [ -n "$AZUREML_CR_INSTANCE_BEFORE" ] && [ -d "$AZUREML_CR_INSTANCE_BEFORE" ]
+then cp -a "$AZUREML_CR_INSTANCE_BEFORE"/. "$FILES"/
+fi
+[ -e "$FILES/welcome.md" ] || cat > "$FILES/welcome.md" <<'END'
+# Your compute instance
+
+Notebooks here run in Python with the SDKs of Azure Machine Learning and MLflow, which reach this
+workspace's server. What is in this folder is kept when the instance stops; nothing else is.
+
+    from azure.ai.ml import MLClient
+    import mlflow
+END
+ln -sfn "$FILES" files
+trap 'exit 0' TERM
+while :; do sleep 3600 & wait $!; done
+"""
+
+
+def create(
+    services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
+) -> Instance:
+    """Create one and start it; or change one, from its next start on.
+
+    Raises:
+        InvalidSpec: what is wrong, and where.
+        Conflict: a cluster has the name.
+        Forbidden: it is somebody else's.
+    """
+    spec = documents.read(document)
+    now = services.clock.now()
+    if any(
+        compute.name.lower() == spec.name.lower() for compute, _ in _clusters(services, workspace)
+    ):
+        raise Conflict(f"`{spec.name}` is a cluster", "choose another name", at=["name"])
+    _check_runnable(services, workspace, spec)
+    with services.db.write() as connection:
+        before = store.get(connection, workspace, spec.name)
+        if before is not None:
+            refuse_foreign(services, before, identity.user)
+            store.change(connection, before, document=dict(document))
+            return replace(before, document=dict(document))
+        instance = Instance(
+            workspace, spec.name, identity.user, dict(document), STOPPED, "", "", 0, now, now, now
+        )
+        store.add(connection, instance)
+    return start(services, workspace, spec.name, identity.user)
+
+
+def get(services: Services, workspace: str, name: str) -> Instance:
+    """
+    Raises:
+        NotFound: with the nearest name there is.
+    """
+    with services.db.read() as connection:
+        instance = store.get(connection, workspace, name)
+        if instance is not None:
+            return instance
+        names = [instance.name for instance in store.list_in(connection, workspace)]
+    near = nearest(name, names)
+    raise NotFound(
+        f"compute instance `{name}` does not exist in workspace `{workspace}`",
+        f"did you mean `{near}`?" if near else "list them with `yard compute list`",
+        code="compute_not_found",
+    )
+
+
+def find(services: Services, workspace: str, name: str) -> Instance | None:
+    with services.db.read() as connection:
+        return store.get(connection, workspace, name)
+
+
+def list_in(services: Services, workspace: str) -> list[Instance]:
+    with services.db.read() as connection:
+        return store.list_in(connection, workspace)
+
+
+def start(services: Services, workspace: str, name: str, user: str) -> Instance:
+    """Start one; one that runs stays as it is.
+
+    Raises:
+        Conflict: it is still stopping.
+        Forbidden: it is somebody else's.
+    """
+    instance = get(services, workspace, name)
+    refuse_foreign(services, instance, user)
+    job = job_of(services, instance)
+    if job is not None and not job.status.ended:
+        if instance.state == RUNNING:
+            return instance
+        raise Conflict(
+            f"compute instance `{name}` is stopping", "try again in some seconds",
+            code="instance_stopping",
+        )  # fmt: skip
+    number = instance.starts + 1
+    document = _job_document(services, instance, documents.read(instance.document), number)
+    owner = Identity(instance.owner, TokenKind.PERSON)
+    made, _ = submission.create(services, workspace, document, owner)
+    now = services.clock.now()
+    values: dict[str, Any] = {
+        "state": RUNNING, "message": "", "job": made.name, "starts": number,
+        "active_at": now, "scheduled_at": now,
+    }  # fmt: skip
+    with services.db.write() as connection:
+        store.change(connection, instance, **values)
+    return replace(instance, **values)
+
+
+def stop(services: Services, workspace: str, name: str, user: str, message: str = "") -> Instance:
+    """Stop one; its files are stored, and its node is free.
+
+    Raises:
+        Forbidden: it is somebody else's.
+    """
+    instance = get(services, workspace, name)
+    refuse_foreign(services, instance, user)
+    job = job_of(services, instance)
+    if job is not None and not job.status.ended:
+        jobs.cancel(services, workspace, job.name)
+    with services.db.write() as connection:
+        store.change(
+            connection, instance, state=STOPPED, message=message, scheduled_at=services.clock.now()
+        )
+    return replace(instance, state=STOPPED, message=message)
+
+
+def restart(services: Services, workspace: str, name: str, user: str) -> Instance:
+    """Stop one; the keeper starts it again once it has stopped.
+
+    Raises:
+        Forbidden: it is somebody else's.
+    """
+    return stop(services, workspace, name, user, RESTARTING)
+
+
+def delete(services: Services, workspace: str, name: str, user: str) -> None:
+    """Stop and remove one; what it stored stays in the datastore.
+
+    Raises:
+        Forbidden: it is somebody else's.
+    """
+    instance = stop(services, workspace, name, user)
+    with services.db.write() as connection:
+        store.remove(connection, instance)
+
+
+def state_of(services: Services, instance: Instance) -> tuple[str, str]:
+    """Azure ML's word for its state, and why it is so."""
+    job = job_of(services, instance)
+    if job is None:
+        return STOPPED, instance.message
+    if instance.state == STOPPED:
+        return (STOPPED if job.status.ended else STOPPING), instance.message
+    if job.status is Status.FAILED:
+        return FAILED, job.error.message if job.error else "its job failed"
+    if job.status.ended:
+        return STOPPED, "its job ended"
+    return (RUNNING if job.status is Status.RUNNING else STARTING), job.status.value
+
+
+def may_enter(services: Services, instance: Instance, user: str) -> bool:
+    return job_services.may_enter(services, instance.workspace, instance.owner, user)
+
+
+def refuse_foreign(services: Services, instance: Instance, user: str) -> None:
+    """
+    Raises:
+        Forbidden: it is somebody else's, and the person does not own the workspace.
+    """
+    if not may_enter(services, instance, user):
+        raise Forbidden(
+            f"compute instance `{instance.name}` belongs to `{instance.owner}`",
+            f"ask `{instance.owner}`, or create one of your own",
+        )
+
+
+def to_json(services: Services, instance: Instance) -> dict[str, Any]:
+    """As the native API shows it, in the words of its document."""
+    spec = documents.read(instance.document)
+    state, message = state_of(services, instance)
+    return {
+        **{key: value for key, value in instance.document.items() if key != "$schema"},
+        "name": instance.name,
+        "type": "computeinstance",
+        "size": spec.size,
+        "state": state,
+        "message": message,
+        "owner": instance.owner,
+        "job": instance.job,
+        "created_at": instance.created_at.isoformat(),
+        "last_activity": instance.active_at.isoformat(),
+        "provisioning_state": "Failed" if state == FAILED else "Succeeded",
+        "notices": [],
+    }
+
+
+def _clusters(services: Services, workspace: str) -> Any:
+    return computes.list_in(services.db, workspace)
+
+
+def _check_runnable(services: Services, workspace: str, spec: InstanceSpec) -> None:
+    submission.check(services, workspace, _document(spec, 1, None))
+
+
+def _job_document(
+    services: Services, instance: Instance, spec: InstanceSpec, number: int
+) -> dict[str, Any]:
+    before = None
+    if number > 1:
+        before = _FILES.format(name=instance.name, number=number - 1)
+        document = _document(spec, number, before)
+        try:
+            submission.check(services, instance.workspace, document)
+            return document
+        except TorchyardError:
+            before = None  # nothing was stored at the last stop
+    return _document(spec, number, before)
+
+
+def _document(spec: InstanceSpec, number: int, before: str | None) -> dict[str, Any]:
+    export = "export AZUREML_CR_INSTANCE_BEFORE=${{inputs.before}}\n" if before else ""
+    document: dict[str, Any] = {
+        "name": f"instance-{spec.name}-{number}",
+        "display_name": spec.name,
+        "experiment_name": _EXPERIMENT,
+        "command": f"export FILES=${{{{outputs.files}}}}\n{export}{_COMMAND}",
+        "environment": spec.environment or _ENVIRONMENT,
+        "outputs": {
+            "files": {
+                "type": "uri_folder",
+                "path": _FILES.format(name=spec.name, number=number),
+            }
+        },
+        "services": {SERVICE: {"type": "jupyter_lab", "log_dir": "files"}},
+    }
+    if before:
+        document["inputs"] = {"before": {"type": "uri_folder", "path": before, "mode": "download"}}
+    if spec.cluster:
+        document["compute"] = spec.cluster
+    return document
+
+
+def job_of(services: Services, instance: Instance) -> Job | None:
+    """The job that runs it, or ran it last."""
+    return jobs.named(services, instance.workspace, instance.job) if instance.job else None

@@ -1,0 +1,1 @@
+"""What people do inside a running job: shells, and the services beside its ranks."""

@@ -1,0 +1,101 @@
+"""HTTP: opening shells and services of running jobs, releasing a job that is held."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, Request
+from fastapi.concurrency import run_in_threadpool
+
+from torchyard.base.dependencies import from_state
+from torchyard.base.errors import InvalidInput
+from torchyard.interactive import running_nodes
+from torchyard.interactive import services as job_services
+from torchyard.interactive.services import JobServices
+from torchyard.interactive.shells import Shells
+from torchyard.jobs import actions
+from torchyard.jobs.requests.to_json import job_json
+from torchyard.jobs.services import ServicesOf
+from torchyard.workspaces import audit
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.permissions import Permission
+
+JobServicesOf = Annotated[JobServices, Depends(from_state("job_services"))]
+ShellsOf = Annotated[Shells, Depends(from_state("shells"))]
+_LONGEST_COMMAND = 32 << 10
+
+router = APIRouter(
+    prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"], route_class=GuardedRoute
+)
+
+
+@router.post("/{name}/shells", status_code=201)
+@needs(Permission.ENTER)
+async def open_shell(
+    services: ServicesOf,
+    shells: ShellsOf,
+    workspace: str,
+    name: str,
+    identity: Person,
+    request: Request,
+    rank: Annotated[int | None, Body()] = None,
+    node: Annotated[int | None, Body()] = None,
+    command: Annotated[list[str] | None, Body()] = None,
+    terminal: Annotated[bool, Body()] = True,
+    rows: Annotated[int, Body()] = 24,
+    columns: Annotated[int, Body()] = 80,
+    term: Annotated[str, Body()] = "",
+) -> dict[str, Any]:
+    command = command or []
+    if sum(map(len, command)) > _LONGEST_COMMAND or any("\0" in word for word in command):
+        raise InvalidInput("the command is too long, or holds a NUL character", "shorten it")
+    _, place = await run_in_threadpool(running_nodes.find, services, workspace, name, rank, node)
+    audit.note_about(request.scope, job=name, rank=place.rank, command=" ".join(command))
+    shell_request: dict[str, Any] = {
+        "kind": "shell",
+        "local_rank": place.local_rank,
+        "command": command,
+        "terminal": terminal,
+        "rows": rows,
+        "columns": columns,
+        "term": term,
+    }
+    channel = await running_nodes.open_channel(services, place, shell_request)
+    return {
+        "id": shells.add(identity.user, workspace, channel),
+        "rank": place.rank,
+        "node": place.node,
+    }
+
+
+@router.get("/{name}/services")
+@needs(Permission.READ)
+def list_services(
+    services: ServicesOf, running: JobServicesOf, workspace: str, name: str
+) -> dict[str, Any]:
+    job = actions.get(services, workspace, name)
+    return {"value": [state.to_json() for state in running.states(job)]}
+
+
+@router.post("/{name}/services/{service}/link", status_code=201)
+@needs(Permission.ENTER)
+async def link_service(
+    services: ServicesOf,
+    running: JobServicesOf,
+    workspace: str,
+    name: str,
+    service: str,
+    identity: Person,
+    request: Request,
+    node: Annotated[int | None, Body(embed=True)] = None,
+) -> dict[str, Any]:
+    """A link that lets this person in, once, within a minute."""
+    job = await run_in_threadpool(actions.get, services, workspace, name)
+    audit.note_about(request.scope, job=name, service=service)
+    return {"url": await running.link(job, service, node, identity.user)}
+
+
+@router.post("/{name}/release")
+@needs(Permission.JOB)
+def release(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+    return job_json(services, job_services.release(services, workspace, name))

@@ -1,0 +1,80 @@
+"""One-use links to services, and the cookies that they are exchanged for.
+
+Owns: codes and sessions: who has them, for which service, until when.
+Leaves: checking who may have one to services.py, HTTP to proxy.py.
+Always: only hashes are kept; a code is good once and for a minute; a session is good for one
+service.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+_CODE_LIFE = timedelta(seconds=60)
+_SESSION_LIFE = timedelta(hours=12)
+_MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Whom a code or session is for, and which service, by its label."""
+
+    user: str
+    label: str
+
+
+class Links(Protocol):
+    """Codes and sessions of services."""
+
+    def code(self, holder: Holder) -> str: ...
+    def exchange(self, code: str, label: str) -> str | None: ...
+    def holder(self, session: str, label: str) -> Holder | None: ...
+
+
+class MemoryLinks:
+    """Those of this server's process: a restart ends them, and people open another link."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self._codes: dict[str, tuple[Holder, datetime]] = {}
+        self._sessions: dict[str, tuple[Holder, datetime]] = {}
+
+    def code(self, holder: Holder) -> str:
+        """A new code."""
+        return self._add(self._codes, holder, _CODE_LIFE)
+
+    def exchange(self, code: str, label: str) -> str | None:
+        """A session for a code; the code is gone. None if it is not good for this service."""
+        held = self._codes.pop(_hash(code), None)
+        if held is None or held[0].label != label or held[1] <= self._now():
+            return None
+        return self._add(self._sessions, held[0], _SESSION_LIFE)
+
+    def holder(self, session: str, label: str) -> Holder | None:
+        """Who has the session; None if it is not good for this service."""
+        held = self._sessions.get(_hash(session))
+        if held is None or held[0].label != label or held[1] <= self._now():
+            return None
+        return held[0]
+
+    def _add(
+        self, kept: dict[str, tuple[Holder, datetime]], holder: Holder, life: timedelta
+    ) -> str:
+        now = self._now()
+        if len(kept) >= _MOST:
+            for key in [key for key, (_, until) in kept.items() if until <= now]:
+                del kept[key]
+        while len(kept) >= _MOST:
+            del kept[next(iter(kept))]
+        secret = secrets.token_urlsafe(32)
+        kept[_hash(secret)] = holder, now + life
+        return secret
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
