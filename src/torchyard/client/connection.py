@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from torchyard.base.certificates import authority_file
 from torchyard.base.errors import InvalidInput, NotAuthenticated, Unreachable
 from torchyard.base.http import Transport
 from torchyard.base.settings import DEFAULT_WORKSPACE, Settings
@@ -62,7 +63,10 @@ def connect(settings: Settings, start: bool, on_start: Callable[[], None] | None
         server = embedded.answering(settings, but=url)
         return "" if server is None else server.url
 
-    return Transport(running.url, embedded.token(settings), elsewhere=another)
+    # The router of online endpoints may have this home's own certificate.
+    authority = authority_file(settings.home)
+    ca_cert = str(authority) if authority.exists() else ""
+    return Transport(running.url, embedded.token(settings), ca_cert=ca_cert, elsewhere=another)
 
 
 def _configured(folder: Path) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -90,14 +90,32 @@ def get(url: str, target: Path) -> None:
         OSError: the server is unreachable; try again.
         Refused: the server refuses it.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f"{target.name}.part")
     connection, path = _signed(url)
     try:
-        with open(draft, "wb") as file:
-            connection.download(path, file.write)
+        store(target, lambda write: connection.download(path, write))
     finally:
         connection.close()
+
+
+def store(
+    target: Path, download: Callable[[Callable[[bytes], object]], None], size_bytes: int = 0
+) -> None:
+    """Write a file that `download` passes on in blocks; its folder is made.
+
+    The file is whole, or it isn't there.
+
+    Args:
+        size_bytes: how long it is; 0 where nobody knows.
+
+    Raises:
+        OSError: it was cut off, or `download` raised it; try again.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f"{target.name}.part")
+    with open(draft, "wb") as file:
+        download(file.write)
+        if size_bytes and file.tell() != size_bytes:
+            raise OSError(f"received {file.tell()} of {size_bytes} bytes")
     draft.replace(target)
 
 

@@ -82,9 +82,10 @@ class Connection:
         return cls(address, token, f"/v1/attempts/{attempt_id}")
 
     @classmethod
-    def of_plan(cls, plan: LaunchPlan) -> Connection:
-        """The connection of the worker that got this plan."""
-        return cls.of_attempt(server_address.of_plan(plan), plan.report_token, plan.attempt_id)
+    def of_plan(cls, plan: LaunchPlan, environ: Optional[Mapping[str, str]] = None) -> Connection:
+        """The connection of the worker that got this plan; `environ` names its proxy."""
+        address = server_address.of_plan(plan, environ)
+        return cls.of_attempt(address, plan.report_token, plan.attempt_id)
 
     def call(
         self,
@@ -169,12 +170,13 @@ class Connection:
         Raises:
             Unreachable: no response came from our server.
         """
-        connection = _connection_to(self._address.parts, timeout_s)
+        parts = self._address.parts
+        connection = self._address.connection(parts, timeout_s)
         delivered = False
         try:
-            connection.connect()
+            self._connect(connection, timeout_s)
             delivered = method not in SAFE_METHODS
-            path = self._address.parts.path.rstrip("/") + self._path + target
+            path = parts.path.rstrip("/") + self._path + target
             headers = {**headers, **self._authorization(), "Connection": "close"}
             # The server may have refused before it read all; its response says why.
             _send(connection, method, path, headers, body, size_bytes)
@@ -190,7 +192,7 @@ class Connection:
             return response
         except (http.client.HTTPException, OSError) as error:
             connection.close()
-            self._address.refresh()
+            self._address.refresh(parts)
             message = f"the torchyard server does not respond: {error!r}"
             raise Unreachable(message, delivered) from error
 
@@ -209,25 +211,28 @@ class Connection:
         size_bytes: Optional[int] = None,
     ) -> http.client.HTTPResponse:
         """A response of success, to be read whole before the next request of this thread."""
-        target = self._address.parts.path.rstrip("/") + self._path + path
+        parts = self._address.parts
+        target = parts.path.rstrip("/") + self._path + path
         if query:
             target += "?" + urlencode(query)
         if isinstance(content, bytes):
             size_bytes = len(content)
         headers = {**self._authorization(), **headers}
         try:
-            connection = self._kept(timeout_s)
+            connection = self._kept(parts, timeout_s)
+            if connection.sock is None:
+                self._connect(connection, timeout_s)
             broken = _send(connection, method, target, headers, content, size_bytes)
             response = connection.getresponse()
             if broken is not None and response.status < 400:
                 raise broken
         except (http.client.HTTPException, OSError) as error:
             self._drop()
-            self._address.refresh()
+            self._address.refresh(parts)
             raise Unreachable(f"server not reached: {error!r}", True) from error
         if response.status < 500 and not self._address.sent(response):
             self._drop()
-            self._address.refresh()
+            self._address.refresh(parts)
             raise OSError("another server responds at the address of ours")
         if response.status < 300:
             return response
@@ -259,8 +264,14 @@ class Connection:
             self._drop()
             raise OSError(f"response cut off: {error!r}") from error
 
-    def _kept(self, timeout_s: float) -> http.client.HTTPConnection:
-        parts = self._address.parts
+    def _connect(self, connection: http.client.HTTPConnection, timeout_s: float) -> None:
+        connection.timeout = self._address.connect_limit_s(timeout_s)
+        connection.connect()
+        connection.timeout = timeout_s
+        if connection.sock is not None:
+            connection.sock.settimeout(timeout_s)
+
+    def _kept(self, parts: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
         kept: Optional[tuple[SplitResult, http.client.HTTPConnection]] = getattr(
             self._local, "kept", None
         )
@@ -268,7 +279,7 @@ class Connection:
             self._drop()
             kept = None
         if kept is None:
-            kept = parts, _connection_to(parts, timeout_s)
+            kept = parts, self._address.connection(parts, timeout_s)
             self._local.kept = kept
         connection = kept[1]
         if connection.sock is not None and _is_closed(connection.sock):
@@ -284,14 +295,6 @@ class Connection:
         if kept is not None:
             kept[1].close()
             self._local.kept = None
-
-
-def _connection_to(parts: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
-    """Not connected yet."""
-    host, port = parts.hostname or "127.0.0.1", parts.port
-    if parts.scheme == "https":
-        return http.client.HTTPSConnection(host, port, timeout=timeout_s)
-    return http.client.HTTPConnection(host, port, timeout=timeout_s)
 
 
 def _is_closed(idle: socket.socket) -> bool:
