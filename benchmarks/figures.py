@@ -1,6 +1,6 @@
 """Measure torchyard and the peers in turn, and print them side by side.
 
-Owns: interleaved rounds, the table, a torchyard of the benchmark's own.
+Owns: interleaved rounds, the table, a torchyard of the benchmark's own, timing a job.
 Leaves: what is measured to the scripts beside this file.
 Always: torchyard and every peer are measured in the same run, one after the other in each round, so
 that a busy machine slows all of them.
@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,12 @@ Measure = Callable[[], Mapping[str, float]]
 """One try: figures by name, in the unit that the name ends with (`wall_s`, `memory_mb`)."""
 
 YARD = Path(sys.executable).with_name("yard")
+CREATE: list[str | Path] = [YARD, "job", "create", "-f", "job.yml", "--stream"]
+FIRST_LINE = """\
+import time
+print("first line at", time.time(), flush=True)
+"""
+"""How a script begins whose first line `printed_lines` reads."""
 
 
 @dataclass(frozen=True)
@@ -105,3 +113,29 @@ def run(command: list[str | Path], variables: Mapping[str, str], cwd: Path | Non
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout}")
     return done.stdout
+
+
+def printed_lines(printed: str) -> list[float]:
+    """When each rank of a script that begins with `FIRST_LINE` did, in seconds since 1970."""
+    return [float(at) for at in re.findall(r"first line at ([\d.]+)", printed)]
+
+
+def timed_job(
+    command: list[str | Path],
+    variables: Mapping[str, str],
+    folder: Path | None,
+    first_lines: Callable[[str], list[float]] = printed_lines,
+) -> dict[str, float]:
+    """Seconds from a submission to the script's first line, and to the job's end.
+
+    Args:
+        command: submits a job and ends with it.
+        first_lines: when the ranks began, by what the command printed.
+    """
+    started = time.time()
+    printed = run(command, variables, folder)
+    ended = time.time()
+    return {
+        "first_line_s": min(first_lines(printed)) - started,
+        "whole_job_s": ended - started,
+    }

@@ -4,10 +4,11 @@
 
 Of the slow connections a quarter each is silent, sends a header byte by byte, a body so with a
 wrong token, and a body so with a good one. Of the large requests a quarter each is 60 MiB with a
-wrong token, 16 MiB of a snapshot's list of files, 15 MiB of a job's document, and a blob of 60 MiB,
-all as fast as they go; each is repeated as soon as it is answered, and connections that were closed
-are opened again. Meanwhile `/health` is asked on new connections, and `/v1/whoami` on one that
-stays. The flood would come from other machines; here it leaves the processor to the server.
+wrong token, 16 MiB of a snapshot's list of files, a job's document as large as one may be (in turns
+of one long text and of many short ones), and a blob of 60 MiB, all as fast as they go; each is
+repeated as soon as it is answered, and connections that were closed are opened again. Meanwhile
+`/health` is asked on new connections, and `/v1/whoami` on one that stays. The flood would come from
+other machines; here it leaves the processor to the server.
 Ends with 1 if the server's memory goes over 300 MB or p99 of `/health` over 250 ms.
 """
 
@@ -40,6 +41,15 @@ MOST_MEMORY_MB = 300.0
 MOST_P99_MS = 250.0
 _PIECE = bytes(256 << 10)
 _BLOB_BYTES = 60 << 20
+# Just below the limit of 4 MiB.
+_DOCUMENT_BYTES = (4 << 20) - 1000
+_LONG_TEXT = b'{"command": "' + b"x" * (_DOCUMENT_BYTES - 15) + b'"}'
+_MANY_TEXTS = json.dumps(
+    {
+        "command": "x",
+        "environment_variables": {f"{number:06}": "x" for number in range(_DOCUMENT_BYTES // 17)},
+    }
+).encode()
 _BLOB_HASH = hashlib.sha256(bytes(_BLOB_BYTES)).hexdigest()
 
 
@@ -52,6 +62,7 @@ class Flood:
     slow: int
     large: int
     answers: collections.Counter[str] = field(default_factory=collections.Counter)
+    jobs: int = 0
 
     async def run(self, seconds: float) -> None:
         slow = [self.silent, self.slow_head, self.slow_stranger, self.slow_person]
@@ -112,16 +123,11 @@ class Flood:
         await stream.answer()
 
     async def job(self, stream: Stream) -> None:
-        size_bytes = 15 << 20
-        head, tail = b'{"command": "', b'"}'
-        stream.head(
-            "POST", "/v1/workspaces/default/jobs/validate", self.token,
-            size_bytes + len(head) + len(tail),
-        )  # fmt: skip
-        stream.send(head)
-        for _ in range(0, size_bytes, 64 << 10):
-            await stream.sent(b"x" * (64 << 10))
-        stream.send(tail)
+        self.jobs += 1
+        body = _LONG_TEXT if self.jobs % 2 else _MANY_TEXTS
+        stream.head("POST", "/v1/workspaces/default/jobs/validate", self.token, len(body))
+        for start in range(0, len(body), 64 << 10):
+            await stream.sent(body[start : start + (64 << 10)])
         await stream.answer()
 
     async def blob(self, stream: Stream) -> None:

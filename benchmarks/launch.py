@@ -19,11 +19,22 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from figures import YARD, Case, Measure, clean_variables, compare, run, temporary_yard
+from figures import (
+    CREATE,
+    FIRST_LINE,
+    YARD,
+    Case,
+    Measure,
+    clean_variables,
+    compare,
+    printed_lines,
+    run,
+    temporary_yard,
+    timed_job,
+)
 
-SCRIPT = """
-import time
-print("first line at", time.time(), flush=True)
+SCRIPT = f"""
+{FIRST_LINE}
 import torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
@@ -57,15 +68,6 @@ distribution:
 """
 
 
-def first_line(printed: str) -> float:
-    """When the first rank printed its first line, in seconds since 1970."""
-    return min(float(at) for at in re.findall(r"first line at ([\d.]+)", printed))
-
-
-def figures(started: float, ended: float, printed: str) -> dict[str, float]:
-    return {"whole_job_s": ended - started, "first_line_s": first_line(printed) - started}
-
-
 def not_aborted(measure: Measure) -> dict[str, float]:
     """Measure again when torch aborted a rank as it ended, and say so."""
     for _ in range(TRIES):
@@ -78,18 +80,10 @@ def not_aborted(measure: Measure) -> dict[str, float]:
     raise SystemExit(f"torch aborted a rank {TRIES} times in a row")
 
 
-def by_torchyard(folder: Path, variables: Mapping[str, str]) -> dict[str, float]:
-    started = time.time()
-    printed = run([YARD, "job", "create", "-f", "job.yml", "--stream"], variables, folder)
-    return figures(started, time.time(), printed)
-
-
 def by_torchrun(folder: Path, variables: Mapping[str, str], python: str) -> dict[str, float]:
     launcher = "torch.distributed.run"
-    started = time.time()
     command = [python, "-m", launcher, "--standalone", "--nproc_per_node", "2", "script.py"]
-    printed = run([*command], variables, folder)
-    return figures(started, time.time(), printed)
+    return timed_job([*command], variables, folder)
 
 
 def by_hand(folder: Path, variables: Mapping[str, str], python: str) -> dict[str, float]:
@@ -112,7 +106,8 @@ def by_hand(folder: Path, variables: Mapping[str, str], python: str) -> dict[str
     printed = "".join(rank.communicate()[0] for rank in ranks)
     if any(rank.returncode for rank in ranks):
         raise SystemExit(f"a rank spawned by hand failed\n{printed}")
-    return figures(started, time.time(), printed)
+    whole_job_s = time.time() - started
+    return {"first_line_s": min(printed_lines(printed)) - started, "whole_job_s": whole_job_s}
 
 
 def main() -> None:
@@ -137,7 +132,7 @@ def main() -> None:
         where = json.loads(match[1])
         peer = clean_variables(PYTHONPATH=where["packages"], OMP_NUM_THREADS="1")
         ways: dict[str, Measure] = {
-            "torchyard": partial(by_torchyard, folder, variables),
+            "torchyard": partial(timed_job, CREATE, variables, folder),
             "spawning by hand": partial(by_hand, folder, peer, where["python"]),
             "torchrun --standalone": partial(by_torchrun, folder, peer, where["python"]),
         }

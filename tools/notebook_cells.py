@@ -99,6 +99,8 @@ def _raise_timeout(number: int, frame: object) -> None:
 
 def main(arguments: list[str]) -> int:
     notebook, results_file, limit_s = arguments
+    # Modules beside the notebook are found, and none beside this program.
+    sys.path[0] = ""
     document = json.loads(Path(notebook).read_text(encoding="utf-8"))
     return 0 if run_cells(document, Path(results_file), int(limit_s)) else 1
 

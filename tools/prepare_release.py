@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+TRAIN = "packaging/train"
 VERSION_FILE = ROOT / "src/torchyard/__init__.py"
 CHANGELOG = ROOT / "CHANGELOG.md"
 DIST = ROOT / "dist"
@@ -118,12 +119,14 @@ def set_version(module: str, version: str) -> str:
 
 
 def build(version: str) -> Path:
-    """Build the sdist and, from it, the wheel; return the wheel."""
-    for old in DIST.glob("torchyard-*"):
+    """Build the sdist and, from it, the wheel, and that of torchyard-train; return the wheel."""
+    for old in DIST.glob("torchyard[-_]*"):
         old.unlink()
     run(*RUN_UV, "build", "--quiet", "--out-dir", str(DIST))
+    run(*RUN_UV, "build", "--quiet", "--wheel", "--out-dir", str(DIST), str(ROOT / TRAIN))
     wheel = DIST / f"torchyard-{version}-py3-none-any.whl"
-    for path in (wheel, DIST / f"torchyard-{version}.tar.gz"):
+    train = DIST / f"torchyard_train-{version}-py3-none-any.whl"
+    for path in (wheel, DIST / f"torchyard-{version}.tar.gz", train):
         if not path.is_file():
             raise ReleaseError(f"the build made no {path.name}", "read its output above")
     return wheel
@@ -203,7 +206,7 @@ torchyard {version} is built and checked in dist/. Nothing is published yet. Nex
   git commit -am 'Release {version}'
   git tag -a v{version} -m 'torchyard {version}'
   git push origin HEAD v{version}
-  .venv/bin/uv publish dist/torchyard-{version}*
+  .venv/bin/uv publish dist/torchyard*-{version}*
 """
 
 if __name__ == "__main__":

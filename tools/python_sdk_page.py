@@ -28,6 +28,8 @@ from torchyard.client import (
     users,
     workspaces,
 )
+from torchyard.client.images import exported_image
+from torchyard.client.releases import verbs
 
 _HEAD = """# Python SDK
 
@@ -50,6 +52,14 @@ _NOUNS = (
             environments.ExportedEnvironment,
             environments.EnvironmentDefinition,
             environments.BuiltEnvironment,
+            exported_image.ExportedImage,
+            exported_image.PushTarget,
+            verbs.EnvironmentRelease,
+            verbs.Gate,
+            verbs.WorkloadResult,
+            verbs.EnvironmentAudit,
+            verbs.Finding,
+            verbs.ReleaseSchedule,
         ),
     ),
     (

@@ -1,13 +1,14 @@
 """Run public notebooks of Azure ML whole and unmodified against a server of ours.
 
     python tools/run_notebooks.py sdk-v1 --repository FOLDER.git --work FOLDER [PATH ...]
-    python tools/notebooks_page.py FOLDER > docs/transcripts/notebooks.md
+    python tools/notebooks_page.py FOLDER PAGE > NEW_PAGE
 
 `--repository` is a bare clone of the repository that `notebooks.yml` names; nothing of it is kept
 here. Without a PATH every notebook of the list runs, the quickest first.
 
 Owns: each notebook's folder, its client's variables, the placeholders a user fills in, the results.
-Leaves: running cells to notebook_cells.py, the clients to tests/contracts_azure/client_venvs.py.
+Leaves: running cells to notebook_cells.py, the clients to tests/contracts_azure/client_venvs.py,
+    data in place of sites to stand_in_data.py and stand_in_proxy.py.
 Always: a cell is never edited, but for the placeholders of `notebooks.yml`; one server per SDK.
 """
 
@@ -19,22 +20,28 @@ import os
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 import stand_in_proxy
+from notebook_scan import Scan
+from stand_in_sign_in import SignIn
+from torchyard.environments.build import sealed
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = Path(__file__).resolve().with_name("notebooks.yml")
 CELLS = Path(__file__).resolve().with_name("notebook_cells.py")
+STAND_IN_DATA = Path(__file__).resolve().with_name("stand_in_data.py")
+UNCHECKED = Path(__file__).resolve().with_name("stand_in_unchecked.py")
 CELL_LIMIT_S = 1200
 ENDED = {"Completed", "Failed", "Canceled"}
 
@@ -44,7 +51,9 @@ class Suite:
     """The notebooks of one repository, and with what they are run.
 
     `folders`: the parts of the repository that lie beside a notebook. `placeholders`: what a user
-    writes in place of what the notebook prints. `notebooks`: by path, why one doesn't run whole.
+    writes in place of what the notebook prints. `repository_data`: by HOST/PATH, the file of the
+    repository that holds what lies there. `scanned`: the notebooks that `scan` finds, by path, with
+    why one doesn't run whole and what `Needs` has; `others`: more of them.
     """
 
     name: str
@@ -54,7 +63,53 @@ class Suite:
     client_env: tuple[str, ...]
     folders: tuple[str, ...]
     placeholders: Mapping[str, str]
-    notebooks: Mapping[str, Mapping[str, Any]]
+    repository_data: Mapping[str, str]
+    scan: Scan
+    scanned: Mapping[str, Mapping[str, Any]]
+    others: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def notebooks(self) -> Mapping[str, Mapping[str, Any]]:
+        return {**self.scanned, **self.others}
+
+    @property
+    def python(self) -> Path:
+        return python_of(self.client)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What one notebook's user brings along, beside what the suite says.
+
+    `client`: the pinned client of another age. `placeholders`: more of them. `files`: what its user
+    has beside it, by path, with a text each. `commands`: what they do before, as `yard` commands.
+    `variables`: what they have set in their environment.
+    `sign_in`: an application of theirs, at a stand-in of Microsoft's sign-in. `unchecked`: the
+    notebook and these environments take data whose checksums are not those of the real files.
+    `packages`: what they install beforehand, for requirements that the notebook leaves out.
+    `tries`: how often it runs until it passes, where it draws at random.
+    """
+
+    client: str = ""
+    placeholders: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    commands: tuple[tuple[str, ...], ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    sign_in: bool = False
+    unchecked: tuple[str, ...] | None = None
+    packages: tuple[str, ...] = ()
+    tries: int = 1
+
+
+def needs_of(entry: Mapping[str, Any]) -> Needs:
+    values = {key: value for key, value in entry.items() if key not in ("cause", "reason")}
+    if "commands" in values:
+        values["commands"] = tuple(tuple(command.split()) for command in values["commands"])
+    return Needs(**values)
+
+
+def python_of(client: str) -> Path:
+    return ROOT / ".azure-clients" / client / "bin" / "python"
 
 
 @dataclass(frozen=True)
@@ -65,15 +120,11 @@ class Place:
     git_folder: Path
     work: Path
     limit_s: int
-    stand_ins: Path
+    proxy: stand_in_proxy.StandInProxy
 
     @property
     def home(self) -> Path:
         return self.work / f"home-{self.suite.name}"
-
-    @property
-    def python(self) -> Path:
-        return ROOT / ".azure-clients" / self.suite.client / "bin" / "python"
 
     def results(self, notebook: str) -> Path:
         return self.work / "results" / self.suite.name / f"{notebook.replace('/', '--')}.json"
@@ -90,7 +141,10 @@ def read_suites() -> dict[str, Suite]:
             client_env=tuple(suite.get("client_env", ())),
             folders=tuple(suite["folders"]),
             placeholders=suite["placeholders"],
-            notebooks=suite["notebooks"],
+            repository_data=suite.get("repository_data", {}),
+            scan=Scan(**suite["scan"]),
+            scanned=suite["scanned"],
+            others=suite["others"],
         )
         for name, suite in lists.items()
     }
@@ -132,6 +186,16 @@ def extract(git_folder: Path, folders: tuple[str, ...], target: Path) -> None:
         objects.stdin.close()
 
 
+def make_stand_ins(suite: Suite, git_folder: Path, folder: Path) -> None:
+    """The data in place of sites: what the repository itself holds of it, the rest made here."""
+    for address, path in suite.repository_data.items():
+        file = folder / address
+        file.parent.mkdir(parents=True, exist_ok=True)
+        git = ["git", "--git-dir", str(git_folder), "show", f"HEAD:{path}"]
+        file.write_bytes(subprocess.run(git, capture_output=True, check=True).stdout)
+    subprocess.run([suite.python, STAND_IN_DATA, folder], check=True)
+
+
 def overlay_python(python: Path, folder: Path) -> Path:
     """A Python with the client's packages, into which a notebook's `pip install` may go."""
     subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True)
@@ -157,12 +221,50 @@ def yard(place: Place, *arguments: str) -> str:
     variables = {name: text for name, text in os.environ.items() if not _is_foreign(name)}
     printed = subprocess.run(
         [Path(sys.executable).with_name("yard"), *arguments],
-        env={**variables, "TORCHYARD_HOME": str(place.home)},
+        env={**variables, **connection_of(place), "TORCHYARD_HOME": str(place.home)},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
     return printed.stdout
+
+
+def connection_of(place: Place) -> dict[str, str]:
+    """What the server and its jobs need to reach sites through the proxy."""
+    bundle = place.work / "stand-in-tls" / "trusted.pem"
+    if not bundle.exists():
+        trusted = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile or ""
+        bundle.write_text(Path(trusted).read_text() + place.proxy.authority)
+    return _through(place.proxy, bundle)
+
+
+def take_unchecked(packages: Path) -> None:
+    """Let the Python with these packages take data sets whatever their checksums."""
+    shutil.copy(UNCHECKED, packages)
+    (packages / f"{UNCHECKED.stem}.pth").write_text(f"import {UNCHECKED.stem}\n")
+
+
+def uncheck_environments(place: Place, names: tuple[str, ...]) -> None:
+    """Build these environments, and let all of the server take data unchecked."""
+    for name in names:
+        yard(place, "environment", "build", "-n", name)
+    for mark in (place.home / "environments").glob("*.mark"):
+        folder = mark.with_suffix("")
+        for packages in folder.glob("lib/python3*/site-packages"):
+            if not (packages / UNCHECKED.name).exists():
+                packages.chmod(0o755)
+                take_unchecked(packages)
+                mark.write_text(sealed.close(folder))
+
+
+def _through(proxy: stand_in_proxy.StandInProxy, bundle: Path) -> dict[str, str]:
+    connection = {name: str(bundle) for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT")}
+    connection |= dict.fromkeys(
+        ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), proxy.url
+    )
+    connection |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+    # Where scikit-learn looks before it downloads.
+    return {**connection, "SCIKIT_LEARN_DATA": str(proxy.folder / "scikit_learn_data")}
 
 
 def _is_foreign(name: str) -> bool:
@@ -172,33 +274,34 @@ def _is_foreign(name: str) -> bool:
     )
 
 
-def notebook_variables(
-    place: Place, python: Path, folder: Path, proxy: stand_in_proxy.StandInProxy
-) -> dict[str, str]:
-    """The notebook's environment: the redirection to our server, and a home of its own."""
+def redirection_of(place: Place) -> dict[str, str]:
     redirection: dict[str, str] = json.loads(
         yard(place, "client-env", "--shell", "json", *place.suite.client_env)
     )
+    return redirection
+
+
+def notebook_variables(
+    place: Place, python: Path, folder: Path, redirection: Mapping[str, str]
+) -> dict[str, str]:
+    """The notebook's environment: the redirection to our server, and a home of its own."""
     bundle = folder / "trusted.pem"
-    bundle.write_text(Path(redirection["SSL_CERT_FILE"]).read_text() + proxy.authority)
-    connection = {name: str(bundle) for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT")}
-    connection |= dict.fromkeys(
-        ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), proxy.url
-    )
-    connection |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+    bundle.write_text(Path(redirection["SSL_CERT_FILE"]).read_text() + place.proxy.authority)
     kept = {name: text for name, text in os.environ.items() if not _is_foreign(name)}
     temporary = folder / "tmp"
     temporary.mkdir()
     return {
         **kept,
         **redirection,
-        **connection,
+        **_through(place.proxy, bundle),
         "HOME": str(folder),
         "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv")),
         "PATH": f"{python.parent}{os.pathsep}{kept.get('PATH', '')}",
         "VIRTUAL_ENV": str(python.parent.parent),
         "TMPDIR": str(temporary),
         "MPLBACKEND": "agg",
+        # Compiling thousands of modules is most of an install.
+        "PIP_NO_COMPILE": "1",
         # `!more FILE`: end at the end of the file, as on Azure's machines, and wait for no key.
         "MORE": "-e",
     }
@@ -206,6 +309,7 @@ def notebook_variables(
 
 def run_notebook(place: Place, notebook: str) -> dict[str, Any]:
     """Run one notebook in a fresh folder, and write down what each cell did."""
+    needs = needs_of(place.suite.notebooks.get(notebook, {}))
     (place.work / "run").mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{place.suite.name}-", dir=place.work / "run"))
     tree = folder / "tree"
@@ -213,23 +317,48 @@ def run_notebook(place: Place, notebook: str) -> dict[str, Any]:
     yard(place, "workspace", "config", "--path", str(tree))
     file = tree / notebook
     filled_text, filled = fill_placeholders(
-        file.read_text(encoding="utf-8"), place.suite.placeholders
+        file.read_text(encoding="utf-8"), {**needs.placeholders, **place.suite.placeholders}
     )
     file.write_text(filled_text, encoding="utf-8")
-    python = overlay_python(place.python, folder / "python")
+    client = python_of(needs.client) if needs.client else place.suite.python
+    python = overlay_python(client, folder / "python")
+    for command in needs.commands:
+        yard(place, *command)
+    for path, text in needs.files.items():
+        (file.parent / path).parent.mkdir(parents=True, exist_ok=True)
+        (file.parent / path).write_text(text, encoding="utf-8")
+    if needs.unchecked is not None:
+        take_unchecked(_packages_of(python))
+        uncheck_environments(place, needs.unchecked)
+    if needs.packages:
+        install = ["-m", "pip", "install", "--quiet", "--no-compile", *needs.packages]
+        subprocess.run([python, *install], check=True)
+    redirection = redirection_of(place)
+    place.proxy.sign_in = SignIn(redirection) if needs.sign_in else None
+    variables = {**notebook_variables(place, python, folder, redirection), **needs.variables}
+    document = _run_cells(place, notebook, python, file, variables)
+    document["placeholders"] = filled
+    place.results(notebook).write_text(json.dumps(document, indent=1))
+    shutil.rmtree(folder, ignore_errors=True)
+    return document
+
+
+def _run_cells(
+    place: Place, notebook: str, python: Path, file: Path, variables: Mapping[str, str]
+) -> dict[str, Any]:
+    """What each cell of `file` did, how its jobs ended, which sites it reached."""
     results = place.results(notebook)
     results.parent.mkdir(parents=True, exist_ok=True)
     results.unlink(missing_ok=True)
     jobs_before = set(job_statuses(place))
     began = time.monotonic()
-    with (
-        results.with_suffix(".log").open("wb") as log,
-        stand_in_proxy.running(place.stand_ins, place.work / "stand-in-tls") as proxy,
-    ):
+    place.proxy.unreachable.clear()
+    place.proxy.served.clear()
+    with results.with_suffix(".log").open("wb") as log:
         process = subprocess.Popen(
             [python, CELLS, file, results, str(place.limit_s)],
             cwd=file.parent,
-            env=notebook_variables(place, python, folder, proxy),
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -241,17 +370,20 @@ def run_notebook(place: Place, notebook: str) -> dict[str, Any]:
             _end_group(process)
     document: dict[str, Any] = json.loads(results.read_text()) if results.exists() else {}
     new_jobs = set(job_statuses(place)) - jobs_before
-    document |= {
+    return document | {
         "jobs": wait_for_jobs(place, new_jobs),
         "notebook": notebook,
+        "torchyard": _own_commit(),
         "seconds": round(time.monotonic() - began),
         "exit_code": exit_code,
-        "unreachable": sorted(proxy.unreachable),
-        "placeholders": filled,
+        "unreachable": sorted(place.proxy.unreachable),
+        "served": sorted(place.proxy.served),
     }
-    results.write_text(json.dumps(document, indent=1))
-    shutil.rmtree(folder, ignore_errors=True)
-    return document
+
+
+def _own_commit() -> str:
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short=7", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def job_statuses(place: Place) -> dict[str, str]:
@@ -294,7 +426,12 @@ def _run(place: Place, notebooks: list[str]) -> int:
     yard(place, "workspace", "update", "--rehearse-on-cpu")
     whole = 0
     for notebook in notebooks:
-        document = run_notebook(place, notebook)
+        tries = needs_of(place.suite.notebooks.get(notebook, {})).tries
+        for number in range(1, tries + 1):
+            document = {**run_notebook(place, notebook), "tries": number}
+            if is_whole(document):
+                break
+        place.results(notebook).write_text(json.dumps(document, indent=1))
         whole += is_whole(document)
         errors = [result["error"] for result in document.get("results", []) if result["error"]]
         print(
@@ -316,21 +453,19 @@ def main(arguments: list[str]) -> int:
     options.add_argument("--repository", type=Path, required=True, help="a bare clone")
     options.add_argument("--work", type=Path, required=True, help="for the server and the results")
     options.add_argument("--limit", type=int, default=CELL_LIMIT_S, help="seconds for one cell")
-    options.add_argument(
-        "--stand-ins",
-        type=Path,
-        default=Path("stand-ins"),
-        help="HOST/PATH of the files that take the place of sites",
-    )
     options.add_argument("notebooks", nargs="*", metavar="PATH")
     chosen = options.parse_intermixed_args(arguments)
     suite = suites[chosen.suite]
-    place = Place(suite, chosen.repository, chosen.work.resolve(), chosen.limit, chosen.stand_ins)
-    try:
-        return _run(place, chosen.notebooks or list(suite.notebooks))
-    finally:
-        if (place.home / "server.json").exists():
-            yard(place, "server", "stop")
+    work = chosen.work.resolve()
+    stand_ins = work / f"stand-ins-{suite.name}"
+    make_stand_ins(suite, chosen.repository, stand_ins)
+    with stand_in_proxy.running(stand_ins, work / "stand-in-tls") as proxy:
+        place = Place(suite, chosen.repository, work, chosen.limit, proxy)
+        try:
+            return _run(place, chosen.notebooks or list(suite.notebooks))
+        finally:
+            if (place.home / "server.json").exists():
+                yard(place, "server", "stop")
 
 
 if __name__ == "__main__":

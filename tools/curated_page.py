@@ -1,0 +1,141 @@
+"""Print the page of curated environments in the docs: `python tools/curated_page.py`.
+
+Owns: how environments, components and test results are displayed.
+Leaves: what they are to the folders of environments/curated.
+Always: the page is generated from those folders alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torchyard.environments.names import components, curated_environments
+from torchyard.environments.names.components import Held, TestRun
+from torchyard.environments.names.curated_environments import Curated
+
+_HEAD = (
+    "# Curated environments",
+    "",
+    "Generated from `src/torchyard/environments/curated` by `make docs`; edit the files there, not "
+    "this page.",
+    "",
+    "Every environment that a workspace has, what a build of it holds, and what was tested where. "
+    "*built* means that its label is read from a build; *locked* that its packages are resolved, "
+    "and nobody has built it where this page was made. `yard environment show -n NAME` prints the "
+    "same with every package. [Environments](../guides/environments.md) says how to use them, "
+    "[decision 0100](../decisions/0100-test-each-component-of-a-curated-environment.md) how they "
+    "are tested.",
+    "",
+)
+
+_COMPONENTS = (
+    "## Components of Azure Container for PyTorch",
+    "",
+    "Every component that Azure's documents name, in every environment `acpt-…`, with what its "
+    "one-step test printed. *layer* is torchyard's own package in place of one that no longer "
+    "works.",
+    "",
+)
+
+
+def page() -> str:
+    """The page of curated environments."""
+    every = curated_environments.every()
+    family = [curated for curated in every if components.promises(curated)]
+    return "\n".join(
+        [
+            *_HEAD,
+            *_environments(every),
+            "",
+            *_COMPONENTS,
+            *(line for curated in reversed(family) for line in _family_member(curated)),
+            "## Not in the catalogue",
+            "",
+            "| environment | reason | instead |",
+            "|---|---|---|",
+            *(
+                f"| `{entry.name}` | {_cell(entry.reason)} | `{entry.instead}` |"
+                for entry in components.unresolved()
+            ),
+            "",
+        ]
+    )
+
+
+def _environments(every: Sequence[Curated]) -> Iterator[str]:
+    yield "| environment | version | Python | torch | CUDA | packages | size | label | tested |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for curated in every:
+        contents = curated.contents
+        size_bytes = contents.get("size_bytes")
+        versions = dict(line.partition("==")[::2] for line in curated.packages)
+        cells = [
+            f"`{curated.name}`",
+            curated.version,
+            str(contents.get("python") or curated.python or "the platform's"),
+            versions.get("torch", ""),
+            str(contents.get("cuda", "")) or curated.name.partition("-cuda")[2],
+            str(len(versions)) if versions else "0",
+            f"{size_bytes / 1e9:.1f} GB" if size_bytes else "",
+            _label(curated),
+            "<br>".join(_tested(run) for run in components.runs(curated.name)) or "no",
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _label(curated: Curated) -> str:
+    if curated.contents or not curated.requirements:
+        return "built"
+    return "locked, not built here"
+
+
+def _tested(run: TestRun) -> str:
+    label = f"{run.distributions} packages with {run.modules} modules"
+    differ = len(run.differences)
+    agrees = "as the label says" if not differ else f"{differ} differences from the label"
+    failed = [name for name, step in run.steps.items() if step.error]
+    steps = f"; {len(run.steps) - len(failed)} of {len(run.steps)} steps" if run.steps else ""
+    return f"{label}, {agrees}{steps} ({_cell(run.hardware)}, {run.date})"
+
+
+def _family_member(curated: Curated) -> Iterator[str]:
+    runs = components.runs(curated.name)
+    yield f"### {curated.name}:{curated.version}"
+    yield ""
+    yield f"{curated.description}. {_where(curated, runs)}"
+    yield ""
+    yield "| component | here | one-step test | seconds |"
+    yield "|---|---|---|---|"
+    for held in components.held(curated):
+        yield _component(held, runs)
+    yield ""
+
+
+def _where(curated: Curated, runs: Sequence[TestRun]) -> str:
+    if not runs:
+        return f"{_label(curated).capitalize()}; its tests have not been run yet."
+    return f"Tested on {', '.join(f'{run.hardware} on {run.date}' for run in runs)}."
+
+
+def _component(held: Held, runs: Sequence[TestRun]) -> str:
+    name = held.component.name
+    if held.state == "unavailable":
+        instead = f"; instead: {held.instead}" if held.instead else ""
+        return f"| {name} | not available | {_cell(held.reason)}{_cell(instead)} | |"
+    version = held.version.partition("+torchyard")[0]
+    layer = " (layer)" if held.state == "layer" else ""
+    package = "" if held.package == held.component.packages[0] else f" `{held.package}`"
+    steps = [run.steps[name] for run in runs if name in run.steps]
+    results = "<br>".join(
+        _cell(f"failed: {step.error}" if step.error else step.result) for step in steps
+    )
+    seconds = "<br>".join(f"{step.seconds:.1f}" for step in steps)
+    return f"| {name} |{package} {version}{layer} | {results or 'not run'} | {seconds} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    print(page(), end="")
