@@ -28,6 +28,7 @@ from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
 from torchyard.jobs.history.metric_blocks import Point, pack
 from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records import tag_store
 from torchyard.jobs.records.types import Status
 
 MIGRATIONS = Path(run.__file__).parent
@@ -40,6 +41,23 @@ RELEASED = {
     "0107_run_search.py": "50eb220eedc4d567490c915fe22c8aaebd43a4da7f7534ff62a9cc85ebec5e83",
     "0108_metric_types.py": "725e9911913891da3cb7b91e947d7e2f1bafaf32fce30b78b33b892ba7463922",
     "0109_deleted_versions.py": "622c2a1726178035162264e05c87abf5067b644214f4a877e8a13885d0bf9dcd",
+    "0110_values.py": "c8658f6496c5a3cc58aa425630ffd7d3867dd66b61e3405a3298c5b788386e16",
+    "0111_workspace_tags.py": "7f0eb6a09d72016c9fd1f6d06694497c7449f980a24fc9ad49996f5d8bcbad56",
+    "0113_engines.py": "a6daf741b3b1b0d215c8e4662082a5d726bece08ca594852886dd4d3feddb6b6",
+    "0114_machines.py": "10a52702cfc71a51b5a4cd844a508a181f72568fd969348d1ff7879ca739a0e6",
+    "0115_page_sessions.py": "624db30268166b4723b53b7b7d5f9fbc2ba57d401c207289dd359f0bf8229d49",
+    "0116_interactive.py": "e9bee1d4ce8b9112abebb2c421fbca68c692d77f1e20585975ca4ec05df64621",
+    "0119_run_assets.py": "b97ca80ba02fe0fdd7fe7b496e950f1ec2c6f693f9bcaf23a7fdf9bd270a1932",
+    "0120_text_index.py": "adea9175f87284e04819b6662fcf2b7254addc917041dd14e40de7f264540c0b",
+    "0121_messages.py": "a0b9e1ddd14bb12f905324bbb60269a22e2088bdcac877a0dd8398c2c10353d9",
+    "0122_notifications.py": "0d7ec60e75ae256f07abbf80e4dfdcc823460d62946c20e335f4e75fffc1965d",
+    "0123_metric_rewinds.py": "b3b6463b4f86c864b741f347f58caefaa6ddeebef9de1f4d71b4fec3fc8fa48a",
+    "0124_sweeps.py": "45e28414682ac2a338fe12510faff75e2c666ac954dd712145371c2aaa8989f5",
+    "0125_endpoints.py": "9add654e7d6db5c6b2840116e5d4474fd894a883f7baf026054a2eb16c761205",
+    "0126_model_signatures.py": "e308e5fe78e55aca60ec376a59bdb2df261f6861ca94b91140b8b7cae9ac1679",
+    "0127_batch_endpoints.py": "e21d0fbc7e59fd851fbf0b27b5e30066c8d5a16a4004247c3cc61e5fbe6ef55d",
+    "0128_releases.py": "7493a3afda530b30600d90d092c95f1b69413de4133af13f4e0fb2e68b199219",
+    "0129_connections.py": "ae4944de80666ac2b9dfa09cf7a098b77053a4b0f8443eb0527e819f375a3ab1",
 }
 # SQLAlchemy does not describe an index of an expression.
 pytestmark = pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based")
@@ -163,6 +181,26 @@ def test_a_migration_moves_rows(old: Database, migrations: Path) -> None:
     assert cost_centers == [""] * ROWS
 
 
+def test_jobs_of_an_older_schema_are_found_by_their_tags(old: Database) -> None:
+    tables = bring_to(old, "0109")
+    filled(old, tables)
+    tags: list[dict[str, str]] = [
+        {},
+        {"team": "vision", "empty": ""},
+        {'ü \\ "': "☃" * 70, "k" * 300: "v" * 70, "line": "a\nb"},
+    ]
+    jobs = tables.tables["jobs"]
+    with old.write() as connection:
+        for number, some in enumerate(tags, start=1):
+            connection.execute(jobs.update().where(jobs.c.id == number).values(tags=some))
+    old.upgrade()
+    with old.read() as connection:
+        rows = [dict(row._mapping) for row in connection.execute(sa.select(tag_store.job_tags))]
+    expected = [row for number in (1, 2, 3) for row in tag_store.rows_of(number, tags[number - 1])]
+    assert sorted(map(repr, rows)) == sorted(map(repr, expected))
+    assert len(rows) == 5
+
+
 def test_the_packages_read_what_the_first_schema_held(
     old: Database, migrations: Path, clock: FakeClock, tmp_path: Path
 ) -> None:
@@ -244,6 +282,7 @@ def number_on(connection: sa.Connection, tables: sa.MetaData) -> None:
                 )
 
 
+@pytest.mark.timeout(600)
 def test_a_job_runs_on_over_an_upgrade(
     old: Database,
     migrations: Path,
@@ -284,7 +323,7 @@ def test_a_job_runs_on_over_an_upgrade(
     worker.services = later
     # What was acknowledged is sent again, as after an answer that was lost, and more.
     second = [*first, {**first[0], "value": 2, "timestamp": 2, "step": 1}]
-    assert later.history.receive(ids.get, worker.attempt.id, 0, 0, second)["next"] == 2
+    assert later.history.receive(ids.get, worker.attempt.id, 0, 0, second).next == 2
     assert [point.value for point in later.history.series(job.id, "m")] == [1.0, 2.0]
     worker.tell("rank_exited", rank=0, local_rank=0, exit_code=0, signal=None)
     worker.tell("node_finalizing")

@@ -206,7 +206,7 @@ def test_the_size_stays_while_jobs_run(db: Database, clock: FakeClock) -> None:
         ({"size": "STANDARD_D2_V22"}, "there is no size `STANDARD_D2_V22`"),
         ({"size": 5}, "`size` must be text"),
         ({"engine": "slurm"}, "engine `slurm` is not served yet"),
-        ({"engine": "lokal"}, "there is no engine `lokal`"),
+        ({"engine": "lokal"}, "`lokal` is not an engine"),
         ({"tier": "spot"}, "`spot` is"),
         ({"type": "computeinstance"}, "`computeinstance` is not served"),
         ({"network_settings": {"vnet_name": "v"}}, "`network_settings` is not served"),

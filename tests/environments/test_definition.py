@@ -174,6 +174,8 @@ def test_conda_python(written: str, python: str) -> None:
         ("numpy>=1.20,<2", "numpy>=1.20,<2"),
         ("numpy=1.21.2=py38_0", "numpy==1.21.2.*"),
         ("pytorch::pytorch=2.1", "torch==2.1.*"),
+        ("scikit-learn-intelex=2025.10", "scikit-learn-intelex==2025.10.*"),
+        ("pytables>=3.8", "tables>=3.8"),
     ],
 )
 def test_conda_packages_that_pypi_has_too(written: str, line: str) -> None:
@@ -188,6 +190,18 @@ def test_a_pinned_pip_of_conda_adds_setuptools() -> None:
     assert conda("python=3.11", "pip").requirements == ()
 
 
+def test_a_pip_of_conda_beside_an_old_python_adds_setuptools() -> None:
+    """As conda's own did for Python before 3.10; `mlflow` of that time imports `pkg_resources`."""
+    assert conda("python=3.6", "pip", {"pip": ["mlflow"]}).requirements == (
+        "mlflow",
+        "setuptools<81",
+    )
+    assert conda("python=3.9.7", "pip", {"pip": ["mlflow"]}).requirements[-1] == "setuptools<81"
+    assert conda("python=3.10", "pip", {"pip": ["mlflow"]}).requirements == ("mlflow",)
+    assert conda("pip", {"pip": ["mlflow"]}).requirements == ("mlflow",)
+    assert conda("python=3.6", {"pip": ["mlflow"]}).requirements == ("mlflow",)
+
+
 def test_azure_ml_s_sdk_v1_finds_pkg_resources_as_with_conda_s_pip() -> None:
     requirements_read = conda("python=3.8", {"pip": ["azureml-defaults"]}).requirements
     assert requirements_read == ("azureml-defaults", "setuptools<81")
@@ -195,6 +209,30 @@ def test_azure_ml_s_sdk_v1_finds_pkg_resources_as_with_conda_s_pip() -> None:
     assert pinned == ("azureml-core==1.61.0", "setuptools==70.0")
     with_mlflow = conda("python=3.11", {"pip": ["azureml-mlflow"]}).requirements
     assert with_mlflow == ("azureml-mlflow", "setuptools<81")
+
+
+@pytest.mark.parametrize(
+    ("packages", "is_added"),
+    [
+        (["scikit-learn=1.2.2", "numpy"], True),
+        (["scikit-learn==1.4.1", "numpy>=1.20"], False),
+        (["pandas<2", "scipy=1.16"], True),
+        (["pandas<=2.1.4"], True),
+        (["scikit-learn=1.4"], False),
+        (["scikit-learn=1.7.0", "numpy"], False),
+        (["scikit-learn=1"], False),
+        (["scikit-learn>=1.2"], False),
+        (["scikit-learn=1.2.2", {"pip": ["numpy==1.24.0"]}], False),
+        # Pip chooses the same on Azure.
+        ([{"pip": ["scikit-learn==1.2.2", "numpy"]}], False),
+    ],
+)
+def test_what_was_built_for_numpy_1_gets_it_as_from_conda(
+    packages: list[Any], is_added: bool
+) -> None:
+    spec = conda("python=3.10", *packages)
+    assert ("numpy<2" in spec.requirements) is is_added
+    assert any("built for NumPy 1" in notice for notice in spec.notices) is is_added
 
 
 def test_conda_changes_are_noticed() -> None:

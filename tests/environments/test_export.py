@@ -97,7 +97,7 @@ def test_one_package_without_a_hash_drops_all_hashes() -> None:
 
 def test_a_layer_is_named_in_a_notice_and_read_back() -> None:
     result = made("requirements", pip_requirements=["six", "horovod==0.28.1"])
-    assert "horovod is torchyard's layer" in result.notices[0]
+    assert "horovod is torchyard's own" in result.notices[0]
     assert body(result).splitlines()[-1] == "horovod" and "--hash" not in result.text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from jobs import support
 from jobs.support import ME, WORKSPACE, submit
+from models import onnx_bytes
 from torchyard.base.blobs import SnapshotFile
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
@@ -43,7 +45,7 @@ def snapshot(services: Services, *paths: str) -> str:
         SnapshotFile(path, services.blobs.put_bytes(path.encode()), len(path.encode()))
         for path in paths
     ]
-    return f"snapshot:{services.blobs.put_snapshot({'files': [vars(file) for file in files]}).id}"
+    return f"snapshot:{services.blobs.put_snapshot({'files': [asdict(file) for file in files]}).id}"
 
 
 def register(services: Services, document: Mapping[str, Any]) -> Model:
@@ -180,3 +182,35 @@ def test_description_tags_and_properties_may_change(services: Services) -> None:
         with pytest.raises(InvalidSpec) as refused:
             actions.update(services.db, services.clock, WORKSPACE, "m", "1", {key: value})
         assert refused.value.at == (key,)
+
+
+def test_a_model_of_a_job_has_its_environment_and_its_onnx_signature(services: Services) -> None:
+    inline = {"pip_requirements": "six==1.16.0\n"}
+    job = submit(services, name="maker", environment=inline)
+    with artifacts.writing(services, job, "outputs/net.onnx") as writing:
+        writing.write(ONNX)
+    path = "azureml://jobs/maker/outputs/artifacts/paths/outputs"
+    model = register(services, {"name": "net", "path": path, "type": "onnx_model"})
+    assert (model.type, model.job, model.environment) == ("custom_model", "maker", inline)
+    assert model.signature is not None
+    assert [tensor.shape for tensor in model.signature.inputs] == [("batch", 4)]
+    assert model.properties["onnx.opset"] == "20"
+    plain = submit(services, name="plain", environment="python")
+    with artifacts.writing(services, plain, "outputs/net.onnx") as writing:
+        writing.write(ONNX)
+    path = "azureml://jobs/plain/outputs/artifacts/paths/outputs"
+    model = register(services, {"name": "net", "path": path})
+    assert model.environment == "python"
+
+
+def test_an_onnx_model_without_one_readable_file_is_refused(services: Services) -> None:
+    for paths, reason in ((("a.pt",), "one ONNX file"), (("a.onnx",), "can't be read")):
+        with pytest.raises(InvalidSpec, match=reason):
+            register(
+                services,
+                {"name": "net", "path": snapshot(services, *paths), "type": "onnx_model"},
+            )
+    assert actions.list_in(services.db, WORKSPACE, "", None) == []
+
+
+ONNX = onnx_bytes.model([("x", 1, ("batch", 4))], [("y", 1, ("batch", 2))])

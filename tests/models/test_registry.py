@@ -160,7 +160,7 @@ def test_metrics_of_a_model_are_deleted_with_the_job(services: Services) -> None
           "model_id": made.id, "dataset_name": "d"},
          {"run": job.name, "kind": "metric", "key": "loss", "value": 1, "timestamp": 1,
           "model_id": 7}],
-    )["rejected"]  # fmt: skip
+    ).rejected  # fmt: skip
     assert [item["seq"] for item in rejected] == [1]
     result = logged.metrics_of(services.db, WORKSPACE, [made.id])[made.id]
     assert [(item.key, item.run) for item in result] == [("loss", job.name), ("acc", job.name)]

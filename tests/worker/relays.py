@@ -84,12 +84,15 @@ def plan_for(server_url: str) -> LaunchPlan:
 
 
 def relay_of(
-    server: StubServer, folder: Path, collected: list[str] | None = None, **limits: float
+    server: StubServer,
+    folder: Path,
+    collected: list[str] | None = None,
+    failing_limit_s: float = 600.0,
 ) -> Relay:
     plan = plan_for(server.url)
     link = Connection.of_plan(plan)
     notices: list[str] = [] if collected is None else collected
-    return Relay(link, plan, 0, folder, notices.append, **limits)
+    return Relay(link, plan, 0, folder, notices.append, failing_limit_s)
 
 
 @contextmanager

@@ -149,11 +149,23 @@ class StubServer:
             return (200, blob) if blob is not None else (404, {"error": {"message": "no blob"}})
         if first == "inputs":
             return self._input(rest)
+        if first == "previous-outputs":
+            return 200, {"files": self._previous_outputs()}
         if first in ("files", "outputs"):
             kept = self.files if first == "files" else self.outputs
+            if method == "DELETE":
+                for name in [name for name in kept if name.startswith(f"{unquote(rest)}/")]:
+                    del kept[name]
+                return 200, {}
             kept[unquote(rest)] = body
             return 200, {"sha256": hashlib.sha256(body).hexdigest(), "size_bytes": len(body)}
         return 404, {"error": {"code": "not_found", "message": path, "hint": ""}}
+
+    def _previous_outputs(self) -> list[dict[str, Any]]:
+        return [
+            {"output": "", "path": path.removeprefix("outputs/"), "size_bytes": len(content)}
+            for path, content in self.files.items()
+        ]
 
     def _input(self, rest: str) -> Any:
         name, _, path = rest.partition("/files/")

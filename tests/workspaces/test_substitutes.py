@@ -110,6 +110,17 @@ def test_a_server_without_users_accepts_substitutes_by_default(alone: Served) ->
     assert "name" in submit(alone, PUBLISHED)
 
 
+def test_a_job_keeps_what_belongs_to_the_name_of_its_environment(alone: Served) -> None:
+    job = submit(alone, PUBLISHED)
+    assert job["spec"]["environment"].startswith("azureml:acpt-pytorch-2.13-")
+    assert job["spec"]["environment_variables"] == {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
+    assert any("`torch.load` reads whole models" in notice for notice in job["notices"])
+    written = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0", "A": "b"}
+    document = {"command": "true", "environment": PUBLISHED, "environment_variables": written}
+    job = answered(alone.ask("dan", "POST", f"{HERE}/jobs", document))
+    assert job["spec"]["environment_variables"] == written
+
+
 def test_only_an_owner_allows_them(shared: Served) -> None:
     assert allow(shared, True, "carl")["message"].startswith("only an owner")
     shared.job_token("any", "olga")

@@ -14,6 +14,8 @@ from torchyard import server
 from torchyard.app import application
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
+from torchyard.workspaces import actions
+from torchyard.workspaces.types import Identity, Role, TokenKind
 
 WORKSPACES = "/v1/workspaces"
 
@@ -34,6 +36,19 @@ def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
     yield made
     made.close()
     parts.services.db.close()
+
+
+def test_a_job_does_not_change_whom_the_workspace_tells(client: TestClient) -> None:
+    parts: Any = client.app.state  # type: ignore[attr-defined]
+    with parts.db.write() as connection:
+        job = Identity("me", TokenKind.RUN, "default", "run/x", Role.OWNER)
+        actions.keep_token(connection, "yard_r_of-the-job", job, parts.clock.now())
+    changes = {"notify": [{"url": "https://hooks.example.org/"}]}
+    headers = {"Authorization": "Bearer yard_r_of-the-job"}
+    refused = client.patch(f"{WORKSPACES}/default", json=changes, headers=headers)
+    assert refused.status_code == 403, refused.text
+    assert client.get(f"{WORKSPACES}/default").json()["notify"] == []
+    assert client.patch(f"{WORKSPACES}/default", json=changes).json()["notify"] == changes["notify"]
 
 
 def test_a_new_workspace_has_what_the_first_one_has(client: TestClient) -> None:
@@ -96,3 +111,68 @@ def test_only_an_empty_workspace_can_be_deleted(client: TestClient) -> None:
     client.post(WORKSPACES, json={"name": "vision"})
     client.post(f"{here}/jobs", json={"command": "true", "environment": "python"})
     assert "1 job" in client.delete(here).json()["error"]["message"]
+
+
+def test_the_keys_of_azures_schema_are_given_back(client: TestClient) -> None:
+    document = {
+        "$schema": "https://azuremlschemas.azureedge.net/latest/workspace.schema.json",
+        "name": "vision",
+        "display_name": "Pictures of the sea",
+        "tags": {"purpose": "demonstration", "year": 2026},
+        "hbi_workspace": True,
+        "image_build_compute": "cpu-compute",
+        "public_network_access": "Enabled",
+        "identity": {"type": "system_assigned"},
+        "managed_network": {"isolation_mode": "disabled"},
+        "key_vault": None,
+    }
+    body = client.post(WORKSPACES, json=document).json()
+    assert (body["display_name"], body["tags"]) == (
+        "Pictures of the sea",
+        {"purpose": "demonstration", "year": "2026"},
+    )
+    assert (body["hbi_workspace"], body["image_build_compute"]) == (True, "cpu-compute")
+    assert body["public_network_access"] == "enabled"
+    here = f"{WORKSPACES}/vision"
+    changes = {"tags": {"year": None, "team": "ours"}, "display_name": None, "hbi_workspace": False}
+    changed = client.patch(here, json=changes).json()
+    assert changed["tags"] == {"purpose": "demonstration", "team": "ours"}
+    assert (changed["display_name"], changed["hbi_workspace"]) == ("vision", False)
+    assert changed["image_build_compute"] == "cpu-compute"
+    assert client.get(here).json() == changed
+    assert client.get(f"{WORKSPACES}/default").json()["tags"] == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("storage_account", "/subscriptions/s/…/storageAccounts/a", "files lie in the server's"),
+        ("container_registry", "/subscriptions/s/…/registries/a", "without a registry"),
+        ("key_vault", "/subscriptions/s/…/vaults/a", "keeps secrets itself"),
+        ("application_insights", "/subscriptions/s/…/components/a", "metrics of its own"),
+        ("customer_managed_key", {"key_uri": "https://a"}, "does not encrypt"),
+        ("network_acls", {"default_action": "Deny"}, "not set by workspace"),
+        ("primary_user_assigned_identity", "/subscriptions/s/…", "not with an identity"),
+        ("workspace_hub", "/subscriptions/s/…/workspaces/hub", "no hubs"),
+        ("serverless_compute", {"no_public_ip": True}, "no serverless compute"),
+        ("public_network_access", "Disabled", "who reaches the server"),
+        ("public_network_access", "Sometimes", "Sometimes"),
+        ("identity", {"type": "user_assigned"}, "user_assigned"),
+        ("managed_network", {"isolation_mode": "allow_internet_outbound"}, "no networks in Azure"),
+        ("hbi_workspace", "yes", "boolean"),
+        ("tags", ["a"], "mapping"),
+        ("display_name", "x" * 257, "257"),
+        ("image_build_compute", 5, "text"),
+    ],
+)
+def test_a_key_that_asks_for_more_is_refused_by_name(
+    client: TestClient, key: str, value: Any, reason: str
+) -> None:
+    for answer in (
+        client.post(WORKSPACES, json={"name": "vision", key: value}),
+        client.patch(f"{WORKSPACES}/default", json={key: value}),
+    ):
+        error = answer.json()["error"]
+        assert (answer.status_code, error["at"][0]) == (400, key), error
+        assert reason in error["message"] and error["hint"]
+    assert len(client.get(WORKSPACES).json()["value"]) == 1

@@ -1,6 +1,7 @@
-"""IP addresses of clients.
+"""IP addresses of clients, and of hosts that a server connects to.
 
-Owns: which addresses count as one client, networks that an owner names.
+Owns: which addresses count as one client, networks that an owner names, resolving a host's name
+within a limit, which addresses are of the public internet.
 Leaves: which address a request comes from to app/forwarded.py.
 Always: an IPv4 address counts the same however it is written.
 """
@@ -8,13 +9,20 @@ Always: an IPv4 address counts the same however it is written.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+import socket
+import threading
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 from torchyard.base.errors import InvalidInput
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Resolved = tuple[int, tuple[Any, ...]]
+"""A family, and an address as `socket.connect` takes it."""
+# Translators turn its addresses into the IPv4 address in their last 32 bits.
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 _IPV6_CLIENT_BITS = 64
 """A provider gives a client at least this network, within which it may use any address."""
@@ -64,3 +72,52 @@ def parse_networks(texts: Iterable[str], what: str) -> tuple[Network, ...]:
 def is_within(text: str, networks: Iterable[Network]) -> bool:
     address = parse(text)
     return address is not None and any(address in network for network in networks)
+
+
+def resolve(address: tuple[str, int], kind: socket.SocketKind, limit_s: float) -> list[Resolved]:
+    """The families and addresses of a host and port, one or more.
+
+    Raises:
+        OSError: the name is unknown, or nobody said so within `limit_s`, for which the system's own
+            resolver has no option.
+    """
+    addresses: list[Resolved] = []
+    failed: list[OSError] = []
+
+    def look_up() -> None:
+        try:
+            addresses.extend((each[0], each[4]) for each in socket.getaddrinfo(*address, type=kind))
+        except OSError as error:
+            failed.append(error)
+        except UnicodeError as error:
+            failed.append(OSError(f"`{address[0]}` is not a host name: {error}"))
+
+    thread = threading.Thread(target=look_up, name="resolver", daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if failed:
+        raise failed[0]
+    if not addresses:
+        raise TimeoutError(f"`{address[0]}` was not resolved within {limit_s:.0f} s")
+    return addresses
+
+
+def is_public(address: IpAddress) -> bool:
+    """Whether an address, and any that stands inside it, is of the public internet."""
+    return all(
+        each.is_global
+        and not (each.is_multicast or each.is_reserved or each.is_unspecified)
+        and not (isinstance(each, ipaddress.IPv6Address) and each.is_site_local)
+        for each in _with_inner(address)
+    )
+
+
+def _with_inner(address: IpAddress) -> Iterator[IpAddress]:
+    yield address
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.sixtofour is not None:
+            yield address.sixtofour
+        if address.teredo is not None:
+            yield from address.teredo
+        if address in _NAT64:
+            yield ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)

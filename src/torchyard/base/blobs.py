@@ -9,17 +9,19 @@ removed.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torchyard.base import files
+from torchyard.base.bodies import json_items
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.shared import locks
 
@@ -30,9 +32,11 @@ _SHA256_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b78
 SNAPSHOT_PREFIX = "snapshot:"
 _NEW_S = 60.0
 _REMOVED_AT_ONCE = 200
+_CHUNK_BYTES = 1 << 20
+_ENTRIES_A_PIECE = 500
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SnapshotFile:
     """One file of a snapshot; `mode` in octal digits."""
 
@@ -94,8 +98,6 @@ class Blobs:
 
     def put_bytes(self, content: bytes) -> str:
         """Store `content` and return its sha256."""
-        import hashlib
-
         sha256 = hashlib.sha256(content).hexdigest()
         if self.missing([sha256]):
             self.put(sha256, [content])
@@ -103,6 +105,9 @@ class Blobs:
 
     def put_snapshot(self, manifest: Mapping[str, Any]) -> Snapshot:
         """Accept a manifest whose blobs are all here.
+
+        Args:
+            manifest: `files` is gone through once.
 
         Raises:
             InvalidInput: the manifest is not one, or blobs are missing (code `blobs_missing`).
@@ -115,8 +120,13 @@ class Blobs:
                 "upload them, then send the manifest again",
                 code="blobs_missing",
             )
-        content = manifest_bytes(snapshot_files)
-        return Snapshot(self.put_bytes(content), snapshot_files)
+        digest = hashlib.sha256()
+        for piece in manifest_pieces(snapshot_files):
+            digest.update(piece)
+        sha256 = digest.hexdigest()
+        if self.missing([sha256]):
+            self.put(sha256, manifest_pieces(snapshot_files))
+        return Snapshot(sha256, snapshot_files)
 
     def snapshot(self, snapshot_id: str) -> Snapshot:
         """Read a snapshot.
@@ -205,8 +215,10 @@ class Blobs:
         try:
             if not self.has(snapshot_id):
                 raise FileNotFoundError(path)
-            manifest = json.loads(path.read_bytes())
-        except (ValueError, RecursionError) as error:
+            with open(path, "rb") as manifest:
+                chunks = iter(lambda: manifest.read(_CHUNK_BYTES), b"")
+                snapshot_files = _files_of({"files": json_items.items(chunks, "files")})
+        except InvalidInput as error:
             raise InvalidInput(
                 f"`{snapshot_id[:12]}…` is a file and no snapshot", "name the snapshot's own id"
             ) from error
@@ -214,14 +226,21 @@ class Blobs:
             raise NotFound(
                 f"snapshot `{snapshot_id[:12]}…` does not exist", "upload the folder again"
             ) from None
-        return Snapshot(snapshot_id, _files_of(manifest))
+        return Snapshot(snapshot_id, snapshot_files)
 
 
-def manifest_bytes(snapshot_files: Iterable[SnapshotFile]) -> bytes:
-    """The one form of a manifest: sorted by path, compact."""
+def manifest_pieces(snapshot_files: Iterable[SnapshotFile]) -> Iterator[bytes]:
+    """The one form of a manifest, bit by bit: sorted by path, compact."""
+    encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
     ordered = sorted(snapshot_files, key=lambda file: file.path)
-    body = {"files": [asdict(file) for file in ordered]}
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    yield b'{"files":['
+    for start in range(0, len(ordered), _ENTRIES_A_PIECE):
+        entries = [
+            encode({"mode": file.mode, "path": file.path, "sha256": file.sha256, "size": file.size})
+            for file in ordered[start : start + _ENTRIES_A_PIECE]
+        ]
+        yield (("," if start else "") + ",".join(entries)).encode()
+    yield b"]}"
 
 
 def _files_of(manifest: Mapping[str, Any]) -> tuple[SnapshotFile, ...]:

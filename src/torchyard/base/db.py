@@ -36,7 +36,7 @@ from torchyard.base import deferred_writes, postgres
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.base.turns import Turns
 
-SCHEMA_VERSION = "0109"
+SCHEMA_VERSION = "0129"
 # Development versions before 0.1.0 numbered their schemas 0001 to 0015.
 _FIRST_VERSION = "0100"
 
@@ -165,6 +165,10 @@ class Database:
             for act in after:
                 act()
 
+    def joined(self, connection: Connection) -> Database:
+        """The same one within an open `write`: what is read and written by it is part of that."""
+        return _Joined(self, connection)
+
     def upgrade(self, target: str = SCHEMA_VERSION, migrations: Path | None = None) -> None:
         """Bring the schema to `target`; Alembic is imported only when it is behind.
 
@@ -204,6 +208,26 @@ class Database:
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+class _Joined(Database):
+    """One write transaction that is open, in place of new ones."""
+
+    def __init__(self, database: Database, connection: Connection) -> None:
+        self.__dict__.update(vars(database))
+        self._connection = connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        yield self._connection
+
+    @contextmanager
+    def write_parts(
+        self, parts: Callable[[Connection], Iterable[str] | None]
+    ) -> Iterator[Connection]:
+        # A caller that goes on after an error undoes what this one wrote, and no more.
+        with self._connection.begin_nested():
+            yield self._connection
 
 
 def refuse_development(version: str | None, what: str) -> None:

@@ -58,6 +58,28 @@ def refuse_unknown(
             raise unknown_key(str(key), keys, unnamed=unnamed)
 
 
+def refuse_unchangeable(
+    changes: Mapping[Any, Any], allowed: Sequence[str], what: str, otherwise: str
+) -> None:
+    """Refuse a change of a key that stays as it is.
+
+    Args:
+        what: the thing that is changed, with its article.
+        otherwise: the hint where no allowed key is spelt like the one given.
+
+    Raises:
+        InvalidSpec: at the key.
+    """
+    for key in changes:
+        if key not in allowed:
+            near = nearest(str(key), allowed)
+            raise InvalidSpec(
+                f"`{key}` of {what} can't be changed",
+                f"did you mean `{near}`?" if near else otherwise,
+                at=[str(key)],
+            )
+
+
 def unknown_key(
     key: str,
     keys: Sequence[str],
@@ -211,6 +233,10 @@ def merged(old: Mapping[str, str], changes: Mapping[str, Any], key: str) -> dict
     """`old` updated by `changes[key]`; names whose new value is None are removed."""
     new = changes.get(key) or {}
     if not isinstance(new, Mapping):
-        raise InvalidSpec(f"`{key}` must be a mapping of texts", at=[key])
+        raise InvalidSpec(
+            f"`{key}` must be a mapping of texts, not {described(new)}",
+            f"for example `{key}: {{team: vision}}`",
+            at=[key],
+        )
     kept = {**old, **{str(name): value for name, value in new.items()}}
     return {name: str(value) for name, value in kept.items() if value is not None}

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from io import IOBase
-from typing import IO, Any
+from typing import IO, Any, Union
 from urllib.parse import urlencode, urlsplit
 
 from torchyard.base.errors import InvalidInput, TorchyardError, Unreachable, from_answer
 
 _BUSY_PATIENCE_S = 60.0
 _TURNED_AWAY_DELAY_S = 1.0
-Body = bytes | IO[bytes] | Iterable[bytes]
+Body = Union[bytes, IO[bytes], Iterable[bytes]]
 
 
 class Transport:
@@ -54,6 +54,11 @@ class Transport:
         self._ca_cert = ca_cert
         self._elsewhere = elsewhere
         self._connection: http.client.HTTPConnection | None = None
+
+    @property
+    def ca_cert(self) -> str:
+        """The PEM file of certificates that are trusted beside the system's own; may be empty."""
+        return self._ca_cert
 
     def twin(self, timeout_s: float | None = None) -> Transport:
         """Another connection to the same server, for another thread.
@@ -108,14 +113,18 @@ class Transport:
 
     @contextmanager
     def stream(
-        self, path: str, query: Mapping[str, Any] | None = None, body: Any = None
+        self,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Iterator[http.client.HTTPResponse]:
         """Open an answer to read bit by bit; closed at the end of the block.
 
-        A `body` is sent as JSON by POST; without one it is a GET.
+        A `body` is sent as JSON by POST; without one it is a GET, which may have `headers`.
         """
         if body is None:
-            answer = self._ask("GET", path, query, b"", {})
+            answer = self._ask("GET", path, query, b"", headers or {})
         else:
             content = json.dumps(body).encode()
             answer = self._ask("POST", path, query, content, {"Content-Type": "application/json"})
@@ -268,7 +277,7 @@ class Transport:
         if self._parts.scheme == "https":
             context = ssl.create_default_context()
             if self._ca_cert:
-                _trust(context, self._ca_cert)
+                trust(context, self._ca_cert)
             return http.client.HTTPSConnection(
                 host, port or 443, timeout=self._timeout_s, context=context
             )
@@ -310,7 +319,7 @@ def _rewinding(body: Body) -> Callable[[], object] | None:
     return None
 
 
-def _trust(context: ssl.SSLContext, ca_cert: str) -> None:
+def trust(context: ssl.SSLContext, ca_cert: str) -> None:
     try:
         context.load_verify_locations(ca_cert)
     except (OSError, ssl.SSLError) as error:

@@ -36,6 +36,7 @@ class Settings:
     `database_password` is for a URL without one. `node_folder` is what jobs reach, apart from the
     home, where a runner starts them as other users: the program whose socket is `runner`.
     `jobs_as_server_user` is set by an owner who accepts that jobs run as the server's own user.
+    `messages` is the file about mail servers and webhooks; see jobs/messages/settings.py.
     """
 
     home: Path
@@ -53,6 +54,7 @@ class Settings:
     runner: Path | None = None
     jobs_as_server_user: bool = False
     trusted_proxies: tuple[str, ...] = ()
+    messages: Path | None = None
     max_connections: int = 2048
     max_connections_per_address: int = 256
 
@@ -78,7 +80,7 @@ class Settings:
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
     """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE, _DATABASE_FILE,
-    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER, _TRUSTED_PROXIES, _MAX_CONNECTIONS,
+    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER, _TRUSTED_PROXIES, _MESSAGES, _MAX_CONNECTIONS,
     _MAX_CONNECTIONS_PER_ADDRESS and _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has
     written.
 
@@ -106,6 +108,7 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         trusted_proxies=tuple(
             values.get("TORCHYARD_TRUSTED_PROXIES", "").replace(",", " ").split()
         ),
+        messages=_folder(values, "TORCHYARD_MESSAGES"),
         max_connections=_number(values, "TORCHYARD_MAX_CONNECTIONS", 2048),
         max_connections_per_address=_number(values, "TORCHYARD_MAX_CONNECTIONS_PER_ADDRESS", 256),
     )

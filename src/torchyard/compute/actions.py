@@ -7,7 +7,7 @@ Always: a cluster that is being deleted takes no job, and is removed with its la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -17,10 +17,19 @@ from sqlalchemy import Connection
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, NotFound, nearest
-from torchyard.compute import accounts, documents, nodes, scaling, sizes, store
+from torchyard.base.errors import Conflict, InvalidSpec, NotFound, nearest
+from torchyard.compute import (
+    accounts,
+    documents,
+    nodes,
+    scaling,
+    server_files,
+    sizes,
+    store,
+)
 from torchyard.compute.nodes import Holding as Holding
 from torchyard.compute.types import DELETING, LOCAL, Compute, Node, Sample, Usage, Use
+from torchyard.executors.executor import EngineRefused, EngineUnreachable
 
 _STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
 _MOST_SAMPLES = 1000
@@ -42,20 +51,33 @@ def create(
     *,
     home: Path | None = None,
     owner: str = "",
+    engines: Collection[str] = (LOCAL,),
+    describe: Callable[[str, Mapping[str, Any]], object] | None = None,
+    may_name_files: bool = False,
 ) -> Compute:
     """Create or update a cluster from its YAML document, with its minimum of nodes.
 
     Args:
         home: the folder that has `sizes.yml`.
+        engines: those that this server runs.
+        describe: asks an engine what it says of a cluster with these settings.
+        may_name_files: see server_files.py.
 
     Raises:
-        InvalidSpec: a key is unknown, or a value is wrong.
+        Forbidden: it names files of the server's machine.
+        InvalidSpec: a key is unknown, or a value is wrong, or its engine refuses the settings.
         Conflict: it is being deleted, or jobs run on nodes of another size.
     """
     now = clock.now()
-    wanted = documents.read(document, workspace, now, sizes.all_sizes(home))
+    wanted = documents.read(document, workspace, now, sizes.all_sizes(home), engines)
     wanted = replace(wanted, owner=owner)
+    with db.read() as connection:
+        kept = store.get(connection, workspace, wanted.name)
+    server_files.check(wanted, kept, may_name_files)
+    if describe is not None and not wanted.is_local:
+        _is_accepted(wanted, describe)
     with db.write() as connection:
+        _check_spill_over(connection, wanted)
         before = store.get(connection, workspace, wanted.name)
         if before is not None:
             _can_become(connection, before, wanted, now)
@@ -64,6 +86,30 @@ def create(
         assert kept is not None
         scaling.settle(connection, kept, now)
     return kept
+
+
+def _check_spill_over(connection: Connection, wanted: Compute) -> None:
+    target = wanted.settings.get("spill_over")
+    if target is None or store.get(connection, wanted.workspace, target) is not None:
+        return
+    names = [compute.name for compute in store.list_in(connection, wanted.workspace)]
+    near = nearest(target, names)
+    raise InvalidSpec(
+        f"`spill_over` names compute `{target}`, which does not exist in workspace "
+        f"`{wanted.workspace}`",
+        f"did you mean `{near}`?" if near else "list what exists with `yard compute list`",
+        at=("torchyard", "spill_over"),
+    )
+
+
+def _is_accepted(compute: Compute, describe: Callable[[str, Mapping[str, Any]], object]) -> None:
+    """Ask the engine; one that does not answer now refuses nothing."""
+    try:
+        describe(compute.engine, compute.settings)
+    except EngineRefused as refusal:
+        raise InvalidSpec(refusal.message, refusal.hint, at=("torchyard",)) from refusal
+    except EngineUnreachable:
+        pass
 
 
 def _can_become(connection: Connection, before: Compute, wanted: Compute, now: datetime) -> None:
@@ -75,6 +121,12 @@ def _can_become(connection: Connection, before: Compute, wanted: Compute, now: d
     if (before.size.lower(), before.engine) == (wanted.size.lower(), wanted.engine):
         return
     idle, busy = store.numbers(connection, before.workspace, before.name)
+    if busy and before.engine != wanted.engine:
+        raise Conflict(
+            f"jobs hold {len(busy)} nodes of `{before.name}`, which `{before.engine}` runs",
+            "change the engine when they have ended, or create another cluster",
+            at=("torchyard", "engine"),
+        )
     if busy:
         raise Conflict(
             f"jobs hold {len(busy)} nodes of `{before.name}`, which are of size "
@@ -249,6 +301,13 @@ def count_nodes(db: Database) -> NodeCount:
     with db.read() as connection:
         held, existing, maximum = store.count_nodes(connection)
     return NodeCount(held, max(0, existing - held), maximum)
+
+
+def ray_heads(db: Database) -> set[str]:
+    """The names of the heads that clusters have torchyard start; see `Compute.settings`."""
+    with db.read() as connection:
+        every = store.everywhere(connection)
+    return {str(compute.settings["head"]) for compute in every if "head" in compute.settings}
 
 
 def clusters(connection: Connection) -> list[Compute]:

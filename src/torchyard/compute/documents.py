@@ -1,28 +1,29 @@
 """A cluster's YAML document.
 
 Owns: the keys, their values, the messages when one is wrong.
-Leaves: sizes to sizes.py, storing the cluster to actions.py.
-Always: keys and defaults are those of Azure ML's amlCompute, `engine` is ours; a key that has no
-effect here is refused by name, unless its value holds here anyway.
+Leaves: sizes to sizes.py, engines and their settings to engine_settings.py, storing the cluster to
+actions.py.
+Always: keys and defaults are those of Azure ML's amlCompute, `torchyard` and `engine` are ours; a
+key that has no effect here is refused by name, unless its value holds here anyway.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
 from torchyard.base import fields
-from torchyard.base.errors import InvalidSpec, nearest
-from torchyard.compute import sizes
+from torchyard.base.errors import InvalidSpec
+from torchyard.compute import engine_settings, sizes
 from torchyard.compute.sizes import Size
 from torchyard.compute.types import LOCAL, Compute
 
 _NAME = re.compile(r"^[a-zA-Z][a-zA-Z0-9-]{1,22}[a-zA-Z0-9]\Z")
 _TEXTS = ("name", "type", "size", "tier", "description", "engine", "location")
 _NUMBERS = ("min_instances", "max_instances", "idle_time_before_scale_down")
-_KEYS = (*_TEXTS, *_NUMBERS, "tags")
+_KEYS = (*_TEXTS, *_NUMBERS, "tags", "torchyard")
 # Azure's keys that are accepted if false, and why no other value is.
 _SATISFIED = {
     "ssh_public_access_enabled": "the machine decides who may log in",
@@ -33,16 +34,20 @@ _REFUSED = {
     "network_settings": "nodes use the machine's network",
     "identity": "jobs run as the server's Unix user",
 }
-_LATER = ("ray", "slurm")
 _MOST_NODES = 100_000
 
 
 def read(
-    document: Mapping[str, Any], workspace: str, now: datetime, available_sizes: Mapping[str, Size]
+    document: Mapping[str, Any],
+    workspace: str,
+    now: datetime,
+    available_sizes: Mapping[str, Size],
+    engines: Collection[str] = (LOCAL,),
 ) -> Compute:
     """
     Args:
         available_sizes: as `sizes.all_sizes` returns them.
+        engines: those that this server runs.
 
     Raises:
         InvalidSpec: what is wrong, and where.
@@ -55,7 +60,8 @@ def read(
         if key in document and not isinstance(document[key], str):
             raise InvalidSpec(f"`{key}` must be text", f"for example `{key}: local`", at=[key])
     _check_name(document.get("name", ""))
-    _check_engine(document)
+    tags = fields.texts(document, "tags")
+    engine, settings = engine_settings.read(document, tags, engines)
     tier = document.get("tier", "dedicated")
     tier = {"lowpriority": "low_priority"}.get(tier.lower(), tier.lower())
     if tier not in ("dedicated", "low_priority"):
@@ -81,11 +87,13 @@ def read(
         max_instances=most,
         idle_time_before_scale_down=_number(document, "idle_time_before_scale_down", 120),
         description=document.get("description", ""),
-        tags=fields.texts(document, "tags"),
+        tags=engine_settings.without(tags),
         cores=size.cores if size else None,
         memory_bytes=size.memory_bytes if size else None,
-        gpus=size.gpus if size else None,
+        gpus=size.gpus if size else engine_settings.gpus(settings),
         gpu_kind=size.gpu_kind if size else "",
+        engine=engine,
+        engine_settings=settings or None,
     )
 
 
@@ -111,22 +119,6 @@ def _check_name(name: str) -> None:
             "use 3 to 24 letters, digits and dashes, starting with a letter",
             at=["name"],
         )
-
-
-def _check_engine(document: Mapping[str, Any]) -> None:
-    engine = document.get("engine", LOCAL)
-    if engine.lower() == LOCAL:
-        return
-    near = nearest(engine.lower(), [LOCAL, *_LATER])
-    if near in _LATER:
-        raise InvalidSpec(
-            f"engine `{engine}` is not served yet" if engine.lower() in _LATER
-            else f"there is no engine `{engine}`, and `{near}` is not served yet",
-            "use `engine: local`: nodes on the server's machine",
-            at=["engine"],
-        )  # fmt: skip
-    hint = f"did you mean `{near}`?" if near else "use `engine: local`"
-    raise InvalidSpec(f"there is no engine `{engine}`", hint, at=["engine"])
 
 
 def _choice(

@@ -17,7 +17,7 @@ from itertools import islice
 from sqlalchemy import Connection
 
 from torchyard.compute import accounts, scaling, store
-from torchyard.compute.types import Compute
+from torchyard.compute.types import LOCAL, Compute
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,20 @@ class Holding:
         grown = f"a job takes {_nodes(count)}" + (f", {len(made)} of them new" if made else "")
         scaling.note(connection, compute, current, len(cluster.busy), grown, now)
         return ""
+
+    def free(self, workspace: str, name: str, avoided: Collection[int] = ()) -> int:
+        """How many nodes could be held now without those to be avoided."""
+        cluster = self._cluster(workspace, name)
+        if cluster is None or cluster.compute.deleting:
+            return 0
+        most, busy = cluster.compute.max_instances, set(cluster.busy)
+        suitable = sum(n not in busy and n not in avoided for n in range(most))
+        return max(0, min(suitable, most - len(busy)))
+
+    def engine_of(self, workspace: str, name: str) -> str:
+        """What runs the nodes of a cluster; `local` where it was deleted."""
+        cluster = self._cluster(workspace, name)
+        return LOCAL if cluster is None else cluster.compute.engine
 
     def _cluster(self, workspace: str, name: str) -> _Cluster | None:
         place = (workspace, name)

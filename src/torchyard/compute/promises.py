@@ -25,6 +25,8 @@ def fits(size: Size, machine: Machine) -> int:
 
 def notices(compute: Compute, machine: Machine) -> list[str]:
     """What to tell somebody who creates a cluster about this machine."""
+    if not compute.is_local:
+        return []  # the engine knows its machines
     if compute.cores is None or compute.memory_bytes is None or compute.gpus is None:
         return []
     texts = []

@@ -14,12 +14,15 @@ from torchyard.base.dependencies import ClockOf, DatabaseOf, HomeOf, from_state
 from torchyard.compute import actions, promises, sizes
 from torchyard.compute.sizes import Size
 from torchyard.compute.types import Compute, Use
+from torchyard.executors.engines import Engines
 from torchyard.executors.machine import Machine
+from torchyard.workspaces import people
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
 
 _STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
 
+EnginesOf = Annotated[Engines, Depends(from_state("engines"))]
 MachineOf = Annotated[Machine, Depends(from_state("devices"))]
 
 router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["compute"], route_class=GuardedRoute)
@@ -44,13 +47,24 @@ def create(
     clock: ClockOf,
     home: HomeOf,
     machine: MachineOf,
+    engines: EnginesOf,
     workspace: str,
     name: str,
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
     named = fields.named(fields.mapping(document, "the compute's document"), name)
-    compute = actions.create(db, clock, workspace, named, home=home, owner=identity.user)
+    compute = actions.create(
+        db,
+        clock,
+        workspace,
+        named,
+        home=home,
+        owner=identity.user,
+        engines=engines.names,
+        describe=engines.describe,
+        may_name_files=people.administers(db, identity),
+    )
     return {**_with_use(db, compute), "notices": promises.notices(compute, machine)}
 
 
@@ -97,6 +111,9 @@ def _with_use(db: Database, compute: Compute) -> dict[str, Any]:
 def to_json(compute: Compute, use: Use) -> dict[str, Any]:
     """Azure ML's names for its states and counts, ours for the rest."""
     body = dict(vars(compute))
+    settings = body.pop("engine_settings") or {}
+    if settings:
+        body["torchyard"] = {"engine": compute.engine, **settings}
     return {
         **body,
         "created_at": to_text(compute.created_at),

@@ -33,6 +33,7 @@ from sqlalchemy import (
 
 from torchyard.base.db import Instant, metadata
 from torchyard.base.deferred_writes import change_row, defer
+from torchyard.compute import machine_store
 from torchyard.compute.types import DELETING, Compute, Node, Sample
 
 Id = BigInteger().with_variant(Integer, "sqlite")
@@ -58,6 +59,7 @@ computes = Table(
     Column("gpu_kind", String(64), nullable=False, server_default=""),
     Column("owner", String(128), nullable=False, server_default=""),
     Column("provisioning_state", String(16), nullable=False, server_default="Succeeded"),
+    Column("engine_settings", JSON),
 )
 
 # A node that exists; it is held while `node_slots` has a row of its number, and idle otherwise.
@@ -189,7 +191,8 @@ def scaling(connection: Connection) -> list[Compute]:
 
 
 def drop(connection: Connection, workspace: str, name: str) -> None:
-    """Delete a cluster and its nodes; its use by day stays."""
+    """Delete a cluster, its nodes and the machines that joined it; its use by day stays."""
+    machine_store.forget_all(connection, workspace, name)
     connection.execute(
         delete(computes).where(computes.c.workspace == workspace, computes.c.name == name)
     )

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
-LOCAL = "local"
+from torchyard.shared.plan import LOCAL as LOCAL
+
 SUCCEEDED, DELETING = "Succeeded", "Deleting"
+# An agent reports every 10 seconds.
+_AWAY_AFTER = timedelta(seconds=35)
+
+
+def head_key(workspace: str, compute: str) -> str:
+    """The Ray head that torchyard starts for a cluster, also as the name of its folder."""
+    return f"{workspace}.{compute}"
 
 
 @dataclass(frozen=True)
 class Compute:
     """A cluster of up to `max_instances` nodes of one size. Keys and defaults are Azure ML's.
 
-    `engine` is ours: what runs the nodes. `cores`, `memory_bytes` and `gpus` of a node are copied
-    from the size when the cluster is created; they are None without a size, and then a node is
-    the machine itself.
+    `engine` is ours: what runs the nodes, as `engine_settings` say. `cores`, `memory_bytes` and
+    `gpus` of a node are copied from the size when the cluster is created; they are None without a
+    size, and then a node is the machine itself.
     """
 
     name: str
@@ -37,6 +46,22 @@ class Compute:
     gpu_kind: str = ""
     owner: str = ""
     provisioning_state: str = SUCCEEDED
+    engine_settings: Mapping[str, Any] | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its nodes are processes of the server's machine."""
+        return self.engine == LOCAL
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What its engine is told; see engine_settings.py. `head` names the Ray head that
+        torchyard starts for it.
+        """
+        settings = self.engine_settings or {}
+        if settings.get("start"):
+            return {**settings, "head": head_key(self.workspace, self.name)}
+        return settings
 
     @property
     def deleting(self) -> bool:
@@ -100,3 +125,28 @@ class Usage:
     day: str
     node_hours: float
     busy_hours: float
+
+
+@dataclass(frozen=True)
+class JoinedMachine:
+    """A machine that somebody has joined to a cluster with `yard node join`.
+
+    Only jobs of its `owner` run there. `facts` is what its agent found: hostname, cpus,
+    memory_bytes, gpus, gpu_kind, system, version.
+    """
+
+    workspace: str
+    compute: str
+    name: str
+    owner: str
+    address: str
+    facts: Mapping[str, Any]
+    draining: bool
+    joined_at: datetime
+    seen_at: datetime
+
+    def state(self, now: datetime) -> str:
+        """joined, draining, or away when its agent is silent."""
+        if now - self.seen_at > _AWAY_AFTER:
+            return "away"
+        return "draining" if self.draining else "joined"

@@ -86,6 +86,20 @@ def pin(
     return pinned
 
 
+def refuse_deleted(db: Database, stores: Datastores, workspace: str, path: str) -> None:
+    """Check again, without the network, that a pinned path names what may be deleted here.
+
+    Raises:
+        NotFound: the data asset, or what it names in the default datastore, was deleted since.
+    """
+    if saved_datasets.id_in(path):
+        return  # it has no name that anybody could delete
+    if _names_asset(path, workspace):
+        _asset(db, workspace, path)
+        return
+    datastores.refuse_deleted(stores, workspace, path)
+
+
 def locate(db: Database, stores: Datastores, workspace: str, path: str) -> Place:
     """The place of a pinned path's files; reads none of them.
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
-from fastapi.responses import FileResponse
 
+from torchyard.assets import served_files
 from torchyard.base import fields
+from torchyard.base.bodies.file_responses import OpenFileResponse
 from torchyard.base.clock import to_text
+from torchyard.base.db import Database
 from torchyard.base.dependencies import BlobsOf, ClockOf, DatabaseOf
 from torchyard.base.errors import NotFound
 from torchyard.data import actions, assets, datastores, url_maps
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN
-from torchyard.data.deletion import add_delete_routes
+from torchyard.data.deletion import add_archive_routes, add_delete_routes
 from torchyard.data.dependencies import DatastoresOf, FetcherOf, ResolveOf
 from torchyard.data.types import DataAsset, Datastore, UrlMap
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
@@ -144,7 +146,7 @@ def get_file(
     name: str,
     version: str,
     path: str,
-) -> FileResponse:
+) -> OpenFileResponse:
     asset = assets.get(db, workspace, name, version)
     place = actions.locate(db, stores, workspace, asset.uri)
     if asset.type == "uri_file":
@@ -152,35 +154,16 @@ def get_file(
             raise NotFound(f"data `{asset.name}:{asset.version}` has no file `{path}`")
         path = ""
     file = fetcher.file(workspace, place, path)
-    return FileResponse(file, media_type="application/octet-stream")
+    return served_files.attachment(file)
 
 
-@router.post("/data/{name}/archive")
-@needs(Permission.WRITE)
-def archive_data(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
-    return asset_to_json(assets.archive(db, workspace, name, archived=True))
+def _archive(
+    db: Database, workspace: str, name: str, version: str, archived: bool
+) -> dict[str, Any]:
+    return asset_to_json(assets.archive(db, workspace, name, version, archived))
 
 
-@router.post("/data/{name}/versions/{version}/archive")
-@needs(Permission.WRITE)
-def archive_data_version(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, Any]:
-    exact = assets.get(db, workspace, name, version).version
-    return asset_to_json(assets.archive(db, workspace, name, exact, archived=True))
-
-
-@router.post("/data/{name}/restore")
-@needs(Permission.WRITE)
-def restore_data(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
-    return asset_to_json(assets.archive(db, workspace, name, archived=False))
-
-
-@router.post("/data/{name}/versions/{version}/restore")
-@needs(Permission.WRITE)
-def restore_data_version(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, Any]:
-    exact = assets.get(db, workspace, name, version).version
-    return asset_to_json(assets.archive(db, workspace, name, exact, archived=False))
-
-
+add_archive_routes(router, "/data", _archive)
 add_delete_routes(router, "/data", "data")
 
 

@@ -22,8 +22,8 @@ from torchyard.base import fields, files
 from torchyard.base.blobs import Blobs, Snapshot
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import InvalidSpec, nearest
-from torchyard.data import datastores, documents, property_store, store
+from torchyard.base.errors import InvalidSpec, NotFound, nearest
+from torchyard.data import datastores, documents, store
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores, upload_folder
 from torchyard.data.types import DATA_TYPES, DataAsset
 from torchyard.data.uris import DatastoreUri
@@ -33,6 +33,7 @@ _KEYS = (
     "name", "version", "type", "path", "datastore", "description", "tags", "properties", "$schema",
 )  # fmt: skip
 _SNAPSHOT = "snapshot:"
+_TRIES = 3
 LATEST = versions.LATEST
 
 _assets = VersionedAssets("data", store.asset_versions)
@@ -96,23 +97,42 @@ def create(
         NotFound: there is nothing at its path.
         Conflict: the version that it names exists.
     """
-    if request.path.startswith(_SNAPSHOT):
-        snapshot = blobs.snapshot(request.path.removeprefix(_SNAPSHOT))
-        uri = _store_files(db, stores, blobs, workspace, request, snapshot)
-    else:
+    if not request.path.startswith(_SNAPSHOT):
         uri = resolve(workspace, request.type, request.path)
-    return register(db, clock, workspace, request, uri, owner)
+        return register(db, clock, workspace, request, uri, owner, stores)
+    snapshot = blobs.snapshot(request.path.removeprefix(_SNAPSHOT))
+    for tries_left in reversed(range(_TRIES)):
+        uri = _store_files(db, stores, blobs, workspace, request, snapshot)
+        try:
+            return register(db, clock, workspace, request, uri, owner, stores)
+        except NotFound as error:
+            # The last version with these files was deleted since they were found to be there.
+            if error.code != datastores.DATA_DELETED or not tries_left:
+                raise
+    raise AssertionError("the last try returns or raises")
 
 
 def register(
-    db: Database, clock: Clock, workspace: str, request: Request, uri: str, owner: str
+    db: Database,
+    clock: Clock,
+    workspace: str,
+    request: Request,
+    uri: str,
+    owner: str,
+    stores: Datastores | None = None,
 ) -> DataAsset:
     """Add the version. An output of a job that is registered already keeps its version.
 
+    Args:
+        stores: where to check that the files were not deleted meanwhile; None does not check.
+
     Raises:
         Conflict: the version that it names exists.
+        NotFound: the files were deleted.
     """
     with db.write() as connection:
+        if stores is not None:
+            datastores.refuse_deleted(stores, workspace, uri)
         existing = store.asset_versions.list_in(connection, workspace, request.name)
         for asset in existing:
             if request.job and asset.job == request.job and asset.uri == uri:
@@ -175,14 +195,7 @@ def update(
         InvalidSpec: another key, or a value of the wrong kind.
         NotFound: the version does not exist.
     """
-    for key in changes:
-        if key not in _CHANGES:
-            near = nearest(str(key), _CHANGES)
-            raise InvalidSpec(
-                f"`{key}` of a data asset can't be changed",
-                f"did you mean `{near}`?" if near else "register another version",
-                at=[str(key)],
-            )
+    fields.refuse_unchangeable(changes, _CHANGES, "a data asset", "register another version")
     fields.text(changes, "description")
     asset = get(db, workspace, name, version)
     return describe(
@@ -194,6 +207,13 @@ def update(
         fields.merged(asset.tags, changes, "tags"),
         fields.merged(asset.properties, changes, "properties"),
     )
+
+
+def all_versions(db: Database, workspace: str, name: str) -> tuple[list[DataAsset], set[str]]:
+    """Every version of a name, archived ones too, and the numbers of those that were deleted."""
+    with db.read() as connection:
+        existing = store.asset_versions.list_in(connection, workspace, name)
+        return existing, deleted_versions.of_name(connection, workspace, "data", name)
 
 
 def of_job(db: Database, workspace: str, job: str) -> list[DataAsset]:
@@ -215,13 +235,6 @@ def delete(db: Database, workspace: str, name: str, version: str) -> None:
     with db.write() as connection:
         store.asset_versions.delete(connection, workspace, name, exact)
         deleted_versions.add(connection, workspace, "data", name, exact)
-
-
-def delete_uploaded(db: Database, workspace: str, folder: str) -> None:
-    """Forget the files below a folder of the default datastore that is being removed."""
-    with db.write() as connection:
-        store.drop_checksums(connection, workspace, BLOB_STORE, folder)
-        property_store.drop_below(connection, workspace, BLOB_STORE, folder)
 
 
 def _store_files(

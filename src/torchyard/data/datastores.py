@@ -21,7 +21,7 @@ from torchyard.base import files
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
-from torchyard.data import kinds, store
+from torchyard.data import kinds, store, uris
 from torchyard.data.folders import FolderFiles
 from torchyard.data.remote import RemoteFiles
 from torchyard.data.types import Datastore, Files
@@ -42,6 +42,10 @@ UPLOADS = "LocalUpload"
 """
 
 
+MODELS = "azureml-models"
+"""The folder of the default datastore that holds what registered models were copied to."""
+
+
 def artifacts_of(job: str) -> str:
     """The folder of a run's artifacts in the artifact store."""
     return f"ExperimentRun/dcid.{job}"
@@ -54,7 +58,7 @@ def output_of(job: str, output: str) -> str:
 
 def model_folder(name: str, unique: str) -> str:
     """The folder of a registered model in the default datastore."""
-    return f"azureml-models/{name}/{unique}"
+    return f"{MODELS}/{name}/{unique}"
 
 
 def upload_folder(snapshot: str) -> str:
@@ -62,6 +66,8 @@ def upload_folder(snapshot: str) -> str:
     return f"{UPLOADS}/{snapshot[:32]}"
 
 
+DATA_DELETED = "data_deleted"
+_DELETABLE = (f"{UPLOADS}/", f"{MODELS}/")
 # Kernels and services show memory, devices and credentials there.
 _SYSTEM = tuple(Path(path) for path in ("/proc", "/sys", "/dev", "/run/credentials"))
 # The server's own configuration, and the runner's.
@@ -144,6 +150,23 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+def refuse_deleted(stores: Datastores, workspace: str, path: str) -> None:
+    """Check that what was uploaded, or copied for a model, is there; other paths are not read.
+
+    Raises:
+        NotFound: it was deleted.
+    """
+    uri = uris.datastore(path, workspace)
+    if uri is None or uri.store != BLOB_STORE or not uri.path.startswith(_DELETABLE):
+        return
+    if not files.inside(stores.root(workspace, BLOB_STORE), uri.path.rstrip("/")).exists():
+        raise NotFound(
+            f"`{path}` was deleted",
+            "name other data, or upload it again",
+            code=DATA_DELETED,
+        )
+
+
 def put(
     db: Database, clock: Clock, stores: Datastores, workspace: str, document: Mapping[str, Any]
 ) -> Datastore:
@@ -162,7 +185,8 @@ def put(
     for key in ("path", "private_key_file"):
         if datastore.kind in _WITH_PATHS.get(key, ()) and document.get(key):
             _refuse_private(stores, key, str(document[key]))
-    open_files(stores, datastore)
+    if not kinds.is_kept_only(datastore):
+        open_files(stores, datastore)
     with db.write() as connection:
         store.put_datastore(connection, datastore)
     return datastore
@@ -241,8 +265,9 @@ def open_files(stores: Datastores, datastore: Datastore) -> Files:
     """The files of a datastore.
 
     Raises:
-        InvalidInput: the server lacks the package that it needs, or its folder has become one
-            with the server's own files since it was named.
+        InvalidInput: the server lacks the package that it needs, its folder has become one
+            with the server's own files since it was named, or it can't be reached with its
+            credentials.
     """
     protocol, _, root = datastore.url.partition("://")
     if protocol == "file":
@@ -264,6 +289,14 @@ def open_files(stores: Datastores, datastore: Datastore) -> Files:
             "restored from left them out",
             "give them again with `yard datastore create`",
             code="credentials_missing",
+        )
+    if kinds.is_kept_only(datastore):
+        raise InvalidInput(
+            f"datastore `{datastore.name}` has a SAS token: torchyard reaches an Azure file share "
+            "by SMB, which needs the account's key",
+            "create it again with the account's key; or mount the share on the server and make "
+            "a datastore of `type: local`",
+            code="credentials_unusable",
         )
     remote = RemoteFiles(f"datastore `{datastore.name}`", protocol, datastore.options, root)
     remote.check()

@@ -1,6 +1,7 @@
-"""Deleting versions of models, data and environments: what is asked for, and what it did.
+"""Deleting and hiding versions of assets: what is asked for, and what it did.
 
-Owns: the types of a deletion, its JSON, the routes of all three.
+Owns: the types of a deletion, its JSON, the routes of models, data and environments; the routes
+that archive and restore versions, of components too.
 Leaves: what names an asset, and removing it, to jobs/cleanup/asset_deletion.py.
 Always: a data scientist deletes only what is their own.
 """
@@ -13,7 +14,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 
-from torchyard.base.dependencies import from_state
+from torchyard.base.db import Database
+from torchyard.base.dependencies import DatabaseOf, from_state
 from torchyard.workspaces.guarded_routes import Person, needs
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, Role
@@ -53,6 +55,7 @@ class AssetDeletion:
     breaks: tuple[str, ...] = ()
 
 
+Archive = Callable[[Database, str, str, str, bool], dict[str, Any]]
 DeleteAssets = Callable[[DeletionRequest, Identity], AssetDeletion]
 DeleteAssetsOf = Annotated[DeleteAssets, Depends(from_state("delete_assets"))]
 
@@ -91,6 +94,33 @@ def add_delete_routes(router: APIRouter, prefix: str, noun: str) -> None:
     ) -> dict[str, Any]:
         request = DeletionRequest(noun, workspace, name, version, force, dry_run)
         return _delete(delete_assets, request, identity)
+
+
+def add_archive_routes(router: APIRouter, prefix: str, archive: Archive) -> None:
+    """Add the routes that hide all versions of an asset, or one of them, and show them again.
+
+    Args:
+        prefix: in front of the asset's name.
+        archive: (database, workspace, name, version or empty, whether to hide) to an answer.
+    """
+    for verb, archived in (("archive", True), ("restore", False)):
+        _add_archive_routes(router, prefix, archive, verb, archived)
+
+
+def _add_archive_routes(
+    router: APIRouter, prefix: str, archive: Archive, verb: str, archived: bool
+) -> None:
+    @router.post(f"{prefix}/{{name}}/{verb}", name=verb)
+    @needs(Permission.WRITE)
+    def hide_or_show(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
+        return archive(db, workspace, name, "", archived)
+
+    @router.post(f"{prefix}/{{name}}/versions/{{version}}/{verb}", name=f"{verb} version")
+    @needs(Permission.WRITE)
+    def hide_or_show_version(
+        db: DatabaseOf, workspace: str, name: str, version: str
+    ) -> dict[str, Any]:
+        return archive(db, workspace, name, version, archived)
 
 
 def _delete(delete: DeleteAssets, request: DeletionRequest, identity: Identity) -> dict[str, Any]:

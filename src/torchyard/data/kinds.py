@@ -72,19 +72,22 @@ def _azure_file(document: Mapping[str, Any], credentials: Mapping[str, str]) -> 
     account = str(document["account_name"])
     share = document.get("file_share_name") or document.get("container_name")
     endpoint = str(document.get("endpoint") or _DEFAULT_ENDPOINT)
-    if not credentials.get("account_key"):
+    options = {"host": f"{account}.file.{endpoint}", "username": account}
+    if credentials.get("account_key"):
+        return f"smb:///{share}", {**options, "password": credentials["account_key"]}
+    if not credentials.get("sas_token"):
         raise InvalidSpec(
             "an Azure file share is reached by SMB, which needs the account's key",
             "give `credentials: {account_key: …}`; or mount the share on the server and make "
             "a datastore of `type: local`",
             at=["credentials"],
         )
-    options = {
-        "host": f"{account}.file.{endpoint}",
-        "username": account,
-        "password": credentials["account_key"],
-    }
-    return f"smb:///{share}", options
+    return f"smb:///{share}", {**options, "sas_token": credentials["sas_token"]}
+
+
+def is_kept_only(datastore: Datastore) -> bool:
+    """Whether it is kept for Azure ML's own clients: SMB has no place for a SAS token."""
+    return datastore.url.startswith("smb:") and "sas_token" in datastore.options
 
 
 def _s3(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:

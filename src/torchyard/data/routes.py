@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse
 
+from torchyard.assets import served_files
+from torchyard.base.blobs import Blobs, Snapshot
+from torchyard.base.bodies import json_items
 from torchyard.base.bodies.body_spool import in_body_thread
+from torchyard.base.bodies.request_bodies import with_body
 from torchyard.base.dependencies import BlobsOf
 from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
@@ -21,6 +27,23 @@ _FRAME_MOST_BYTES = 16 << 20
 _AT_ONCE_BYTES = 64 << 10
 # 100,000 files and more: their number has a limit of its own at the client.
 _MANIFEST_LIMIT_BYTES = 32 << 20
+_MOST_FILES = 120_000
+# How often the memory of its text it takes to work on it.
+_MANIFEST_COPIES = 4
+_MANIFEST_CHUNK_BYTES = 1 << 20
+# What the endpoint reads by itself, for the API's description.
+_MANIFEST = {
+    "required": True,
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["files"],
+                "properties": {"files": {"type": "array", "items": {"type": "object"}}},
+            }
+        }
+    },
+}
 
 router = APIRouter(
     prefix="/v1/workspaces/{workspace}", tags=["snapshots"], route_class=GuardedRoute
@@ -28,7 +51,7 @@ router = APIRouter(
 
 
 @router.post("/blobs/missing")
-@needs(Permission.UPLOAD, body_limit_bytes=_MANIFEST_LIMIT_BYTES)
+@needs(Permission.UPLOAD)
 def missing(blobs: BlobsOf, sha256: Annotated[list[str], Body(embed=True)]) -> dict[str, Any]:
     return {"missing": blobs.missing(sha256)}
 
@@ -61,19 +84,22 @@ async def put_bundle(blobs: BlobsOf, request: Request) -> dict[str, Any]:
     return {"stored": stored}
 
 
-@router.put("/snapshots")
-@needs(Permission.UPLOAD, body_limit_bytes=_MANIFEST_LIMIT_BYTES)
-def put_snapshot(blobs: BlobsOf, manifest: Annotated[Any, Body()]) -> dict[str, Any]:
-    if not isinstance(manifest, dict):
-        raise InvalidInput("the snapshot's manifest is not a JSON object")
-    return {"id": blobs.put_snapshot(manifest).id}
+@router.put("/snapshots", openapi_extra={"requestBody": _MANIFEST})
+@needs(Permission.UPLOAD, body_limit_bytes=UNLIMITED)
+async def put_snapshot(blobs: BlobsOf, request: Request) -> dict[str, Any]:
+    async with with_body(
+        request, _MANIFEST_LIMIT_BYTES, is_file=True, copies=_MANIFEST_COPIES
+    ) as whole:
+        content = await whole.body()
+        snapshot = await run_in_threadpool(_put_snapshot, blobs, content)
+    return {"id": snapshot.id}
 
 
 @router.get("/snapshots/{snapshot_id}")
 @needs(Permission.READ)
 def get_snapshot(blobs: BlobsOf, snapshot_id: str) -> dict[str, Any]:
     snapshot = blobs.snapshot(snapshot_id)
-    return {"id": snapshot.id, "files": [dict(vars(file)) for file in snapshot.files]}
+    return {"id": snapshot.id, "files": [asdict(file) for file in snapshot.files]}
 
 
 @router.get("/blobs/{sha256}")
@@ -81,7 +107,31 @@ def get_snapshot(blobs: BlobsOf, snapshot_id: str) -> dict[str, Any]:
 def get_blob(blobs: BlobsOf, sha256: str) -> FileResponse:
     if not blobs.has(sha256):
         raise NotFound(f"blob `{sha256[:12]}…` is not here")
-    return FileResponse(blobs.path(sha256), media_type="application/octet-stream")
+    return served_files.attachment(blobs.path(sha256), is_named=False)
+
+
+def _put_snapshot(blobs: Blobs, content: bytes) -> Snapshot:
+    """Its files are read one by one: what JSON makes of all of them would take ten times as much.
+
+    Raises:
+        LimitExceeded: it has too many files.
+        InvalidInput: as `Blobs.put_snapshot`.
+    """
+    chunks = (
+        content[start : start + _MANIFEST_CHUNK_BYTES]
+        for start in range(0, len(content), _MANIFEST_CHUNK_BYTES)
+    )
+    return blobs.put_snapshot({"files": _counted(json_items.items(chunks, "files"))})
+
+
+def _counted(entries: Iterator[Any]) -> Iterator[Any]:
+    for count, entry in enumerate(entries, 1):
+        if count > _MOST_FILES:
+            raise LimitExceeded(
+                f"the snapshot has more than {_MOST_FILES:,} files",
+                "leave files out in `.amlignore`, or make the folder a data asset",
+            )
+        yield entry
 
 
 def _same(wanted: str, got: str) -> None:

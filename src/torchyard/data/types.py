@@ -13,6 +13,8 @@ from torchyard.base.files import Writing
 
 DATA_TYPES = ("uri_file", "uri_folder", "mltable")
 MODEL_TYPES = ("custom_model", "mlflow_model", "triton_model")
+ONNX_TYPE = "onnx_model"
+"""torchyard's own type of an output: one ONNX file, registered as a `custom_model`."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from torchyard.assets import deleted_versions, versions
 from torchyard.assets.versioned_assets import VersionedAssets
-from torchyard.base import fields
+from torchyard.base import fields, refs
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec
@@ -162,7 +162,7 @@ def archive(
     Raises:
         NotFound: there is none.
     """
-    refuse_curated(name, "archived")
+    refuse_curated(name, "archived", version)
     return _assets.archive(db, workspace, name, version, archived)
 
 
@@ -175,7 +175,7 @@ def delete(db: Database, workspace: str, name: str, version: str) -> None:
         NotFound: the version does not exist.
         Conflict: it is curated.
     """
-    refuse_curated(name, "deleted")
+    refuse_curated(name, "deleted", version)
     exact = get(db, workspace, name, version).version
     with db.write() as connection:
         store.asset_versions.delete(connection, workspace, name, exact)
@@ -183,12 +183,28 @@ def delete(db: Database, workspace: str, name: str, version: str) -> None:
             deleted_versions.add(connection, workspace, "environment", name, exact)
 
 
-def refuse_curated(name: str, participle: str) -> None:
+def refuse_deleted(db: Database, workspace: str, reference: str) -> None:
+    """
+    Args:
+        reference: what a job's environment was resolved to, with its version.
+
+    Raises:
+        NotFound: it was deleted since.
+    """
+    ref = refs.parse(reference)
+    curated = curated_environments.named(catalogue.bare(ref.name))
+    if curated is None or ref.version not in ("", curated.version):
+        get(db, workspace, ref.name, ref.version or versions.LATEST)
+
+
+def refuse_curated(name: str, participle: str, version: str = "") -> None:
     """
     Raises:
-        Conflict: the environment is curated, so it can't be archived or deleted.
+        Conflict: the environment is curated, so it can't be archived or deleted; a release of it
+            can.
     """
-    if curated_environments.named(catalogue.bare(name)) is not None:
+    curated = curated_environments.named(catalogue.bare(name))
+    if curated is not None and version in ("", curated.version):
         raise Conflict(
             f"environment `{name}` is curated and can't be {participle}",
             "only a workspace's own environments can",

@@ -4,7 +4,7 @@ Owns: reading them from the folder; `contents.json` of the curated environments,
 `make curated` builds without a server.
 Leaves: building to build/builds.py.
 Always: contents are what is on the disk, never what was requested; of the environment, only its
-Python is run, to print its version.
+Python is run, to print its version, and never by a server: packages run code as it starts.
 """
 
 from __future__ import annotations
@@ -22,24 +22,31 @@ from typing import Any
 from torchyard.base.clock import SystemClock
 from torchyard.base.home import home_database
 from torchyard.environments.build.builder import site_packages
+from torchyard.environments.export import python_of
 from torchyard.environments.names import curated_environments
+from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.packages.requirements import normal
 from torchyard.environments.services import Environments
+from torchyard.environments.types import Platform, this_platform
 
 _ASK = "import platform; print(platform.python_version())"
 
 
 def read(folder: Path) -> dict[str, Any]:
     """`python`, `packages` (name to version), `torch`, `cuda`, `size_bytes` of an environment."""
+    return {**read_files(folder), "python": read_python(folder)}
+
+
+def read_files(folder: Path) -> dict[str, Any]:
+    """As `read`, but nothing of the environment is run: `python` is what its `pyvenv.cfg` says."""
     packages = {
         normal(distribution.metadata["Name"]): distribution.version
         for distribution in distributions(path=[str(site_packages(folder))])
     }
-    version = subprocess.run(
-        [folder / "bin" / "python", "-I", "-c", _ASK], capture_output=True, text=True, check=True
-    )
+    configuration = folder / "pyvenv.cfg"
+    lines = configuration.read_text("utf-8").splitlines() if configuration.exists() else []
     return {
-        "python": version.stdout.strip(),
+        "python": python_of(lines),
         "torch": packages.get("torch", ""),
         "cuda": cuda_of(packages),
         "packages": dict(sorted(packages.items())),
@@ -47,15 +54,34 @@ def read(folder: Path) -> dict[str, Any]:
     }
 
 
-def build(home: Path, environment: Any) -> Path:
-    """The folder of an environment, a reference or inline, built now unless it exists."""
+def read_python(folder: Path) -> str:
+    """The version of an environment's Python, as `3.11.7`."""
+    outcome = subprocess.run(
+        [folder / "bin" / "python", "-I", "-c", _ASK], capture_output=True, text=True, check=True
+    )
+    return outcome.stdout.strip()
+
+
+def build(home: Path, environment: Any, platform: Platform | None = None) -> Path:
+    """The folder of an environment, a reference or inline, built now unless it exists.
+
+    Args:
+        platform: what to build for; None is this machine.
+    """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     db = home_database.open_for(home, home_database.chosen(home, ""))
     try:
-        environments = Environments(home, db, SystemClock(), os.environ)
+        environments = Environments(home, db, SystemClock(), os.environ, platform)
         return environments.builds.run(environments.resolver.resolve(environment))
     finally:
         db.close()
+
+
+def build_curated(home: Path, curated: Curated) -> Path:
+    """As `build`, for the accelerator that it is for: PyPI's CUDA build of torch runs on CPUs."""
+    if not curated.accelerator:
+        return build(home, curated.name)
+    return build(home, curated.name, this_platform(curated.accelerator))
 
 
 def cuda_of(packages: Mapping[str, str]) -> str:
@@ -110,9 +136,10 @@ def main() -> None:
     arguments = parser.parse_args()
     wrong = False
     for name in arguments.names:
-        contents = read(build(arguments.home, name))
         curated = curated_environments.named(name)
-        assert curated is not None
+        if curated is None:
+            parser.error(f"no curated environment has the name `{name}`")
+        contents = read(build_curated(arguments.home, curated))
         lines = differences(curated.contents, contents)
         if arguments.check and lines:
             wrong = True

@@ -17,7 +17,7 @@ from torchyard.environments import assets, export
 from torchyard.environments.names import catalogue, substitutes
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.services import Environments
-from torchyard.environments.types import EnvironmentAsset
+from torchyard.environments.types import EnvironmentAsset, EnvironmentSpec
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,19 @@ def export_to_file(
 ) -> dict[str, Any]:
     """The environment as a file for use elsewhere: name, text, source of its packages, notices."""
     spec = environments.resolver.resolve(environment, workspace, enforce_policy=False)
+    name = spec.ref or (environment.get("name") if isinstance(environment, dict) else "")
+    return export_spec(environments, spec, form, str(name or "inline"))
+
+
+def export_spec(
+    environments: Environments, spec: EnvironmentSpec, form: str, name: str
+) -> dict[str, Any]:
+    """As `export_to_file`, of what a name was resolved to."""
     last, folder = environments.records.last(spec.hash), environments.folders.find(spec)
     python = ""
     if folder is not None and (folder / "pyvenv.cfg").exists():
         python = export.python_of((folder / "pyvenv.cfg").read_text("utf-8").splitlines())
-    name = (
-        spec.ref or (environment.get("name") if isinstance(environment, dict) else "") or "inline"
-    )
-    exported = export.export(spec, last.lock if last else "", python, form, str(name))
+    exported = export.export(spec, last.lock if last else "", python, form, name)
     return {**vars(exported), "name": name, "notices": [*spec.notices, *exported.notices]}
 
 

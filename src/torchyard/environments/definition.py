@@ -29,6 +29,8 @@ _DESCRIPTIVE = (
     "inference_config", "datastore",
 )  # fmt: skip
 _CONTENT = ("image", "conda_file", "pip_requirements", "build")
+# Each has a folder of its own while it is built.
+_MOST_NESTED = 10
 _HINT = (
     "give one of `image`, `image` with `conda_file`, `conda_file`, `pip_requirements` or `build`"
 )
@@ -41,6 +43,7 @@ def resolve(
     owned: catalogue.Owned = catalogue.no_assets,
     policy: SubstitutePolicy = substitutes.allow,
     sources: Sources = image_definition.NOTHING,
+    inside: tuple[str, ...] = (),
 ) -> EnvironmentSpec:
     """The spec of a reference (`azureml:name:version`) or of an inline environment.
 
@@ -48,6 +51,7 @@ def resolve(
         owned: the workspace's own environments.
         policy: called with each substitute.
         sources: how a Dockerfile is read.
+        inside: the environments whose Dockerfiles have led here.
 
     Raises:
         InvalidSpec: a key, image or package that can't be honoured; `at` says where in it.
@@ -55,14 +59,22 @@ def resolve(
     """
     if isinstance(definition, str):
         entry = catalogue.find(definition, platform, owned, at, policy)
-        return _named(entry, platform, at, policy, sources)
+        if entry.ref in inside or len(inside) == _MOST_NESTED:
+            chain = " > ".join((*inside, entry.ref))
+            fault = "itself" if entry.ref in inside else f"more than {_MOST_NESTED} others in a row"
+            raise InvalidSpec(
+                f"environment `{inside[0]}` is built from {fault}: {chain}",
+                "name another environment, or an older version, in the FROM line",
+                at=at,
+            )
+        return _named(entry, platform, at, owned, policy, sources, inside)
     if not isinstance(definition, Mapping):
         raise InvalidSpec("`environment` is neither a name nor a mapping", _HINT, at=at)
     _check_keys(definition, at)
     if "build" in definition:
 
         def named(name: str, line: At) -> EnvironmentSpec:
-            return resolve(name, platform, line, owned, policy, sources)
+            return resolve(name, platform, line, owned, policy, sources, inside)
 
         empty = EnvironmentSpec("", (), str(platform))
         built = image_definition.of_build(definition["build"], empty, named, sources, at)
@@ -70,29 +82,35 @@ def resolve(
             return built
         inner = _of_conda(definition["conda_file"], "", [], platform, at)
         return replace(inner, image=built.image, notices=(*built.notices, *inner.notices))
-    python, lines, notices = "", [], []
-    variables: tuple[tuple[str, str], ...] = ()
-    foreign = ""
+    return _over_image(definition, platform, at, policy)
+
+
+def _over_image(
+    definition: Mapping[str, Any], platform: Platform, at: At, policy: SubstitutePolicy
+) -> EnvironmentSpec:
+    """The spec of packages without an image, in the place of one, or inside one."""
+    image, foreign = image_names.Image("", (), ""), ""
     if "image" in definition:
         name = _text(definition["image"], "image", at)
-        image = image_names.read(name, platform, (*at, "image"))
-        if image is None:
-            foreign, image = name.strip(), image_names.Image("", (), "")
+        substitute = image_names.read(name, platform, (*at, "image"))
+        if substitute is None:
+            foreign = name.strip()
+        else:
+            image = substitute
         if image.substitute is not None:
             policy(image.substitute, (*at, "image"))
-        python, notices = image.python, [image.notice] if image.notice else []
-        variables = image.variables
-        lines = list(image.requirements)
+    lines, notices = list(image.requirements), [image.notice] if image.notice else []
     if "pip_requirements" in definition:
         written = requirements.read(definition["pip_requirements"], (*at, "pip_requirements"))
         lines = requirements.over(lines, written)
     if "conda_file" in definition:
         # As in Azure, it becomes a separate environment inside the image.
-        spec = _of_conda(definition["conda_file"], python, notices, platform, at)
+        spec = _of_conda(definition["conda_file"], image.python, notices, platform, at)
         return image_definition.put_into(foreign, spec, at) if foreign else spec
     if foreign and not lines:
         return image_definition.put_into(foreign, EnvironmentSpec("", (), str(platform)), at)
-    spec = replace(_spec(python, lines, notices, platform), variables=variables)
+    spec = _spec(image.python, lines, notices, platform)
+    spec = replace(spec, variables=image.variables, job_variables=image.job_variables)
     return image_definition.put_into(foreign, spec, at) if foreign else spec
 
 
@@ -107,15 +125,32 @@ def _of_conda(
 
 
 def _named(
-    entry: catalogue.Found, platform: Platform, at: At, policy: SubstitutePolicy, sources: Sources
+    entry: catalogue.Found,
+    platform: Platform,
+    at: At,
+    owned: catalogue.Owned,
+    policy: SubstitutePolicy,
+    sources: Sources,
+    inside: tuple[str, ...],
 ) -> EnvironmentSpec:
     notices = [entry.notice] if entry.notice else []
     if entry.curated is not None:
         lines = list(entry.curated.pinned)
-        spec = _spec(entry.curated.python, lines, notices, platform)
-        return replace(spec, ref=entry.ref, variables=entry.curated.variables)
+        spec = _spec(entry.curated.python, lines, [], platform)
+        if spec.layers:
+            # Its label names them: one notice, not one for each.
+            names = ", ".join(spec.layers)
+            notices.append(f"packages of `{entry.ref}` that are torchyard's own layers: {names}")
+        return replace(
+            spec,
+            notices=tuple(notices),
+            ref=entry.ref,
+            variables=entry.curated.variables,
+            job_variables=entry.variables,
+        )
     # A registered version is valid; what is wrong with it now has no place in this document.
-    spec = resolve(entry.definition, platform, at, policy=policy, sources=sources)
+    inside = (*inside, entry.ref)
+    spec = resolve(entry.definition, platform, at, owned, policy, sources, inside)
     return replace(spec, ref=entry.ref)
 
 

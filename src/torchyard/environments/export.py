@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from torchyard.base.errors import InvalidInput, nearest
 from torchyard.environments.conda import conda_packages
-from torchyard.environments.packages import pythons
+from torchyard.environments.packages import layers, pythons
 from torchyard.environments.packages.requirements import normal
 from torchyard.environments.types import EnvironmentSpec, platform_python
 
@@ -135,10 +135,12 @@ def _notices(spec: EnvironmentSpec, content: _Content, name: str) -> list[str]:
             f"`yard environment build {name}` locks them."
         )
     for layer in spec.layers:
-        notices.append(
-            f"{layer} is torchyard's layer over torch.distributed, which is in no index: "
-            f"elsewhere, install {layer} itself."
+        elsewhere = (
+            f"install {layer} itself"
+            if layers.is_published(layer)
+            else "copy its files from an environment that torchyard built"
         )
+        notices.append(f"{layer} is torchyard's own and in no index: elsewhere, {elsewhere}.")
     index = _torch_index(content)
     if index:
         notices.append(f"This build of torch comes from {index}.")

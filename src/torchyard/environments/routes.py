@@ -10,11 +10,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
+from fastapi.responses import StreamingResponse
 
 from torchyard.base import fields
+from torchyard.base.db import Database
 from torchyard.base.dependencies import ClockOf, from_state
-from torchyard.data.deletion import add_delete_routes
-from torchyard.environments import assets, copying, to_json
+from torchyard.data.deletion import add_archive_routes, add_delete_routes
+from torchyard.environments import assets, copying, image_export, to_json
 from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.environments.services import Environments
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
@@ -105,8 +107,12 @@ def build(
     builds: BuildsOf,
     workspace: str,
     environment: Annotated[Any, Body(embed=True)],
+    base: Annotated[str, Body(embed=True)] = "",
 ) -> dict[str, Any]:
-    return builds.begin(environments.resolver.resolve(environment, workspace))
+    """`base` is an image that the environment is put over, for an export of both."""
+    spec = image_export.spec_of(environments, workspace, environment, base)
+    environments.builds.refuse_impossible(spec)
+    return builds.begin(spec)
 
 
 @router.post("/use")
@@ -128,44 +134,48 @@ def export(
     return copying.export_to_file(environments, workspace, environment, format)
 
 
+@router.post("/image")
+@needs(Permission.READ)
+def plan_image(
+    environments: EnvironmentsOf,
+    workspace: str,
+    environment: Annotated[Any, Body(embed=True)],
+    base: Annotated[str, Body(embed=True)] = "",
+) -> dict[str, Any]:
+    """What an OCI image of a built environment will be."""
+    return image_export.plan(environments, workspace, environment, base)
+
+
+@router.post("/image/layer")
+@needs(Permission.READ)
+def read_image_layer(
+    environments: EnvironmentsOf,
+    workspace: str,
+    environment: Annotated[Any, Body(embed=True)],
+    hash: Annotated[str, Body(embed=True)],
+    layer: Annotated[str, Body(embed=True)],
+    base: Annotated[str, Body(embed=True)] = "",
+) -> StreamingResponse:
+    """The tar of one layer of it; a header says how large its files are."""
+    stream = image_export.layer(environments, workspace, environment, base, hash, layer)
+    return StreamingResponse(
+        stream.blocks,
+        media_type="application/vnd.oci.image.layer.v1.tar",
+        headers={"X-Torchyard-Files-Bytes": str(stream.size_bytes)},
+    )
+
+
 @router.get("/builds/{hash}")
 @needs(Permission.READ)
 def follow(builds: BuildsOf, workspace: str, hash: str, offset: int = 0) -> dict[str, Any]:
     return builds.show(hash, offset)
 
 
-@router.post("/{name}/archive")
-@needs(Permission.WRITE)
-def archive_environment(environments: EnvironmentsOf, workspace: str, name: str) -> dict[str, Any]:
-    return to_json.asset_to_json(assets.archive(environments.db, workspace, name, archived=True))
-
-
-@router.post("/{name}/versions/{version}/archive")
-@needs(Permission.WRITE)
-def archive_environment_version(
-    environments: EnvironmentsOf, workspace: str, name: str, version: str
+def _archive(
+    db: Database, workspace: str, name: str, version: str, archived: bool
 ) -> dict[str, Any]:
-    exact = assets.get(environments.db, workspace, name, version).version
-    return to_json.asset_to_json(
-        assets.archive(environments.db, workspace, name, exact, archived=True)
-    )
+    return to_json.asset_to_json(assets.archive(db, workspace, name, version, archived))
 
 
-@router.post("/{name}/restore")
-@needs(Permission.WRITE)
-def restore_environment(environments: EnvironmentsOf, workspace: str, name: str) -> dict[str, Any]:
-    return to_json.asset_to_json(assets.archive(environments.db, workspace, name, archived=False))
-
-
-@router.post("/{name}/versions/{version}/restore")
-@needs(Permission.WRITE)
-def restore_environment_version(
-    environments: EnvironmentsOf, workspace: str, name: str, version: str
-) -> dict[str, Any]:
-    exact = assets.get(environments.db, workspace, name, version).version
-    return to_json.asset_to_json(
-        assets.archive(environments.db, workspace, name, exact, archived=False)
-    )
-
-
+add_archive_routes(router, "", _archive)
 add_delete_routes(router, "", "environment")

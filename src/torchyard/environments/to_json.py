@@ -7,15 +7,16 @@ Always: packages are those of a build where there was one, else those of the def
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchyard.assets import versions
 from torchyard.base.clock import to_text
 from torchyard.base.errors import BuildFailed, InvalidSpec
-from torchyard.environments import assets
+from torchyard.environments import assets, bases
 from torchyard.environments.conda import conda_packages
-from torchyard.environments.names import curated_environments
+from torchyard.environments.names import catalogue, components, curated_environments
+from torchyard.environments.names.components import Held, TestRun
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.packages import lock
 from torchyard.environments.services import Environments
@@ -46,15 +47,23 @@ def version_to_json(
         NotFound: there is none of that name and version, with the nearest.
     """
     curated = curated_environments.named(name.removeprefix("azureml:"))
+    if curated is not None:
+        name = curated.name
+        owned = assets.owned(environments.db, workspace)(name)
+        release = catalogue.release_of(curated, owned) if version == versions.LATEST else None
+        version = release.version if release is not None else version
     if curated is not None and version in (versions.LATEST, curated.version):
-        return {
-            **curated_to_json(curated),
-            **_build_of(environments, environments.resolver.resolve(curated.name)),
-        }
+        spec = environments.resolver.resolve(f"{curated.name}:{curated.version}")
+        if spec.ref == f"{curated.name}:{curated.version}":
+            build = build_json(environments, spec)
+        else:
+            # It is for GPUs, and jobs here get another in its place.
+            build = {"hash": "", "build": "not built", "notices": list(spec.notices)}
+        return {**curated_to_json(curated), **build, **tests_to_json(curated)}
     asset = assets.get(environments.db, workspace, name, version)
     return {
         **asset_to_json(asset),
-        **_build_of(environments, _spec_of(environments, workspace, asset)),
+        **build_json(environments, _spec_of(environments, workspace, asset)),
     }
 
 
@@ -77,7 +86,7 @@ def resolved_json(environments: Environments, workspace: str, environment: Any) 
         "requirements": list(spec.requirements),
         "platform": spec.platform,
         "notices": list(spec.notices),
-        **_build_of(environments, spec),
+        **build_json(environments, spec),
     }
 
 
@@ -95,6 +104,47 @@ def curated_to_json(curated: Curated) -> dict[str, Any]:
         "status": "curated" if contents or not curated.requirements else "curated, not built here",
         "archived": False,
         "tags": {},
+    }
+
+
+def tests_to_json(curated: Curated) -> dict[str, Any]:
+    """`components`: what it holds of the documents' list; `tests`: what was tested, and where."""
+    runs = components.runs(curated.name)
+    body: dict[str, Any] = {"tests": [_run_to_json(run) for run in runs]}
+    if components.promises(curated):
+        body["components"] = [_held_to_json(held, runs) for held in components.held(curated)]
+    return body
+
+
+def _run_to_json(run: TestRun) -> dict[str, Any]:
+    failed = [name for name, step in run.steps.items() if step.error]
+    return {
+        "hardware": run.hardware,
+        "date": run.date,
+        "version": run.version,
+        "python": run.python,
+        "distributions": run.distributions,
+        "modules": run.modules,
+        "label_differences": list(run.differences),
+        "steps": len(run.steps),
+        "failed": failed,
+    }
+
+
+def _held_to_json(held: Held, runs: Sequence[TestRun]) -> dict[str, Any]:
+    name = held.component.name
+    return {
+        "name": name,
+        "state": held.state,
+        "package": held.package,
+        "version": held.version,
+        "reason": held.reason,
+        "instead": held.instead,
+        "tests": [
+            {"hardware": run.hardware, "date": run.date, **vars(run.steps[name])}
+            for run in runs
+            if name in run.steps
+        ],
     }
 
 
@@ -117,7 +167,7 @@ def _spec_of(
     )
 
 
-def _build_of(environments: Environments, spec: EnvironmentSpec) -> dict[str, Any]:
+def build_json(environments: Environments, spec: EnvironmentSpec) -> dict[str, Any]:
     """Its hash, the status of its last build, its locked packages or those of the definition."""
     last = environments.records.last(spec.hash)
     folder = environments.folders.find(spec)
@@ -130,6 +180,8 @@ def _build_of(environments: Environments, spec: EnvironmentSpec) -> dict[str, An
         body["error"] = last.error
     if spec.image:
         body |= environments.images.to_json(spec.image, folder)
+    if bases.of(spec):
+        body["base"] = bases.one_line(spec)
     pins = lock.pins(last.lock) if last else {}
     if spec.conda:
         conda_versions = conda_packages.versions(last.lock) if last else {}

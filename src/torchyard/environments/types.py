@@ -21,6 +21,8 @@ from torchyard.base.errors import BuildFailed
 
 Accelerator = Literal["cpu", "cuda", "rocm"]
 
+REQUESTED = "torchyard.requested"
+"""The property of a released version that holds the definition which was resolved for it."""
 # Raise it when the builder makes another content of the same spec.
 BUILDER_FORMAT = 1
 
@@ -52,7 +54,8 @@ class ImageSpec:
     """A root filesystem: that of the image `name`, or the result of a Dockerfile.
 
     `context` is the snapshot that holds the `dockerfile`. `bases` are the environments that its
-    FROM lines name, by those names; `os_image` is their base.
+    FROM lines name, by those names; `os_image` is the base of those that are not images themselves.
+    `base` is the name of the one that the image as a whole starts from, if it is an environment.
     """
 
     name: str = ""
@@ -60,6 +63,7 @@ class ImageSpec:
     dockerfile: str = ""
     bases: tuple[tuple[str, EnvironmentSpec], ...] = ()
     os_image: str = ""
+    base: str = ""
 
     @property
     def content(self) -> list[Any]:
@@ -81,10 +85,12 @@ class EnvironmentSpec:
     `layers` are packages of torchyard's own in place of others; `layers_mark` is a hash of their
     content.
     `variables` are set when its Python starts, unless they have a value.
+    `resolution` sets one that is resolved again apart from the same request resolved before.
     `conda` are conda's specs of packages from `channels`, in their order.
     With an `image` it is a root filesystem: then `python` is empty where nothing is added to it.
-    `notices` name substitutes, `ref` is the named environment that it is, with its version;
-    neither belongs to the content.
+    `notices` name substitutes, `ref` is the named environment that it is, with its version,
+    `job_variables` are set for jobs that request it by the name they used; none of them belongs to
+    the content.
     """
 
     python: str
@@ -98,6 +104,8 @@ class EnvironmentSpec:
     channels: tuple[str, ...] = ()
     image: ImageSpec | None = None
     variables: tuple[tuple[str, str], ...] = ()
+    job_variables: tuple[tuple[str, str], ...] = ()
+    resolution: str = ""
 
     @functools.cached_property
     def hash(self) -> str:
@@ -113,6 +121,8 @@ class EnvironmentSpec:
             content += ["image", self.image.content]
         if self.variables:
             content += ["variables", [list(variable) for variable in self.variables]]
+        if self.resolution:
+            content += ["resolution", self.resolution]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
@@ -137,6 +147,7 @@ class EnvironmentSpec:
             "channels": list(self.channels),
             "image": self.image.to_json() if self.image else None,
             "variables": [list(variable) for variable in self.variables],
+            "resolution": self.resolution,
         }
 
 
@@ -153,6 +164,7 @@ def from_json(body: Mapping[str, Any]) -> EnvironmentSpec:
         channels=tuple(body.get("channels", ())),
         image=_image(body["image"]) if body.get("image") else None,
         variables=tuple((name, value) for name, value in body.get("variables", ())),
+        resolution=body.get("resolution", ""),
     )
 
 
@@ -175,6 +187,11 @@ class EnvironmentAsset:
     tags: dict[str, str] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
     archived: bool = False
+
+    @property
+    def is_release(self) -> bool:
+        """Whether `yard environment release` registered it."""
+        return REQUESTED in self.properties
 
 
 class BuildCanceled(BuildFailed):

@@ -8,7 +8,7 @@ Always: what a job is made of never changes; a name, a description and tags may.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,17 +16,26 @@ from sqlalchemy import Connection
 
 from torchyard.base import fields
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
-from torchyard.jobs.records import attempt_store, experiment_store, job_masking, progress, store
+from torchyard.jobs.records import (
+    attempt_store,
+    experiment_store,
+    job_candidates,
+    job_masking,
+    progress,
+    store,
+)
+from torchyard.jobs.records.job_candidates import Having
 from torchyard.jobs.records.job_events import Event
 from torchyard.jobs.records.types import ENDED, Attempt, Experiment, Job, JobError, Status
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties, secrets
-from torchyard.jobs.spec.values import name as name_at
+from torchyard.jobs.spec.values import experiment_name as experiment_name_in
 
 # What a person may change of a job, and what each value has to be.
 # What the worker of an attempt is asked for; see `Attempt.order`.
 STOP, KILL = "stop", "kill"
 
+_UNLAUNCHED = frozenset({Status.NOT_STARTED, Status.PREPARING, Status.QUEUED})
 _CHANGES = ("display_name", "description", "tags", "experiment_name")
 
 
@@ -71,16 +80,20 @@ def list_in(
     archived: bool | None = None,
     parent: str = "",
     tags: Sequence[str] = (),
+    having: Sequence[Having] = (),
     before: int | None = None,
     limit: int = 50,
-    type: str = "",
+    types: Sequence[str] = (),
+    with_trials: bool = True,
 ) -> list[Job]:
     """Newest first, `limit` at the most; `before` is the id of the last one seen.
 
     Args:
         archived: True for archived ones only, None for both kinds.
-        type: as `Job.type`; all when empty.
+        types: as `Job.type`; all when empty.
         tags: each `key` or `key=value`; a job has all of them.
+        having: what the caller looks for, who still tests what comes: others may be left out.
+        with_trials: False leaves out what a sweep started.
 
     Raises:
         InvalidInput: no such status.
@@ -99,6 +112,9 @@ def list_in(
                     "list jobs and their experiments with `yard job list`",
                 )
             experiment_ids = [experiment.id]
+        wanted_values = wanted_tags(tags)
+        sought = [*having, *_sought(wanted, parent, wanted_values)]
+        sources = job_candidates.sources_of(workspace, sought)
         return store.list_jobs(
             connection,
             workspace,
@@ -106,11 +122,22 @@ def list_in(
             status=wanted,
             archived=archived,
             parent=parent or None,
-            tags=wanted_tags(tags),
+            tags=wanted_values,
+            among=job_candidates.few(connection, sources),
             before=before,
             limit=limit,
-            type=type,
+            types=types,
+            with_trials=with_trials,
         )
+
+
+def _sought(status: Status | None, parent: str, tags: Mapping[str, str | None]) -> Iterator[Having]:
+    if parent:
+        yield Having("parent", "", (parent,))
+    if status is not None:
+        yield Having("status", "", (status.value,))
+    for key, value in tags.items():
+        yield Having("tag", key, None if value is None else (value,))
 
 
 @dataclass(frozen=True)
@@ -136,21 +163,13 @@ def read_changes(document: Mapping[str, Any]) -> JobChanges:
     Raises:
         InvalidSpec: another key, or a value of the wrong kind.
     """
-    for key in document:
-        if key not in _CHANGES:
-            near = nearest(str(key), _CHANGES)
-            raise InvalidSpec(
-                f"`{key}` of a job can't be changed",
-                f"did you mean `{near}`?"
-                if near
-                else f"you can change {', '.join(_CHANGES)}; for anything else, clone the job",
-                at=(str(key),),
-            )
+    otherwise = f"you can change {', '.join(_CHANGES)}; for anything else, clone the job"
+    fields.refuse_unchangeable(document, _CHANGES, "a job", otherwise)
     return JobChanges(
         display_name=_text(document, "display_name"),
         description=_text(document, "description"),
         tags=read_tags(document["tags"]) if document.get("tags") else None,
-        experiment_name=name_at(document, "experiment_name"),
+        experiment_name=experiment_name_in(document),
     )
 
 
@@ -159,7 +178,7 @@ def change(services: Services, job: Job, changes: JobChanges) -> Job:
 
     Raises:
         Conflict: a property has another value already, or is one that torchyard reads; a job that
-            is still running can't be archived, nor move to another experiment.
+            has not ended can't be archived; one that has begun can't move to another experiment.
     """
     moves = changes.experiment_name not in ("", job.experiment_name)
     if not moves and not _new_values(job, changes):
@@ -171,6 +190,8 @@ def change(services: Services, job: Job, changes: JobChanges) -> Job:
             values["experiment_id"] = _other_experiment(connection, services, current, changes)
         if values:
             store.change_job(connection, job.id, **values)
+        if "archived" in values and job.type in services.job_types:
+            store.archive_children(connection, job.workspace, job.name, values["archived"])
     services.signals.notify(job_key(job))
     if moves:
         current = replace(current, experiment_name=changes.experiment_name)
@@ -185,13 +206,23 @@ def _other_experiment(
     Raises:
         Conflict: the job's script may run, and knows its experiment.
     """
-    if not job.status.ended:
+    if not job.status.ended and not _is_unlaunched(connection, job):
         raise Conflict(
             f"job `{job.name}` is {job.status.value} and can't move to another experiment",
             f"wait until it ends, or run `yard job cancel -n {job.name}`",
             code="job_not_ended",
         )
     return ensure_experiment(connection, services, job.workspace, changes.experiment_name).id
+
+
+def _is_unlaunched(connection: Connection, job: Job) -> bool:
+    """Whether no attempt has begun, whose script would know the experiment by its plan.
+
+    Plans are read after the attempt is added, so they have the new name.
+    """
+    if job.type != "command" or job.status not in _UNLAUNCHED:
+        return False
+    return not attempt_store.attempts_of(connection, job.id)
 
 
 def _new_values(job: Job, changes: JobChanges) -> dict[str, Any]:
@@ -271,7 +302,7 @@ def document(services: Services, workspace: str, name: str) -> dict[str, Any]:
         Conflict: it is a run that was started outside any job.
     """
     job = get(services, workspace, name)
-    if job.type != "command":
+    if job.type == "run":
         raise Conflict(
             f"`{name}` is a run without a job file", "it was started outside torchyard's jobs"
         )
@@ -344,6 +375,8 @@ def cancel(
         why: becomes the job's error, if it was not canceled by a user.
     """
     job = get(services, workspace, name)
+    if job.type in services.job_types:
+        return services.job_types[job.type].cancel(services, job, why, kill)
     now = services.clock.now()
     with services.db.write() as connection:
         job = store.job_by_id(connection, job.id)

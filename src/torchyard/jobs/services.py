@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Protocol
 
 from fastapi import Depends
 
@@ -18,13 +18,51 @@ from torchyard.base.home.node_folder import NodeFolder
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.environments.services import Environments
+from torchyard.executors.engines import Engines
+from torchyard.executors.launch_files import LaunchFiles
 from torchyard.executors.machine import Machine
 from torchyard.executors.runner_client import RunnerClient
+from torchyard.executors.server_for_nodes import NodeAddresses, ServerForNodes
 from torchyard.jobs.history.history import History
+from torchyard.jobs.messages.settings import MessageSettings
 from torchyard.jobs.records.client_endpoints import ClientEndpoints
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
+from torchyard.jobs.records.types import Job, JobError
 from torchyard.servers.lease import Membership, SingleServer
+from torchyard.tunnels.registry import Tunnels
+from torchyard.workspaces.types import Identity
+
+
+def _nowhere() -> ServerForNodes:
+    return ServerForNodes("", NodeAddresses)
+
+
+class JobType(Protocol):
+    """A type of job beside `command`, which a package above this one serves.
+
+    Its jobs hold no nodes; what they start are command jobs whose parents they are.
+    """
+
+    def check(
+        self, services: Services, workspace: str, document: Mapping[str, Any], uploaded: bool
+    ) -> tuple[str, ...]:
+        """Check a job file; return notices. Raises InvalidSpec."""
+        ...
+
+    def create(
+        self,
+        services: Services,
+        workspace: str,
+        document: Mapping[str, Any],
+        identity: Identity,
+    ) -> tuple[Job, bool]:
+        """Store a job; return it, and whether it is new."""
+        ...
+
+    def cancel(self, services: Services, job: Job, why: JobError | None, kill: bool) -> Job:
+        """Begin to end a job and all below it; see actions.cancel."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -35,7 +73,10 @@ class Services:
     `runner` starts jobs as other users, and is None where they run as the server's.
     `wakeup` wakes the scheduler; `server_id` is the home's, shared by all of its servers, and
     `membership` tells them apart. `machine` limits what the clusters share (see
-    admission/machine.py); `devices` are its GPUs.
+    admission/machine.py); `devices` are its GPUs. `engines` run
+    nodes here and elsewhere; those elsewhere reach this server as `for_nodes` says. `tunnels` lead
+    into the nodes. `messages` says how recipients are told that a job has ended. `job_types`, by
+    `Job.type`, serve jobs that are not commands.
     """
 
     home: Path
@@ -53,14 +94,24 @@ class Services:
     machine: Mapping[str, int] = field(default_factory=dict)
     runner: RunnerClient | None = None
     devices: Machine = field(default_factory=lambda: Machine({}))
+    engines: Engines = field(default_factory=Engines)
+    for_nodes: ServerForNodes = field(default_factory=_nowhere)
     membership: Membership = field(default_factory=SingleServer)
     client_endpoints: ClientEndpoints = field(default_factory=ClientEndpoints)
+    tunnels: Tunnels = field(default_factory=Tunnels)
+    messages: MessageSettings = field(default_factory=MessageSettings)
+    job_types: dict[str, JobType] = field(default_factory=dict)
 
     def lock(self, name: str) -> Path:
         """The file to lock for work that only one of all servers does at a time."""
         folder = self.home / "locks"
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder / name
+
+    @property
+    def launches(self) -> LaunchFiles:
+        """The plans of attempts on other machines."""
+        return LaunchFiles(self.home)
 
     @property
     def fetcher(self) -> Fetcher:

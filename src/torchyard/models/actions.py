@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from torchyard.assets.versioned_assets import VersionedAssets
 from torchyard.base import fields, files
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import InvalidSpec, NotFound, nearest
+from torchyard.base.errors import InvalidSpec, NotFound
 from torchyard.data.datastores import BLOB_STORE, Datastores, model_folder
-from torchyard.models import documents, registry, store
+from torchyard.models import documents, onnx_files, registry, signatures, store
 from torchyard.models.documents import Request
 from torchyard.models.types import FindSource, Model, ModelFile, Source
 
@@ -100,7 +101,11 @@ def keep(
     _check_version_is_free(db, workspace, request)
     # Each registration copies into its own folder, so that two at once share no file.
     top = model_folder(_as_folder(request.name), uuid.uuid4().hex[:12]) if source.files else ""
-    folder = top if source.single or not top else f"{top}{_last_of(request.path)}"
+    if request.folder:
+        # A snapshot does not say whether its one file was named, or the folder that holds it.
+        source = replace(source, single=False)
+    last = f"/{_as_folder(request.folder)}" if request.folder else _last_of(request.path)
+    folder = top if source.single or not top else f"{top}{last}"
     try:
         copied = tuple(
             _copy(datastores, workspace, f"{folder}/{path}", path, file)
@@ -124,6 +129,7 @@ def _add_version(
     copied: tuple[ModelFile, ...],
 ) -> Model:
     now = clock.now()
+    signature, properties = signatures.read(source)
     with db.write() as connection:
         name = registry.ensure(connection, workspace, request.name, now)
         version = request.version or name.last_version + 1
@@ -141,12 +147,14 @@ def _add_version(
             owner=owner,
             description=request.description,
             tags=request.tags,
-            properties=request.properties,
+            properties={**properties, **request.properties},
             files=copied,
             single=source.single,
             updated_at=now,
             run_link=request.run_link,
             model_id=request.model_id,
+            environment=source.environment,
+            signature=signature,
         )
         store.versions.add(connection, model)
         store.change_name(
@@ -173,14 +181,7 @@ def update(
         InvalidSpec: another key, or a value of the wrong kind.
         NotFound: the version does not exist.
     """
-    for key in changes:
-        if key not in _CHANGES:
-            near = nearest(str(key), _CHANGES)
-            raise InvalidSpec(
-                f"`{key}` of a model can't be changed",
-                f"did you mean `{near}`?" if near else "register another version",
-                at=[str(key)],
-            )
+    fields.refuse_unchangeable(changes, _CHANGES, "a model", "register another version")
     fields.text(changes, "description")
     number = get(db, workspace, name, version).version
     with db.write() as connection:
@@ -210,10 +211,16 @@ def delete(
         NotFound: the version does not exist.
     """
     model = get(db, workspace, name, str(version))
+    delete_rows(db, clock, model)
+    _delete_files(datastores, model)
+
+
+def delete_rows(db: Database, clock: Clock, model: Model) -> None:
+    """Delete a version and its aliases; its files stay, and its number is not used again."""
+    workspace, name = model.workspace, model.name
     with db.write() as connection:
         store.versions.delete(connection, workspace, name, model.version)
         registry.remove_aliases_of(connection, workspace, name, model.version, clock.now())
-    _delete_files(datastores, model)
 
 
 def delete_all(db: Database, datastores: Datastores, workspace: str, name: str) -> None:
@@ -254,12 +261,32 @@ def _check_type(request: Request, source: Source) -> None:
             "name the folder that `mlflow.<flavor>.log_model` wrote, or use `type: custom_model`",
             at=["path"],
         )
+    if request.is_onnx:
+        _check_onnx(request, source)
     if request.type == "triton_model" and source.single:
         raise InvalidSpec(
             "a triton_model is a folder, but the path names one file",
             "name the model repository's folder, or use `type: custom_model`",
             at=["path"],
         )
+
+
+def _check_onnx(request: Request, source: Source) -> None:
+    file = signatures.onnx_file(source)
+    if file is None:
+        raise InvalidSpec(
+            f"`{request.path}` does not hold one ONNX file",
+            "write one file that ends with `.onnx` into the folder, and its weights beside it",
+            at=["path"],
+        )
+    try:
+        onnx_files.read(file)
+    except onnx_files.NotOnnx as error:
+        raise InvalidSpec(
+            f"the ONNX file of `{request.path}` can't be read: {error}",
+            "export it again, for example with `torchyard.train.onnx.export`",
+            at=["path"],
+        ) from error
 
 
 def _check_version_is_free(db: Database, workspace: str, request: Request) -> None:
@@ -274,8 +301,12 @@ def _check_version_is_free(db: Database, workspace: str, request: Request) -> No
 def _delete_files(datastores: Datastores, model: Model) -> None:
     # The row is deleted first, so that no version ever points at nothing.
     if model.folder:
-        top = "/".join(model.folder.split("/")[:_TOP])
-        datastores.delete(model.workspace, BLOB_STORE, top)
+        datastores.delete(model.workspace, BLOB_STORE, top_folder(model))
+
+
+def top_folder(model: Model) -> str:
+    """The folder of the default datastore that is the model's alone; empty without files here."""
+    return "/".join(model.folder.split("/")[:_TOP])
 
 
 def _last_of(path: str) -> str:

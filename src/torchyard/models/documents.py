@@ -14,12 +14,12 @@ from typing import Any
 from torchyard.base import fields
 from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
 from torchyard.data import documents
-from torchyard.data.types import MODEL_TYPES
+from torchyard.data.types import MODEL_TYPES, ONNX_TYPE
 
 _NAME_MAX_LENGTH = 256
 # The last four are accepted and ignored: a model's flavors are read from its `MLmodel`.
 _KEYS = (
-    "name", "version", "type", "path", "description", "tags", "properties", "stage",
+    "name", "version", "type", "path", "folder", "description", "tags", "properties", "stage",
     "$schema", "flavors", "datastore", "id",
 )  # fmt: skip
 
@@ -27,7 +27,8 @@ _KEYS = (
 @dataclass(frozen=True)
 class Request:
     """A version to register; `run_link` and `model_id` as in `Model`, `job` unless it is that of
-    the source.
+    the source. `is_onnx` refuses files that are not one ONNX model. `folder` is what the folder at
+    `path` was called where it came from, empty for a file and where `path` says it.
     """
 
     name: str
@@ -40,6 +41,8 @@ class Request:
     run_link: str = ""
     model_id: str = ""
     job: str = ""
+    is_onnx: bool = False
+    folder: str = ""
 
 
 def read(document: Mapping[str, Any]) -> Request:
@@ -52,10 +55,13 @@ def read(document: Mapping[str, Any]) -> Request:
         "name a local file or folder, or "
         "`azureml://jobs/<job>/outputs/artifacts/paths/outputs/model.pt`"
     )
+    type = _type(document.get("type"))
     return Request(
         name=documents.name_of(document, "a model", "model"),
         path=documents.path_of(document, "model", path),
-        type=_type(document.get("type")),
+        type="custom_model" if type == ONNX_TYPE else type,
+        is_onnx=type == ONNX_TYPE,
+        folder=fields.text(document, "folder"),
         version=_version(document.get("version")),
         description=str(document.get("description") or ""),
         tags=fields.texts(document, "tags"),
@@ -88,10 +94,10 @@ def with_stage(properties: dict[str, str], document: Mapping[str, Any]) -> dict[
 def _type(written: Any) -> str:
     """A model type, written in any case or in camelCase."""
     plain = str(written or "custom_model").replace("_", "").replace("-", "").lower()
-    for kind in MODEL_TYPES:
+    for kind in (*MODEL_TYPES, ONNX_TYPE):
         if plain == kind.replace("_", ""):
             return kind
-    near = nearest(str(written), MODEL_TYPES)
+    near = nearest(str(written), (*MODEL_TYPES, ONNX_TYPE))
     raise InvalidSpec(
         f"`{written}` is not a model type",
         f"did you mean `{near}`?" if near else f"use one of: {', '.join(MODEL_TYPES)}",

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
-from fastapi.responses import FileResponse
 
+from torchyard.assets import served_files
 from torchyard.base import fields
+from torchyard.base.bodies.file_responses import OpenFileResponse
 from torchyard.base.clock import to_text
+from torchyard.base.db import Database
 from torchyard.base.dependencies import ClockOf, DatabaseOf, from_state
-from torchyard.data.deletion import add_delete_routes
+from torchyard.data.deletion import add_archive_routes, add_delete_routes
 from torchyard.data.dependencies import DatastoresOf
-from torchyard.models import actions, registry
+from torchyard.models import actions, registry, signatures
 from torchyard.models.types import FindSource, Model
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
@@ -70,30 +72,13 @@ def update(
     return to_json(actions.update(db, clock, workspace, name, version, mapping))
 
 
-@router.post("/{name}/archive")
-@needs(Permission.WRITE)
-def archive(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
-    return to_json(actions.archive(db, workspace, name))
+def _archive(
+    db: Database, workspace: str, name: str, version: str, archived: bool
+) -> dict[str, Any]:
+    return to_json(actions.archive(db, workspace, name, version, archived))
 
 
-@router.post("/{name}/restore")
-@needs(Permission.WRITE)
-def restore(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
-    return to_json(actions.archive(db, workspace, name, archived=False))
-
-
-@router.post("/{name}/versions/{version}/archive")
-@needs(Permission.WRITE)
-def archive_version(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, Any]:
-    return to_json(actions.archive(db, workspace, name, version))
-
-
-@router.post("/{name}/versions/{version}/restore")
-@needs(Permission.WRITE)
-def restore_version(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, Any]:
-    return to_json(actions.archive(db, workspace, name, version, archived=False))
-
-
+add_archive_routes(router, "", _archive)
 add_delete_routes(router, "", "model")
 
 
@@ -108,14 +93,15 @@ def list_files(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[
 @needs(Permission.READ)
 def get_file(
     db: DatabaseOf, datastores: DatastoresOf, workspace: str, name: str, version: str, path: str
-) -> FileResponse:
+) -> OpenFileResponse:
     model = actions.get(db, workspace, name, version)
     file = actions.file(datastores, model, path)
-    return FileResponse(file, media_type="application/octet-stream")
+    return served_files.attachment(file)
 
 
 def to_json(model: Model) -> dict[str, Any]:
     body = {**vars(model), "files": [dict(vars(file)) for file in model.files]}
+    body["signature"] = signatures.to_json(model.signature)
     body["created_at"] = to_text(model.created_at)
     body["updated_at"] = to_text(model.updated_at or model.created_at)
     return body

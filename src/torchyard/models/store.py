@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from torchyard.assets.version_table import VersionTable
 from torchyard.base.db import Instant, insert_new, metadata
+from torchyard.models import signatures
 from torchyard.models.types import Model, ModelFile, Registered
 
 models = Table(
@@ -45,6 +46,8 @@ models = Table(
     Column("updated_at", Instant),
     Column("run_link", Text, nullable=False, server_default=""),
     Column("model_id", String(64), nullable=False, server_default=""),
+    Column("environment", JSON),
+    Column("signature", JSON),
 )
 
 registered_models = Table(
@@ -62,11 +65,25 @@ registered_models = Table(
 
 
 def _columns_of(model: Model) -> dict[str, Any]:
-    return {**vars(model), "files": [vars(file) for file in model.files]}
+    return {
+        **vars(model),
+        "files": [vars(file) for file in model.files],
+        "signature": signatures.to_json(model.signature),
+    }
 
 
-def _model(files: Collection[Mapping[str, Any]], **columns: Any) -> Model:
-    return Model(files=tuple(ModelFile(**file) for file in files), **columns)
+def _model(
+    files: Collection[Mapping[str, Any]],
+    environment: str | dict[str, Any] | None,
+    signature: Mapping[str, Any] | None,
+    **columns: Any,
+) -> Model:
+    return Model(
+        files=tuple(ModelFile(**file) for file in files),
+        environment=environment or "",
+        signature=signatures.from_json(signature),
+        **columns,
+    )
 
 
 versions = VersionTable(

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,37 @@ class ModelFile:
 
 
 @dataclass(frozen=True)
+class Tensor:
+    """An input or output of a model.
+
+    Dimensions are sizes, or the names of dynamic ones, "" for one without name; `shape` is None for
+    a column of a table, and where it is unknown.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...] | None = None
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a model takes and gives; `format` is `onnx` or `mlflow`."""
+
+    format: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
 class Model:
     """One version. `job` is the job that made it, empty for an upload; `folder` is its path in the
     default datastore. `single`: the model is one file, not a folder with one.
 
     `model_id` is the logged model that it was made of, and `run_link` the link that MLflow's
     clients send for a run of another server. A version of remote files has only its `source`.
+    `environment` is that of `job` as a job file names it: a reference with its version, or an
+    inline definition, without secrets; empty where no job made it.
     """
 
     workspace: str
@@ -45,6 +70,8 @@ class Model:
     updated_at: datetime | None = None
     run_link: str = ""
     model_id: str = ""
+    environment: str | dict[str, Any] = ""
+    signature: Signature | None = None
 
     @property
     def stage(self) -> str:
@@ -119,13 +146,15 @@ class RunModel:
 class Source:
     """Files to register, as (path in the model, file on the server's disk).
 
-    `single` when the path named one file, not a folder; `uri` is the address of remote files.
+    `single` when the path named one file, not a folder; `uri` is the address of remote files;
+    `environment` as in `Model`.
     """
 
     files: tuple[tuple[str, Path], ...]
     job: str = ""
     single: bool = False
     uri: str = ""
+    environment: str | dict[str, Any] = ""
 
 
 class FindSource(Protocol):

@@ -66,6 +66,8 @@ class ImagePlan:
     visible: list[str] = field(default_factory=list)
 
 
+LOCAL = "local"
+"""The engine of nodes that are processes of the server's machine."""
 OPEN, WORKSPACE_ONLY, NONE = "open", "workspace", "none"
 """What ranks may connect to: everything, the server and the job's other nodes, nothing."""
 
@@ -83,6 +85,37 @@ class LimitsPlan:
     open_files: int = 0
     disk_bytes: int = 0
     network: str = OPEN
+
+
+GATE_HOST = "gate.torchyard.invalid:443"
+"""Stands in a plan's variables for where the node's gate listens, which only the node knows."""
+
+
+@dataclass(frozen=True)
+class GatePlan:
+    """The way to the server for clients that insist on TLS and on one address.
+
+    The worker listens on loopback and passes what comes on to the first of `urls` that answers, as
+    it is: clients speak TLS with the server itself, whose certificate is good for loopback and
+    signed by `authority` (PEM).
+    """
+
+    urls: list[str]
+    authority: str
+
+
+@dataclass(frozen=True)
+class ServicePlan:
+    """A program beside the ranks. `kind` is jupyter_lab, tensor_board, vs_code or custom, which
+    `command` starts, or the script itself; `port` is 0 where the node chooses one.
+    """
+
+    name: str
+    kind: str
+    port: int = 0
+    all_nodes: bool = False
+    log_dir: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,6 +141,20 @@ class LaunchPlan:
     by node; `devices` is empty where the machine has none.
     `person` is the job's owner, whose Unix account the runner starts the nodes as.
     `rehearsed_gpus` is how many GPUs the script of a rehearsal on the CPU sees, 0 without one.
+
+    `engine` runs the nodes, as `engine_settings` of the cluster say. Nodes that don't see the
+    server's disk find it at `server_url` and `server_urls`, trust `server_certificate` (PEM, empty
+    for what the machine trusts), and fetch the environment by `environment_hash` where the folder
+    is not there; `environment_mark` (shared/environment_mark.py) tells it from another folder of
+    the same name. `scratch` is empty then: each node chooses its own below
+    `node_folder`, where it also keeps what it fetches. `address` is this node's in the engine's
+    network. Both are filled in on the node. `gate` is for Azure's clients there; `variables` name
+    it by GATE_HOST.
+
+    `services` are started beside the ranks, from `services_environment` where the job's own lacks
+    them. The node stays `hold_s` after its ranks have ended. What it uses is sampled every
+    `system_metrics_s`, never when 0. With `intercepts_saves`, torch.save writes in the background.
+    With `peer_copies`, nodes keep copies of each other's checkpoints until the server has them.
     """
 
     attempt_id: str
@@ -155,6 +202,21 @@ class LaunchPlan:
     image: ImagePlan | None = None
     person: str = ""
     limits: LimitsPlan = LimitsPlan()
+    engine: str = LOCAL
+    engine_settings: dict[str, Any] = field(default_factory=dict)
+    server_urls: list[str] = field(default_factory=list)
+    server_certificate: str = ""
+    environment_hash: str = ""
+    environment_mark: str = ""
+    address: str = ""
+    node_folder: str = ""
+    gate: GatePlan | None = None
+    services: list[ServicePlan] = field(default_factory=list)
+    services_environment: str = ""
+    hold_s: float = 0.0
+    system_metrics_s: float = 0.0
+    intercepts_saves: bool = False
+    peer_copies: bool = False
 
     @property
     def world_size(self) -> int:
@@ -179,5 +241,7 @@ def from_json(text: str) -> LaunchPlan:
         [DevicePlan(**device) for device in node] for node in body.get("devices", [])
     ]
     body["image"] = ImagePlan(**body["image"]) if body.get("image") else None
+    body["gate"] = GatePlan(**body["gate"]) if body.get("gate") else None
+    body["services"] = [ServicePlan(**service) for service in body.get("services", [])]
     body["limits"] = LimitsPlan(**(body.get("limits") or {}))
     return LaunchPlan(**body)

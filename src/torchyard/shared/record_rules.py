@@ -26,6 +26,13 @@ NUMBER_TYPES = (INTEGER, TRUTH)
 _NAMED_NUMBERS = {"NaN": NAN, "Infinity": math.inf, "-Infinity": -math.inf}
 NUMBER_NAMES = frozenset(_NAMED_NUMBERS)
 """The numbers that JSON lacks."""
+NODE_METRICS, RANK_METRICS = "system/node-", "system/rank-"
+"""How the keys of metrics begin that the worker samples; both are of one length."""
+
+
+def is_sampled(key: str) -> bool:
+    """Whether a metric is one that the worker samples, and no script logs."""
+    return key.startswith((NODE_METRICS, RANK_METRICS))
 
 
 class InvalidRecord(Exception):

@@ -15,6 +15,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from urllib.parse import quote, quote_plus
 
+HIDDEN = "*****"
+"""Stands in answers for the value of a secret."""
+LEFT_OUT = "(left out of a backup)"
+"""Stands in a restored document for the value of a secret."""
 SHORTEST_MARKED = 4
 """Characters. A shorter value that is marked is refused when the job is created."""
 SHORTEST_NAMED = 8

@@ -2,24 +2,28 @@
 
 Owns: reading the Authorization header, the kinds of token each route accepts, refusing anyone who
 lacks the permission, and the message they get.
-Leaves: roles to people.py, which route needs what to guarded_routes.py, the audit log to audit.py.
+Leaves: the web page's cookie to session_cookies.py, roles to people.py, which route needs what to
+guarded_routes.py, the audit log to audit.py.
 Always: without a valid token only routes that declare `OPEN` answer; a refusal says which role is
 missing, which role the person has, and whom to ask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from fastapi import Request
 
 from torchyard.base import heads
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Forbidden, NotAuthenticated
+from torchyard.base.errors import Forbidden, NotAuthenticated, TooManyRequests
 from torchyard.base.settings import DEFAULT_WORKSPACE
-from torchyard.workspaces import actions, audit, people, permissions
+from torchyard.workspaces import actions, audit, people, permissions, session_cookies
 from torchyard.workspaces.failures import Failures
 from torchyard.workspaces.jwts import Signer, is_jwt
 from torchyard.workspaces.lookups import Lookups
@@ -83,7 +87,7 @@ class Access:
         parameters = request.path_params
         if permission in _LOOKED_UP or "workspace" in parameters or "name" in parameters:
             return None
-        token = _token_of(request)
+        token = bearer_token(request.scope)
         if not token or is_jwt(token):
             return None
         place = "" if permission in permissions.SERVER_WIDE else DEFAULT_WORKSPACE
@@ -132,6 +136,8 @@ class Access:
         audit.note_identity(request.scope, identity, permission, place)
         if identity.kind is TokenKind.ATTEMPT:
             raise Forbidden("a worker's token is valid for its attempt only")
+        if identity.kind is TokenKind.MACHINE:
+            _refuse_all_but_joining(request, identity, permission)
         if identity.workspace and named and identity.workspace != named:
             raise Forbidden(
                 f"this token is valid only for workspace `{identity.workspace}`, not for `{named}`",
@@ -152,8 +158,9 @@ class Access:
         return identity
 
     def _identity(self, request: Request, place: str) -> Identity:
-        token = _token_of(request)
+        token = bearer_token(request.scope)
         if not token:
+            session_cookies.refuse_other_pages(request.scope)
             raise NotAuthenticated(
                 "the request has no token", "send `Authorization: Bearer <token>`"
             )
@@ -170,14 +177,53 @@ class Access:
         identity = self._authenticate(request, token, "", None)
         if identity.kind is TokenKind.ATTEMPT:
             raise Forbidden("a worker's token is valid for its attempt only")
+        if identity.kind is TokenKind.MACHINE:
+            raise Forbidden("a machine's token is valid for its machine only")
         return identity
 
     def _authenticate(
         self, request: Request, token: str, place: str, signer: Signer | None
     ) -> Identity:
+        with self.watched(request):
+            return actions.authenticate(self._db, self._clock, token, place, self._lookups, signer)
+
+    @contextmanager
+    def watched(self, request: Request) -> Iterator[None]:
+        """Wraps what may raise NotAuthenticated, and counts it as a wrong token of the address.
+
+        Raises:
+            TooManyRequests: instead, when too many came from the address.
+        """
         address = request.client.host if request.client else ""
         with self._failures.watched(address, self._clock.now()):
-            return actions.authenticate(self._db, self._clock, token, place, self._lookups, signer)
+            yield
+
+    def has_failed_often(self, address: str) -> bool:
+        """Whether the next wrong token from the address is one too many."""
+        return self._failures.is_limited(address, self._clock.now())
+
+    def is_cached(self, token: str, address: str) -> bool:
+        """Whether the token is known as valid, without asking the database.
+
+        Raises:
+            TooManyRequests: within the last second it was not valid.
+        """
+        self._failures.refuse_repeated(address, token)
+        return actions.known_holder(self._clock, token, "", self._lookups) is not None
+
+    def refuse_wrong(self, token: str, address: str) -> None:
+        """
+        Raises:
+            TooManyRequests: the token is not valid, and the address has failed often.
+        """
+        try:
+            with self._failures.watched(address, self._clock.now()):
+                actions.authenticate(self._db, self._clock, token, "", self._lookups, self._signer)
+        except TooManyRequests:
+            self._failures.keep_wrong(token)
+            raise
+        except NotAuthenticated:
+            return  # The minute is over, and the route says what is wrong.
 
     def _with_role(self, identity: Identity, permission: Permission, place: str) -> Identity:
         if identity.kind is TokenKind.RUN:
@@ -188,7 +234,9 @@ class Access:
         role = identity.role
         if role is None or role.rank < least.rank:
             raise self._refusal(identity, permission, place)
-        own_only = role is Role.DATA_SCIENTIST and permission in permissions.OWN_JOBS_ONLY
+        own_only = (role is Role.DATA_SCIENTIST and permission in permissions.OWN_JOBS_ONLY) or (
+            role is not Role.OWNER and permission in permissions.OWN_BELOW_OWNER
+        )
         return replace(identity, own_only=True) if own_only else identity
 
     def _as_job(self, identity: Identity, permission: Permission) -> Identity:
@@ -226,10 +274,45 @@ class Access:
         return " or ".join(shown) + (" (owners)" if len(shown) > 1 else " (owner)")
 
 
-def _token_of(request: Request) -> str:
-    """What the Authorization header holds; empty without one."""
-    kind, _, token = heads.header(request.scope, b"authorization").partition(" ")
+def _refuse_all_but_joining(request: Request, identity: Identity, permission: Permission) -> None:
+    """
+    Raises:
+        Forbidden: a machine's token is sent for something else, or for another machine.
+    """
+    named = request.path_params
+    subject = actions.machine_subject(
+        *(named.get(key, "") for key in ("workspace", "compute", "machine"))
+    )
+    if permission is not Permission.JOIN or subject != identity.subject:
+        raise Forbidden(
+            f"this token is valid only to join machine `{identity.subject.rpartition('/')[2]}`",
+            "use a person's token",
+        )
+
+
+def bearer_token(scope: Mapping[str, Any]) -> str:
+    """What the Authorization header of a request holds, or the web page's cookie; else empty.
+
+    The password of Basic authentication is a token, too, whatever the name: clients such as MLflow
+    1.23, the newest for Python 3.6, send files with nothing else than what their URL holds.
+    """
+    kind, _, token = heads.header(scope, b"authorization").partition(" ")
+    if not kind:
+        return session_cookies.session_token(scope)
+    if kind.lower() == "basic":
+        # Browsers send a password that they know with whatever any page requests.
+        is_browser = bool(heads.header(scope, b"sec-fetch-site"))
+        return "" if is_browser else _password(token)
     return token.strip() if kind.lower() == "bearer" else ""
+
+
+def _password(credentials: str) -> str:
+    """Source: https://datatracker.ietf.org/doc/html/rfc7617#section-2"""
+    try:
+        pair = base64.b64decode(credentials, validate=True).decode()
+    except ValueError:
+        return ""
+    return pair.partition(":")[2].strip()
 
 
 def refuse_foreign(identity: Identity, owner: str, what: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -30,7 +30,7 @@ from torchyard.base.errors import (
     nearest,
 )
 from torchyard.base.settings import DEFAULT_WORKSPACE
-from torchyard.workspaces import quotas, store
+from torchyard.workspaces import azure_keys, notifications, quotas, store
 from torchyard.workspaces.jwts import GET_ANOTHER, Signer, is_jwt
 from torchyard.workspaces.lookups import Lookups
 from torchyard.workspaces.types import NETWORKS, Identity, TokenKind, Workspace
@@ -38,13 +38,19 @@ from torchyard.workspaces.types import NETWORKS, Identity, TokenKind, Workspace
 _NAME = re.compile(r"[a-zA-Z0-9][\w-]{2,32}", re.ASCII)
 _PART = re.compile(r"[\w.()-]{1,64}", re.ASCII)
 _CHANGES = (
-    "description", "retention_days", "rehearse_on_cpu", "allow_substitutes", "max_processes",
-    "disk_quota_mb", "network",
+    "description", "display_name", "tags", "retention_days", "rehearse_on_cpu",
+    "allow_substitutes", "max_processes", "disk_quota_mb", "network", "auto_compute",
+    *notifications.KEYS,
 )  # fmt: skip
+_LONGEST_NAME = 256
 _LEAST_PROCESSES, _MOST = 64, 1 << 30
 _LONGEST_DAYS = 36_500
 _USE_INTERVAL = timedelta(minutes=10)
-_KEYS = ("name", "subscription_id", "resource_group", "location", "description", "$schema")
+_TEXTS = (
+    "name", "subscription_id", "resource_group", "location", "description", "display_name",
+    "$schema",
+)  # fmt: skip
+_KEYS = (*_TEXTS, "tags")
 
 
 def ensure_default(db: Database, clock: Clock) -> Workspace:
@@ -79,8 +85,8 @@ def create(db: Database, clock: Clock, document: Mapping[str, Any]) -> Workspace
 
 def read_document(document: Mapping[str, Any], now: datetime) -> Workspace:
     """A workspace from its YAML document."""
-    fields.refuse_unknown(document, _KEYS)
-    for key in _KEYS:
+    fields.refuse_unknown(document, (*_KEYS, *azure_keys.KEYS), ("$schema", *azure_keys.KEYS))
+    for key in _TEXTS:
         fields.text(document, key)
     name = fields.text(document, "name")
     if not _NAME.fullmatch(name):
@@ -105,25 +111,69 @@ def read_document(document: Mapping[str, Any], now: datetime) -> Workspace:
         document.get("location") or "local",
         now,
         document.get("description") or "",
+        display_name=_display_name(document),
+        tags=fields.texts(document, "tags"),
+        azure_keys=azure_keys.read(document),
     )
 
 
-def update(db: Database, name: str, changes: Mapping[str, Any]) -> Workspace:
-    """Change the settings of a workspace that are in `_CHANGES`.
+def update(
+    db: Database,
+    name: str,
+    changes: Mapping[str, Any],
+    check_notifications: Callable[[Mapping[str, Any]], object] | None = None,
+) -> Workspace:
+    """Change the settings of a workspace that are in `_CHANGES`, and keys of Azure's schema.
+
+    Tags are merged; null removes one.
+
+    Args:
+        check_notifications: refuses recipients that are not valid; needed to change them.
 
     Raises:
         InvalidSpec: another key, or a value of the wrong kind.
         NotFound: no such workspace.
     """
-    for key in changes:
-        if key not in _CHANGES:
-            near = nearest(str(key), _CHANGES)
-            raise InvalidSpec(
-                f"`{key}` of a workspace can't be changed",
-                f"did you mean `{near}`?" if near else f"you can change: {', '.join(_CHANGES)}",
-                at=[str(key)],
-            )
-    fields.text(changes, "description")
+    allowed = [key for key in changes if key in azure_keys.KEYS]
+    otherwise = f"you can change: {', '.join(_CHANGES)}"
+    fields.refuse_unchangeable(changes, (*_CHANGES, *allowed), "a workspace", otherwise)
+    _check_settings(changes)
+    satisfied = azure_keys.read(changes)
+    values = {
+        key: value
+        for key, value in changes.items()
+        if key in _CHANGES and key not in notifications.KEYS
+    }
+    recipients = {key: value for key, value in changes.items() if key in notifications.KEYS}
+    for key in {"description", "display_name"} & values.keys():
+        values[key] = values[key] or ""
+    get(db, name)
+    if not values and not satisfied and not recipients:
+        return get(db, name)
+    with db.write() as connection:
+        workspace = store.get_workspace(connection, name)
+        if workspace is not None:
+            if "tags" in values:
+                values["tags"] = fields.merged(workspace.tags, changes, "tags")
+            if satisfied:
+                values["azure_keys"] = {**workspace.azure_keys, **satisfied}
+            if recipients:
+                assert check_notifications is not None
+                merged = notifications.merged(workspace.notifications, recipients)
+                check_notifications(merged)
+                values["notifications"] = merged
+            store.change_workspace(connection, name, **values)
+    return get(db, name)
+
+
+def _check_settings(changes: Mapping[str, Any]) -> None:
+    """
+    Raises:
+        InvalidSpec: a value is of the wrong kind, or out of range.
+    """
+    for key in ("description", "display_name"):
+        fields.text(changes, key)
+    _display_name(changes)
     days = changes.get("retention_days", 0)
     if type(days) is not int or not 0 <= days <= _LONGEST_DAYS:
         raise InvalidSpec(
@@ -131,12 +181,13 @@ def update(db: Database, name: str, changes: Mapping[str, Any]) -> Workspace:
             "0 keeps jobs forever",
             at=["retention_days"],
         )
-    if type(changes.get("rehearse_on_cpu", False)) is not bool:
-        raise InvalidSpec(
-            f"`rehearse_on_cpu` must be a boolean, not `{str(changes['rehearse_on_cpu'])[:50]}`",
-            "use true or false",
-            at=["rehearse_on_cpu"],
-        )
+    for key in ("rehearse_on_cpu", "auto_compute"):
+        if type(changes.get(key, False)) is not bool:
+            raise InvalidSpec(
+                f"`{key}` must be a boolean, not `{str(changes[key])[:50]}`",
+                "use true or false",
+                at=[key],
+            )
     if type(changes.get("allow_substitutes")) not in (bool, type(None)):
         raise InvalidSpec(
             "`allow_substitutes` must be a boolean or null, not "
@@ -145,11 +196,15 @@ def update(db: Database, name: str, changes: Mapping[str, Any]) -> Workspace:
             at=["allow_substitutes"],
         )
     _check_limits(changes)
-    get(db, name)
-    if changes:
-        with db.write() as connection:
-            store.change_workspace(connection, name, **changes)
-    return get(db, name)
+
+
+def _display_name(document: Mapping[str, Any]) -> str:
+    return fields.bounded(
+        fields.text(document, "display_name"),
+        _LONGEST_NAME,
+        "`display_name`",
+        at=["display_name"],
+    )
 
 
 def _check_limits(changes: Mapping[str, Any]) -> None:
@@ -208,6 +263,12 @@ def allows_substitutes(db: Database, name: str) -> bool | None:
     return None if workspace is None else workspace.allow_substitutes
 
 
+def notifications_of(connection: Connection, name: str) -> Mapping[str, Any]:
+    """Who is told of the end of its jobs, as it is stored: with the secrets."""
+    workspace = store.get_workspace(connection, name)
+    return {} if workspace is None else workspace.notifications
+
+
 def list_all(db: Database) -> list[Workspace]:
     with db.read() as connection:
         return store.list_workspaces(connection)
@@ -225,12 +286,24 @@ def keep_token(
     expires_at: datetime | None = None,
 ) -> None:
     """Store `token`, so that it authenticates `identity`."""
-    store.add_token(connection, _hash(token), identity, now, expires_at)
+    store.add_token(connection, hash_of(token), identity, now, expires_at)
 
 
 def drop_tokens(connection: Connection, kind: TokenKind, subject: str) -> None:
     """Revoke the tokens of one attempt or run."""
     store.drop_tokens(connection, kind, subject)
+
+
+def machine_subject(workspace: str, compute: str, machine: str = "") -> str:
+    """What a machine's token is for; of all machines of a cluster the beginning."""
+    return f"{workspace}/{compute}/{machine}"
+
+
+def drop_machine_tokens(
+    connection: Connection, workspace: str, compute: str, machine: str = ""
+) -> None:
+    """Revoke the tokens of a machine that joined a cluster, or of all that did."""
+    store.drop_machine_tokens(connection, machine_subject(workspace, compute, machine))
 
 
 def is_known(db: Database, clock: Clock, token: str) -> bool:
@@ -261,7 +334,7 @@ def authenticate(
         NotAuthenticated: the token is unknown or expired.
     """
     if signer is None or not is_jwt(token):
-        return holder(db, clock, _hash(token), workspace, lookups)
+        return holder(db, clock, hash_of(token), workspace, lookups)
     source = signer.read(token, clock.now())
     try:
         return holder(db, clock, source.token_hash, workspace, lookups)
@@ -293,7 +366,7 @@ def holder(
 
 def known_holder(clock: Clock, token: str, workspace: str, lookups: Lookups) -> Identity | None:
     """Like `authenticate`, for a token that the cache knows as valid; else None."""
-    stored = lookups.get(_hash(token), workspace)
+    stored = lookups.get(hash_of(token), workspace)
     now = clock.now()
     if stored is None or _is_use_due(stored, now):
         return None
@@ -344,5 +417,6 @@ def _expired(identity: Identity) -> NotAuthenticated:
     )
 
 
-def _hash(token: str) -> str:
+def hash_of(token: str) -> str:
+    """What the database keeps of a token."""
     return hashlib.sha256(token.encode()).hexdigest()

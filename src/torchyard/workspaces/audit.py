@@ -221,7 +221,9 @@ def note_identity(
     note["permission"] = permission
     note["user"] = identity.user
     note["workspace"] = place or identity.workspace
-    if identity.kind is not TokenKind.PERSON:
+    if identity.kind is TokenKind.MACHINE:
+        note["token"] = identity.subject
+    elif identity.kind is not TokenKind.PERSON:
         note["job"] = identity.subject.rpartition("/")[2]
     elif identity.token:
         note["token"] = identity.token

@@ -15,14 +15,14 @@ import logging
 import os
 import socket
 import stat
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from torchyard.base import addresses
 from torchyard.base.errors import InvalidInput
 
 LIMIT_S = 2.0
@@ -32,7 +32,6 @@ _RETRY_S = 5.0
 _PRIORITY = 10 * 8 + 5
 _TAG = "torchyard-audit"
 _FORMS = "`syslog:/dev/log`, `udp://HOST:PORT`, `tcp://HOST:PORT` or `pipe:/PATH`"
-Resolved = tuple[int, tuple[Any, ...]]
 _log = logging.getLogger(__name__)
 
 
@@ -179,7 +178,7 @@ class _Udp:
 
     def send(self, at: str, line: bytes) -> None:
         if self._socket is None:
-            family, address = _resolved(self._address, socket.SOCK_DGRAM)[0]
+            family, address = addresses.resolve(self._address, socket.SOCK_DGRAM, LIMIT_S)[0]
             opened = socket.socket(family, socket.SOCK_DGRAM)
             opened.settimeout(LIMIT_S)
             opened.connect(address)
@@ -209,7 +208,7 @@ class _Tcp:
 
     def _connected(self) -> socket.socket:
         """To the first of the host's addresses that accepts."""
-        *others, last = _resolved(self._address, socket.SOCK_STREAM)
+        *others, last = addresses.resolve(self._address, socket.SOCK_STREAM, LIMIT_S)
         for _, address in others:
             with suppress(OSError):
                 return socket.create_connection(address[:2], LIMIT_S)
@@ -219,32 +218,6 @@ class _Tcp:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-
-def _resolved(address: tuple[str, int], kind: socket.SocketKind) -> list[Resolved]:
-    """The families and addresses of a host and port, one or more.
-
-    Raises:
-        OSError: the name is unknown, or nobody said so within `LIMIT_S`, for which the system's own
-            resolver has no option.
-    """
-    addresses: list[Resolved] = []
-    failed: list[OSError] = []
-
-    def resolve() -> None:
-        try:
-            addresses.extend((each[0], each[4]) for each in socket.getaddrinfo(*address, type=kind))
-        except OSError as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=resolve, name="audit-resolver", daemon=True)
-    thread.start()
-    thread.join(LIMIT_S)
-    if failed:
-        raise failed[0]
-    if not addresses:
-        raise TimeoutError(f"`{address[0]}` was not resolved within {LIMIT_S:.0f} s")
-    return addresses
 
 
 class _Pipe:

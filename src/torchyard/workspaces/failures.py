@@ -8,7 +8,9 @@ Always: a valid token is not affected by failures from its address; memory is bo
 
 from __future__ import annotations
 
+import hashlib
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +22,7 @@ from torchyard.base.errors import NotAuthenticated, TooManyRequests
 MOST_FAILURES = 200
 WINDOW = timedelta(minutes=1)
 _MOST_KEPT = 10_000
+_WRONG_KEPT_S = 1.0
 
 
 class Failures:
@@ -29,6 +32,8 @@ class Failures:
         self._lock = threading.Lock()
         # By address: when its window began, and how many failures are in it.
         self._failed: OrderedDict[str, tuple[datetime, int]] = OrderedDict()
+        # By a token's hash: until when it is known to be wrong.
+        self._wrong: dict[bytes, float] = {}
 
     @contextmanager
     def watched(self, address: str, now: datetime) -> Iterator[None]:
@@ -52,14 +57,39 @@ class Failures:
                     self._failed[client] = (since, count + 1)
                     _bound(self._failed)
                     raise
-            raise TooManyRequests(
-                f"too many requests with a wrong token came from `{address}`",
-                "find the program there that sends an old token, and wait a minute",
-            ) from error
+            raise _too_many(address) from error
+
+    def is_limited(self, address: str, now: datetime) -> bool:
+        """Whether the next failure of the address is one too many."""
+        if not self._failed:
+            return False
+        return self._count(addresses.client_of(address), now) >= MOST_FAILURES
+
+    def keep_wrong(self, token: str) -> None:
+        """Remember for a second that the token is not valid."""
+        if len(self._wrong) >= _MOST_KEPT:
+            self._wrong.clear()
+        self._wrong[hashlib.sha256(token.encode()).digest()] = time.monotonic() + _WRONG_KEPT_S
+
+    def refuse_repeated(self, address: str, token: str) -> None:
+        """
+        Raises:
+            TooManyRequests: the token is one that `keep_wrong` was told of.
+        """
+        until_s = self._wrong.get(hashlib.sha256(token.encode()).digest(), 0.0)
+        if time.monotonic() < until_s:
+            raise _too_many(address)
 
     def _count(self, address: str, now: datetime) -> int:
         since, count = self._failed.get(address, (now, 0))
         return count if now - since < WINDOW else 0
+
+
+def _too_many(address: str) -> TooManyRequests:
+    return TooManyRequests(
+        f"too many requests with a wrong token came from `{address}`",
+        "find the program there that sends an old token, and wait a minute",
+    )
 
 
 def _bound(kept: OrderedDict[str, tuple[datetime, int]]) -> None:

@@ -31,6 +31,10 @@ Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 _DECLARED = "torchyard_needs"
+_LIMITS = {
+    Permission.OPEN: request_bodies.STRANGERS_LIMIT_BYTES,
+    Permission.WORKER: request_bodies.WORKERS_LIMIT_BYTES,
+}
 IDENTITY = "torchyard.identity"
 """Where a request's scope holds the authenticated identity."""
 
@@ -63,15 +67,12 @@ def needs(
     """Declare what a request to this endpoint needs.
 
     Args:
-        body_limit_bytes: 16 MiB by default, 64 KiB for routes that need no token. With
-            `UNLIMITED` the endpoint reads the body itself, as a stream.
+        body_limit_bytes: 4 MiB by default, 16 MiB for workers, 64 KiB for routes that need no
+            token. With `UNLIMITED` the endpoint reads the body itself, as a stream.
         signed: see `Needs`.
     """
     if body_limit_bytes is None:
-        is_open = permission is Permission.OPEN
-        body_limit_bytes = (
-            request_bodies.STRANGERS_LIMIT_BYTES if is_open else request_bodies.DEFAULT_LIMIT_BYTES
-        )
+        body_limit_bytes = _LIMITS.get(permission, request_bodies.DEFAULT_LIMIT_BYTES)
     declaration = Needs(permission, body_limit_bytes, signed)
 
     def declare(endpoint: _Endpoint) -> _Endpoint:

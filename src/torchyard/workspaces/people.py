@@ -24,8 +24,11 @@ from torchyard.workspaces.types import Identity, KeptToken, Person, Role, TokenK
 HOME_TOKEN = "home"
 SIGN_IN_TOKENS = "sign-in-"
 """How the names of tokens begin that a sign-in has made."""
+SESSION_NAMES = ("page-", f"{SIGN_IN_TOKENS}page-")
+"""How the names of tokens begin that are sessions of the web page; the second are of sign-ins."""
 _NAME = re.compile(r"[a-zA-Z0-9][\w.@+-]{0,63}", re.ASCII)
 _TOKEN_NAME = re.compile(r"[\w.@+-]{1,64}", re.ASCII)
+_SUBJECT_LENGTH = 255
 _LONGEST = timedelta(days=3650)
 
 
@@ -201,7 +204,8 @@ def rotate(
 
     Raises:
         NotFound: the person has no such token.
-        InvalidInput: it is the token of the home folder or of a sign-in, or `expires_at` is past.
+        InvalidInput: it is the token of the home folder, of a sign-in or of the web page, or
+            `expires_at` is past.
     """
     if token.startswith(SIGN_IN_TOKENS):
         raise InvalidInput(
@@ -213,6 +217,11 @@ def rotate(
             f"`{HOME_TOKEN}` is the token of the server's home folder",
             "stop the server, remove the file `token` in the home and start it: it writes a new "
             "one, and the old one is refused",
+        )
+    if token.startswith(SESSION_NAMES):
+        raise InvalidInput(
+            f"`{token[:80]}` is a session of the web page, which ends within hours",
+            "begin another one with `yard ui`",
         )
     now = clock.now()
     text = actions.new_token(TokenKind.PERSON)
@@ -248,6 +257,12 @@ def roles_of(db: Database, name: str) -> dict[str, Role]:
     """By workspace; the key "" is every workspace."""
     with db.read() as connection:
         return store.roles_of(connection, name)
+
+
+def administers(db: Database, identity: Identity) -> bool:
+    """Whether it is a person, with a token for every workspace, who administers the server."""
+    is_person = identity.kind is TokenKind.PERSON and not identity.workspace
+    return is_person and roles_of(db, identity.user).get("") is Role.OWNER
 
 
 def workspaces_of(db: Database, identity: Identity) -> list[Workspace]:
@@ -308,10 +323,51 @@ def bind_subject(
     store.add_subject(connection, issuer, subject, name, now)
 
 
+def is_subject(text: str) -> bool:
+    """Whether it may name an account of a provider: up to 255 printable ASCII characters."""
+    return 0 < len(text) <= _SUBJECT_LENGTH and text.isascii() and text.isprintable()
+
+
+def link(db: Database, clock: Clock, issuer: str, subject: str, name: str) -> None:
+    """Let the account `subject` of a provider sign in as this person, whatever its name there.
+
+    Raises:
+        NotFound: there is nobody of this name.
+        InvalidInput: no account can be called that.
+        Conflict: the person or the account is linked otherwise, or the person owns the home.
+    """
+    if not is_subject(subject):
+        raise InvalidInput(
+            "`subject` must have 1 to 255 printable ASCII characters", at=["subject"]
+        )
+    with db.write() as connection:
+        _existing(connection, name)
+        if owns_home(connection, name):
+            raise Conflict(
+                f"`{name}` owns the server's home folder, and signs in on its machine only",
+                "make an account of another name: `yard user create NAME --no-token`",
+            )
+        linked = subject_of(connection, issuer, name)
+        if linked == subject:
+            return
+        if linked is not None:
+            raise Conflict(
+                f"`{name}` is linked to another account of `{issuer}`",
+                f"release it first: `yard user unlink {name}`",
+            )
+        holder = user_of_subject(connection, issuer, subject)
+        if holder is not None:
+            raise Conflict(
+                f"the account is linked to `{holder}`",
+                f"release it first: `yard user unlink {holder}`",
+            )
+        bind_subject(connection, issuer, subject, name, clock.now())
+
+
 def unlink(db: Database, name: str) -> int:
     """Release a person's account at the sign-in provider and end what it has signed in.
 
-    The next account with their name is bound to them. Returns how many were released.
+    Returns how many were released.
     """
     with db.write() as connection:
         _existing(connection, name)

@@ -124,20 +124,23 @@ def tokens_of(connection: Connection, name: str) -> list[KeptToken]:
 
 
 def drop_token(connection: Connection, name: str, token: str) -> None:
+    """Revoke a token, and the sessions of the web page that were begun with it."""
     changed(connection)
-    connection.execute(
-        delete(tokens).where(_PERSONS, tokens.c.user == name, tokens.c.name == token)
-    )
+    is_named = _PERSONS & (tokens.c.user == name) & (tokens.c.name == token)
+    hashes = connection.execute(select(tokens.c.hash).where(is_named)).scalars().all()
+    connection.execute(delete(tokens).where(tokens.c.hash.in_(hashes)))
+    connection.execute(delete(tokens).where(tokens.c.source.in_(hashes)))
 
 
 def drop_all_tokens(connection: Connection, name: str, with_jobs: bool) -> None:
-    """Drop a person's tokens.
+    """Drop a person's tokens, and those of the machines that they joined.
 
     Args:
         with_jobs: those of their running jobs' scripts, too; workers keep theirs to report the end.
     """
     changed(connection)
-    kinds = [TokenKind.PERSON.value, *([TokenKind.RUN.value] if with_jobs else [])]
+    kinds = [TokenKind.PERSON.value, TokenKind.MACHINE.value]
+    kinds += [TokenKind.RUN.value] if with_jobs else []
     connection.execute(delete(tokens).where(tokens.c.kind.in_(kinds), tokens.c.user == name))
 
 

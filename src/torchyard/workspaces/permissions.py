@@ -24,7 +24,9 @@ class Permission(Enum):
     JOB = "change jobs and runs"
     UPLOAD = "upload files"
     WRITE = "submit jobs, and register data and models"
+    ENTER = "enter running jobs"
     COMPUTE = "create, change or delete compute"
+    JOIN = "join a machine to a cluster"
     SETTINGS = "change the workspace"
     PEOPLE = "grant roles and set quotas"
     SERVER = "administer the server"
@@ -37,7 +39,9 @@ MINIMUM_ROLE: dict[Permission, Role] = {
     Permission.JOB: Role.DATA_SCIENTIST,
     Permission.UPLOAD: Role.DATA_SCIENTIST,
     Permission.WRITE: Role.DATA_SCIENTIST,
+    Permission.ENTER: Role.DATA_SCIENTIST,
     Permission.COMPUTE: Role.CONTRIBUTOR,
+    Permission.JOIN: Role.CONTRIBUTOR,
     Permission.SETTINGS: Role.CONTRIBUTOR,
     Permission.PEOPLE: Role.OWNER,
     Permission.SERVER: Role.OWNER,
@@ -46,9 +50,13 @@ MINIMUM_ROLE: dict[Permission, Role] = {
 SERVER_WIDE = frozenset({Permission.SELF, Permission.SERVER, Permission.METRICS})
 # With these, data scientists can change their own jobs and runs; contributors can change all.
 OWN_JOBS_ONLY = frozenset({Permission.LOG, Permission.JOB})
+# With this, everybody below an owner can enter their own jobs only: what runs there is its owner's.
+OWN_BELOW_OWNER = frozenset({Permission.ENTER})
 # What a running job may always do, even if its owner has lost the role.
 ALWAYS_ALLOWED_TO_JOBS = frozenset({Permission.READ, Permission.LOG, Permission.JOB})
-DENIED_TO_JOBS = frozenset({Permission.PEOPLE, Permission.SERVER, Permission.METRICS})
+DENIED_TO_JOBS = frozenset(
+    {Permission.PEOPLE, Permission.SERVER, Permission.METRICS, Permission.ENTER}
+)
 # Too frequent to record, and of no interest to an audit; GET requests are not recorded either.
 UNAUDITED = frozenset(
     {Permission.OPEN, Permission.WORKER, Permission.READ, Permission.LOG, Permission.UPLOAD}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Depends
 from torchyard.base import fields
 from torchyard.base.dependencies import ClockOf, DatabaseOf, from_state
 from torchyard.base.errors import Forbidden
-from torchyard.workspaces import actions, people
+from torchyard.workspaces import actions, notifications, people
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, Role, TokenKind, Workspace
@@ -19,6 +19,10 @@ ProvisionOf = Annotated[Callable[[str], None], Depends(from_state("provision_wor
 """Gives a new workspace what every workspace has from the start."""
 DeleteOf = Annotated[Callable[[str], None], Depends(from_state("delete_workspace"))]
 """Deletes an empty workspace; refuses one that isn't, and lists what is in it."""
+CheckOf = Annotated[
+    Callable[[Mapping[str, Any]], list[str]], Depends(from_state("check_notifications"))
+]
+"""Refuses recipients of messages that are not valid; returns notices about those that are."""
 
 router = APIRouter(prefix="/v1", tags=["workspaces"], route_class=GuardedRoute)
 
@@ -50,7 +54,7 @@ def create(
     return to_json(workspace)
 
 
-_FOR_OWNERS = ("allow_substitutes", "max_processes", "disk_quota_mb", "network")
+_FOR_OWNERS = ("allow_substitutes", "max_processes", "disk_quota_mb", "network", "auto_compute")
 
 
 @router.delete("/workspaces/{workspace}")
@@ -66,7 +70,11 @@ def drop(db: DatabaseOf, delete: DeleteOf, workspace: str, identity: Person) -> 
 @router.patch("/workspaces/{workspace}")
 @needs(Permission.SETTINGS)
 def update(
-    db: DatabaseOf, workspace: str, identity: Person, changes: Annotated[Any, Body()]
+    db: DatabaseOf,
+    check: CheckOf,
+    workspace: str,
+    identity: Person,
+    changes: Annotated[Any, Body()],
 ) -> dict[str, Any]:
     fields.mapping(changes, "the document of changes")
     for key in _FOR_OWNERS:
@@ -75,7 +83,13 @@ def update(
                 f"only an owner of workspace `{workspace}` can change `{key}`",
                 "ask an owner: `yard user list` shows who they are",
             )
-    return to_json(actions.update(db, workspace, changes))
+    recipient_keys = [key for key in notifications.KEYS if key in changes]
+    if recipient_keys and identity.kind is not TokenKind.PERSON:
+        raise Forbidden(f"a job can't change `{recipient_keys[0]}`", "use a personal token")
+    changed = actions.update(db, workspace, changes, check)
+    if not recipient_keys:
+        return to_json(changed)
+    return {**to_json(changed), "notices": check(changed.notifications)}
 
 
 @router.get("/workspaces/{workspace}")
@@ -99,12 +113,17 @@ def to_json(workspace: Workspace) -> dict[str, Any]:
         "subscription_id": workspace.subscription_id,
         "resource_group": workspace.resource_group,
         "location": workspace.location,
+        "display_name": workspace.display_name or workspace.name,
         "description": workspace.description,
+        "tags": workspace.tags,
         "retention_days": workspace.retention_days,
         "rehearse_on_cpu": workspace.rehearse_on_cpu,
         "allow_substitutes": workspace.allow_substitutes,
         "max_processes": workspace.max_processes,
         "disk_quota_mb": workspace.disk_quota_mb,
         "network": workspace.network,
+        "auto_compute": workspace.auto_compute,
+        **notifications.to_json(workspace.notifications),
+        **workspace.azure_keys,
         "created_at": workspace.created_at.isoformat(),
     }

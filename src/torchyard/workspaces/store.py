@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
+    JSON,
     Boolean,
     Column,
     Connection,
@@ -42,6 +43,11 @@ workspaces = Table(
     Column("max_processes", Integer, nullable=False, server_default="0"),
     Column("disk_quota_mb", Integer, nullable=False, server_default="0"),
     Column("network", String(16), nullable=False, server_default="open"),
+    Column("auto_compute", Boolean, nullable=False, server_default=false()),
+    Column("display_name", String(256), nullable=False, server_default=""),
+    Column("tags", JSON, nullable=False, server_default="{}"),
+    Column("azure_keys", JSON, nullable=False, server_default="{}"),
+    Column("notifications", JSON, nullable=False, server_default="{}"),
 )
 
 tokens = Table(
@@ -57,8 +63,18 @@ tokens = Table(
     # Of a person's token: its name, and about when it was used last.
     Column("name", String(64), nullable=False, server_default=""),
     Column("last_used_at", Instant),
+    # Of a session of the web page: the hash of the token that it was begun with, and ends with.
+    Column("source", String(64), index=True),
 )
 
+# Each begins one session of the web page; see sessions.py.
+sign_in_codes = Table(
+    "sign_in_codes",
+    metadata,
+    Column("hash", String(64), primary_key=True),
+    Column("source", String(64), nullable=False),
+    Column("expires_at", Instant, nullable=False),
+)
 
 roles = Table(
     "roles",
@@ -188,6 +204,56 @@ def find_token(connection: Connection, token_hash: str, workspace: str) -> Store
     return StoredToken(identity, row.last_used_at)
 
 
+def add_session(
+    connection: Connection,
+    token_hash: str,
+    identity: Identity,
+    now: datetime,
+    expires_at: datetime,
+    source: str,
+) -> None:
+    """Store a person's token that ends with the token whose hash is `source`."""
+    connection.execute(
+        insert(tokens).values(
+            hash=token_hash,
+            kind=TokenKind.PERSON.value,
+            user=identity.user,
+            workspace="",
+            subject="",
+            created_at=now,
+            expires_at=expires_at,
+            name=identity.token,
+            source=source,
+        )
+    )
+
+
+def drop_hash(connection: Connection, token_hash: str) -> None:
+    """Revoke one token."""
+    changed(connection)
+    connection.execute(delete(tokens).where(tokens.c.hash == token_hash))
+
+
+def add_code(connection: Connection, code_hash: str, source: str, expires_at: datetime) -> None:
+    connection.execute(
+        insert(sign_in_codes).values(hash=code_hash, source=source, expires_at=expires_at)
+    )
+
+
+def take_code(connection: Connection, code_hash: str, now: datetime) -> str | None:
+    """The source of a code that is still good; the code can't be taken again.
+
+    Codes that have expired are deleted, too.
+    """
+    codes = sign_in_codes
+    query = select(codes.c.source).where(codes.c.hash == code_hash, codes.c.expires_at > now)
+    source: str | None = connection.execute(query).scalar()
+    taken = connection.execute(delete(codes).where(codes.c.hash == code_hash)).rowcount
+    connection.execute(delete(codes).where(codes.c.expires_at <= now))
+    # Of two servers that share the home, one deletes the row.
+    return source if taken == 1 else None
+
+
 def record_use(connection: Connection, token_hash: str, now: datetime) -> None:
     connection.execute(update(tokens).where(tokens.c.hash == token_hash).values(last_used_at=now))
 
@@ -195,6 +261,15 @@ def record_use(connection: Connection, token_hash: str, now: datetime) -> None:
 _DROP_TOKENS = delete(tokens).where(
     tokens.c.kind == bindparam("the_kind"), tokens.c.subject == bindparam("the_subject")
 )
+
+
+def drop_machine_tokens(connection: Connection, subject: str) -> None:
+    """Those of a machine, or of a whole cluster when the subject ends with a slash."""
+    changed(connection)
+    is_meant = tokens.c.subject == subject
+    if subject.endswith("/"):
+        is_meant = tokens.c.subject.startswith(subject, autoescape=True)
+    connection.execute(delete(tokens).where(tokens.c.kind == TokenKind.MACHINE.value, is_meant))
 
 
 def drop_tokens(connection: Connection, kind: TokenKind, subject: str) -> None:

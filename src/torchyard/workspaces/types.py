@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from typing import Any
 
 from torchyard.base.errors import InvalidInput, nearest
 
@@ -23,7 +24,12 @@ class Workspace:
     server, which allows it unless it is shared.
 
     Of its jobs, each node may have `max_processes` processes and threads and write `disk_quota_mb`
-    MiB, 0 for torchyard's own limit or none, and connect to no more than `network` says.
+    MiB, 0 for torchyard's own limit or none, and connect to no more than `network` says. With
+    `auto_compute` they may leave their cluster open.
+
+    `notifications` says who is told of the end of its jobs; see notifications.py.
+
+    `azure_keys` are keys of Azure's schema that have no effect here and are given back.
     """
 
     name: str
@@ -38,6 +44,11 @@ class Workspace:
     max_processes: int = 0
     disk_quota_mb: int = 0
     network: str = "open"
+    auto_compute: bool = False
+    display_name: str = ""
+    tags: dict[str, str] = field(default_factory=dict)
+    azure_keys: dict[str, Any] = field(default_factory=dict)
+    notifications: dict[str, Any] = field(default_factory=dict)
 
 
 class TokenKind(str, Enum):
@@ -46,6 +57,7 @@ class TokenKind(str, Enum):
     PERSON = "yard_p_"
     ATTEMPT = "yard_a_"
     RUN = "yard_r_"
+    MACHINE = "yard_m_"
 
 
 class Role(str, Enum):
@@ -92,9 +104,10 @@ def role_named(text: str) -> Role:
 class Identity:
     """Who sends a request.
 
-    `subject` is the attempt's id for an attempt's token, the job's name for a run's, empty for
-    a person's. `workspace` is empty when the token is valid for every workspace. `role` is the
-    person's role in the request's workspace, None for no role; `token` is the token's name.
+    `subject` is the attempt's id for an attempt's token, the job's name for a run's, workspace,
+    cluster and name for a machine's, empty for a person's. `workspace` is empty when the token is
+    valid for every workspace. `role` is the person's role in the request's workspace, None for no
+    role; `token` is the token's name.
     With `own_only` the permission covers only the person's own jobs and runs. `token_hash`
     identifies the token in the database.
     """

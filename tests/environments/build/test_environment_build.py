@@ -164,6 +164,71 @@ def test_the_log_shows_no_secret_of_a_waiting_job(
     assert len(asked_for) > 1
 
 
+METADATA_ALONE = """
+import pathlib
+def prepare_metadata_for_build_wheel(folder, settings=None):
+    info = pathlib.Path(folder, "compiled-2.0.dist-info")
+    info.mkdir()
+    text = "Metadata-Version: 2.1\\nName: compiled\\nVersion: 2.0\\n"
+    info.joinpath("METADATA").write_text(text)
+    info.joinpath("WHEEL").write_text("Wheel-Version: 1.0\\n")
+    return info.name
+def build_wheel(*arguments):
+    raise SystemExit("not this compiler")
+"""
+
+
+@pytest.mark.parametrize("backend", ["raise SystemExit('not this Python')\n", METADATA_ALONE])
+def test_a_version_that_cannot_be_built_gives_way_to_one_with_a_wheel(
+    environments: Environments, machine: Machine, backend: str
+) -> None:
+    """As a release so old that it names no Python it can't do with."""
+    wheels.put_source(machine.wheels, "compiled", "2.0", backend)
+    wheels.put(machine.wheels, "compiled", "1.0")
+    wheels.put(machine.wheels, "user", "1.0", requires=("compiled",))
+    spec = asked(environments, "user")
+    folder = environments.builds.run(spec)
+    assert python(folder, "import compiled; print(compiled.__version__)") == "1.0"
+    log = environments.folders.log_path(spec.hash).read_text()
+    assert "`compiled` can't be built here: trying versions with a wheel" in log
+
+
+OLD_USER = """
+import pathlib
+def get_requires_for_build_wheel(settings=None):
+    return []
+def prepare_metadata_for_build_wheel(folder, settings=None):
+    info = pathlib.Path(folder, "user-1.0.dist-info")
+    info.mkdir()
+    text = "Metadata-Version: 2.1\\nName: user\\nVersion: 1.0\\nRequires-Dist: compiled\\n"
+    info.joinpath("METADATA").write_text(text)
+    info.joinpath("WHEEL").write_text("Wheel-Version: 1.0\\n")
+    return info.name
+def build_wheel(folder, *others):
+    name = "user-1.0-py3-none-any.whl"
+    pathlib.Path(folder, name).write_bytes(WHEEL)
+    return name
+"""
+
+
+def test_old_sources_that_came_with_one_that_cannot_be_built_give_way_too(
+    environments: Environments, machine: Machine, tmp_path: Path
+) -> None:
+    """As a `shap` that still uses `np.int`, taken for the sake of the newest `numpy`."""
+    for version in ("1.0", "2.0"):
+        wheels.put(machine.wheels, "base", version)
+    wheels.put_source(machine.wheels, "compiled", "1.0", METADATA_ALONE.replace("2.0", "1.0"))
+    wheels.put(machine.wheels, "compiled", "2.0")
+    old = wheels.put(tmp_path / "old", "user", "1.0", requires=("compiled",)).read_bytes()
+    wheels.put_source(machine.wheels, "user", "1.0", f"WHEEL = {old!r}\n{OLD_USER}")
+    wheels.put(machine.wheels, "user", "2.0", requires=("base<2",))
+    wheels.put(machine.wheels, "middle", "1.0", requires=("user",))
+    wheels.put(machine.wheels, "middle", "2.0", requires=("user", "compiled<2"))
+    folder = environments.builds.run(asked(environments, "base", "middle"))
+    code = "import base, user; print(base.__version__, user.__version__)"
+    assert python(folder, code) == "1.0 2.0"
+
+
 def test_plain_python_has_pip(environments: Environments) -> None:
     folder = environments.builds.run(environments.resolver.resolve("azureml:python@latest"))
     assert python(folder, "import pip, sys; print(sys.prefix)") == str(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -59,7 +60,8 @@ def test_a_curated_name_needs_no_notice(reference: str) -> None:
         ("AzureML-sklearn-1.0", "sklearn-1.1"),
         ("AzureML-Scikit-Learn-0.20.3", "sklearn-0.24-py38"),
         ("AzureML-lightgbm-3.2-ubuntu18.04-py37-cpu@latest", "lightgbm-3.3"),
-        ("AzureML-TensorFlow-2.3-CPU", "tensorflow-2.16-cuda12"),
+        ("AzureML-TensorFlow-2.3-CPU", "tensorflow-2.11-py310"),
+        ("azureml-tensorflow-2.11-cuda11", "tensorflow-2.11-py310"),
         ("AzureML-Minimal", "minimal-py310"),
         ("AzureML-Tutorial", "sklearn-1.5"),
         ("lightgbm-3.2-ubuntu18.04-py37-cpu", "lightgbm-3.3"),
@@ -81,7 +83,31 @@ def test_a_node_with_cuda_gets_the_twin() -> None:
     image = definition.resolve({"image": "pytorch/pytorch:latest"}, CUDA)
     assert any("nvidia-cublas" in line for line in image.packages)
     spec = definition.resolve("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", CUDA)
-    assert spec.ref == "acpt-pytorch-2.13-cuda13.0:1"
+    assert spec.ref == "acpt-pytorch-2.13-cuda13.0:2"
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "acpt-pytorch-2.0-cuda11.7",
+        "AzureML-acpt-pytorch-2.0-cuda11.7@latest",
+        {"image": "mcr.microsoft.com/azureml/curated/acpt-pytorch-2.0-cuda11.7:latest"},
+    ],
+)
+def test_a_name_with_a_torch_for_gpus_is_itself_on_a_gpu_alone(
+    reference: str | dict[str, str],
+) -> None:
+    here, there = (definition.resolve(reference, platform) for platform in (LINUX, CUDA))
+    assert not [line for line in here.packages if line.startswith("nvidia-")]
+    assert "torch==2.13.0" in here.packages and "torch==2.0.1" in there.packages
+    assert "nvidia-cublas-cu11==11.10.3.66" in there.packages
+    assert published.WHOLE_MODELS in here.job_variables and not there.job_variables
+
+
+def test_a_curated_environment_names_its_layers_in_one_notice() -> None:
+    (notice,) = definition.resolve("acpt-pytorch-2.13-cpu", LINUX).notices
+    listed = notice.partition("torchyard's own layers: ")[2].split(", ")
+    assert {"horovod", "nebulaml", "torch-ort", "torchyard-train"} <= set(listed)
 
 
 def test_every_published_name_becomes_a_curated_environment() -> None:
@@ -150,7 +176,7 @@ def test_sklearn_holds_what_azures_own_file_lists() -> None:
             "mcr.microsoft.com/azureml/curated/acpt-pytorch-1.11-py38-cuda11.3-gpu:latest",
             "acpt-pytorch-2.13-cpu",
         ),
-        ("mcr.microsoft.com/azureml/curated/tensorflow-2.12-cuda11:latest", "tensorflow-2.16"),
+        ("mcr.microsoft.com/azureml/curated/tensorflow-2.12-cuda11:latest", "tensorflow-2.11"),
         (
             "mcr.microsoft.com/aifx/acpt/stable-ubuntu2204-cu124-py310-torch251:biweekly.202505.1",
             "acpt-pytorch-2.13-cpu",
@@ -169,7 +195,7 @@ def test_an_image_that_carries_a_published_environment(image: str, curated_name:
     "written",
     [
         "AzureML-tensorflow-2.16-cuda12@latest",
-        "AzureML-tensorflow-2.12-cuda11@latest",
+        "AzureML-tensorflow-2.16-cuda11@latest",
         {"image": "mcr.microsoft.com/azureml/curated/tensorflow-2.16-cuda12:latest"},
     ],
 )
@@ -177,6 +203,14 @@ def test_tensorflow_comes_with_keras_2_as_azures_does(written: str | dict[str, s
     spec = definition.resolve(written, LINUX)
     assert spec.variables == (("TF_USE_LEGACY_KERAS", "1"),)
     assert "tf-keras==2.16.0" in spec.packages
+
+
+def test_a_name_of_an_older_tensorflow_has_numpy_of_its_time() -> None:
+    """Its scripts write `np.float` and `tf.compat.v1.layers`, which later ones have no more."""
+    spec = definition.resolve("azureml-tensorflow-2.11-cuda11", LINUX)
+    versions = dict(line.split("==") for line in spec.packages)
+    assert versions["tensorflow"].startswith("2.11.") and versions["keras"].startswith("2.11.")
+    assert versions["numpy"].startswith("1.23.")
 
 
 _WORKSPACE = (
@@ -198,7 +232,7 @@ _WORKSPACE = (
         ("AzureML:python@Latest", "python:1"),
         ("azureml://registries/azureml/environments/sklearn-1.5", "sklearn-1.5:2"),
         ("azureml://registries/AzureML/environments/Sklearn-1.5/labels/latest", "sklearn-1.5:2"),
-        ("AZUREML-Acpt-PyTorch-2.13-CPU@latest", "acpt-pytorch-2.13-cpu:1"),
+        ("AZUREML-Acpt-PyTorch-2.13-CPU@latest", "acpt-pytorch-2.13-cpu:2"),
     ],
 )
 def test_every_form_of_reference(reference: str, ref: str) -> None:
@@ -215,15 +249,15 @@ def test_an_id_of_another_workspace() -> None:
 @pytest.mark.parametrize(
     ("requested", "becomes", "instead"),
     [
-        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "`acpt-pytorch-2.13-cpu:1`",
-         "environment: azureml:acpt-pytorch-2.13-cpu:1"),
+        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "`acpt-pytorch-2.13-cpu:2`",
+         "environment: azureml:acpt-pytorch-2.13-cpu:2"),
         ("azureml:AzureML-sklearn-1.5:3", "`sklearn-1.5:2`", "environment: azureml:sklearn-1.5:2"),
         ({"image": "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"}, "own Python",
          f"image: python:{platform_python()}"),
         ({"image": "mcr.microsoft.com/azureml/minimal-ubuntu22.04-py39-cpu-inference:latest"},
          "Python 3.9", "image: python:3.9"),
         ({"image": "mcr.microsoft.com/azureml/curated/sklearn-1.0:12", "conda_file": {}},
-         "`sklearn-1.1:1`", "environment: azureml:sklearn-1.1:1"),
+         "`sklearn-1.1:2`", "environment: azureml:sklearn-1.1:2"),
     ],
 )  # fmt: skip
 def test_a_substitute_can_be_refused(requested: Any, becomes: str, instead: str) -> None:
@@ -326,3 +360,28 @@ def test_a_curated_environment_is_whole(curated: Curated) -> None:
     if curated.twin:
         twin = curated_environments.named(curated.twin)
         assert twin is not None and twin.twin == curated.name
+
+
+@pytest.mark.parametrize(
+    ("requested", "reads_whole_models"),
+    [
+        ("azureml-acpt-pytorch-2.2-cuda12.1", True),
+        ("AzureML-ACPT-pytorch-1.12-py39-cuda11.6-gpu@latest", True),
+        ({"image": "mcr.microsoft.com/azureml/curated/acpt-pytorch-2.2-cuda12.1:latest"}, True),
+        ({"image": "mcr.microsoft.com/aifx/acpt/stable-ubuntu2004-cu117-py38-torch201"}, True),
+        ({"image": "mcr.microsoft.com/aifx/acpt/stable-ubuntu2004-cu116-py38-torch1131"}, True),
+        ({"image": "mcr.microsoft.com/aifx/acpt/stable-ubuntu2204-cu126-py310-torch280"}, False),
+        ({"image": "mcr.microsoft.com/aifx/acpt/stable-ubuntu2204-cu126-py310-torch2.8.0"}, False),
+        ("azureml-acpt-pytorch-2.8-cuda12.6", False),
+        ("AzureML-pytorch-1.10-ubuntu18.04-py38-cuda11-gpu", False),
+        ("acpt-pytorch-2.13-cpu", False),
+    ],
+)
+def test_torch_of_an_old_name_reads_models_as_it_did(
+    requested: str | dict[str, str], reads_whole_models: bool
+) -> None:
+    spec = definition.resolve(requested, LINUX)
+    assert (published.WHOLE_MODELS in spec.job_variables) == reads_whole_models
+    assert spec.hash == replace(spec, job_variables=()).hash
+    notices = [notice for notice in spec.notices if "`torch.load` reads whole models" in notice]
+    assert bool(notices) == reads_whole_models

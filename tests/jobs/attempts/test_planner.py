@@ -51,3 +51,13 @@ def test_a_plan_holds_all_that_a_worker_may_know(
     assert plan.report_token.startswith("yard_a_") and plan.run_token.startswith("yard_r_")
     assert from_json(plan.to_json()) == plan
     assert job.document["code"] == f"snapshot:{snapshot}"
+
+
+def test_nodes_of_this_machine_make_no_copies_of_checkpoints(
+    tmp_path: Path, db: Database, clock: FakeClock
+) -> None:
+    services = support.make_services(tmp_path, db, clock)
+    support.submit(services, resources={"instance_count": 2})
+    executor = FakeExecutor()
+    Scheduler(services, executor, "http://127.0.0.1:1").run_round()
+    assert not executor.launches[0].peer_copies

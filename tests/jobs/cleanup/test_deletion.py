@@ -23,7 +23,8 @@ from torchyard.jobs.cleanup.deletion import Choice
 from torchyard.jobs.files import artifacts, model_sources, scratch
 from torchyard.jobs.history.history_records import metric, param
 from torchyard.jobs.http.scheduler import Scheduler
-from torchyard.jobs.records import removal_store
+from torchyard.jobs.records import removal_store, run_assets
+from torchyard.jobs.records.run_assets import RunAsset
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
@@ -40,7 +41,7 @@ def scheduler(services: Services) -> Scheduler:
 
 
 def finished(services: Services, scheduler: Scheduler, **document: Any) -> Job:
-    """A job that ran to its end and left files, logs, points and parameters."""
+    """A job that ran to its end and left files, logs, points, parameters, an asset."""
     job = support.submit(services, **document)
     for _ in range(3):
         scheduler.run_round()
@@ -48,6 +49,9 @@ def finished(services: Services, scheduler: Scheduler, **document: Any) -> Job:
     scratch.folder(services, attempt.id).mkdir(parents=True)
     points = [metric("loss", step / 7, 1000 + step, step) for step in range(700)]
     services.history.append(job.id, [*points, param("lr", "0.1")])
+    explanation = RunAsset("explanation", [{"prefix": "x"}], services.clock.now())
+    with services.db.write() as connection:
+        run_assets.put(connection, job.id, explanation)
     services.logs.append(WORKSPACE, job.name, 1, "user_logs/std_log.txt", 0, b"hello")
     with artifacts.writing(services, job, "outputs/model.pt") as writing:
         writing.write(b"weights")

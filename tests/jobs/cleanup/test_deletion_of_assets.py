@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ from torchyard.workspaces.types import Role
 
 def upload(services: Services, name: str = "digits", text: bytes = b"0,1,2") -> DataAsset:
     file = SnapshotFile("x.csv", services.blobs.put_bytes(text), len(text))
-    snapshot = services.blobs.put_snapshot({"files": [vars(file)]})
+    snapshot = services.blobs.put_snapshot({"files": [asdict(file)]})
     document = {"name": name, "path": f"snapshot:{snapshot.id}"}
     return assets.create(
         services.db, services.clock, services.datastores, services.blobs,

@@ -19,7 +19,7 @@ from postgres_server import NewDatabase
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs.history import history_store
-from torchyard.jobs.history.history import History
+from torchyard.jobs.history.history import History, Received
 from torchyard.jobs.history.history_records import Metric, metric, param, tag
 from torchyard.jobs.history.metric_blocks import Point
 from torchyard.shared import record_rules
@@ -203,14 +203,14 @@ RUNS = {"job": 1, "child": 2}
 
 def test_repeats_are_dropped_by_their_number(history: History) -> None:
     first = [sent(step=step) for step in range(5)]
-    assert history.receive(RUNS.get, "att", 0, 0, first) == {"next": 5, "rejected": []}
+    assert history.receive(RUNS.get, "att", 0, 0, first) == Received(5)
     # Another value would be a point of its own: what counts is the number.
     other = sent(step=88)
-    assert history.receive(RUNS.get, "att", 0, 0, [other] * 5) == {"next": 5, "rejected": []}
+    assert history.receive(RUNS.get, "att", 0, 0, [other] * 5) == Received(5)
     more = [other, other, sent(step=5), sent(step=6, run="child")]
-    assert history.receive(RUNS.get, "att", 0, 3, more) == {"next": 7, "rejected": []}
-    assert history.receive(RUNS.get, "att", 1, 0, [sent("other")]) == {"next": 1, "rejected": []}
-    assert history.receive(RUNS.get, "att2", 0, 0, [sent(step=9)]) == {"next": 1, "rejected": []}
+    assert history.receive(RUNS.get, "att", 0, 3, more) == Received(7)
+    assert history.receive(RUNS.get, "att", 1, 0, [sent("other")]) == Received(1)
+    assert history.receive(RUNS.get, "att2", 0, 0, [sent(step=9)]) == Received(1)
 
     assert [point.step for point in history.series(1, "loss")] == [0, 1, 2, 3, 4, 5, 9]
     assert [point.step for point in history.series(2, "loss")] == [6]
@@ -218,23 +218,20 @@ def test_repeats_are_dropped_by_their_number(history: History) -> None:
 
 
 def test_a_gap_is_asked_for(history: History) -> None:
-    assert history.receive(RUNS.get, "att", 0, 0, [sent()])["next"] == 1
-    assert history.receive(RUNS.get, "att", 0, 3, [sent(step=3)], 0) == {"next": 1, "rejected": []}
-    assert history.receive(RUNS.get, "new", 0, 3, [sent(step=3)], 2) == {"next": 0, "rejected": []}
+    assert history.receive(RUNS.get, "att", 0, 0, [sent()]).next == 1
+    assert history.receive(RUNS.get, "att", 0, 3, [sent(step=3)], 0) == Received(1)
+    assert history.receive(RUNS.get, "new", 0, 3, [sent(step=3)], 2) == Received(0)
     assert history.keys(1) == ["loss"] and len(history.series(1, "loss")) == 1
 
     rest = [sent(step=step) for step in range(5)]
-    assert history.receive(RUNS.get, "att", 0, 0, rest, 0) == {"next": 5, "rejected": []}
+    assert history.receive(RUNS.get, "att", 0, 0, rest, 0) == Received(5)
     assert [point.step for point in history.series(1, "loss")] == [0, 1, 2, 3, 4]
 
 
 def test_a_gap_that_nobody_can_fill_is_told(history: History) -> None:
     history.receive(RUNS.get, "att", 0, 0, [sent()])
     answer = history.receive(RUNS.get, "att", 0, 7, [sent(step=7)], 7)
-    assert answer == {
-        "next": 8,
-        "rejected": [{"seq": 7, "message": "6 records of node 0 are lost"}],
-    }
+    assert answer == Received(8, [{"seq": 7, "message": "6 records of node 0 are lost"}])
     assert [point.step for point in history.series(1, "loss")] == [0, 7]
 
 
@@ -243,11 +240,11 @@ def test_what_was_refused_is_told_again_with_a_repeat(history: History, db: Data
     tag = {"kind": "tag", "run": "job", "key": "t", "value": "old"}
     records = [param, tag, {**param, "value": "2"}, sent(run="nobody"), sent()]
     first = history.receive(RUNS.get, "att", 0, 0, records)
-    assert [rejection["seq"] for rejection in first["rejected"]] == [2, 3]
+    assert [rejection["seq"] for rejection in first.rejected] == [2, 3]
     history.receive(RUNS.get, "att", 0, 5, [{**tag, "value": "new"}])
 
     again = history.receive(RUNS.get, "att", 0, 0, records)
-    assert (again["next"], again["rejected"]) == (6, first["rejected"])
+    assert (again.next, again.rejected) == (6, first.rejected)
     assert (history.params(1), tags_of(db, 1)) == ({"lr": "1"}, {"t": "new"})
     assert len(history.series(1, "loss")) == 1
 
@@ -290,11 +287,11 @@ def test_one_bad_record_holds_up_none(history: History, db: Database) -> None:
 
     answer = history.receive(RUNS.get, "att", 0, 1, mixed)
 
-    assert answer["next"] == 1 + len(mixed)
-    assert [rejection["seq"] for rejection in answer["rejected"]] == [
+    assert answer.next == 1 + len(mixed)
+    assert [rejection["seq"] for rejection in answer.rejected] == [
         1 + 2 * place for place in range(len(BAD))
     ]
-    assert all(rejection["message"] for rejection in answer["rejected"])
+    assert all(rejection["message"] for rejection in answer.rejected)
     assert set(history.keys(1)) == {f"key{place}" for place in range(len(BAD))}
     assert history.params(1) == {"kept": "first"}
     assert tags_of(db, 1) == {"t": "v"}
@@ -309,7 +306,7 @@ def test_a_failure_half_way_stores_nothing(db: Database, history: History) -> No
 
     assert history.keys(10_000) == []
     add_jobs(db, [10_000])
-    assert history.receive(late.get, "att", 0, 0, records)["next"] == 2
+    assert history.receive(late.get, "att", 0, 0, records).next == 2
     assert history.keys(10_000) == ["loss"]
 
 

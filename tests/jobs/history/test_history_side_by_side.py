@@ -17,6 +17,7 @@ from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.data import assets
 from torchyard.jobs import actions
+from torchyard.jobs.history.history import Received
 from torchyard.jobs.history.history_records import Metric, Param, Tag
 from torchyard.jobs.records import attempt_store, experiment_store, progress, store
 from torchyard.jobs.requests import runs, submission
@@ -75,9 +76,9 @@ def test_writers_of_two_jobs_in_either_order(services: Services) -> None:
     a, b = submit(services, name="aaaa"), submit(services, name="bbbb")
     ids = {"aaaa": a.id, "bbbb": b.id}
 
-    def send(number: int) -> dict[str, Any]:
+    def send(number: int) -> Received:
         names = ["aaaa", "bbbb"] if number % 2 else ["bbbb", "aaaa"]
-        answer: dict[str, Any] = {}
+        answer = Received(0)
         for seq in range(20):
             records = [
                 {"run": name, "kind": "metric", "key": "m", "value": number, "timestamp": seq}
@@ -86,7 +87,7 @@ def test_writers_of_two_jobs_in_either_order(services: Services) -> None:
             answer = services.history.receive(ids.get, f"attempt{number}", 0, 2 * seq, records)
         return answer
 
-    assert at_once(send) == [{"next": 40, "rejected": []}] * WRITERS
+    assert at_once(send) == [Received(40)] * WRITERS
     for job in (a, b):
         assert len(services.history.series(job.id, "m")) == 20 * WRITERS
 
@@ -98,7 +99,7 @@ def test_one_workers_records_sent_twice_at_once(services: Services) -> None:
         for n in range(50)
     ]
     answers = at_once(lambda _: services.history.receive({"twice": job.id}.get, "a", 0, 0, records))
-    assert [answer["next"] for answer in answers] == [50] * WRITERS
+    assert [answer.next for answer in answers] == [50] * WRITERS
     assert [point.step for point in services.history.series(job.id, "m")] == list(range(50))
 
 

@@ -12,7 +12,7 @@ from postgres_server import NewDatabase
 from torchyard.base.db import Database
 from torchyard.jobs.history import chart_store, exact_points, stepless_points
 from torchyard.jobs.history.chart_store import Window
-from torchyard.jobs.history.history import History
+from torchyard.jobs.history.history import History, Received
 from torchyard.jobs.history.history_records import Metric, metric, without_step
 from torchyard.jobs.history.metric_blocks import Point
 
@@ -111,8 +111,8 @@ def test_a_worker_is_believed_that_it_sends_nothing_twice(history: History) -> N
     # Another rank's, logged at the same moments and with the same values, long after.
     for node in (0, 1):
         answer = history.receive(lambda _: 2, "attempt", node, 0, records)
-        assert answer == {"next": 1000, "rejected": []}
-        assert history.receive(lambda _: 2, "attempt", node, 0, records)["next"] == 1000
+        assert answer == Received(1000)
+        assert history.receive(lambda _: 2, "attempt", node, 0, records).next == 1000
     numbered = seen(history, 2)
     # What still waited when the second rank's came is the same point: 20 s.
     assert len(numbered) == 2000 - 201

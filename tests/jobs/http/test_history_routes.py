@@ -165,6 +165,41 @@ def test_parquet_export_needs_the_extra(client: Served) -> None:
         assert answer.content[:4] == answer.content[-4:] == b"PAR1"
 
 
+SAMPLED = ["system/node-0/cpu_utilization_percentage", "system/rank-1/process_cpu_percentage"]
+
+
+def keys_of(client: Served, name: str, **query: str) -> list[str]:
+    return [row["key"] for row in client.ask(f"/jobs/{name}/metrics", **query)["value"]]
+
+
+def test_what_the_worker_samples_is_listed_on_request(client: Served) -> None:
+    name = client.run({"loss": [1.0], "system/own": [1.0], **{key: [5.0, 6.0] for key in SAMPLED}})
+    assert keys_of(client, name) == ["loss", "system/own"]
+    assert keys_of(client, name, system="only") == SAMPLED
+    assert keys_of(client, name, system="too") == ["loss", *SAMPLED[:1], "system/own", *SAMPLED[1:]]
+    assert set(client.ask(f"/jobs/{name}")["metrics"]) == {"loss", "system/own"}
+    assert client.refused(f"/jobs/{name}/metrics", system="yes")["code"] == "invalid_input"
+
+
+def test_what_the_worker_samples_is_drawn_and_exported_by_name(client: Served) -> None:
+    name = client.run({"loss": [1.0], SAMPLED[0]: [5.0, 6.0]})
+    chart = client.ask(f"/jobs/{name}/metrics/chart", key=SAMPLED[0], x="time")
+    assert [value for _, value in chart["points"]] == [5.0, 6.0]
+    exported = client.get(f"{WORKSPACE}/jobs/{name}/metrics/export").text
+    assert "loss" in exported and SAMPLED[0] not in exported
+    for path in (f"/jobs/{name}/metrics/export", "/metrics/export"):
+        query = {"key": SAMPLED[0], "job": name}
+        assert client.get(f"{WORKSPACE}{path}", params=query).text.count(SAMPLED[0]) == 2
+
+
+def test_a_leaderboard_shows_what_the_worker_samples_by_name_only(client: Served) -> None:
+    client.run({"loss": [1.0], SAMPLED[0]: [5.0]})
+    (row,) = client.ask("/jobs", column="metrics")["value"]
+    assert row["metrics"] == {"loss": 1.0}
+    (row,) = client.ask("/jobs", column=f"metrics.{SAMPLED[0]}")["value"]
+    assert row["metrics"] == {SAMPLED[0]: 5.0}
+
+
 def test_runs_are_deleted_over_http(client: Served) -> None:
     first, second = client.run({"a": [1.0]}), client.run({"a": [1.0]})
     open_run = client.run({"a": [1.0]}, over=False)

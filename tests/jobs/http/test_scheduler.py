@@ -84,6 +84,23 @@ def test_a_long_round_leaves_the_rest_to_the_next(services: Services, clock: Fak
         assert services.wakeup.is_set(), "the next round is to come at once"
 
 
+@pytest.mark.parametrize(
+    ("has_chores", "status"), [(True, Status.NOT_RESPONDING), (False, Status.RUNNING)]
+)
+def test_only_rounds_with_chores_look_for_silent_workers(
+    services: Services, scheduler: Scheduler, clock: FakeClock, has_chores: bool, status: Status
+) -> None:
+    job = submit(services)
+    scheduler.run_round(has_chores=False)
+    worker = Worker(services, attempt_of(services, job))
+    worker.tell("node_started", hostname="h", pid=1, addresses=[])
+    worker.tell("ranks_started", ranks=[])
+    for _ in range(8):
+        clock.advance(5)
+        scheduler.run_round(has_chores)
+    assert again(services, job).status is status
+
+
 def test_all_nodes_or_none_in_the_order_of_submission(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from jobs.support import WORKSPACE, submit
+from jobs.support import WORKSPACE, again, submit
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound
 from torchyard.jobs import actions
+from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.records.types import Status
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
 
@@ -69,16 +71,34 @@ def test_name_description_and_tags_may_change(services: Services) -> None:
     assert actions.get(services, WORKSPACE, "job") == actions.update(services, WORKSPACE, "job", {})
 
 
+def test_a_job_that_has_begun_stays_in_its_experiment_until_it_ends(
+    services: Services, scheduler: Scheduler
+) -> None:
+    """Its script knows the experiment by its environment."""
+    job = submit(services, name="job", experiment_name="first")
+    early = actions.update(services, WORKSPACE, "job", {"experiment_name": "early"})
+    assert early.experiment_name == "early" and not early.status.ended
+    scheduler.run_round()
+    assert again(services, job).status is Status.STARTING
+    with pytest.raises(Conflict, match="is Starting and can't move"):
+        actions.update(services, WORKSPACE, "job", {"experiment_name": "second"})
+    assert actions.get(services, WORKSPACE, "job").experiment_name == "early"
+
+
 def test_an_ended_job_moves_to_another_experiment(services: Services) -> None:
     submit(services, name="job", experiment_name="first")
     changes = {"experiment_name": "second"}
-    with pytest.raises(Conflict, match="can't move"):
-        actions.update(services, WORKSPACE, "job", changes)
     actions.cancel(services, WORKSPACE, "job")
     assert actions.update(services, WORKSPACE, "job", changes).experiment_name == "second"
     moved = actions.list_in(services, WORKSPACE, experiment_name="second")
     assert [job.name for job in moved] == ["job"]
     assert actions.list_in(services, WORKSPACE, experiment_name="first") == []
+    spaces = {"experiment_name": "updated experiment name"}
+    assert actions.update(services, WORKSPACE, "job", spaces).experiment_name.endswith("t name")
+    assert submit(services, name="twin", **spaces).experiment_name == spaces["experiment_name"]
+    for wrong in (" a", "a ", "a\tb", "-a"):
+        with pytest.raises(InvalidSpec):
+            actions.update(services, WORKSPACE, "job", {"experiment_name": wrong})
 
 
 def test_the_document_makes_the_job_again(services: Services) -> None:

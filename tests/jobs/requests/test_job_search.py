@@ -19,7 +19,7 @@ from torchyard.base.errors import InvalidInput
 from torchyard.jobs.history import history_store
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.requests import submission
+from torchyard.jobs.requests import runs, submission
 from torchyard.jobs.requests.job_queries import ListRequest, list_page
 from torchyard.jobs.services import Services
 
@@ -121,6 +121,17 @@ def test_inputs_are_sorted_as_numbers_however_they_were_written(services: Servic
     rows = pages(services, ListRequest(sort="inputs.lr", columns=("inputs.lr",)))
     assert [row["name"] for row in rows] == ["c", "b", "a", "d", "e"]
     assert [row["inputs"].get("lr") for row in rows] == [0.5, "9", 10, "x", None]
+
+
+def test_a_list_has_jobs_of_one_type(services: Services) -> None:
+    job = support.submit(services, name="a")
+    wanted = runs.RunRequest(WORKSPACE, job.experiment_id, "me", "b", None, "", {}, name="b")
+    runs.create_run(services, wanted)
+    for kind, names in {"": "ba", "command": "a", "Run": "b"}.items():
+        rows = pages(services, ListRequest(type=kind))
+        assert "".join(row["name"] for row in rows) == names
+    with pytest.raises(InvalidInput, match="`type` is `pipe`"):
+        list_page(services, WORKSPACE, ListRequest(type="pipe"))
 
 
 def test_conditions_leave_out_other_jobs(services: Services, clock: FakeClock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def snapshot(services: Services, *paths: str) -> str:
         SnapshotFile(path, services.blobs.put_bytes(path.encode()), len(path.encode()))
         for path in paths
     ]
-    return services.blobs.put_snapshot({"files": [vars(file) for file in files]}).id
+    return services.blobs.put_snapshot({"files": [asdict(file) for file in files]}).id
 
 
 def done(services: Services, **changes: Any) -> Job:

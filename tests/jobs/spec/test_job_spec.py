@@ -97,7 +97,11 @@ BAD: list[tuple[dict[str, Any], tuple[str | int, ...], str]] = [
     ({"resources": {"compute": "x"}}, ("resources", "compute"), "top of the job file"),
     ({"displayName": "x"}, ("displayName",), "`display_name`"),
     ({"jobs": {}, "command": None}, ("jobs",), "type: command"),
-    ({"services": {"s": {"type": "custom"}}}, ("services", "s", "type"), "remove it"),
+    ({"services": {"s": {"type": "custom"}}}, ("services", "s"), "write the `port`"),
+    ({"services": {"s": {"port": 0}}}, ("services", "s", "port"), "from 1 to 65535"),
+    ({"services": {"a b": {"port": 80}}}, ("services", "a b"), "letters"),
+    ({"services": {"s": {"port": 80, "nodes": "1"}}}, ("services", "s", "nodes"), "`all`"),
+    ({"torchyard": {"hold": "soon"}}, ("properties", "torchyard.hold"), "`30m`"),
     ({"services": {"s": {"type": "ssh", "command": "x"}}}, ("services", "s", "command"), ""),
     ({"resources": {"docker_args": "--ipc=host -v /:/host"}}, ("resources", "docker_args"), ""),
     ({"resources": {"docker_args": "image"}}, ("resources", "docker_args"), "remove it"),
@@ -196,7 +200,7 @@ def test_a_job_is_a_mapping(document: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "notices"),
     [
-        ({"services": {"nb": {"type": "jupyter_lab"}, "tb": {"type": "tensor_board"}}}, 2),
+        ({"services": {"nb": {"type": "jupyter_lab"}, "tb": {"type": "tensor_board"}}}, 0),
         ({"services": {"me": {"type": "ssh", "ssh_public_keys": "k", "nodes": "all"}}}, 1),
         ({"resources": {"docker_args": "--ipc=host --shm-size 2g --ulimit memlock=-1"}}, 1),
         ({"resources": {"docker_args": ["--gpus", "all"]}}, 1),

@@ -91,7 +91,7 @@ def test_no_answer_shows_a_secret(client: TestClient, parts: application.Parts) 
     for _ in range(5):
         parts.scheduler.run_round()
     services = parts.services
-    executor: FakeExecutor = parts.scheduler.executor  # type: ignore[assignment]
+    executor: FakeExecutor = parts.services.engines.local  # type: ignore[assignment]
     plan = executor.launches[0]
     assert plan.environment_variables == VARIABLES
     assert (plan.secrets, plan.not_secrets) == (["MY_PHRASE"], ["SORT_KEY"])
@@ -133,7 +133,7 @@ def test_what_a_script_tells_the_server_itself_is_masked(
     client.post(JOBS, json=JOB)
     for _ in range(5):
         parts.scheduler.run_round()
-    executor: FakeExecutor = parts.scheduler.executor  # type: ignore[assignment]
+    executor: FakeExecutor = parts.services.engines.local  # type: ignore[assignment]
     headers = {"Authorization": f"Bearer {executor.launches[0].run_token}"}
     base = "/mlflow/default/api/2.0/mlflow"
 
@@ -175,7 +175,7 @@ def test_a_short_secret_hides_no_name_of_what_exists(
     assert client.post(JOBS, json=job).status_code == 201
     for _ in range(5):
         parts.scheduler.run_round()
-    executor: FakeExecutor = parts.scheduler.executor  # type: ignore[assignment]
+    executor: FakeExecutor = parts.services.engines.local  # type: ignore[assignment]
     headers = {"Authorization": f"Bearer {executor.launches[0].run_token}"}
     body = {"run_id": "job-1234-5", "key": "pin", "value": "is 1234"}
     base = "/mlflow/default/api/2.0/mlflow"

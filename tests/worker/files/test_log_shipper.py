@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import SplitResult
 
 import pytest
 
@@ -35,8 +36,8 @@ class TidyConnection(Connection):
         super().__init__(ServerAddress(url), "yard_a_test", "/v1/attempts/a1")
         self.connections: list[http.client.HTTPConnection] = []
 
-    def _kept(self, timeout_s: float) -> http.client.HTTPConnection:
-        connection = super()._kept(timeout_s)
+    def _kept(self, parts: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
+        connection = super()._kept(parts, timeout_s)
         self.connections.append(connection)
         return connection
 

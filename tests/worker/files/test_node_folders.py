@@ -153,7 +153,9 @@ def test_ranks_have_the_variables_of_azure_ml() -> None:
         "AZUREML_CR_COMPUTE_CONTEXT",
         "AZUREML_CR_DISTRIBUTED_CONFIG",
         "AZURE_CONFIG_DIR",
+        "TORCHYARD_CHECKPOINTS",
         "TORCHYARD_RELAY",
+        "TORCHYARD_RESUMED",
     }
 
 

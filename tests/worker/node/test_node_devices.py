@@ -40,6 +40,11 @@ def test_each_node_sees_its_own_devices() -> None:
     assert from_json(plan().to_json()) == plan()
 
 
+def test_a_card_that_an_engine_knows_by_its_uuid_alone_is_named_by_it() -> None:
+    cards = [[DevicePlan("nvidia", -1, "GPU-12ab"), DevicePlan("nvidia", 4, "GPU-4a")], []]
+    assert seen(plan(devices=cards)) == "GPU-12ab,4"
+
+
 def test_a_machine_without_gpus_does_not_change_the_variables() -> None:
     assert devices.variables(plan(devices=[]), 0) == {}
 

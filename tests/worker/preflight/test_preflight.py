@@ -240,7 +240,9 @@ def test_facts_are_read_from_the_kernels_files(tmp_path: Path) -> None:
     _write(tmp_path / "proc/self/cgroup", "0::/a/b\n")
     _write(tmp_path / "sys/fs/cgroup/a/b/memory.max", "max\n")
     _write(tmp_path / "sys/fs/cgroup/a/memory.max", "1000000\n")
-    _write(tmp_path / "sys/fs/cgroup/a/memory.current", "400000\n")
+    _write(tmp_path / "sys/fs/cgroup/a/memory.current", "700000\n")
+    stat = "file 400000\ninactive_file 200000\nactive_file 100000\n"
+    _write(tmp_path / "sys/fs/cgroup/a/memory.stat", stat)
     for name in ("nvidia1", "nvidia0", "nvidiactl"):
         _write(tmp_path / "dev" / name, "")
     _write(

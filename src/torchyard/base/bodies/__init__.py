@@ -1,1 +1,1 @@
-"""Bodies of requests: read within limits, spooled to disk, parsed within limits."""
+"""Bodies of requests, read and parsed within limits; files as bodies of responses."""

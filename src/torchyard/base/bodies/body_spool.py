@@ -30,7 +30,7 @@ IN_MEMORY_BYTES = 1 << 20
 """A longer body goes to disk."""
 _MEMORY_BYTES = 16 << 20
 _DISK_BYTES = 2 << 30
-_WORK_BYTES = 64 << 20
+_WORK_BYTES = 24 << 20
 _WAIT_LIMIT_S = 30.0
 _WRITE_BYTES = 16 << 10
 _THREADS = 6

@@ -9,11 +9,10 @@ body is held in memory only while its request is worked on.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import traceback
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,15 +24,15 @@ from torchyard.base.bodies import large_json
 from torchyard.base.bodies.body_spool import ArrivingBody, BodySpool, in_body_thread
 from torchyard.base.errors import InvalidInput, LimitExceeded, ServerBusy
 
-DEFAULT_LIMIT_BYTES = 16 << 20
+DEFAULT_LIMIT_BYTES = 4 << 20
+WORKERS_LIMIT_BYTES = 16 << 20
+"""A worker's batch of history has 4 MiB before it is encoded once more."""
 STRANGERS_LIMIT_BYTES = 64 << 10
 """For requests without a token."""
 UNLIMITED = sys.maxsize
 """The endpoint reads the body itself, as a stream."""
-MOST_VALUES = 600_000
-"""Of one JSON or XML document; a snapshot of 100,000 files has 500,000."""
-# Of other documents than such lists of files: Python's lock is held while they are parsed.
 _MOST_VALUES = 250_000
+"""Of one JSON or XML document."""
 BUSY = "torchyard.busy"
 """Where a request's scope says that the server had no room for it."""
 
@@ -42,12 +41,13 @@ _TINY_BYTES = 4 << 10
 # Smaller ones are parsed on the spot.
 _SMALL_BYTES = 64 << 10
 # What a parsed value takes in memory besides its text, with what is made of it.
-_VALUE_BYTES = 150
+_VALUE_BYTES = 250
 _BETWEEN_VALUES = (b",", b"[", b"{", b"<")
 # Spaces, and what UTF-8, UTF-16 and UTF-32 may begin with.
 _BEFORE_DOCUMENT = b" \t\n\r\v\f\0\xef\xbb\xbf\xfe\xff"
 _SUSPICIOUS_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
-_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+# Of a character beyond the first 65,536: how it begins in UTF-8, and half of it as an escape.
+_WIDEST = re.compile(rb"[\xf0-\xf7]|\\u[dD][89a-fA-F]")
 
 
 async def take_tiny(request: Request, limit_bytes: int) -> tuple[Request, bool]:
@@ -81,12 +81,13 @@ def has_body(request: Request, limit_bytes: int) -> bool:
 
 @asynccontextmanager
 async def with_body(
-    request: Request, limit_bytes: int, is_file: bool = False
+    request: Request, limit_bytes: int, is_file: bool = False, copies: int = 2
 ) -> AsyncIterator[Request]:
     """The request, its body read whole; the block is what works on it.
 
     Args:
-        is_file: the body is stored as it is, and not parsed.
+        is_file: the body is stored as it is, or parsed by the block in its own way.
+        copies: how many times the memory of such a body it takes to work on it.
 
     Raises:
         LimitExceeded: the body is larger than the limit, or has too many values.
@@ -107,10 +108,9 @@ async def with_body(
                 _check_text(content)
             yield Request(request.scope, _whole(content, request.receive))
             return
-        need_bytes = 2 * body.size_bytes
+        need_bytes = copies * body.size_bytes
         if is_text:
-            most = MOST_VALUES if limit_bytes > DEFAULT_LIMIT_BYTES else _MOST_VALUES
-            need_bytes += _VALUE_BYTES * await in_body_thread(_count_values, body, most)
+            need_bytes = await in_body_thread(_memory_of_text, body)
         async with spool.gate.entered(need_bytes):
             content = await in_body_thread(_load, body, is_text)
             try:
@@ -182,27 +182,38 @@ def _replay(message: Message, receive: Receive) -> Receive:
     return replay
 
 
-def _count_values(body: ArrivingBody, most: int) -> int:
-    """At most so many values are in it, if it is JSON or XML; of other text 0.
+def _memory_of_text(body: ArrivingBody) -> int:
+    """How many bytes it takes to parse the body, if it is JSON or XML, and to work on that.
+
+    These are its own bytes, the decoded text, the values' texts and one more copy, of characters
+    that take as much as the widest of them, and what the values take besides.
 
     Raises:
-        LimitExceeded: they would take too much memory.
+        LimitExceeded: it has too many values.
     """
-    is_document, values = False, 0
+    is_document, values, width = False, 0, 1
     for chunk in body.chunks():
         if not is_document:
             start = chunk.lstrip(_BEFORE_DOCUMENT)[:1]
             if not start:
                 continue  # What is in front of it is longer than a chunk.
             if start not in (b"{", b"[", b"<", b'"'):
-                return 0
+                return 2 * body.size_bytes
             is_document = True
+        width = max(width, _width(chunk))
         values += sum(chunk.count(mark) for mark in _BETWEEN_VALUES)
-        if values > most:
+        if values > _MOST_VALUES:
             raise LimitExceeded(
-                f"the request's body has more than {most:,} values", "send fewer at once"
+                f"the request's body has more than {_MOST_VALUES:,} values", "send fewer at once"
             )
-    return values
+    return (1 + 3 * width) * body.size_bytes + _VALUE_BYTES * values
+
+
+def _width(chunk: bytes) -> int:
+    """Bytes for a character of a text that has this part, in UTF-8, as Python holds texts."""
+    if chunk.isascii() and b"\\u" not in chunk:
+        return 1
+    return 4 if _WIDEST.search(chunk) else 2
 
 
 def _load(body: ArrivingBody, is_text: bool) -> bytes:
@@ -220,15 +231,30 @@ def _check_text(body: bytes) -> None:
     if b"\\u" not in body or not _SUSPICIOUS_ESCAPE.search(body):
         return
     try:
-        text = json.dumps(large_json.loads(body), ensure_ascii=False)
+        document = large_json.loads(body)
     except (ValueError, RecursionError):
         return  # the route says what is wrong with it
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            "the request's body holds half of a surrogate pair, which is not text",
-            "send whole ones",
-        ) from error
-    if _ESCAPED_NUL.search(text):
-        raise InvalidInput("the request's body holds a NUL character", "remove it")
+    for text in _texts(document):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidInput(
+                "the request's body holds half of a surrogate pair, which is not text",
+                "send whole ones",
+            ) from error
+        if "\0" in text:
+            raise InvalidInput("the request's body holds a NUL character", "remove it")
+
+
+def _texts(document: Any) -> Iterator[str]:
+    """All texts in a JSON document, names among them."""
+    waiting = [document]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            yield from value
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)

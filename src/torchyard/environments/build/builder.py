@@ -8,20 +8,21 @@ Always: the caller holds the environment's lock; the final folder appears comple
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 
 from torchyard.base import files
 from torchyard.base.errors import BuildFailed
-from torchyard.environments.build import bytecode, sealed, torchvision_hook
+from torchyard.environments.build import bytecode, sealed, torchaudio_operators, torchvision_hook
 from torchyard.environments.conda import conda_packages
 from torchyard.environments.images import image_folder
 from torchyard.environments.packages import layers, lock, pythons
 from torchyard.environments.packages.requirements import package_name
-from torchyard.environments.packages.uv import Uv, failure, is_unreachable
+from torchyard.environments.packages.uv import Outcome, Uv, failure, is_unreachable
 from torchyard.environments.types import EnvironmentSpec, platform_python
 
 
@@ -113,18 +114,15 @@ def _install_packages(
     )
     if wants_pip and pip is not None:
         shown = "uv pip install pip (the one that comes with Python)"
-        _install(["--quiet", str(pip)], uv, working, shown)
+        _check(_install(["--quiet", str(pip)], uv, working, shown))
     text = conda_packages.without(known_lock)
-    if not text:
-        extra = ("pip",) if wants_pip and pip is None else ()
-        if spec.packages or extra:
-            there = _conda_provided(packages) if spec.conda else ()
-            text = lock.resolve(spec, extra, python, uv, working, there)
-    if lock.pins(text):
-        _install_lock(text, python, uv, working)
-    if torchvision_hook.needed(lock.pins(text)):
-        uv.say("torchvision is PyPI's and torch is a CPU build: a hook lets it be imported")
-        torchvision_hook.put(packages)
+    extra = ("pip",) if wants_pip and pip is None else ()
+    if text:
+        _check(_install_lock(text, python, uv, working))
+    elif spec.packages or extra:
+        there = _conda_provided(packages) if spec.conda else ()
+        text = _resolve_and_install(spec, extra, python, uv, working, there)
+    _fit_to_cpu(lock.pins(text), packages, uv)
     if spec.layers:
         uv.say(f"torchyard's layers: {', '.join(spec.layers)}")
         layers.put(spec.layers, packages)
@@ -133,6 +131,62 @@ def _install_packages(
         _put_variables(spec.variables, packages)
     bytecode.put(packages, python, uv, working)
     return text
+
+
+def _fit_to_cpu(pins: Mapping[str, str], packages: Path, uv: Uv) -> None:
+    """Let PyPI's torchvision and torchaudio be imported beside a CPU build of torch."""
+    if torchvision_hook.needed(pins):
+        uv.say("torchvision is PyPI's and torch is a CPU build: a hook lets it be imported")
+        torchvision_hook.put(packages)
+    if torchaudio_operators.needed(pins):
+        uv.say("torchaudio is PyPI's and torch is a CPU build: it runs without compiled operators")
+        torchaudio_operators.remove(packages)
+
+
+def _resolve_and_install(
+    spec: EnvironmentSpec,
+    extra: tuple[str, ...],
+    python: str,
+    uv: Uv,
+    working: Path,
+    there: tuple[str, ...],
+) -> str:
+    """The lock that is installed; resolved again where a package of it can't be built here."""
+    resolve = functools.partial(lock.resolve, spec, extra, python, uv, working, there)
+    text = resolve()
+    outcome = first = _install_lock(text, python, uv, working)
+    wheels_of: tuple[str, ...] = ()
+    for attempt in range(lock.TRIED_WHEELS):
+        name = lock.unbuilt(outcome) if outcome.code != 0 else ""
+        if not name or name in wheels_of:
+            break
+        uv.say(f"`{name}` can't be built here: trying versions with a wheel")
+        others = () if attempt else lock.avoidable_sources(text, uv, working)
+        wheels_of = (*wheels_of, name)
+        try:
+            text, wheels_of = _first_resolved(resolve, [(*wheels_of, *others), wheels_of])
+        except BuildFailed:
+            break
+        outcome = _install_lock(text, python, uv, working)
+    _check(outcome if outcome.code == 0 else first)
+    return text
+
+
+def _first_resolved(
+    resolve: Callable[[tuple[str, ...]], str], choices: Sequence[tuple[str, ...]]
+) -> tuple[str, tuple[str, ...]]:
+    """The lock with wheels alone of the first of these choices that can be resolved; the choice.
+
+    Raises:
+        BuildFailed: none of them can be resolved.
+    """
+    *others, last = choices
+    for wheels_of in others:
+        try:
+            return resolve(wheels_of), wheels_of
+        except BuildFailed:
+            continue
+    return resolve(last), last
 
 
 def _put_variables(variables: Iterable[tuple[str, str]], packages: Path) -> None:
@@ -196,18 +250,23 @@ def _configuration(venv: Path) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> None:
+def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> Outcome:
     # A Python from conda may be marked as externally managed; this copy is torchyard's own.
     words = ["pip", "install", "--python", "venv/bin/python", "--break-system-packages"]
-    outcome = uv.run([*words, "--no-deps", *arguments], working, shown)
-    if outcome.code != 0:
-        raise failure(outcome, "the packages can't be installed")
+    return uv.run([*words, "--no-deps", *arguments], working, shown)
 
 
-def _install_lock(text: str, python: str, uv: Uv, working: Path) -> None:
+def _install_lock(text: str, python: str, uv: Uv, working: Path) -> Outcome:
+    if not lock.pins(text):
+        return Outcome(0, "")
     (working / "install.txt").write_text(text, encoding="utf-8")
     arguments = ["--requirements", "install.txt", *lock.torch_source(text, python, uv, working)]
-    _install(arguments, uv, working, "uv pip install (what the lock says)")
+    return _install(arguments, uv, working, "uv pip install (what the lock says)")
+
+
+def _check(outcome: Outcome) -> None:
+    if outcome.code != 0:
+        raise failure(outcome, "the packages can't be installed")
 
 
 def publish(working: Path, paths: EnvironmentPaths, text: str) -> None:

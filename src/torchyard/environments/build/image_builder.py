@@ -67,13 +67,10 @@ def run(
     working.mkdir()
     mark = hashlib.sha256(f"{paths.built} {spec.hash}".encode()).hexdigest()[:24]
     machine = containers.machine_files(log.config, working)
-    build = _ImageBuild(engine, inner, log, working, machine, mark)
+    build = _ImageBuild(engine, inner, blobs, log, working, machine, mark)
     engine.sweep(mark)
     try:
-        if spec.image.name:
-            tag = build.of_image(spec, spec.image)
-        else:
-            tag = build.of_dockerfile(spec, spec.image, blobs)
+        tag = build.of(spec)
         facts = engine.facts(tag)
         if facts is None:
             raise BuildFailed(f"image `{tag}` was removed meanwhile", "submit the job again")
@@ -91,6 +88,7 @@ class _ImageBuild:
         self,
         engine: Engine,
         inner: Inner,
+        blobs: Blobs,
         log: Uv,
         working: Path,
         machine: MachineFiles,
@@ -105,6 +103,14 @@ class _ImageBuild:
         self.lock: list[str] = []
         self.tags: list[str] = []
         self._inner = inner
+        self._blobs = blobs
+
+    def of(self, spec: EnvironmentSpec) -> str:
+        """The engine's name of the image that the environment is, built unless it is there."""
+        assert spec.image is not None
+        if spec.image.name:
+            return self.of_image(spec, spec.image)
+        return self.of_dockerfile(spec, spec.image)
 
     def of_image(self, spec: EnvironmentSpec, image: ImageSpec) -> str:
         name, facts = self._there(image.name)
@@ -112,20 +118,10 @@ class _ImageBuild:
             return name
         return self._over(name, facts, replace(spec, image=None, ref=""))
 
-    def of_dockerfile(self, spec: EnvironmentSpec, image: ImageSpec, blobs: Blobs) -> str:
-        context = self.working / "context"
-        for context_file in blobs.snapshot(image.context).files:
-            target = context / context_file.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(blobs.path(context_file.sha256), target)
-            target.chmod(int(context_file.mode, 8))
-        for folder, _, _ in os.walk(context):
-            os.chmod(folder, 0o755)  # as a checkout has it: the image may have users of its own
+    def of_dockerfile(self, spec: EnvironmentSpec, image: ImageSpec) -> str:
+        others = {name: self._named_from(self._of_base(image, base)) for name, base in image.bases}
+        context = self._put_context(image, spec.hash)
         text = (context / image.dockerfile).read_text(encoding="utf-8-sig")
-        others = {}
-        for name, based in image.bases:
-            os_image, facts = self._there(image.os_image)
-            others[name] = self._named_from(self._over(os_image, facts, based))
         for line in dockerfile.images(text):
             if line.name and line.name not in others:
                 others[line.name] = self._named_from(self._there(line.name)[0])
@@ -139,6 +135,35 @@ class _ImageBuild:
         built = self.engine.facts(tag)
         assert built is not None
         return self._over(tag, built, replace(spec, image=None, ref=""))
+
+    def _of_base(self, image: ImageSpec, base: EnvironmentSpec) -> str:
+        """The image of an environment that a FROM line names."""
+        what = base.ref or f"environment {base.hash[:12]}"
+        if base.image is None:
+            os_image, facts = self._there(image.os_image)
+            self._say_base(f"# base {what} {base.hash} over {os_image}\n")
+            return self._over(os_image, facts, base)
+        self._say_base(f"# base {what} {base.hash}\n")
+        # The same that jobs in that environment have, unless the engine has lost it.
+        tag = f"{PREFIX}:{base.hash[:24]}"
+        is_there = not base.python and self.engine.facts(tag) is not None
+        return tag if is_there else self.of(base)
+
+    def _say_base(self, line: str) -> None:
+        if line not in self.lock:
+            self.log.say(line.removeprefix("# ").rstrip())
+            self.lock.append(line)
+
+    def _put_context(self, image: ImageSpec, hash: str) -> Path:
+        context = self.working / f"context-{hash[:24]}"
+        for context_file in self._blobs.snapshot(image.context).files:
+            target = context / context_file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self._blobs.path(context_file.sha256), target)
+            target.chmod(int(context_file.mode, 8))
+        for folder, _, _ in os.walk(context):
+            os.chmod(folder, 0o755)  # as a checkout has it: the image may have users of its own
+        return context
 
     def _there(self, image: str) -> tuple[str, ImageFacts]:
         """The image by the engine's name for it, pulled unless it is there."""

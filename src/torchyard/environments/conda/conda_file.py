@@ -1,6 +1,7 @@
 """Conda files, read without conda.
 
-Owns: the conda file's grammar, the table of conda packages that PyPI has, too.
+Owns: the conda file's grammar, the table of conda packages that PyPI has, too; what conda would add
+to them.
 Leaves: resolving conda packages to conda_packages.py, pip's lines to packages/requirements.py.
 Always: what can't be honoured is an error that names it; what was changed is a notice.
 """
@@ -21,17 +22,19 @@ At = tuple[str | int, ...]
 
 _SAME_NAME = """
     adlfs azure-identity bokeh click cloudpickle dask datasets dill distributed fastparquet
-    flask fsspec gcsfs gensim h5py imbalanced-learn ipykernel jinja2 joblib
+    flask fsspec gcsfs gensim h5py holidays imbalanced-learn ipykernel jinja2 joblib
     jupyter-server-proxy jupyterlab lightgbm lightning matplotlib mlflow mlflow-skinny networkx
-    nltk notebook numba numpy onnx openpyxl optuna packaging pandas pillow plotly protobuf
-    psutil pyarrow pytest python-dateutil pytorch-lightning pytz pyyaml requests s3fs
-    scikit-image scikit-learn scikit-optimize scipy seaborn sentencepiece setuptools shap six
-    sqlalchemy statsmodels sympy tabulate tensorboard tokenizers torchaudio torchmetrics
-    torchvision tqdm transformers wheel xgboost
+    nltk notebook numba numpy onnx openpyxl optuna packaging pandas pandas-datareader pillow
+    plotly protobuf psutil pyarrow pycocotools pyjwt pytest python-dateutil pytorch-lightning
+    pytz pyyaml requests s3fs scikit-image scikit-learn scikit-learn-intelex scikit-optimize
+    scipy seaborn sentencepiece setuptools shap six snakeviz sqlalchemy statsmodels sympy
+    tabulate tensorboard tokenizers toolz torchaudio torchmetrics torchvision tqdm transformers
+    ujson urllib3 wheel xgboost
 """
 # Conda names of packages that PyPI has, too, with PyPI's names.
 ALIKE: Mapping[str, str] = {
     **{name: name for name in _SAME_NAME.split()},
+    "pytables": "tables",
     "pytorch": "torch",
     "pytorch-cpu": "torch",
 }
@@ -50,8 +53,31 @@ _CLAUSE = re.compile(r"(?P<how>===?|~=|!=|<=|>=|=|<|>|)\s*(?P<version>[\w.+!-]+?
 # `pkg_resources`, which later versions of setuptools lack.
 _WITH_PIP = "setuptools<81"
 _SETUPTOOLS = re.compile(r"setuptools\b(?!-)", re.IGNORECASE)
+# Pythons of that time: packages for them rely on it, too.
+_OLD_PYTHON = re.compile(r"3\.[5-9](?:\.\d+)?", re.ASCII)
 # They import pkg_resources and rely on conda's pip to install it; azureml-mlflow by azureml-core.
 _AZUREML = re.compile(r"azureml[-_]\w", re.IGNORECASE)
+
+# The first version of each whose wheels work with NumPy 2: conda chooses NumPy 1 for earlier ones,
+# while their metadata at PyPI allow any.
+_FOR_NUMPY_2 = {
+    "fastparquet": (2024, 5),
+    "gensim": (4, 3, 3),
+    "h5py": (3, 11),
+    "matplotlib": (3, 8, 4),
+    "numba": (0, 60),
+    "pandas": (2, 2, 2),
+    "pyarrow": (16,),
+    "pycocotools": (2, 0, 8),
+    "pytables": (3, 10),
+    "scikit-image": (0, 24),
+    "scikit-learn": (1, 4, 2),
+    "scipy": (1, 13),
+    "shap": (0, 46),
+    "statsmodels": (0, 14, 2),
+}
+_NUMPY_1 = "numpy<2"
+_NUMPY = re.compile(r"numpy\s*[=<>!~]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -116,6 +142,8 @@ class _Dependencies:
     notices: list[str] = field(default_factory=list)
     packages: dict[str, At] = field(default_factory=dict)
     has_pip: bool = False
+    pins_pip: bool = False
+    for_numpy_1: str = ""
 
     def take(self, entry: Any, at: At) -> None:
         if isinstance(entry, Mapping) and set(entry) == {"pip"}:
@@ -131,18 +159,28 @@ class _Dependencies:
         elif name in ALIKE:
             line = ALIKE[name] + _pip_version(version, at)
             self.lines.append(line)
+            if name in _FOR_NUMPY_2 and _is_before(version, _FOR_NUMPY_2[name], at):
+                self.for_numpy_1 = line
             self.notices.append(f"conda package `{name}` comes from PyPI as `{line}`")
         elif name != "pip":
             self.packages[_spec_text(channel, name, version)] = at
             if channel and channel not in self.channels:
                 self.channels.append(channel)
-        elif version:
-            self.lines.append("pip" + _pip_version(version, at))
+        else:
             self.has_pip = True
+            if version:
+                self.lines.append("pip" + _pip_version(version, at))
+                self.pins_pip = True
 
     def complete(self) -> None:
-        """Add what conda's pip depends on."""
-        wanted = self.has_pip or any(_AZUREML.match(line) for line in self.lines)
+        """Add what conda would choose, where PyPI's metadata don't say it."""
+        if self.for_numpy_1 and not any(_NUMPY.match(line) for line in self.lines):
+            self.lines.append(_NUMPY_1)
+            self.notices.append(
+                f"`{_NUMPY_1}` is added, as conda does: `{self.for_numpy_1}` was built for NumPy 1"
+            )
+        is_old = self.pins_pip or bool(self.has_pip and _OLD_PYTHON.fullmatch(self.python))
+        wanted = is_old or any(_AZUREML.match(line) for line in self.lines)
         if wanted and not any(_SETUPTOOLS.match(line) for line in self.lines):
             self.lines.append(_WITH_PIP)
             self.notices.append(f"`{_WITH_PIP}` is added, as conda's `pip` depends on setuptools")
@@ -210,6 +248,21 @@ def _pip_version(version: str, at: At) -> str:
         else:
             parts.append(f"{how}{number}{'.*' if fuzzy and how == '!=' else ''}")
     return ",".join(parts)
+
+
+def _is_before(version: str, first: tuple[int, ...], at: At) -> bool:
+    """Whether every version that the words allow is older than `first`."""
+    for how, number, _ in (_clause(part, at) for part in version.split(",") if part):
+        digits = [re.match(r"\d+", part) for part in number.split(".")]
+        parts = tuple(int(each[0]) for each in digits if each is not None)
+        if how in ("", "=", "==", "<="):
+            # `=1` allows 1.99.
+            is_older = parts < first[: len(parts)] if len(parts) < len(first) else parts < first
+            if is_older:
+                return True
+        elif how == "<" and parts <= first:
+            return True
+    return False
 
 
 def _clause(text: str, at: At) -> tuple[str, str, bool]:

@@ -120,19 +120,18 @@ def _read(
         name = image_names.published_in(line.name)
         if name and line.name not in bases:
             bases[line.name] = based = named(name, here)
-            if based.image is not None:
-                raise InvalidSpec(
-                    f"`FROM {line.name}` names an environment that is an image itself",
-                    "name the image that it is built from, or put both into one Dockerfile",
-                    at=here,
-                )
-            os_image = os_image or sources.os_image()
             notices += based.notices
-            notices.append(f"`FROM {line.name}` is {based.ref or name} over {os_image}")
+            what = f"`FROM {line.name}` is {based.ref or name}"
+            if based.image is not None:
+                notices.append(f"{what}, an image itself")
+                continue
+            os_image = os_image or sources.os_image()
+            notices.append(f"{what} over {os_image}")
     image = ImageSpec(
         context=snapshot,
         dockerfile=file,
         bases=tuple((name, replace(spec, notices=())) for name, spec in bases.items()),
         os_image=os_image,
+        base=dockerfile.final_base(text),
     )
     return replace(empty, image=image, notices=tuple(notices))

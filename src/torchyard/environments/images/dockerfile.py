@@ -1,6 +1,7 @@
 """Dockerfiles, read as far as needed around a build.
 
-Owns: the images of FROM lines, replacing them, which step of a build failed.
+Owns: the images of FROM lines, replacing them, which one the result starts from, which step of a
+build failed.
 Leaves: everything else in a Dockerfile to the container engine.
 Always: what is not a FROM line stays as it was written, byte by byte.
 
@@ -41,7 +42,23 @@ class From:
 
 def images(text: str) -> list[From]:
     """The images that a Dockerfile starts from, in order, without stages and `scratch`."""
-    from_lines: list[From] = []
+    return [line for line, is_stage in _from_lines(text) if not is_stage]
+
+
+def final_base(text: str) -> str:
+    """The name of the image that the last stage starts from, maybe through others; may be empty."""
+    origins: dict[str, str] = {}
+    origin = ""
+    for number, (line, is_stage) in enumerate(_from_lines(text)):
+        origin = origins.get(line.name.lower(), "") if is_stage else line.name
+        for stage in (line.stage, str(number)):
+            origins[stage.lower()] = origin
+    return origin
+
+
+def _from_lines(text: str) -> list[tuple[From, bool]]:
+    """Each FROM line, and whether it names an earlier stage or nothing (`scratch`)."""
+    from_lines: list[tuple[From, bool]] = []
     stages: set[str] = set()
     defaults: dict[str, str] = {}
     for start, end, instruction in _instructions(text.splitlines()):
@@ -53,8 +70,8 @@ def images(text: str) -> list[From]:
         if line is None:
             continue
         name = _substituted(line["image"].strip("\"'"), defaults)
-        if name.lower() not in stages and name.lower() != "scratch":
-            from_lines.append(From(start, end, line["flags"], name, line["stage"] or ""))
+        is_stage = name.lower() in stages or name.lower() == "scratch"
+        from_lines.append((From(start, end, line["flags"], name, line["stage"] or ""), is_stage))
         # A stage without a name also ends the ARGs before FROM.
         stages.add((line["stage"] or "").lower())
     return from_lines

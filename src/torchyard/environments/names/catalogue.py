@@ -19,7 +19,12 @@ from torchyard.assets import versions
 from torchyard.base import refs
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.base.refs import Ref
-from torchyard.environments.names import curated_environments, published, substitutes
+from torchyard.environments.names import (
+    components,
+    curated_environments,
+    published,
+    substitutes,
+)
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.names.substitutes import Substitute, SubstitutePolicy
 from torchyard.environments.types import EnvironmentAsset, Platform
@@ -48,15 +53,18 @@ _HINT = (
 
 @dataclass(frozen=True)
 class Found:
-    """What a reference names: a curated environment, or the definition of a workspace's own.
+    """What a reference names: a curated environment, or the definition of a workspace's own, which
+    may be its release of a curated one.
 
     `ref` is the reference with its version; `notice` is empty when it is exactly what was named.
+    `variables` are for the jobs that request it by this reference.
     """
 
     ref: str
     curated: Curated | None = None
     definition: dict[str, Any] | None = None
     notice: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 def no_assets(name: str) -> Sequence[EnvironmentAsset]:
@@ -83,7 +91,14 @@ def find(
         NotFound: no environment has that name or version.
     """
     ref, workspace = _parsed(reference.strip(), at)
-    if not ref.registry and (assets := owned(ref.name)):
+    curated = curated_environments.named(bare(ref.name))
+    if curated is not None and ref.registry.lower() in ("", _REGISTRY):
+        release = _release(curated, ref, owned(curated.name))
+        if release is not None:
+            return release
+    # A workspace may have had the name before it was a curated one's.
+    assets = [asset for asset in owned(ref.name) if curated is None or not asset.is_release]
+    if not ref.registry and assets:
         if workspace and workspace.lower() != assets[0].workspace.lower():
             raise NotFound(
                 f"environment `{reference}` is in workspace `{workspace}`, and this is "
@@ -99,12 +114,12 @@ def find(
             _near(bare(ref.name), owned),
             at=at,
         )
-    curated = curated_environments.named(bare(ref.name))
-    if curated is not None:
+    if curated is not None and not _is_replaced(curated, platform):
         return _find_curated(curated, ref, reference, at, policy)
     is_azures = ref.registry != "" or ref.name != bare(ref.name)
     successor = published.substitute(bare(ref.name), platform, is_azures=is_azures)
     if successor is None:
+        _refuse_unresolved(bare(ref.name), reference, at)
         raise NotFound(f"environment `{reference}` does not exist", _near(ref.name, owned), at=at)
     if successor.curated is None:
         raise NotFound(
@@ -112,7 +127,30 @@ def find(
         )
     subject = f"environment `{reference}`"
     policy(substitute_for(subject, successor.curated), at)
-    return found_substitute(subject, successor.curated)
+    return found_substitute(subject, successor.curated, successor.variables)
+
+
+def _is_replaced(curated: Curated, platform: Platform) -> bool:
+    """Whether a substitute takes the place of a name that Azure published, too.
+
+    It is for GPUs, and the machine has none: gigabytes of CUDA that nothing would use.
+    """
+    is_for_another = curated.accelerator not in ("", platform.accelerator)
+    return is_for_another and published.is_published(curated.name)
+
+
+def _refuse_unresolved(name: str, reference: str, at: At) -> None:
+    """
+    Raises:
+        NotFound: the catalogue would have it, but its packages can't be had.
+    """
+    for entry in components.unresolved():
+        if entry.name.lower() == name.lower():
+            raise NotFound(
+                f"environment `{reference}` is not available: {entry.reason}",
+                f"name `{entry.instead}`, or list the packages in `pip_requirements`",
+                at=at,
+            )
 
 
 def _parsed(reference: str, at: At) -> tuple[Ref, str]:
@@ -135,15 +173,22 @@ def substitute_for(subject: str, curated: Curated) -> Substitute:
     return Substitute(subject, f"`{exact}`", f"environment: azureml:{exact}")
 
 
-def found_substitute(subject: str, curated: Curated) -> Found:
+def found_substitute(
+    subject: str, curated: Curated, variables: tuple[tuple[str, str], ...] = ()
+) -> Found:
     """A curated environment in place of what was requested, with a notice that says so."""
     python = f"Python {curated.python}" if curated.python else "the platform's own Python"
     contents = ", ".join([python, *curated.requirements[:2]])
     more = f" and {len(curated.requirements) - 2} more" if len(curated.requirements) > 2 else ""
+    loading = ""
+    if published.WHOLE_MODELS in variables:
+        loading = "; `torch.load` reads whole models unless told otherwise, as before torch 2.6"
     return Found(
         f"{curated.name}:{curated.version}",
         curated=curated,
-        notice=f"{subject} is not run here; `{curated.name}` takes its place: {contents}{more}",
+        notice=f"{subject} is not run here; `{curated.name}` takes its place: "
+        f"{contents}{more}{loading}",
+        variables=variables,
     )
 
 
@@ -159,6 +204,29 @@ def _find_own(ref: Ref, assets: Sequence[EnvironmentAsset], at: At) -> Found:
     except NotFound as error:
         error.at = at
         raise
+    return Found(f"{asset.name}:{asset.version}", definition=asset.definition)
+
+
+def release_of(curated: Curated, assets: Sequence[EnvironmentAsset]) -> EnvironmentAsset | None:
+    """The workspace's newest release of this version of a curated environment that is not archived.
+
+    Once the package has a newer version, that one is the latest until the workspace releases it.
+
+    Args:
+        assets: the workspace's versions of its name, newest first.
+    """
+    released = (asset for asset in assets if asset.version.startswith(f"{curated.version}."))
+    return next((asset for asset in released if asset.is_release and not asset.archived), None)
+
+
+def _release(curated: Curated, ref: Ref, assets: Sequence[EnvironmentAsset]) -> Found | None:
+    """The workspace's release that a reference to a curated environment names, if it names one."""
+    releases = (asset for asset in assets if asset.is_release)
+    asset = next((each for each in releases if ref.version and each.version == ref.version), None)
+    if asset is None and not ref.version and ref.label.lower() in ("", versions.LATEST):
+        asset = release_of(curated, assets)
+    if asset is None:
+        return None
     return Found(f"{asset.name}:{asset.version}", definition=asset.definition)
 
 

@@ -15,7 +15,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from torchyard.environments.types import Accelerator
 
 FOLDER = Path(__file__).parents[1] / "curated"
 _CONTENTS = "contents.json"
@@ -28,19 +30,21 @@ class Curated:
     An empty `python` means the platform's own. `accelerator` is what it needs: `cpu`, `cuda`, or
     empty for any. `twin` is the environment for the other accelerator. `contents` is empty where
     nobody has built it yet; then `locked` are the versions that a build will request.
-    `variables` are those that Azure's image of that name sets.
+    `variables` are those that Azure's image of that name sets. `unavailable` are components that it
+    lacks, with `reason` and `instead` (components.py).
     """
 
     name: str
     version: str
     description: str
     python: str = ""
-    accelerator: str = ""
+    accelerator: Accelerator | Literal[""] = ""
     twin: str = ""
     requirements: tuple[str, ...] = ()
     contents: Mapping[str, Any] = field(default_factory=dict)
     locked: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
+    unavailable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -58,7 +62,7 @@ class Curated:
         """
         versions = self.contents.get("packages")
         if not versions:
-            return self.locked or self.requirements
+            return tuple(line.partition("+")[0] for line in self.locked or self.requirements)
         public = {name: version.partition("+")[0] for name, version in versions.items()}
         return tuple(f"{name}=={version}" for name, version in public.items() if name != "pip")
 
@@ -97,6 +101,7 @@ def _read(folder: Path) -> Curated:
         contents=json.loads(contents.read_text(encoding="utf-8")) if contents.exists() else {},
         locked=_lines(locked) if locked.exists() else (),
         variables=tuple(description.get("variables", {}).items()),
+        unavailable=description.get("unavailable", {}),
     )
 
 

@@ -58,6 +58,7 @@ class Image:
     notice: str
     substitute: Substitute | None = None
     variables: tuple[tuple[str, str], ...] = ()
+    job_variables: tuple[tuple[str, str], ...] = ()
 
 
 def read(image: str, platform: Platform, at: tuple[str | int, ...]) -> Image | None:
@@ -85,10 +86,11 @@ def read(image: str, platform: Platform, at: tuple[str | int, ...]) -> Image | N
         what = f"image `{image}`"
         curated = entry.curated
         notice, place = (
-            catalogue.found_substitute(what, curated).notice,
+            catalogue.found_substitute(what, curated, entry.variables).notice,
             catalogue.substitute_for(what, curated),
         )
-        return Image(curated.python, curated.pinned, notice, place, curated.variables)
+        variables = curated.variables, entry.variables
+        return Image(curated.python, curated.pinned, notice, place, *variables)
     return None
 
 

@@ -6,7 +6,8 @@ Leaves: reading references to catalogue.py, plain Python images to image_names.p
 Always: a name gets a substitute only if Azure published exactly that name, in any case; a name that
 merely looks like one is unknown. The substitute holds the version in the name, or the nearest that
 can be installed, of the same major version; except for Azure Container for PyTorch, whose names
-Azure itself fills with newer versions.
+Azure itself fills with newer versions. Where the name's torch is older than 2.6, `torch.load` reads
+whole models, as it did then.
 """
 
 from __future__ import annotations
@@ -72,15 +73,26 @@ _ACPT_CONTENT = re.compile(
 _TORCH_IMAGE = re.compile(r"(?:nvcr\.io/nvidia|rocm)/pytorch", re.IGNORECASE)
 # Tags of PyTorch's own images begin with its version.
 _PYTORCH_IMAGE = re.compile(r"(?:pytorch/)?pytorch/pytorch", re.IGNORECASE)
+# torch 2.6 was the first whose `torch.load` reads nothing but weights, unless it is told to.
+# Names write it as `pytorch-1.12`, `torch2.2.2` or `torch1131`.
+_TORCH_IN_NAME = re.compile(
+    r"(?:pytorch-|torch)(?:(\d+)\.(\d+)|(\d)(\d{1,2})\d(?![\d.]))", re.IGNORECASE
+)
+_WEIGHTS_ONLY_SINCE = (2, 6)
+WHOLE_MODELS = ("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
 _OLD_TAG = re.compile(r"1\.(\d{1,2})(?:\.|-|\Z)")
 
 
 @dataclass(frozen=True)
 class Successor:
-    """`curated` takes the place of a published name; None, with a `reason`, where nothing can."""
+    """`curated` takes the place of a published name; None, with a `reason`, where nothing can.
+
+    `variables` make it behave as the name says, for jobs that request it by that name.
+    """
 
     curated: Curated | None
     reason: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 @functools.cache
@@ -97,6 +109,11 @@ def names() -> Sequence[str]:
     return [name for name, _ in _substitutes().values()]
 
 
+def is_published(name: str) -> bool:
+    """Whether Azure published exactly that name; `name` is without its prefix."""
+    return name.lower() in _substitutes()
+
+
 def substitute(name: str, platform: Platform, *, is_azures: bool = True) -> Successor | None:
     """What a published name becomes on this platform; None when nobody published it.
 
@@ -108,13 +125,24 @@ def substitute(name: str, platform: Platform, *, is_azures: bool = True) -> Succ
         return None
     published_name = _substitutes().get(name.lower())
     if published_name is not None:
-        return Successor(_for(published_name[1], platform))
+        return _as_then(name, _for(published_name[1], platform))
     if _ACPT_CONTENT.fullmatch(name):
-        return Successor(_for(_TORCH, platform))
+        return _as_then(name, _for(_TORCH, platform))
     for refusal in REFUSALS:
         if re.fullmatch(refusal.pattern, name, re.IGNORECASE):
             return Successor(None, refusal.reason)
     return None
+
+
+def _as_then(name: str, curated: Curated | None) -> Successor:
+    """Torch that loads models as the torch in the name does, where that matters."""
+    torch = _TORCH_IN_NAME.search(name)
+    if curated is None or torch is None or not curated.name.startswith("acpt-"):
+        return Successor(curated)
+    major, minor = (int(number) for number in torch.groups() if number is not None)
+    if (major, minor) >= _WEIGHTS_ONLY_SINCE:
+        return Successor(curated)
+    return Successor(curated, variables=(WHOLE_MODELS,))
 
 
 def name_in(image: str, tag: str = "") -> str:

@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.base.errors import BuildFailed
@@ -37,8 +38,17 @@ print(json.dumps([*map(sysconfig.get_path, names), sysconfig.get_config_var("DES
 """
 
 
-def copy(environment: Path, target: Path) -> None:
-    """Copy what the Python of `environment` needs below `target`, with the paths it has here.
+@dataclass(frozen=True)
+class PythonFiles:
+    """The `real` program of an environment, the links that lead to it, its standard library."""
+
+    real: Path
+    programs: tuple[Path, ...]
+    folders: tuple[Path, ...]
+
+
+def files_of(environment: Path) -> PythonFiles:
+    """What the Python of an environment consists of, without shared libraries.
 
     Raises:
         BuildFailed: its Python can't be run.
@@ -54,16 +64,31 @@ def copy(environment: Path, target: Path) -> None:
     folders = list(
         dict.fromkeys(Path(name).resolve() for name in json.loads(outcome.stdout) if name)
     )
-    for file in (*_chain(environment / "bin" / "python"), real):
+    return PythonFiles(real, tuple(_chain(environment / "bin" / "python")), tuple(folders))
+
+
+def is_left_out(name: str) -> bool:
+    """Whether a file or folder of a standard library is not needed to run programs."""
+    return name in _NOT_NEEDED or name.startswith(("config-", "_tkinter."))
+
+
+def copy(environment: Path, target: Path) -> None:
+    """Copy what the Python of `environment` needs below `target`, with the paths it has here.
+
+    Raises:
+        BuildFailed: its Python can't be run.
+    """
+    python = files_of(environment)
+    for file in (*python.programs, python.real):
         if not file.is_relative_to(environment):
             _put(file, target)
-    for folder in folders:
+    for folder in python.folders:
         inside = folder.is_relative_to(environment) or not folder.is_dir()
         if not inside and not (target / folder.relative_to("/")).exists():
             _put_folder(folder, target)
     libraries = target / LIBRARIES
     libraries.mkdir(parents=True, exist_ok=True)
-    for library in _libraries(real, folders):
+    for library in _libraries(python.real, list(python.folders)):
         shutil.copyfile(library, libraries / library.name)
     linker = target / _LINKER
     linker.parent.mkdir(parents=True, exist_ok=True)

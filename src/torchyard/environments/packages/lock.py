@@ -1,6 +1,7 @@
 """From requirements to a lock: every package with its version and hashes.
 
-Owns: running the resolver, the choice of torch's build for a machine, excluding GPU packages.
+Owns: running the resolver, the choice of torch's build for a machine, excluding GPU packages,
+the versions that a package which serves has to take.
 Leaves: installing to build/builder.py.
 Always: a lock for a machine without a GPU holds no CUDA packages but those requested by name;
 it holds versions and hashes, and no index of the machine's configuration.
@@ -20,6 +21,15 @@ from torchyard.environments.types import EnvironmentSpec
 
 # So many CPU builds are tried, newest first, before PyTorch's own index.
 _TRIED_BUILDS = 6
+# Of at most so many packages, versions that can't be built are passed over.
+TRIED_WHEELS = 4
+# Added to environments that exist. Its releases pin what models use too, so its limits give way
+# where nothing else fits.
+_YIELDS = "azureml-inference-server-http"
+_UNBUILT = re.compile(
+    r"Failed to (?:build|download and build) `(?P<name>[\w.-]+)==(?P<version>[^`]+)`", re.ASCII
+)
+_NO_WHEEL = re.compile(r"Because (?:all versions of )?(?P<name>[\w.-]+)(?:==\S+)? (?:has|have) no ")
 _PIN = re.compile(r"^(?P<name>[\w.-]+)(?:==| @ )(?P<version>\S+)", re.MULTILINE | re.ASCII)
 # The package itself, not one whose name holds its name.
 _OF_TORCH = re.compile(r"(?<![\w-])(?:py)?torch(?![\w-])")
@@ -34,13 +44,16 @@ _NO_OFFER = (
 class _Way:
     """One way to get torch: a pinned build, or uv's name of an index.
 
-    `there` are packages that keep their version, `never` builds of torch for other machines.
+    `there` are packages that keep their version, `never` builds of torch for other machines;
+    `wheels_of` are packages that are not built, `settled` versions that override all limits.
     """
 
     pin: str = ""
     backend: str = ""
     never: tuple[str, ...] = ()
     there: tuple[str, ...] = ()
+    wheels_of: tuple[str, ...] = ()
+    settled: tuple[str, ...] = ()
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -55,42 +68,71 @@ def resolve(
     uv: Uv,
     folder: Path,
     installed: tuple[str, ...] = (),
+    wheels_of: tuple[str, ...] = (),
 ) -> str:
     """Resolve for the environment in `folder`/venv, whose Python is `python` (`3.11`).
 
     Args:
         extra: additional requirements of the builder.
         installed: what the environment holds already, kept where it fits.
+        wheels_of: packages of which only versions with a wheel count.
 
     Raises:
         BuildFailed: no set of packages fits; names the package that uv blames.
     """
     lines = (*spec.requirements, *extra)
     (folder / "requirements.in").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    ways = [replace(way, there=installed) for way in _ways(spec, python, uv)]
+    plain = [replace(way, wheels_of=wheels_of) for way in _ways(spec, python, uv)]
+    ways = [replace(way, there=installed) for way in plain]
     if installed:
-        ways += _ways(spec, python, uv)
+        ways += plain
     for way in ways:
         outcome = _compile(way, (), uv, folder)
         if outcome.code == 0:
             return _without_gpu_packages(spec, way, uv, folder)
         if way.there:
             continue
+        if _YIELDS in outcome.words and _YIELDS in lines:
+            return _with_yielding(spec, way, lines, uv, folder)
         # Another build of torch only helps where torch is what does not fit.
         if not _OF_TORCH.search(outcome.words):
             break
     else:
-        old = _with_torch_of_pypi(spec, installed, uv, folder) if ways[-1].backend == "cpu" else ""
+        pypi = _Way(there=installed, wheels_of=wheels_of)
+        old = _with_torch_of_pypi(spec, pypi, uv, folder) if ways[-1].backend == "cpu" else ""
         if old:
             return old
     raise _no_lock(outcome, ways)
 
 
-def _with_torch_of_pypi(
-    spec: EnvironmentSpec, installed: tuple[str, ...], uv: Uv, folder: Path
+def _with_yielding(
+    spec: EnvironmentSpec, way: _Way, lines: tuple[str, ...], uv: Uv, folder: Path
 ) -> str:
+    """The lock of the other packages, as it would be alone, and of the one that gives way."""
+    requirements = folder / "requirements.in"
+    whole = requirements.read_text(encoding="utf-8")
+    others = [line for line in lines if line != _YIELDS]
+    requirements.write_text("\n".join(others) + "\n", encoding="utf-8")
+    outcome = _compile(way, (), uv, folder)
+    if outcome.code != 0:
+        raise _no_lock(outcome, [way])
+    versions = pins((folder / "lock.txt").read_text(encoding="utf-8"))
+    settled = tuple(
+        f"{name} @ {version}" if "/" in version else f"{name}=={version}"
+        for name, version in versions.items()
+    )
+    uv.say(f"the limits of `{_YIELDS}` give way to the versions of the others")
+    requirements.write_text(whole, encoding="utf-8")
+    way = replace(way, settled=settled)
+    outcome = _compile(way, (), uv, folder)
+    if outcome.code != 0:
+        raise _no_lock(outcome, [way])
+    return _without_gpu_packages(spec, way, uv, folder)
+
+
+def _with_torch_of_pypi(spec: EnvironmentSpec, way: _Way, uv: Uv, folder: Path) -> str:
     """The lock, where PyPI's own torch fits and needs no GPU packages, as before 1.13."""
-    if _compile(_Way(there=installed), (), uv, folder).code != 0:
+    if _compile(way, (), uv, folder).code != 0:
         return ""
     lock = (folder / "lock.txt").read_text(encoding="utf-8")
     return "" if accelerators.gpu_packages(pins(lock)) else _with_options(spec, lock)
@@ -129,6 +171,57 @@ def _ways(spec: EnvironmentSpec, python: str, uv: Uv) -> list[_Way]:
 
 
 def _compile(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) -> Outcome:
+    """Resolve; of a package whose chosen version can't be built, only wheels are taken.
+
+    A resolver goes back to a version so old that it limits nothing, not its Python either. Where
+    wheels don't help, the outcome is that of the first try.
+    """
+    outcome = first = _compile_with(way, left_out, uv, folder)
+    while outcome.code != 0 and len(way.wheels_of) < TRIED_WHEELS:
+        name = unbuilt(outcome)
+        if not name or name in way.wheels_of:
+            break
+        uv.say(f"`{name}` can't be built here: trying versions with a wheel")
+        way = replace(way, wheels_of=(*way.wheels_of, name))
+        outcome = _compile_with(way, left_out, uv, folder)
+    return outcome if outcome.code == 0 else first
+
+
+def unbuilt(outcome: Outcome) -> str:
+    """The package that uv could not build in the version that was chosen, or an empty text."""
+    match = _UNBUILT.search(" ".join(outcome.words.split()))
+    return normal(match["name"]) if match else ""
+
+
+def avoidable_sources(text: str, uv: Uv, folder: Path) -> tuple[str, ...]:
+    """Packages of the lock that have no wheel here, though other versions of them have one.
+
+    A resolver that goes back to a version so old that it limits nothing takes others with it: for
+    the newest `numpy` it takes a `shap` that still uses `np.int`, and its `numba` and `llvmlite`.
+    """
+    versions = pins(text)
+    sources: list[str] = []
+    while True:
+        kept = [f"{name}=={version}" for name, version in versions.items() if "/" not in version]
+        name = _without_wheel(kept, uv, folder)
+        if name not in versions:
+            break
+        del versions[name]
+        sources.append(name)
+    return tuple(name for name in sources if not _without_wheel([name], uv, folder))
+
+
+def _without_wheel(requirements: list[str], uv: Uv, folder: Path) -> str:
+    """The first of these that has no wheel for the environment's Python, or an empty text."""
+    (folder / "wheels.in").write_text("\n".join(requirements) + "\n", encoding="utf-8")
+    arguments = ["pip", "compile", "wheels.in", "--output-file", "wheels.txt", "--quiet"]
+    arguments += ["--python", "venv/bin/python", "--no-deps", "--only-binary", ":all:"]
+    outcome = uv.run(arguments, folder, "uv pip compile --only-binary :all: (which have no wheel)")
+    match = _NO_WHEEL.search(" ".join(outcome.words.split()))
+    return normal(match["name"]) if outcome.code != 0 and match else ""
+
+
+def _compile_with(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) -> Outcome:
     output = folder / "lock.txt"
     output.unlink(missing_ok=True)
     arguments = ["pip", "compile", "requirements.in", "--output-file", output.name]
@@ -147,12 +240,19 @@ def _compile(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) -> Outc
     if way.backend:
         arguments += ["--torch-backend", way.backend]
         shown += f" --torch-backend {way.backend}"
-    if left_out:
+    if left_out or way.settled:
         # A marker that is never true takes the package out of every requirement on it.
-        text = "".join(f'{name}; python_version < "0"\n' for name in left_out)
+        never = [f'{name}; python_version < "0"' for name in left_out]
+        text = "".join(line + "\n" for line in (*never, *way.settled))
         (folder / "overrides.txt").write_text(text, encoding="utf-8")
         arguments += ["--override", "overrides.txt"]
+    if left_out:
         shown += f" (without {', '.join(left_out)})"
+    if way.settled:
+        shown += " (with the others' versions as they are)"
+    for name in way.wheels_of:
+        arguments += ["--only-binary", name]
+        shown += f" --only-binary {name}"
     return uv.run(arguments, folder, shown)
 
 

@@ -121,7 +121,7 @@ def _for_layers(spec: EnvironmentSpec, policy: SubstitutePolicy) -> EnvironmentS
     """The spec with the oldest Python that its layers run on, where its own is older."""
     if not layers.is_python_too_old(spec) or spec.conda:
         return spec
-    best, wanted = layers.OLDEST_PYTHON, spec.python
+    best, wanted = layers.oldest_python(spec.layers), spec.python
     place = Substitute(f"Python {wanted}", f"Python {best}", f"python={best}")
     try:
         policy(place, ("conda_file", "dependencies"))

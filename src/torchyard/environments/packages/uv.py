@@ -1,6 +1,6 @@
 """uv as a process: its output goes into the build log, line by line.
 
-Owns: finding uv, its environment, ending it, finding the package at fault in its output.
+Owns: its environment, ending it, finding the package at fault in its output.
 Leaves: which command to run to lock.py and build/builder.py.
 Always: the log names no index, path or host of the machine's configuration, and no secret that
 `masker` knows.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from typing import Any, Protocol
 
 from torchyard.base import disk
 from torchyard.base.errors import BuildFailed
+from torchyard.base.home.uv import find_uv as find_uv
 from torchyard.environments.packages.machine_config import MachineConfig
 from torchyard.environments.types import BuildCanceled
 from torchyard.shared import masking
@@ -53,7 +53,8 @@ if child == 0:
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 os._exit(code if code >= 0 else 128 - code)
 """
-_KEPT_LINES = 400
+# At the start of an output, and at its end.
+_KEPT_LINES = 200
 
 
 class Log(Protocol):
@@ -218,20 +219,13 @@ class Uv:
                     self.say(text)
                     lines.append(text)
                 if not data:
-                    return "\n".join(lines[-_KEPT_LINES:])
-
-
-def find_uv() -> str:
-    """The uv that is installed with torchyard, else the one on the PATH."""
-    try:
-        from uv import find_uv_bin
-
-        return str(find_uv_bin())
-    except (ImportError, FileNotFoundError):
-        program = shutil.which("uv")
-        if program is None:
-            raise BuildFailed("`uv` is not installed", "install it with `pip install uv`") from None
-        return program
+                    # A failed build is named first, and may have printed thousands of lines.
+                    kept = (
+                        lines
+                        if len(lines) <= 2 * _KEPT_LINES
+                        else (lines[:_KEPT_LINES] + lines[-_KEPT_LINES:])
+                    )
+                    return "\n".join(kept)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

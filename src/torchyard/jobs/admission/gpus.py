@@ -3,7 +3,8 @@
 Owns: the count for each node, refusing impossible requests, why a job waits for devices.
 Leaves: which devices, and their locks, to executors/; rehearsals to spec/rehearsal.py.
 Always: on a cluster of a size a node has what the size says; on one without, as `local`, a node
-has one GPU for each process, as far as the machine has them, or what the job asks for by name.
+has one GPU for each process, as far as the machine has them, or what the job asks for by name;
+which ones, another engine decides.
 """
 
 from __future__ import annotations
@@ -31,8 +32,12 @@ def per_node(
     processes_per_node: int,
     properties: Mapping[str, str],
     rehearsed: bool,
+    engine_gpus: int = 0,
 ) -> int:
     """How many devices each node of a job gets.
+
+    Args:
+        engine_gpus: of one machine of the cluster's engine, where that is not the local one.
 
     Raises:
         InvalidSpec: the job's property is not a number, or contradicts the size.
@@ -52,6 +57,8 @@ def per_node(
         return compute.gpus
     if is_requested:
         return count
+    if not compute.is_local:
+        return min(processes_per_node, engine_gpus)
     return min(processes_per_node, machine.most_together() // node_count)
 
 
@@ -69,6 +76,8 @@ def check(
         InvalidSpec: it needs more GPUs than there are.
     """
     each = per_node(machine, compute, node_count, processes_per_node, properties, rehearsed)
+    if not compute.is_local:
+        return []  # its engine knows what its machines have
     there = machine.most_together() if each or compute.gpus is None else 0
     if each * node_count > there:
         raise InvalidSpec(
@@ -89,6 +98,8 @@ def check(
 
 def of_job(services: Services, compute: Compute, job: Job) -> int:
     """How many devices each node of a job gets that was accepted."""
+    if not compute.is_local:
+        return job.gpus
     return per_node(
         services.devices,
         compute,
@@ -104,7 +115,8 @@ def waiting_reason(services: Services, connection: Connection, job: Job) -> str:
     if not services.devices.whole:
         return ""
     compute = computes.find(connection, job.workspace, job.compute)
-    count = of_job(services, compute, job) * job.node_count if compute is not None else 0
+    is_here = compute is not None and compute.is_local
+    count = of_job(services, compute, job) * job.node_count if compute and is_here else 0
     if not count:
         return ""
     free = len(services.devices.free())

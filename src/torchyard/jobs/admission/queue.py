@@ -232,6 +232,20 @@ def started(job: Waiting) -> Running:
     return Running(job.needs, ends_in_s(job.limit_s, 0.0), job.low)
 
 
+def most_that_may_start(job: Waiting, free: Amounts, heads: Iterable[Head], each: Amounts) -> int:
+    """How many nodes an elastic job could start with now, beside the heads in front of it.
+
+    Args:
+        each: what one of its nodes takes.
+    """
+    most = most_nodes(each, free)
+    for head in heads:
+        if concerns(head, job.low) and not 0 < job.limit_s <= longest_limit_s(head):
+            assert head.spare is not None
+            most = min(most, most_nodes(each, head.spare))
+    return most
+
+
 def times(per_node: Amounts, count: int) -> dict[str, int]:
     return {name: amount * count for name, amount in per_node.items()}
 

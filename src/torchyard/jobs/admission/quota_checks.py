@@ -59,14 +59,18 @@ def needs(
     return Needs(user, workspace, amounts, timeout_s)
 
 
-def waiting_reason(connection: Connection, job: Job) -> str:
-    """Why quotas keep a queued job from starting now, in one sentence; empty if they do not."""
+def waiting_reason(connection: Connection, job: Job, is_new: bool = True) -> str:
+    """Why quotas keep a queued job from starting now, in one sentence; empty if they do not.
+
+    Args:
+        is_new: False for more nodes of a job that runs already.
+    """
     limits = quotas.limits(connection, job.workspace)
     if not limits:
         return ""
     wanted = of_job(connection, job)
     for limit in quotas.held_by(limits, job.owner):
-        if limit.name not in wanted.amounts:
+        if limit.name not in wanted.amounts or (limit.name == "jobs" and not is_new):
             continue
         in_use = used(connection, job.workspace, "" if limit.user == ALL else job.owner)
         if in_use[limit.name] + wanted.amounts[limit.name] > limit.most:

@@ -2,7 +2,7 @@
 
 Owns: the names of what is limited, and how much of each a node takes.
 Leaves: clusters and the machine's limits to compute/, decisions to queue.py.
-Always: clusters of every workspace are counted, since they run on the same machine.
+Always: local clusters of every workspace are counted, since they run on the same machine.
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class Shares:
-    """`per_node` by workspace and cluster; `low` are the clusters of the low-priority tier."""
+    """`per_node` by workspace and cluster; `low` are the clusters of the low-priority tier,
+    `elsewhere` those whose nodes are not this machine's.
+    """
 
     capacity: Amounts
     per_node: Mapping[Place, Amounts]
     low: frozenset[Place]
+    elsewhere: frozenset[Place] = frozenset()
 
     def needs(self, of: Held | Queued | Job) -> dict[str, int]:
         """What all nodes of a job take together."""
-        each = dict(self.per_node.get((of.workspace, of.compute), {}))
-        if of.gpus and GPUS in self.capacity:
+        place = (of.workspace, of.compute)
+        each = dict(self.per_node.get(place, {}))
+        if of.gpus and GPUS in self.capacity and place not in self.elsewhere:
             each[GPUS] = of.gpus
         return queue.times(each, of.node_count)
 
@@ -68,15 +72,18 @@ def read(connection: Connection, machine: Amounts) -> Shares:
 def of(clusters: Iterable[Compute], machine: Amounts) -> Shares:
     capacity = dict(machine)
     per_node: dict[Place, Amounts] = {}
-    low = set()
+    low, elsewhere = set(), set()
     for cluster in clusters:
         place = (cluster.workspace, cluster.name)
         nodes_name = nodes_of(*place)
         capacity[nodes_name] = 0 if cluster.deleting else cluster.max_instances
-        per_node[place] = {nodes_name: 1, **_of_machine(cluster, machine)}
+        takes = _of_machine(cluster, machine) if cluster.is_local else {}
+        per_node[place] = {nodes_name: 1, **takes}
+        if not cluster.is_local:
+            elsewhere.add(place)
         if cluster.tier == LOW_PRIORITY:
             low.add(place)
-    return Shares(capacity, per_node, frozenset(low))
+    return Shares(capacity, per_node, frozenset(low), frozenset(elsewhere))
 
 
 def nodes_of(workspace: str, compute: str) -> str:

@@ -14,7 +14,8 @@ from torchyard.jobs.admission import gpus, machine, queue, queue_store, quota_ch
 from torchyard.jobs.admission.queue import Amounts, Running
 from torchyard.jobs.admission.queue_store import Held
 from torchyard.jobs.admission.shares import Shares
-from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.records import attempt_store
+from torchyard.jobs.records.types import PAUSED_UNTIL, Job, Status
 from torchyard.jobs.services import Services
 
 _MACHINE = {
@@ -27,9 +28,13 @@ _MACHINE = {
 
 def describe(services: Services, job: Job) -> str:
     """Empty when it is not waiting, or when the next round starts it."""
+    if job.status is Status.PROVISIONING:
+        return _of_engine(services, job)
     if job.status is not Status.QUEUED:
         return ""
     now = services.clock.now()
+    if job.retry_at == PAUSED_UNTIL:
+        return f"is paused, until sweep `{job.parent}` lets it go on"
     if job.retry_at is not None and job.retry_at > now:
         return f"waits before attempt {job.attempt + 1}, until {to_text(job.retry_at)}"
     with services.db.read() as connection:
@@ -58,6 +63,12 @@ def describe(services: Services, job: Job) -> str:
     if leaving and not in_front:
         parts.append(f"{leaving} for it")
     return "; ".join(parts)
+
+
+def _of_engine(services: Services, job: Job) -> str:
+    with services.db.read() as connection:
+        tries = attempt_store.attempts_of(connection, job.id)
+    return tries[-1].waiting_for if tries else ""
 
 
 def _what(job: Job, every: Shares, free: Amounts, needs: Amounts) -> str:

@@ -9,15 +9,17 @@ Always: an attempt ends once, however often this is called; the earliest failure
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection
 
 from torchyard.compute import actions as computes
 from torchyard.jobs.actions import attempt_key, job_key
-from torchyard.jobs.attempts import failure_marks, root_cause
+from torchyard.jobs.attempts import failure_marks, losses, resumption, root_cause
 from torchyard.jobs.files import output_assets
+from torchyard.jobs.files.checkpoints import Checkpoint
+from torchyard.jobs.history import rewinds
 from torchyard.jobs.records import attempt_store, progress, store
 from torchyard.jobs.records.types import Attempt, AttemptNode, Job, JobError, NodeState, Status
 from torchyard.jobs.services import Services
@@ -27,13 +29,17 @@ from torchyard.jobs.spec import log_patterns, retry
 _LAST_BYTES = 1 << 16
 
 
-def finish(services: Services, attempt_id: str, *, registers: bool = False) -> None:
+def finish(
+    services: Services, attempt_id: str, *, registers: bool = False, cause_known: bool = False
+) -> None:
     """End an attempt once all its nodes have. Safe to call at any time, and again.
 
     Args:
         registers: register named outputs first, so that the assets exist once the job is
             Completed. That may copy a large model: without this, such an attempt is left to
             the scheduler (output_registration.py), and no request waits for it.
+        cause_known: its engine has said why it ended the nodes, if it did; without this, a failed
+            one of another engine is left to the scheduler (engine_nodes.py).
     """
     with services.db.read() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
@@ -47,19 +53,31 @@ def finish(services: Services, attempt_id: str, *, registers: bool = False) -> N
         and attempt.order_reason != "cancel"
         and failure_marks.reported(attempt) is None
     )
+    is_meant = attempt.order_reason not in root_cause.OF_ITSELF
+    is_told = cause_known or registers or attempt.is_local or is_meant
+    if not is_told and root_cause.failed_node(nodes) is not None:
+        services.wakeup.set()
+        return
     if went_well and output_assets.are_named(job):
         if not registers:
             services.wakeup.set()
             return
         output_assets.register(services, job)
-    failed = root_cause.failed_node(nodes) is not None
-    printed = _printed(services, job, attempt) if failed else frozenset()
+    left = _left(services, job, attempt, nodes)
     with services.db.write() as connection:
-        ended = _end(connection, services, attempt, printed)
+        ended = _end(connection, services, attempt, left)
     if ended:
         services.signals.notify(job_key(job))
         services.signals.notify(attempt_key(attempt_id))
         services.wakeup.set()
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What a failed attempt left in files: patterns that its ranks printed, a checkpoint."""
+
+    printed: frozenset[str] = frozenset()
+    checkpoint: Checkpoint | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +103,7 @@ def end_well(connection: Connection, candidates: Sequence[Candidate], now: datet
         and each.attempt.order_reason != "cancel"
         and failure_marks.reported(each.attempt) is None
         and not output_assets.are_named(each.job)
+        and each.attempt.number == 1
     ]
     if ends:
         progress.end_all(connection, ends, now)
@@ -121,9 +140,7 @@ def fail(services: Services, attempt: Attempt, error: JobError) -> None:
     services.wakeup.set()
 
 
-def _end(
-    connection: Connection, services: Services, attempt: Attempt, printed: frozenset[str]
-) -> bool:
+def _end(connection: Connection, services: Services, attempt: Attempt, left: _Left) -> bool:
     """Whether this call ended it, or queued its job again."""
     nodes = attempt_store.nodes_of(connection, attempt.id)
     if not all(node.state is NodeState.EXITED for node in nodes):
@@ -151,12 +168,26 @@ def _end(
     elif current.order_reason == root_cause.PREEMPTED:
         progress.preempted(connection, job, now, failed.exit_code, current)
         return True
+    elif current.order_reason == root_cause.RESIZED and not losses.is_loss(failed):
+        ended = replace(current, exit_code=failed.exit_code)
+        progress.resized(
+            connection, job, now, ended, "was stopped to go on with another number of nodes"
+        )
+        return True
     else:
         code, status = failed.exit_code, Status.FAILED
         error = failed.error or JobError("failed", f"node {failed.node} failed")
-        error = failure_marks.explained(error, reported)
-        if _try_again(connection, services, job, current, error, code or 1, nodes, printed):
+        if losses.goes_on(connection, services, job, current, failed, error, nodes):
             return True
+        if resumption.goes_on(
+            connection, services, job, current, failed, error, nodes, left.checkpoint
+        ):
+            return True
+        error = failure_marks.explained(error, reported)
+        if _try_again(connection, services, job, current, error, code or 1, nodes, left.printed):
+            return True
+    if attempt.number > 1:
+        rewinds.settle(connection, job.id)
     progress.end(connection, job, status, now, exit_code=code, error=error, attempt=attempt)
     return True
 
@@ -173,8 +204,8 @@ def _try_again(
 ) -> bool:
     """Queue the job again if its policy says so; False when this failure is its end."""
     policy = retry.read(job.properties)
-    preempted = _preempted(connection, job)
-    number = attempt.number - preempted
+    uncounted = _uncounted(connection, job)
+    number = attempt.number - uncounted
     if policy.max_attempts <= number:
         return False
     decision = retry.decide(policy, number, retry.Failure(error.code, exit_code, printed))
@@ -192,26 +223,31 @@ def _try_again(
         exit_code=exit_code,
         error=error,
         attempt=attempt,
-        of=policy.max_attempts + preempted,
+        of=policy.max_attempts + uncounted,
         pause_s=decision.pause_s,
         avoided_slots=avoided,
     )
     return True
 
 
-def _preempted(connection: Connection, job: Job) -> int:
-    """The number of preempted attempts, which no retry policy counts."""
+def _uncounted(connection: Connection, job: Job) -> int:
+    """How many attempts were preempted or resized, which no retry policy counts."""
     tries = attempt_store.attempts_of(connection, job.id)
-    codes = [
-        attempt.error.code
-        for attempt in tries
-        if attempt.ended_at is not None and attempt.error is not None
-    ]
-    return codes.count(root_cause.PREEMPTED)
+    return sum(each.ended_at is not None and losses.is_uncounted(each, job) for each in tries)
+
+
+def _left(services: Services, job: Job, attempt: Attempt, nodes: Sequence[AttemptNode]) -> _Left:
+    """What the decision over its failure reads; searched outside any transaction."""
+    failed = root_cause.failed_node(nodes)
+    if failed is None:
+        return _Left()
+    error = failed.error
+    checkpoint = None if error is None else resumption.checkpoint_for(services, job, error)
+    return _Left(_printed(services, job, attempt), checkpoint)
 
 
 def _printed(services: Services, job: Job, attempt: Attempt) -> frozenset[str]:
-    """The patterns of its policy that its ranks printed; searched outside any transaction."""
+    """The patterns of its policy that its ranks printed."""
     patterns = retry.read(job.properties).patterns
     return log_patterns.found(patterns, _log_ends(services, attempt)) if patterns else frozenset()
 

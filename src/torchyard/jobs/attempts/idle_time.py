@@ -53,5 +53,5 @@ class IdleTime:
             if log.attempt == attempt.number and not log.path.startswith(_OWN_LOGS)
         )
         with self._services.db.read() as connection:
-            logged = history_store.received(connection, attempt.id)
+            logged = history_store.received(connection, attempt.id, attempt.job_id)
         return printed, logged

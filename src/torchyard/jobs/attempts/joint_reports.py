@@ -25,6 +25,7 @@ from torchyard.jobs.attempts import endings, root_cause
 from torchyard.jobs.attempts.worker_events import (
     NodeExited,
     NodeFinalizing,
+    NodeHeld,
     NodeServing,
     NodeStopping,
     NoticeReported,
@@ -32,6 +33,7 @@ from torchyard.jobs.attempts.worker_events import (
     RankExited,
     RanksHang,
     RanksStarted,
+    ServiceReported,
     WorkerEvent,
 )
 from torchyard.jobs.records import attempt_store, progress, store
@@ -53,7 +55,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 # The error of a stopped node must not hide the failure that stopped it.
-_STOPPED = ("stopped", "canceled", root_cause.PREEMPTED)
+_MOST_SERVICES = 32
+_STOPPED = ("stopped", "canceled", root_cause.PREEMPTED, root_cause.RESIZED)
 
 
 @dataclass(frozen=True)
@@ -207,6 +210,13 @@ class _Reporting:
         if NodeState.SERVING in states and states <= done:
             self.request_stop("served")
 
+    def worker_came(self, now: datetime) -> None:
+        """The first report of any of its nodes ends the wait for machines."""
+        if self.job is not None and self.job.status is Status.PROVISIONING:
+            self.job, self._open_stage = progress.first_worker_came(
+                self._connection, self.job, self._open_stage, now
+            )
+
     def move(self, status: Status, now: datetime, *before: Status) -> None:
         """Move the job to a status, if it is in one of those `before`."""
         if self.job is not None and self.job.status in before:
@@ -232,6 +242,7 @@ def _read(connection: Connection, reports: Sequence[NodeReport]) -> Mapping[str,
     attempts = attempt_store.attempts_with(connection, ids)
     nodes = attempt_store.nodes_of_all(connection, ids)
     busy = {report.attempt_id for report in reports if report.events}
+    busy |= {attempt.id for attempt in attempts if _may_wait(attempt, nodes[attempt.id])}
     job_ids = [
         attempt.job_id for attempt in attempts if attempt.id in busy and attempt.ended_at is None
     ]
@@ -241,7 +252,12 @@ def _read(connection: Connection, reports: Sequence[NodeReport]) -> Mapping[str,
         for report in reports
         if any(isinstance(event.report, NodeFinalizing) for event in report.events)
     }
-    staged = [attempt.job_id for attempt in attempts if attempt.id in finalizing]
+    waiting = {job.id for job in jobs.values() if job.status is Status.PROVISIONING}
+    staged = [
+        attempt.job_id
+        for attempt in attempts
+        if attempt.id in finalizing or attempt.job_id in waiting
+    ]
     stages = progress.open_stages(connection, staged) if staged else {}
     return {
         attempt.id: _Reporting(
@@ -255,6 +271,11 @@ def _read(connection: Connection, reports: Sequence[NodeReport]) -> Mapping[str,
     }
 
 
+def _may_wait(attempt: Attempt, nodes: Sequence[AttemptNode]) -> bool:
+    """Whether no node of an engine's has reported an event yet."""
+    return not attempt.is_local and not any(node.next_seq for node in nodes)
+
+
 def _apply_report(
     reporting: _Reporting | None, report: NodeReport, now: datetime
 ) -> Receipt | NotAuthenticated | InvalidInput:
@@ -263,6 +284,7 @@ def _apply_report(
     if not 0 <= report.node < len(reporting.nodes):
         return InvalidInput(f"the attempt has no node {report.node}")
     first = expected = reporting.nodes[report.node].next_seq
+    reporting.worker_came(now)
     for event in report.events:
         if event.seq > expected:
             return InvalidInput(
@@ -308,12 +330,25 @@ def _apply(
             reporting.change_node(node, preflight=preflight)
         case NoticeReported(message):
             reporting.notice(message, now)
+        case ServiceReported(name=name) as report:
+            _note(reporting, node, "services", {name: vars(report)})
+            if report.state == "Failed":
+                reporting.notice(f"service `{name}` of node {node} failed: {report.message}", now)
+        case NodeHeld(until):
+            _note(reporting, node, "held", {"until": until})
         case NodeFinalizing():
             reporting.change_state(node, NodeState.FINALIZING)
             reporting.stop_if_served()
             reporting.finalize_if_all(now)
         case NodeExited(exit_code, error):
             _node_exited(reporting, node, exit_code, error, now)
+
+
+def _note(reporting: _Reporting, node: int, key: str, values: Mapping[str, Any]) -> None:
+    before = reporting.nodes[node].interactive or {}
+    after = {**(before.get(key) or {}), **values}
+    if len(after) <= _MOST_SERVICES:
+        reporting.change_node(node, interactive={**before, key: after})
 
 
 def _rank_failed(

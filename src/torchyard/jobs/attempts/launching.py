@@ -19,9 +19,15 @@ from torchyard.base import disk
 from torchyard.base.errors import DatabaseUnreachable
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.environments.types import from_json as environment_from_json
-from torchyard.executors.executor import DevicesTaken, Executor, Handle
+from torchyard.executors.executor import (
+    DevicesTaken,
+    EngineRefused,
+    EngineUnreachable,
+    Executor,
+    Handle,
+)
 from torchyard.executors.runner_client import RunnerRefused, RunnerUnreachable
-from torchyard.jobs.attempts import endings, planner, worker_reports
+from torchyard.jobs.attempts import endings, engine_nodes, planner, worker_reports
 from torchyard.jobs.files import inputs
 from torchyard.jobs.records import attempt_store, isolation, store
 from torchyard.jobs.records.types import Attempt, JobError
@@ -97,7 +103,10 @@ class Launcher:
             if not error.begun:
                 worker_reports.put_back(self._services, attempt, error.message)
             return
-        if isinstance(error, RunnerRefused):
+        if isinstance(error, EngineUnreachable):
+            engine_nodes.could_not_launch(self._services, attempt, error)
+            return
+        if isinstance(error, (RunnerRefused, EngineRefused)):
             message = f"the job could not be launched: {error.message}"
             endings.fail(self._services, attempt, JobError("launch_failed", message, error.hint))
             return
@@ -148,7 +157,9 @@ class Launcher:
                 folders[environment.hash] = self._folder(environment)
             folder = folders.get(environment.hash)
             workspace = scopes[attempt.workspace]
-            launches.append(planner.Launch(workspace, job, attempt, folder, input_plans))
+            launches.append(
+                planner.Launch(workspace, job, attempt, folder, input_plans, environment.hash)
+            )
         with services.db.write() as connection:
             self._check_own(connection, attempts)
             return planner.plans(connection, services, launches, self._server_url)

@@ -12,9 +12,10 @@ import time
 
 from torchyard.base import disk
 from torchyard.base.errors import DatabaseUnreachable
-from torchyard.executors.executor import Executor, Handle
+from torchyard.executors.executor import EngineUnreachable, Executor, Handle
 from torchyard.executors.runner_client import RunnerUnreachable
 from torchyard.jobs.attempts import endings, takeover, worker_history, worker_reports
+from torchyard.jobs.attempts.engine_nodes import EngineNodes
 from torchyard.jobs.attempts.heartbeats import GIVEN_UP_AFTER_S
 from torchyard.jobs.attempts.launching import Launcher
 from torchyard.jobs.attempts.output_registration import Finisher
@@ -41,6 +42,7 @@ class Watcher:
         self._executor = executor
         self._launcher = launcher
         self._recovered: set[str] = set()
+        self.engine_nodes = EngineNodes(services, executor)
         self.broken_history: dict[str, set[int]] = {}
 
     def close(self) -> None:
@@ -57,13 +59,22 @@ class Watcher:
         if attempt.handle is None:
             self._launcher.launch(attempt)
             return
-        status = self._executor.status(Handle.from_json(attempt.handle))
+        if not attempt.is_local:
+            # Before it ends: a node that was told to end does not know by whom, and for what.
+            is_done = self.engine_nodes.watch(attempt) and is_done
+            if self.engine_nodes.is_outdated(attempt):
+                self._launcher.launch(attempt)
         # Usually ended already, unless its outputs are still to be registered, or the server was
         # killed between the last report and the end.
         if is_done and endings.is_long(self._services, attempt):
             self._finisher.finish(attempt.id)
         elif is_done:
-            endings.finish(self._services, attempt.id)
+            endings.finish(self._services, attempt.id, cause_known=True)
+        if attempt.is_local:
+            self._watch_local(attempt, Handle.from_json(attempt.handle))
+
+    def _watch_local(self, attempt: Attempt, handle: Handle) -> None:
+        status = self._executor.status(handle)
         for node, state in enumerate(status.nodes):
             if state in ("ending", "lost"):
                 worker_reports.report_worker_death(self._services, attempt.id, node)
@@ -107,12 +118,29 @@ class Watcher:
 
     def _clean(self, attempt: Attempt) -> bool:
         """Whether nothing of it is left on its nodes."""
+        if not attempt.is_local:
+            return self._clean_elsewhere(attempt)
         if not self._has_exited(attempt):
             return False
         taken = [self._take_history(attempt, node) for node in range(attempt.node_count)]
         if all(taken):
             scratch.clear(self._services, attempt)
         return all(taken)
+
+    def _clean_elsewhere(self, attempt: Attempt) -> bool:
+        """Its nodes clean up by themselves; what their engine holds for it is let go."""
+        try:
+            if not self._has_exited(attempt):
+                # A machine that is gone can't learn that its attempt has ended.
+                self.engine_nodes.end(attempt)
+                return False
+            self.engine_nodes.forget(attempt)
+        except EngineUnreachable as error:
+            _log.warning("attempt %s: %s", attempt.id, error.message)
+            if not self._is_given_up(attempt):
+                return False
+            self.engine_nodes.drop(attempt)
+        return True
 
     def _has_exited(self, attempt: Attempt) -> bool:
         """Whether its workers have exited."""
@@ -121,6 +149,9 @@ class Watcher:
         status = self._executor.status(Handle.from_json(attempt.handle))
         if status.over or status.seen:
             return status.over
+        return self._is_given_up(attempt)
+
+    def _is_given_up(self, attempt: Attempt) -> bool:
         # A worker on an unreachable machine exits once it learns that its attempt has ended; one
         # that could not learn it in all this time was given up.
         assert attempt.ended_at is not None

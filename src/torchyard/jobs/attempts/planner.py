@@ -9,32 +9,46 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection
 
 from torchyard.compute import actions as computes
+from torchyard.compute import machines
 from torchyard.compute.types import Compute
+from torchyard.environments.types import from_json as environment_from_json
+from torchyard.executors import shared_folders
 from torchyard.jobs.admission import gpus, quota_checks
 from torchyard.jobs.files import outputs, scratch
 from torchyard.jobs.files.outputs import OutputPlace
-from torchyard.jobs.records import progress
+from torchyard.jobs.records import progress, store
+from torchyard.jobs.records.client_endpoints import NodeEndpoints
 from torchyard.jobs.records.types import Attempt, Job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import (
+    elastic,
+    interception,
     limit_properties,
     own_properties,
+    peer_copies,
     rehearsal,
     secrets,
+    system_metrics,
     watch_properties,
 )
+from torchyard.jobs.spec import services as job_services
 from torchyard.jobs.spec.inputs import Output
-from torchyard.shared.plan import InputPlan, LaunchPlan, OutputPlan
+from torchyard.jobs.spec.services import Service
+from torchyard.shared.plan import LOCAL, InputPlan, LaunchPlan, OutputPlan, ServicePlan
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import quotas
 from torchyard.workspaces.types import Identity, TokenKind, Workspace
+
+_JOIN_TIMEOUT_S = 3600.0
+_NO_NETWORK = "https://no-network-to-the-server.torchyard.invalid"
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,24 @@ class _Node:
     cores: int = 0
     memory_bytes: int = 0
     gpus_per_node: int = 0
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What nodes see of the server, and how they reach it; its fields are those of a plan."""
+
+    server_url: str
+    scratch: str = ""
+    blobs: str = ""
+    single_host: bool = False
+    server_file: str = ""
+    engine: str = LOCAL
+    engine_settings: dict[str, Any] = field(default_factory=dict)
+    server_urls: list[str] = field(default_factory=list)
+    server_certificate: str = ""
+    environment_hash: str = ""
+    join_timeout_s: float = 600.0
+    peer_copies: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,6 +93,7 @@ class Launch:
     attempt: Attempt
     environment: Path | None
     input_plans: dict[str, InputPlan]
+    environment_hash: str = ""
 
 
 def plans(
@@ -101,6 +134,8 @@ def _plan(
     environment, spec = launch.environment, launch.job.spec
     report_token, run_token = _tokens(connection, services, job, attempt)
     image = services.environments.images.plan(environment) if environment else None
+    place = _place(connection, services, compute, launch, server_url)
+    endpoints = _client_endpoints(services, launch, run_token, place)
     return LaunchPlan(
         attempt_id=attempt.id,
         attempt=attempt.number,
@@ -108,13 +143,11 @@ def _plan(
         workspace=job.workspace,
         experiment=job.experiment_name,
         command=spec.command,
-        server_url=server_url,
         report_token=report_token,
         run_token=run_token,
-        scratch=str(scratch.folder(services, attempt.id)),
         distribution=spec.distribution,
         parameter_servers=spec.parameter_servers,
-        node_count=job.node_count,
+        node_count=attempt.node_count,
         processes_per_node=job.processes_per_node,
         environment=str(environment) if environment and not image else "",
         image=image,
@@ -122,25 +155,111 @@ def _plan(
         secrets=secrets.marked(spec.properties),
         not_secrets=secrets.marked(spec.properties, secrets.PLAIN),
         variables={
-            **variables(workspace, job, attempt, run_token, server_url),
-            **services.client_endpoints.variables(job, run_token, environment),
+            **variables(workspace, job, attempt, run_token, _url_for_scripts(place)),
+            **endpoints.variables,
         },
+        gate=endpoints.gate,
         code=spec.code.removeprefix("snapshot:"),
         inputs=launch.input_plans,
         outputs=_outputs(job),
-        blobs="" if services.node.is_separate else str(services.blobs.folder),
-        single_host=True,
         server_id=services.server_id,
-        server_file=str(services.node.server_file),
         person=job.owner,
         timeout_s=timeout_s,
         rehearsed_gpus=_rehearsed_gpus(compute, job),
         communication_backend=spec.communication_backend,
         preflight=own_properties.preflight(spec.properties),
         limits=limit_properties.plan(job.properties, workspace, job.processes_per_node),
+        services=_service_plans(spec.services),
+        services_environment=_services_environment(connection, services, job),
+        hold_s=job_services.hold_s(spec.properties),
+        system_metrics_s=system_metrics.interval_s(spec.properties),
+        intercepts_saves=interception.is_intercepted(spec.properties),
+        **vars(place),
         **vars(_node(compute, services, job)),
         **vars(watch_properties.read(spec.properties)),
     )
+
+
+def _place(
+    connection: Connection,
+    services: Services,
+    compute: Compute | None,
+    launch: Launch,
+    server_url: str,
+) -> _Place:
+    attempt = launch.attempt
+    if attempt.is_local:
+        return _Place(
+            server_url,
+            scratch=str(scratch.folder(services, attempt.id)),
+            blobs="" if services.node.is_separate else str(services.blobs.folder),
+            single_host=True,
+            server_file=str(services.node.server_file),
+        )
+    settings = dict(compute.settings) if compute else {}
+    if compute and "head" in settings:
+        settings["drained"] = machines.drained(connection, compute.workspace, compute.name)
+    shared = str(settings.get(shared_folders.KEY) or "")
+    reached = services.for_nodes.read()
+    urls = list(settings.get("server_urls") or reached.urls) or [server_url]
+    if shared:
+        urls = [shared_folders.attempt_url(shared, services.server_id, attempt.id)]
+    return _Place(
+        urls[0],
+        engine=attempt.engine,
+        engine_settings=settings,
+        server_urls=urls,
+        server_certificate=reached.certificate,
+        environment_hash=launch.environment_hash,
+        # An environment that one node has and another must fetch first may take this long.
+        join_timeout_s=_JOIN_TIMEOUT_S,
+        # What nodes write to a shared folder is not lost with them.
+        peer_copies=not shared
+        and attempt.node_count > 1
+        and peer_copies.are_kept(launch.job.spec.properties),
+    )
+
+
+def _client_endpoints(
+    services: Services, launch: Launch, run_token: str, place: _Place
+) -> NodeEndpoints:
+    """For Azure's clients, by addresses and files that the job's nodes have."""
+    job, environment, endpoints = launch.job, launch.environment, services.client_endpoints
+    if place.engine_settings.get(shared_folders.KEY):
+        return NodeEndpoints()  # their network is closed
+    if launch.attempt.is_local:
+        return NodeEndpoints(endpoints.variables(job, run_token, environment))
+    return endpoints.for_nodes(job, run_token, environment, place.server_urls)
+
+
+def _url_for_scripts(place: _Place) -> str:
+    """Of the server; where no network leads to it, a name that says so in a client's error."""
+    return _NO_NETWORK if place.engine_settings.get(shared_folders.KEY) else place.server_url
+
+
+def _service_plans(services: Mapping[str, Service]) -> list[ServicePlan]:
+    return [
+        ServicePlan(
+            name,
+            service.type,
+            service.port,
+            service.all_nodes,
+            service.log_dir,
+            service.command,
+        )
+        for name, service in services.items()
+    ]
+
+
+def _services_environment(connection: Connection, services: Services, job: Job) -> str:
+    """The folder of the environment beside the job's own; empty where none is needed, or built."""
+    if not job_services.needs_layer(job.spec.services):
+        return ""
+    environment = environment_from_json(store.environment_of(connection, job.id))
+    folder = services.environments.folders.find(
+        services.environments.resolver.resolve(job_services.layer(environment))
+    )
+    return "" if folder is None else str(folder)
 
 
 def _tokens(
@@ -219,6 +338,18 @@ def variables(
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
         "TORCHYARD_JOB": job.name,
         "TORCHYARD_ATTEMPT_NUMBER": str(attempt.number),
+        **_elastic(job),
+    }
+
+
+def _elastic(job: Job) -> dict[str, str]:
+    """Between how many nodes the attempts of an elastic job may have."""
+    sizes = elastic.read(job.properties)
+    if sizes is None:
+        return {}
+    return {
+        "TORCHYARD_MIN_NODES": str(sizes.min_nodes),
+        "TORCHYARD_MAX_NODES": str(sizes.max_nodes),
     }
 
 

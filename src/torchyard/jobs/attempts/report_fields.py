@@ -17,6 +17,7 @@ from torchyard.jobs.attempts import root_cause
 from torchyard.jobs.attempts.worker_events import (
     NodeExited,
     NodeFinalizing,
+    NodeHeld,
     NodeServing,
     NodeStopping,
     NoticeReported,
@@ -26,6 +27,7 @@ from torchyard.jobs.attempts.worker_events import (
     RanksHang,
     RanksStarted,
     Report,
+    ServiceReported,
     WorkerEvent,
 )
 from torchyard.jobs.records.types import JobError
@@ -33,6 +35,7 @@ from torchyard.jobs.records.types import JobError
 MOST_EVENTS = 1_000
 MOST_RECORDS = 100_000
 MOST_FACTS_BYTES = 64 << 10
+_TEXT = 1000
 _NUMBERS = range(-(2**31), 2**31)
 _SEQUENCE = range(2**53)
 
@@ -124,11 +127,21 @@ def _report(seq: int, kind: str, body: Mapping[str, Any]) -> Report:
             return PreflightReported(body)
         case "notice":
             return NoticeReported(str(body.get("message", "")))
+        case "service":
+            return _service(seq, body)
+        case "node_held":
+            return NodeHeld(_number(seq, body, "until"))
         case "node_finalizing":
             return NodeFinalizing()
         case "node_exited":
             return NodeExited(exit_code, error)
     return OtherReported(kind)
+
+
+def _service(seq: int, body: Mapping[str, Any]) -> ServiceReported:
+    texts = {key: str(body.get(key) or "")[:_TEXT] for key in ("name", "type", "state", "message")}
+    restarts, port = _number(seq, body, "restarts"), _number(seq, body, "port")
+    return ServiceReported(restarts=restarts, port=port, **texts)
 
 
 def _number(seq: int, body: Mapping[str, Any], key: str) -> int:

@@ -17,6 +17,10 @@ from torchyard.base.clock import from_text
 from torchyard.jobs.records.types import AttemptNode, JobError
 
 HANG, PEER_LOST, PREEMPTED, TIMEOUT = "hang", "peer_lost", "preempted", "timeout"
+# An elastic job is to go on with another number of nodes.
+RESIZED = "resized"
+# Why an attempt's nodes are stopped when nobody asked for it.
+OF_ITSELF = ("", "failed", PEER_LOST)
 _SHOWN_RANKS = 16
 _TERMINATED = "terminated"
 # In this time a launcher that terminates its ranks lets the failed one end, too.

@@ -59,6 +59,25 @@ class NoticeReported:
 
 
 @dataclass(frozen=True)
+class ServiceReported:
+    """What has become of a program beside the ranks; `state` is the worker's word for it."""
+
+    name: str
+    type: str
+    state: str
+    message: str
+    restarts: int
+    port: int
+
+
+@dataclass(frozen=True)
+class NodeHeld:
+    """The node stays until then, in seconds since 1970, though its ranks have ended."""
+
+    until: int
+
+
+@dataclass(frozen=True)
 class NodeFinalizing: ...
 
 
@@ -81,6 +100,8 @@ Report = (
     | NodeStopping
     | PreflightReported
     | NoticeReported
+    | ServiceReported
+    | NodeHeld
     | NodeFinalizing
     | NodeExited
     | OtherReported

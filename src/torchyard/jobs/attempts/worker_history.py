@@ -15,8 +15,9 @@ from typing import Any
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.attempts import worker_reports
 from torchyard.jobs.files import scratch
+from torchyard.jobs.history.history import Received
 from torchyard.jobs.records import job_masking, progress, store
-from torchyard.jobs.records.types import Attempt
+from torchyard.jobs.records.types import Attempt, Job
 from torchyard.jobs.services import Services
 from torchyard.shared.history_spool import HistorySpool
 from torchyard.worker.files.node_folders import NodeFolders
@@ -35,7 +36,11 @@ def receive(
     records: Sequence[Any],
     first: int | None = None,
 ) -> dict[str, Any]:
-    """Store what a worker sends; see `History.receive`."""
+    """Store what a worker sends; see `History.receive`.
+
+    Returns:
+        {"next": number expected next, "rejected": [{"seq", "message"}]}
+    """
     attempt, job = worker_reports.get(services, attempt_id)
 
     def job_id_of(run: str) -> int | None:
@@ -46,9 +51,25 @@ def receive(
         return None if run_job is None else run_job.id
 
     masked_records = job_masking.masked(job, records)
-    received = services.history.receive(job_id_of, attempt_id, node, seq, masked_records, first)
+    is_over = attempt.ended_at is not None
+    received = services.history.receive(
+        job_id_of, attempt_id, node, seq, masked_records, first, is_over
+    )
+    _tell_resumed(services, job, received)
     services.signals.notify(job_key(job))
-    return received
+    return {"next": received.next, "rejected": received.rejected}
+
+
+def _tell_resumed(services: Services, job: Job, received: Received) -> None:
+    for step, count in received.resumed:
+        message = f"it goes on from step {step:,}"
+        if count:
+            message += (
+                f"; {count:,} metric points that were logged after that checkpoint will be logged "
+                "again, and were put aside"
+            )
+        with services.db.write() as connection:
+            progress.notice(connection, job, message, services.clock.now())
 
 
 def take_left(services: Services, attempt: Attempt, node: int) -> None:

@@ -3,27 +3,40 @@
 Owns: whether they may be deleted, what that breaks.
 Leaves: what names them to asset_uses.py, rows and files to the packages of the assets.
 Always: what an unfinished job uses stays; so does what another person owns or uses, for a data
-scientist; without `force` so does all that is named. A row goes before its files.
+scientist; without `force` so does all that is named. One transaction checks and deletes the rows;
+the files go after them, and `yard gc` finds those of a server that was killed in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+from sqlalchemy import Connection
 
 from torchyard.base.errors import Conflict
 from torchyard.data import assets as data
-from torchyard.data.datastores import BLOB_STORE
 from torchyard.data.deletion import AssetDeletion, DeletedVersion, DeletionRequest
 from torchyard.environments import assets as environments
-from torchyard.jobs.cleanup import asset_uses
+from torchyard.jobs.cleanup import asset_uses, unregistered
 from torchyard.jobs.cleanup.asset_uses import AssetVersion, Use
+from torchyard.jobs.cleanup.unregistered import StoredFolder
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
 from torchyard.workspaces.access import refuse_foreign
 from torchyard.workspaces.types import Identity
 
 _SHOWN = 5
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The versions to delete, what names them, and the folders that go with versions of data."""
+
+    versions: Sequence[AssetVersion]
+    uses: Sequence[Use]
+    folders: Mapping[str, str]
 
 
 def delete(services: Services, request: DeletionRequest, identity: Identity) -> AssetDeletion:
@@ -33,6 +46,22 @@ def delete(services: Services, request: DeletionRequest, identity: Identity) -> 
         Conflict: something names it, or an unfinished job uses it; nothing was deleted.
         Forbidden: it belongs to another person, or another person's job uses it.
     """
+    if request.dry_run:
+        plan = _plan(services, request, identity)
+        return _deletion(plan, _sizes(services, plan))
+    with services.db.write() as connection:
+        # What is true here stays so until the rows are gone; submission checks what it pinned.
+        inside = replace(services, db=services.db.joined(connection))
+        plan = _plan(inside, request, identity)
+        for version in plan.versions:
+            _delete_row(inside, version)
+    sizes = _sizes(services, plan)
+    for version in plan.versions:
+        _remove_files(services, version, plan)
+    return _deletion(plan, sizes)
+
+
+def _plan(services: Services, request: DeletionRequest, identity: Identity) -> _Plan:
     versions = _versions(services, request)
     for version in versions:
         refuse_foreign(identity, version.owner, str(version))
@@ -43,18 +72,31 @@ def delete(services: Services, request: DeletionRequest, identity: Identity) -> 
     _refuse_unfinished(uses)
     if uses and not request.force:
         raise _needed(uses)
-    sizes = {
-        version.version: asset_uses.size_bytes(services, version, going) for version in versions
+    folders = {
+        version.version: asset_uses.own_folder(services, version, going)
+        for version in versions
+        if version.noun == "data"
     }
-    if not request.dry_run:
-        for version in versions:
-            _remove(services, version)
+    return _Plan(versions, uses, folders)
+
+
+def _sizes(services: Services, plan: _Plan) -> dict[str, int]:
+    """By version, the bytes of files that are removed with it."""
+    return {
+        version.version: asset_uses.size_bytes(
+            services, version, plan.folders.get(version.version, "")
+        )
+        for version in plan.versions
+    }
+
+
+def _deletion(plan: _Plan, sizes: Mapping[str, int]) -> AssetDeletion:
     return AssetDeletion(
         tuple(
             DeletedVersion(version.name, version.version, sizes[version.version])
-            for version in versions
+            for version in plan.versions
         ),
-        tuple(dict.fromkeys(use.breaks for use in uses)),
+        tuple(dict.fromkeys(use.breaks for use in plan.uses)),
     )
 
 
@@ -68,7 +110,7 @@ def _versions(services: Services, request: DeletionRequest) -> list[AssetVersion
     db, workspace, name = services.db, request.workspace, request.name
     selected: Sequence[Any]
     if request.noun == "environment":
-        environments.refuse_curated(name, "deleted")
+        environments.refuse_curated(name, "deleted", request.version)
         package: Any = environments
     else:
         package = models if request.noun == "model" else data
@@ -100,16 +142,29 @@ def _needed(uses: Sequence[Use]) -> Conflict:
     )
 
 
-def _remove(services: Services, version: AssetVersion) -> None:
+def _delete_row(services: Services, version: AssetVersion) -> None:
     db, workspace, name = services.db, version.workspace, version.name
     if version.noun == "model":
-        number = int(version.version)
-        models.delete(db, services.clock, services.datastores, workspace, name, number)
+        models.delete_rows(db, services.clock, version.asset)
     elif version.noun == "environment":
         environments.delete(db, workspace, name, version.version)
     else:
         data.delete(db, workspace, name, version.version)
-        folder = asset_uses.own_folder(services, version)
-        if folder:
-            data.delete_uploaded(db, workspace, folder)
-            services.datastores.delete(workspace, BLOB_STORE, folder)
+
+
+def _remove_files(services: Services, version: AssetVersion, plan: _Plan) -> None:
+    """Remove what the version alone had, unless something began to name it since."""
+    folder = plan.folders.get(version.version, "")
+    if version.noun == "model":
+        folder = models.top_folder(version.asset)
+    if not folder:
+        return
+    before = {use.by for use in plan.uses}
+
+    def unused(connection: Connection) -> list[StoredFolder]:
+        inside = replace(services, db=services.db.joined(connection))
+        if asset_uses.users_of_folder(inside, version.workspace, folder) - before:
+            return []
+        return [unregistered.in_default_store(services, version.workspace, folder)]
+
+    unregistered.take_away(services, unused)

@@ -96,6 +96,28 @@ def find(services: Services, workspace: str, versions: Sequence[AssetVersion]) -
     return uses
 
 
+def users_of_folder(services: Services, workspace: str, folder: str) -> set[str]:
+    """Which assets and unfinished jobs name a folder of the default datastore; as in `Use.by`."""
+    top = str(DatastoreUri(BLOB_STORE, folder))
+    users = {
+        f"data `{asset.name}:{asset.version}`"
+        for asset in data.list_versions(services.db, workspace)
+        if _is_below(asset.uri, top, workspace)
+    }
+    users |= {
+        f"model `{model.name}:{model.version}`"
+        for model in registry.all_versions(services.db, workspace, archived=True)
+        if f"{model.folder}/".startswith(f"{folder}/")
+    }
+    users |= {
+        f"job `{row.name}`"
+        for row in _jobs_with(services, workspace, folder)
+        if not Status(row.status).ended
+        and any(_is_below(path, top, workspace) for _, path in _paths_of(row))
+    }
+    return users
+
+
 def own_folder(services: Services, version: AssetVersion, going: Collection[str] = ()) -> str:
     """The folder of the default datastore that goes with a version of data; empty for none.
 
@@ -118,11 +140,10 @@ def own_folder(services: Services, version: AssetVersion, going: Collection[str]
     return folder
 
 
-def size_bytes(services: Services, version: AssetVersion, going: Collection[str] = ()) -> int:
-    """The bytes of files that are removed with a version."""
+def size_bytes(services: Services, version: AssetVersion, folder: str) -> int:
+    """The bytes of files that are removed with a version; `folder` goes with one of data."""
     if version.noun == "model":
         return sum(file.size_bytes for file in version.asset.files)
-    folder = own_folder(services, version, going) if version.noun == "data" else ""
     if not folder:
         return 0
     root = services.datastores.root(version.workspace, BLOB_STORE)
@@ -147,7 +168,8 @@ def _of_environment(
 ) -> Iterator[Use]:
     reference = f"{version.name}:{version.version}"
     for row in _jobs_with(services, workspace, reference):
-        written = row.spec.get("environment")
+        # A sweep's is its trial's.
+        written = (row.spec.get("trial") or row.spec).get("environment")
         if isinstance(written, str) and written.removeprefix("azureml:") == reference:
             yield _use_of_job(row, version, "can't be run again")
     all_versions = environments.list_versions(services.db, workspace, version.name)
@@ -209,7 +231,7 @@ def _jobs_with(services: Services, workspace: str, text: str) -> list[Row[Any]]:
         select(jobs.c.name, jobs.c.status, jobs.c.owner, jobs.c.spec)
         .where(
             jobs.c.workspace == workspace,
-            jobs.c.type == "command",
+            jobs.c.type != "run",
             jobs.c.deleted.is_(False),
             cast(jobs.c.spec, Text).contains(needle, autoescape=True),
         )

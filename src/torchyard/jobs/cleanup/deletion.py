@@ -116,6 +116,8 @@ def delete(
         still = [job for job in deletion.jobs if job.id in over]
         marks = [Mark(job.id, workspace, job.name, now, asked_by) for job in still]
         removal_store.mark(connection, marks)
+    for job in still:
+        services.signals.notify(actions.job_key(job))
     return Plan(still, deletion.kept)
 
 
@@ -137,7 +139,11 @@ def needs(services: Services, workspace: str) -> dict[str, str]:
     for asset in assets.list_versions(services.db, workspace):
         reasons.setdefault(_owner_of(asset.uri, workspace), f"data `{asset.name}:{asset.version}`")
     with services.db.read() as connection:
-        running = store.jobs_in(connection, _LIVE)
+        running = [
+            job
+            for type in ("command", *services.job_types)
+            for job in store.jobs_in(connection, _LIVE, type)
+        ]
     for job in running:
         for path in _inputs_of(job) if job.workspace == workspace else ():
             reasons.setdefault(_owner_of(path, workspace), f"job `{job.name}`")
@@ -236,4 +242,8 @@ def _owner_of(path: str, workspace: str) -> str:
 
 
 def _inputs_of(job: Job) -> Iterator[str]:
-    return (value.path for value in job.spec.inputs.values() if value.path)
+    """As the document has them, which may be one that another package reads."""
+    for value in (job.document.get("inputs") or {}).values():
+        path = value.get("path") if isinstance(value, Mapping) else None
+        if isinstance(path, str) and path:
+            yield path

@@ -18,7 +18,7 @@ from pathlib import Path
 from sqlalchemy import select
 
 from torchyard.data import assets as data
-from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, UPLOADS, artifacts_of
+from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, MODELS, UPLOADS, artifacts_of
 from torchyard.jobs.files import scratch
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.services import Services
@@ -26,7 +26,7 @@ from torchyard.models import registry
 from torchyard.workspaces import actions as workspaces
 
 _ARTIFACTS = artifacts_of("").rpartition("/")
-_OUTPUTS, _MODELS = "azureml", "azureml-models"
+_OUTPUTS = "azureml"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class _Measure:
 
     seen: set[tuple[int, int]] = field(default_factory=set)
 
-    def size(self, top: Path | str) -> int:
+    def size(self, top: Path | os.DirEntry[str]) -> int:
         total, folders = 0, [os.fspath(top)]
         while folders:
             folder = folders.pop()
@@ -75,12 +75,12 @@ class _Measure:
                         if entry.is_dir(follow_symlinks=False):
                             folders.append(entry.path)
                         else:
-                            total += self._of_file(entry)
+                            total += self.of_file(entry)
             except OSError:
                 continue  # it is gone, or another user's
         return total
 
-    def _of_file(self, entry: os.DirEntry[str]) -> int:
+    def of_file(self, entry: os.DirEntry[str]) -> int:
         try:
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
@@ -113,8 +113,8 @@ def _of_workspace(
     def of_jobs(kind: str, top: Path, prefix: str = "") -> Iterator[DiskItem]:
         for folder in _folders(top):
             job = folder.name.removeprefix(prefix)
-            owner = owners.get((workspace, job), "")
-            yield DiskItem(kind, job, owner, sizes.size(folder), workspace)
+            if size := sizes.size(folder):
+                yield DiskItem(kind, job, owners.get((workspace, job), ""), size, workspace)
 
     artifacts = services.datastores.root(workspace, ARTIFACT_STORE)
     uploads = services.datastores.root(workspace, BLOB_STORE)
@@ -124,8 +124,8 @@ def _of_workspace(
     yield from of_jobs("outputs", uploads / _OUTPUTS)
     yield from of_jobs("logs", services.logs.folder(workspace, "x").parent)
     others = [path for root in (artifacts, uploads) for path in _folders(root)]
-    listed = {_ARTIFACTS[0], _OUTPUTS, _MODELS, UPLOADS}
-    size = sum(sizes.size(path) for path in others if path.name not in listed)
+    listed = {_ARTIFACTS[0], _OUTPUTS, MODELS, UPLOADS}
+    size = sum(sizes.size(folder) for folder in others if folder.name not in listed)
     yield DiskItem("data", "other files of the datastores", "", size, workspace)
 
 
@@ -138,9 +138,9 @@ def _registered(
         for model in registry.all_versions(services.db, workspace, archived=True)
         if model.folder
     }
-    for name in _folders(root / _MODELS):
-        for folder in _folders(name):
-            model = models.get(f"{_MODELS}/{name.name}/{folder.name}")
+    for name in _folders(root / MODELS):
+        for folder in _folders(Path(name)):
+            model = models.get(f"{MODELS}/{name.name}/{folder.name}")
             shown = f"{model.name}:{model.version}" if model else f"{name.name} (not registered)"
             owner = model.owner if model else ""
             yield DiskItem("models", shown, owner, sizes.size(folder), workspace)
@@ -186,12 +186,13 @@ def _of_server(services: Services, sizes: _Measure) -> Iterator[DiskItem]:
         ("caches", "uv's downloads", node.uv_cache),
     ):
         yield DiskItem(kind, name, "", sizes.size(path))
-    rest = [path for path in _folders(node.cache) if path not in (node.data, node.uv_cache)]
-    yield DiskItem("caches", "other caches", "", sum(sizes.size(path) for path in rest))
+    measured = {node.data, node.uv_cache}
+    rest = [folder for folder in _folders(node.cache) if Path(folder) not in measured]
+    yield DiskItem("caches", "other caches", "", sum(sizes.size(folder) for folder in rest))
     yield DiskItem("code", "uploaded files", "", sizes.size(home / "blobs"))
-    measured = {"datastores", "logs", "environments", "cache", "blobs", "scratch", "pythons"}
-    others = sum(sizes.size(path) for path in _folders(home) if path.name not in measured)
-    loose_bytes = sum(path.lstat().st_size for path in _children(home) if path.is_file())
+    listed = {"datastores", "logs", "environments", "cache", "blobs", "scratch", "pythons"}
+    others = sum(sizes.size(folder) for folder in _folders(home) if folder.name not in listed)
+    loose_bytes = sum(sizes.of_file(entry) for entry in _children(home) if entry.is_file())
     yield DiskItem("server", "database and other files", "", loose_bytes + others)
 
 
@@ -202,13 +203,15 @@ def _owners_of_jobs(services: Services) -> dict[tuple[str, str], str]:
         return {(row.workspace, row.name): row.owner for row in rows}
 
 
-def _folders(top: Path) -> list[Path]:
-    return [path for path in _children(top) if path.is_dir() and not path.is_symlink()]
+def _folders(top: Path) -> list[os.DirEntry[str]]:
+    return [entry for entry in _children(top) if entry.is_dir(follow_symlinks=False)]
 
 
-def _children(top: Path) -> list[Path]:
+def _children(top: Path) -> list[os.DirEntry[str]]:
+    """Sorted by name; not as paths, which take as long as measuring a small folder does."""
     try:
-        return sorted(top.iterdir())
+        with os.scandir(top) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
     except OSError:
         return []
 

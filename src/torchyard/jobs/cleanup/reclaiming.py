@@ -3,7 +3,8 @@
 Owns: which blobs, environments, copies of inputs, caches, scratch folders and logs are removed,
 which stay, and why.
 Leaves: which records name what to references.py, files of interrupted programs to stale_files.py,
-stored budgets to reclaiming_settings.py, each folder to the package that owns it.
+folders of models and uploads that are not registered to unregistered.py, stored budgets to
+reclaiming_settings.py, each folder to the package that owns it.
 Always: what a record names stays; each item is checked again at the moment of its removal, under
 the lock that its users hold.
 """
@@ -22,7 +23,7 @@ from sqlalchemy import select
 from torchyard.base.errors import Conflict
 from torchyard.environments.packages import caches
 from torchyard.executors.runner_client import RunnerRefused
-from torchyard.jobs.cleanup import references, stale_files
+from torchyard.jobs.cleanup import references, stale_files, unregistered
 from torchyard.jobs.files import scratch
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import ENDED
@@ -33,6 +34,7 @@ DAY_S = 86_400.0
 # Nothing names the blobs of an upload in progress; no upload takes this long.
 _UPLOAD_S = DAY_S
 _LEAST_S = 600.0
+_UNREGISTERED = "unregistered"
 _CLIENTS = "used by the `yard` command: hashes of what it uploaded from here"
 
 
@@ -78,6 +80,7 @@ def survey(services: Services, options: GcOptions) -> list[GcItem]:
         *_caches(services, options),
         *_scratch(services, options),
         *_stale_files(services, options),
+        *_unregistered(services, options),
         *_logs(services, options),
     ]
 
@@ -89,7 +92,16 @@ def reclaim(services: Services, options: GcOptions) -> list[GcItem]:
         Conflict: another run is in progress.
     """
     with _exclusive(services.home):
-        return [_removed(services, options, item) for item in survey(services, options)]
+        items = survey(services, options)
+        # Together: each time, every record is looked through.
+        chosen = {item.name for item in items if item.kind == _UNREGISTERED and item.remove}
+        gone = unregistered.remove(services, chosen, _unused_before_s(services, options))
+        return [
+            (item if item.name in gone else _stays(item))
+            if item.kind == _UNREGISTERED and item.remove
+            else _removed(services, options, item)
+            for item in items
+        ]
 
 
 def _removed(services: Services, options: GcOptions, item: GcItem) -> GcItem:
@@ -253,6 +265,25 @@ def _size_of_file(file: Path) -> int:
         return file.lstat().st_size
     except FileNotFoundError:
         return 0
+
+
+# Folders of models and uploads
+
+
+def _unregistered(services: Services, options: GcOptions) -> Iterator[GcItem]:
+    before_s = _unused_before_s(services, options)
+    for folder in unregistered.find(services):
+        touched_at_s = folder.touched_at_s
+        remove = touched_at_s <= before_s
+        reason = "no record names it" if remove else "no record names it, but it is new"
+        size = _size(folder.path)
+        yield GcItem(_UNREGISTERED, str(folder), size, remove, reason, touched_at_s)
+
+
+def _unused_before_s(services: Services, options: GcOptions) -> float:
+    """Clients upload files some time before they register them."""
+    now_s = services.clock.now().timestamp()
+    return now_s - max(options.older_than_s, options.grace_s)
 
 
 # Scratch

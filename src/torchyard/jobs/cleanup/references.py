@@ -1,7 +1,7 @@
 """What is still needed of what lies on the disk.
 
-Owns: finding every snapshot that any record names, the environments and inputs of jobs that have
-not ended, attempts whose folder is theirs.
+Owns: finding every snapshot and stored folder that any record names, the environments and inputs
+of jobs that have not ended, attempts whose folder is theirs.
 Leaves: removing the rest to reclaiming.py.
 Always: in doubt a thing is named: every text of every table is looked through, those of tables to
 come as well.
@@ -14,13 +14,18 @@ from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 
-from sqlalchemy import JSON, Connection, String, Text, cast, select
+from sqlalchemy import JSON, Cast, Connection, String, Table, Text, cast, or_, select
 
 from torchyard.base.db import metadata
+from torchyard.data.datastores import MODELS, UPLOADS
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import ENDED
 
 _SNAPSHOT = re.compile(r"snapshot:([0-9a-f]{64})")
+# The last part of a stored folder's path, in a path or in a URL.
+_STORED = re.compile(r"(?:/|%2[fF])([0-9a-f]{32}|[0-9a-f]{12})(?![0-9a-f])")
+# These say what is in a folder, and keep nothing.
+_ABOUT_FILES = ("checksums", "file_properties")
 
 
 def snapshots(connection: Connection) -> dict[str, list[str]]:
@@ -39,12 +44,29 @@ def snapshots(connection: Connection) -> dict[str, list[str]]:
     return {snapshot: sorted(by) for snapshot, by in users.items()}
 
 
+def stored_folders(connection: Connection) -> set[str]:
+    """The names of folders of models and uploads that any text of any record has."""
+    folders: set[str] = set()
+    for table in metadata.sorted_tables:
+        if table.name in _ABOUT_FILES:
+            continue
+        for text in _texts(table):
+            query = select(text).where(or_(text.contains(UPLOADS), text.contains(MODELS)))
+            for written in connection.execute(query).scalars():
+                folders.update(_STORED.findall(written))
+    return folders
+
+
+def _texts(table: Table) -> list[Cast[str]]:
+    return [cast(column, Text) for column in table.c if isinstance(column.type, (String, JSON))]
+
+
 def environments(connection: Connection) -> Mapping[str, str]:
     """By hash, a job that needs it: one that has not ended, or whose nodes are not cleaned yet."""
     jobs, attempts = store.jobs, attempt_store.attempts
     unclean = select(attempts.c.job_id).where(attempts.c.clean.is_(False))
     query = select(jobs.c.environment_hash, jobs.c.name).where(
-        jobs.c.type == "command",
+        jobs.c.type != "run",
         jobs.c.status.not_in([status.value for status in ENDED]) | jobs.c.id.in_(unclean),
     )
     return {row.environment_hash: row.name for row in connection.execute(query)}
@@ -57,7 +79,7 @@ def oldest_with_inputs(connection: Connection) -> tuple[datetime, str] | None:
     query = (
         select(jobs.c.created_at, jobs.c.name, jobs.c.spec)
         .where(
-            jobs.c.type == "command",
+            jobs.c.type != "run",
             jobs.c.status.not_in([status.value for status in ENDED]) | jobs.c.id.in_(unclean),
         )
         .order_by(jobs.c.created_at)

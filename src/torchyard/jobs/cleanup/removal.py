@@ -24,8 +24,15 @@ from torchyard.data import actions as data
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
 from torchyard.jobs.cleanup import deletion
 from torchyard.jobs.files import scratch
-from torchyard.jobs.history import chart_store, history_store, metric_rows, metric_types
-from torchyard.jobs.records import attempt_store, dataset_inputs, removal_store, run_requests, store
+from torchyard.jobs.history import chart_store, history_store, metric_rows, metric_types, rewinds
+from torchyard.jobs.records import (
+    attempt_store,
+    dataset_inputs,
+    removal_store,
+    run_assets,
+    run_requests,
+    store,
+)
 from torchyard.jobs.records.removal_store import Mark
 from torchyard.jobs.records.types import Attempt, Job
 from torchyard.jobs.services import Services
@@ -157,7 +164,9 @@ def _drop_rows(connection: Connection, job: Job) -> None:
     dataset_inputs.drop(connection, job.id)
     metric_rows.drop(connection, job.id)
     metric_types.drop(connection, job.id)
+    rewinds.drop(connection, job.id)
     run_requests.drop(connection, job.id)
+    run_assets.drop(connection, job.id)
     logged.delete_of_run(connection, job.workspace, job.name)
     for name, prefix in _places(job):
         data.delete_checksums(connection, job.workspace, name, prefix)

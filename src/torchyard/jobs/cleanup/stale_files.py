@@ -18,10 +18,13 @@ from pathlib import Path
 
 from torchyard.base import files
 from torchyard.base.home.node_folder import NodeFolder
+from torchyard.executors import launch_files
 from torchyard.shared import locks
 
 _BUILD = re.compile(r"\.building-([0-9a-f]+)-\d+\Z")
 _UPLOADS = ".uploads"
+REMOVING = ".removing-"
+"""How names of folders begin that are being removed; nothing reads them any more."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class StaleFile:
     @property
     def touched_at_s(self) -> float:
         """When anything in it was last written."""
-        return max(_times(self.path), default=0.0)
+        return touched_at_s(self.path)
 
     def remove(self, before_s: float) -> bool:
         """Remove it, unless it is in use, or was written after `before_s`."""
@@ -51,6 +54,11 @@ class StaleFile:
         return not self.path.exists()
 
 
+def touched_at_s(path: Path) -> float:
+    """When anything in a folder was last written, or the folder itself."""
+    return max(_times(path), default=0.0)
+
+
 def find(home: Path, node: NodeFolder) -> Iterator[StaleFile]:
     """Every draft there is, in use or not."""
     environments, data = node.environments, node.data
@@ -59,17 +67,22 @@ def find(home: Path, node: NodeFolder) -> Iterator[StaleFile]:
         build = _BUILD.match(path.name)
         if build is not None:
             yield StaleFile(path, "a build", records / f"{build[1]}.lock")
-        elif path.name.startswith(".removing-"):
-            of = path.name.removeprefix(".removing-")
+        elif path.name.startswith(REMOVING):
+            of = path.name.removeprefix(REMOVING)
             yield StaleFile(path, "a removal", records / f"{of}.lock")
     for path in _children(data):
         if path.name.endswith(".part"):
             yield StaleFile(path, "a fetch", data / "locks" / path.name.removesuffix(".part"))
     for path in _children(node.cache):
-        if path.name.startswith(".removing-"):
+        if path.name.startswith(REMOVING):
             yield StaleFile(path, "a removal")
+    for path in _children(home / launch_files.FOLDER):
+        if files.is_draft(path.name):
+            yield StaleFile(path, "a plan")
     for path in _children(home / "uploads"):
         yield StaleFile(path, "an upload in blocks")
+    for path in sorted(home.glob(f"datastores/*/*/{REMOVING}*")):
+        yield StaleFile(path, "a removal")
     for folder in ("blobs", "datastores", "logs"):
         yield from _drafts(home / folder)
 

@@ -36,7 +36,7 @@ def list_of(services: Services, job: Job, folder: str = "") -> list[Artifact]:
     stored = f"{artifacts_of(job.name)}/{above}".rstrip("/")
     sizes = dict(services.datastores.list(job.workspace, ARTIFACT_STORE, stored))
     for log in services.logs.list(job.workspace, job.name):
-        path = _shown(job, log)
+        path = displayed_path(job, log)
         if path.startswith(above):
             sizes[path[len(above) :]] = log.size_bytes
     return [Artifact(path, size) for path, size in sorted(sizes.items())]
@@ -45,7 +45,10 @@ def list_of(services: Services, job: Job, folder: str = "") -> list[Artifact]:
 def logs_of(services: Services, job: Job) -> Iterator[tuple[str, Path]]:
     """(path as users name it, file) of every log of every attempt."""
     for log in services.logs.list(job.workspace, job.name):
-        yield _shown(job, log), services.logs.file(job.workspace, job.name, log.attempt, log.path)
+        yield (
+            displayed_path(job, log),
+            services.logs.file(job.workspace, job.name, log.attempt, log.path),
+        )
 
 
 def file(services: Services, job: Job, path: str) -> Path:
@@ -55,7 +58,7 @@ def file(services: Services, job: Job, path: str) -> Path:
     """
     clean = files.safe_relative(path)
     for log in services.logs.list(job.workspace, job.name):
-        if _shown(job, log) == clean:
+        if displayed_path(job, log) == clean:
             return services.logs.file(job.workspace, job.name, log.attempt, log.path)
     stored = f"{artifacts_of(job.name)}/{clean}"
     try:
@@ -123,5 +126,6 @@ def writing_output(
     return outputs.writing(services, job, output, path)
 
 
-def _shown(job: Job, log: LogFile) -> str:
+def displayed_path(job: Job, log: LogFile) -> str:
+    """A log's path as users name it."""
     return log.path if log.attempt == job.attempt else f"attempt-{log.attempt}/{log.path}"

@@ -116,13 +116,18 @@ def source(services: Services, job: Job, name: str) -> Path:
 
 
 def files_of(source: Path) -> list[dict[str, Any]]:
-    """path, size_bytes and mode (octal digits) of every file of an input."""
+    """path, size_bytes, mode (octal digits) and changed (a number) of every file of an input."""
     paths = [source.name] if source.is_file() else [path for path, _ in files.walk(source)]
     entries = []
     for path in paths:
         status = file(source, path).stat()
         entries.append(
-            {"path": path, "size_bytes": status.st_size, "mode": f"{status.st_mode & 0o777:o}"}
+            {
+                "path": path,
+                "size_bytes": status.st_size,
+                "mode": f"{status.st_mode & 0o777:o}",
+                "changed": status.st_mtime_ns,
+            }
         )
     return entries
 

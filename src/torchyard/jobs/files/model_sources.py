@@ -17,7 +17,7 @@ from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
 from torchyard.data import actions as data
 from torchyard.data import uris
 from torchyard.jobs import actions
-from torchyard.jobs.files import artifacts
+from torchyard.jobs.files import artifacts, job_environments
 from torchyard.jobs.services import Services
 from torchyard.models.types import Source
 
@@ -83,7 +83,10 @@ def _of_job(services: Services, workspace: str, named: uris.JobUri) -> Source:
         )
     single = len(model_files) == 1 and model_files[0][0] == wanted
     return Source(
-        tuple((_in_model(path, wanted), file) for path, file in model_files), job.name, single
+        tuple((_in_model(path, wanted), file) for path, file in model_files),
+        job.name,
+        single,
+        environment=job_environments.named(services, job),
     )
 
 

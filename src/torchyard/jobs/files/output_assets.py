@@ -12,7 +12,7 @@ import logging
 
 from torchyard.base.errors import TorchyardError
 from torchyard.data import assets
-from torchyard.data.types import MODEL_TYPES
+from torchyard.data.types import MODEL_TYPES, ONNX_TYPE
 from torchyard.jobs.files import model_sources, outputs
 from torchyard.jobs.files.outputs import OutputPlace
 from torchyard.jobs.records import progress, store
@@ -52,7 +52,7 @@ def register(services: Services, job: Job) -> None:
 
 def _register(services: Services, job: Job, name: str, output: Output, place: OutputPlace) -> None:
     asset_name, version = output.name, output.version
-    if output.type in MODEL_TYPES:
+    if output.type in (*MODEL_TYPES, ONNX_TYPE):
         _register_model(services, job, name, output.type, asset_name, version)
         return
     request = assets.Request(

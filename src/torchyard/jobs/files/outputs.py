@@ -79,7 +79,7 @@ def check(services: Services, workspace: str, name: str, output: Output) -> None
 
     Raises:
         InvalidSpec: its path is none, or has an unknown expression.
-        NotFound: there is no such datastore.
+        NotFound: the datastore does not exist.
     """
     target = place(workspace, "job", name, output)
     stores = services.datastores

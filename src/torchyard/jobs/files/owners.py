@@ -13,6 +13,7 @@ from torchyard.jobs.records.types import ENDED, Job, Status
 from torchyard.jobs.services import Services
 
 MADE_BY = "torchyard.made_by"
+_LIVE = [status for status in Status if status not in ENDED]
 
 
 def of(job: Job) -> str:
@@ -29,7 +30,12 @@ def of_name(services: Services, workspace: str, name: str) -> str:
 def cancel_all(services: Services, user: str) -> list[str]:
     """Cancel every job of a person that has not ended; as `workspace/job`."""
     with services.db.read() as connection:
-        live = store.jobs_in(connection, [status for status in Status if status not in ENDED])
+        # A sweep first: it would start other trials for those that end.
+        live = [
+            job
+            for type in (*services.job_types, "command")
+            for job in store.jobs_in(connection, _LIVE, type)
+        ]
     user_jobs = [job for job in live if of(job) == user]
     for job in user_jobs:
         actions.cancel(services, job.workspace, job.name)

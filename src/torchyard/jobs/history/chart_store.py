@@ -17,10 +17,12 @@ from sqlalchemy import ColumnElement, Connection, func, select
 
 from torchyard.jobs.history import metric_blocks, stepless_points
 from torchyard.jobs.history.charts import Line, Span
-from torchyard.jobs.history.history_store import metric_blocks_table, metrics
+from torchyard.jobs.history.history_store import is_sampled, metric_blocks_table, metrics
 from torchyard.shared.record_rules import NAN
 
 By = Literal["step", "time"]
+Sampled = Literal["hidden", "too", "only"]
+"""Whether the metrics that workers sample are among those that were logged."""
 
 # Of up to 12 KB each.
 _NUMBERS_A_QUERY = 200
@@ -152,11 +154,13 @@ def blocks(
     ]
 
 
-def summaries(connection: Connection, job_id: int) -> list[Summary]:
+def summaries(connection: Connection, job_id: int, sampled: Sampled = "hidden") -> list[Summary]:
     """Of every key, sorted."""
     table = metric_blocks_table.c
     rows = connection.execute(
-        select(metrics).where(metrics.c.job_id == job_id).order_by(metrics.c.key)
+        select(metrics)
+        .where(metrics.c.job_id == job_id, *_sampled(sampled))
+        .order_by(metrics.c.key)
     ).all()
     extremes = {
         key: (low, high)
@@ -185,9 +189,28 @@ def summaries(connection: Connection, job_id: int) -> list[Summary]:
     return summaries
 
 
-def keys(connection: Connection, job_id: int) -> list[str]:
+def newest(connection: Connection, job_id: int) -> dict[str, tuple[int, int, int, float]]:
+    """(count, step, timestamp, value) of every key: how many points, and the latest one."""
     rows = connection.execute(
-        select(metrics.c.key).where(metrics.c.job_id == job_id).order_by(metrics.c.key)
+        select(
+            metrics.c.key,
+            metrics.c.points,
+            metrics.c.latest_step,
+            metrics.c.latest_timestamp,
+            metrics.c.latest_value,
+        ).where(metrics.c.job_id == job_id)
+    )
+    return {
+        key: (points, step, timestamp, NAN if value is None else value)
+        for key, points, step, timestamp, value in rows
+    }
+
+
+def keys(connection: Connection, job_id: int, sampled: Sampled = "hidden") -> list[str]:
+    rows = connection.execute(
+        select(metrics.c.key)
+        .where(metrics.c.job_id == job_id, *_sampled(sampled))
+        .order_by(metrics.c.key)
     )
     return [row.key for row in rows]
 
@@ -200,6 +223,12 @@ def point_counts(connection: Connection, job_ids: Collection[int]) -> dict[int, 
         .group_by(metrics.c.job_id)
     )
     return {job_id: int(points) for job_id, points in rows}
+
+
+def _sampled(sampled: Sampled) -> list[ColumnElement[bool]]:
+    if sampled == "too":
+        return []
+    return [is_sampled() if sampled == "only" else ~is_sampled()]
 
 
 def _axis(by: By) -> tuple[Any, Any]:

@@ -20,7 +20,13 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
 from torchyard.base.group_commit import GroupCommit
 from torchyard.jobs.history import history_store as store
-from torchyard.jobs.history import logged_metrics, logged_properties, metric_rows, metric_types
+from torchyard.jobs.history import (
+    logged_metrics,
+    logged_properties,
+    metric_rows,
+    metric_types,
+    rewinds,
+)
 from torchyard.jobs.history.history_records import (
     Metric,
     ModelMetric,
@@ -42,6 +48,21 @@ class RunData:
 
     metrics: tuple[Metric, ...] = ()
     params: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Received:
+    """What became of a worker's records.
+
+    Attributes:
+        next: the number expected next.
+        rejected: {"seq", "message"} of each that is wrong.
+        resumed: the step from which a run goes on, and how many points it will log again.
+    """
+
+    next: int
+    rejected: list[dict[str, Any]] = field(default_factory=list)
+    resumed: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass
@@ -132,7 +153,8 @@ class History:
         seq: int,
         records: Sequence[Any],
         first: int | None = None,
-    ) -> dict[str, Any]:
+        is_over: bool = False,
+    ) -> Received:
         """Store what a worker sends; what came before is dropped, what is wrong is named.
 
         What would leave a gap is not stored but asked for, unless the worker has it no more.
@@ -141,9 +163,7 @@ class History:
             job_id_of: from a run's id to its job; None when the workspace has no such run.
             seq: the number of the first of `records`, counted per node of an attempt.
             first: the oldest number that the worker can still send; None for `seq`.
-
-        Returns:
-            {"next": number expected next, "rejected": [{"seq", "message"}]}
+            is_over: the attempt has ended, and a later one may have been resumed since.
         """
         jobs = _jobs_of(job_id_of, records)
         of_models = any(isinstance(body, dict) and body.get("model_id") for body in records)
@@ -152,22 +172,25 @@ class History:
             before = store.cursor(connection, attempt_id, node)
             expected = before or 0
             if seq > expected and first is not None and seq > first:
-                return {"next": expected, "rejected": []}
+                return Received(expected)
             stored_count = max(0, expected - seq)
             batches, rejected = _sorted(jobs, records, stored_count)
+            resumed: list[tuple[int, int]] = []
             for job_id, batch in batches.items():
+                if is_over:
+                    batch.points = rewinds.late(connection, job_id, batch.points)
+                resumed += _rewound(connection, job_id, batch, rejected)
                 rejected += self._store(connection, job_id, batch, counted=True)
             if seq > expected:
                 rejected.append((0, f"{seq - expected:,} records of node {node} are lost"))
             following = max(expected, seq + len(records))
             if following > expected:
                 store.set_cursor(connection, attempt_id, node, before, following)
-        return {
-            "next": following,
-            "rejected": [
-                {"seq": seq + place, "message": message} for place, message in sorted(rejected)
-            ],
-        }
+        return Received(
+            following,
+            [{"seq": seq + place, "message": message} for place, message in sorted(rejected)],
+            resumed,
+        )
 
     def _store(
         self, connection: Connection, job_id: int, batch: _Batch, counted: bool = False
@@ -199,9 +222,9 @@ class History:
             logged_metrics.add(connection, job_id, batch.model_metrics)
         return refused
 
-    def keys(self, job_id: int) -> list[str]:
-        """The keys of the job's metrics, sorted."""
-        return [metric.key for metric in self.latest(job_id)]
+    def keys(self, job_id: int, sampled: bool = False) -> list[str]:
+        """The keys of the job's metrics, sorted; with those that workers sample only on request."""
+        return [metric.key for metric in self.data_of([job_id], sampled)[job_id].metrics]
 
     def series(
         self, job_id: int, key: str, offset: int = 0, limit: int | None = None
@@ -210,31 +233,54 @@ class History:
         with self._db.read() as connection:
             return store.points_of(connection, job_id, key, offset, limit)
 
+    def counts(self, job_ids: Collection[int], key: str) -> dict[int, int]:
+        """How many points of one key each job has; without those that have none."""
+        with self._db.read() as connection:
+            return store.counts_of(connection, list(job_ids), key)
+
+    def extremes(self, job_id: int, key: str) -> tuple[float, float] | None:
+        """The lowest and the highest value of one key; None without any number."""
+        with self._db.read() as connection:
+            return store.extremes_of(connection, job_id, key)
+
     def types(self, job_id: int) -> dict[str, str]:
         """By key, of metrics that were logged as another type than floats."""
         with self._db.read() as connection:
             return metric_types.of_job(connection, job_id)
 
     def latest(self, job_id: int) -> list[Metric]:
-        """The latest point of every key, by step, then timestamp, then value; sorted by key."""
+        """The latest point of every logged key, by step, then timestamp, then value; by key."""
         return list(self.data_of([job_id])[job_id].metrics)
 
     def params(self, job_id: int) -> dict[str, str]:
         return self.data_of([job_id])[job_id].params
 
-    def data_of(self, job_ids: Collection[int]) -> dict[int, RunData]:
-        """What a list of runs shows of each."""
+    def data_of(self, job_ids: Collection[int], sampled: bool = False) -> dict[int, RunData]:
+        """What a list of runs shows of each.
+
+        Args:
+            sampled: with the metrics that workers sample.
+        """
         latest: dict[int, list[Metric]] = {job_id: [] for job_id in job_ids}
         values: dict[int, dict[str, str]] = {job_id: {} for job_id in job_ids}
         with self._db.read() as connection:
             for some in _in_pieces(list(job_ids)):
-                for metric in store.latest_of(connection, some):
+                for metric in store.latest_of(connection, some, sampled=sampled):
                     latest[metric.job_id].append(
                         Metric(metric.key, metric.timestamp, metric.step, metric.value)
                     )
                 for job_id, key, value in store.params_of(connection, some):
                     values[job_id][key] = value
         return {job_id: RunData(tuple(latest[job_id]), values[job_id]) for job_id in job_ids}
+
+    def settle_ended(self) -> None:
+        """Bring back what resumed runs had put aside and did not log again, of jobs that ended."""
+        with self._db.read() as connection:
+            job_ids = rewinds.unsettled(connection)
+            ended = [each for each in job_ids if job_store.job_by_id(connection, each).status.ended]
+        for job_id in ended:
+            with self._db.write(*_alone([job_id], False)) as connection:
+                rewinds.settle(connection, job_id)
 
     def delete(self, job_id: int) -> None:
         """Forget the job's metrics and parameters."""
@@ -294,6 +340,20 @@ def _sorted(
         elif place >= stored_count or isinstance(record, Param):
             batches.setdefault(job_id, _Batch()).add(place, record)
     return batches, rejected
+
+
+def _rewound(
+    connection: Connection, job_id: int, batch: _Batch, rejected: list[tuple[int, str]]
+) -> list[tuple[int, int]]:
+    """Put aside what a run that goes on from a checkpoint will log again."""
+    if rewinds.TAG not in batch.tags:
+        return []
+    try:
+        rewind = rewinds.read(batch.tags[rewinds.TAG])
+    except InvalidInput as error:
+        rejected.append((0, f"{error.message}; {error.hint}"))
+        return []
+    return [(rewind.step, rewinds.add(connection, job_id, rewind))]
 
 
 def _in_pieces(job_ids: list[int], size: int = 500) -> list[list[int]]:

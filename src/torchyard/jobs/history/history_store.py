@@ -7,6 +7,7 @@ Always: the points of a key are its blocks by number, then its tail, in order of
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, islice
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     Connection,
     Double,
     Index,
@@ -28,7 +30,9 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    literal_column,
     select,
+    text,
     tuple_,
     update,
 )
@@ -37,10 +41,13 @@ from torchyard.base.db import metadata
 from torchyard.jobs.history import metric_blocks, stepless_points
 from torchyard.jobs.history.metric_blocks import POINT_BYTES, Point
 from torchyard.jobs.records.attempt_store import attempts
-from torchyard.shared.record_rules import NAN
+from torchyard.shared.record_rules import NAN, NODE_METRICS, RANK_METRICS
 
 # Databases bound the number of parameters in one statement.
 _KEYS_A_QUERY = 400
+
+# Databases bound the number of parameters in one statement.
+_IDS_A_QUERY = 500
 
 metrics = Table(
     "metrics",
@@ -82,6 +89,22 @@ params = Table(
     Column("key", String(250), primary_key=True),
     Column("value", Text, nullable=False),
 )
+PARAM_START = func.substr(params.c.value, literal_column("1"), literal_column("64"))
+"""As much of a parameter's value as an index holds."""
+Index("ix_params_values", params.c.key, PARAM_START, params.c.job_id)
+_NUMBERS = {
+    # The inner `case` because `json_type` fails where the text is not JSON.
+    "sqlite": "CASE WHEN (CASE WHEN (json_valid(params.value) = 1) THEN json_type(params.value) "
+    "END IN ('integer', 'real')) THEN CAST(params.value AS DOUBLE) END",
+    "postgresql": r"CASE WHEN "
+    r"(params.value ~ '^-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,2})?$') "
+    r"THEN CAST(params.value AS DOUBLE PRECISION) END",
+}
+PARAM_NUMBER = {name: literal_column(written, Double) for name, written in _NUMBERS.items()}
+"""The number that a parameter's value is, else null; by dialect, as an index has it."""
+for _dialect, _written in _NUMBERS.items():
+    _number = text(f"({_written.replace('params.', '')})")
+    Index("ix_params_numbers", params.c.key, _number, params.c.job_id).ddl_if(dialect=_dialect)
 
 history_cursors = Table(
     "history_cursors",
@@ -351,10 +374,43 @@ def _points_from(
         yield from stepless_points.number_tail(metric_blocks.unpack(row.tail), before)[skip:]
 
 
+def counts_of(connection: Connection, job_ids: Sequence[int], key: str) -> dict[int, int]:
+    """How many points of one key each job has; without those that have none."""
+    counts: dict[int, int] = {}
+    for start in range(0, len(job_ids), _IDS_A_QUERY):
+        rows = connection.execute(
+            select(metrics.c.job_id, metrics.c.points).where(
+                metrics.c.key == key, metrics.c.job_id.in_(job_ids[start : start + _IDS_A_QUERY])
+            )
+        )
+        counts.update({job_id: int(points) for job_id, points in rows})
+    return counts
+
+
+def extremes_of(connection: Connection, job_id: int, key: str) -> tuple[float, float] | None:
+    """The lowest and the highest value of one key; None without any number."""
+    values = [point.value for point in points_of(connection, job_id, key, 0, None)]
+    numbers = [value for value in values if math.isfinite(value)]
+    return (min(numbers), max(numbers)) if numbers else None
+
+
+def is_sampled() -> ColumnElement[bool]:
+    """The metrics that workers sample, which nobody has logged."""
+    start = func.substr(metrics.c.key, 1, len(NODE_METRICS))
+    return start.in_((NODE_METRICS, RANK_METRICS))
+
+
 def latest_of(
-    connection: Connection, job_ids: Collection[int], keys: Collection[str] | None = None
+    connection: Connection,
+    job_ids: Collection[int],
+    keys: Collection[str] | None = None,
+    sampled: bool = False,
 ) -> list[Latest]:
-    """Of these keys, or of every key, of these jobs, sorted by job and key."""
+    """Of these keys, or of every key, of these jobs, sorted by job and key.
+
+    Args:
+        sampled: with those that workers sample, which are left out unless they are named.
+    """
     table = metrics.c
     query = (
         select(
@@ -369,6 +425,8 @@ def latest_of(
     )
     if keys is not None:
         query = query.where(table.key.in_(keys))
+    elif not sampled:
+        query = query.where(~is_sampled())
     return [
         Latest(job_id, key, timestamp, step, _value(value))
         for job_id, key, timestamp, step, value in connection.execute(query)
@@ -405,12 +463,17 @@ def cursor(connection: Connection, attempt_id: str, node: int) -> int | None:
     return number
 
 
-def received(connection: Connection, attempt_id: str) -> int:
-    """How many records of an attempt have come, of all its nodes."""
+def received(connection: Connection, attempt_id: str, job_id: int) -> int:
+    """How many records of an attempt have come, of all its nodes, that workers did not sample.
+
+    Good for comparison with another time: it is less by what earlier attempts had sampled.
+    """
     query = select(func.sum(history_cursors.c.next)).where(
         history_cursors.c.attempt_id == attempt_id
     )
-    return int(connection.execute(query).scalar() or 0)
+    sampled = select(func.sum(metrics.c.points)).where(metrics.c.job_id == job_id, is_sampled())
+    count = connection.execute(query).scalar() or 0
+    return int(count) - int(connection.execute(sampled).scalar() or 0)
 
 
 def set_cursor(
@@ -426,6 +489,102 @@ def set_cursor(
         .where(history_cursors.c.attempt_id == attempt_id, history_cursors.c.node == node)
         .values(next=following)
     )
+
+
+def keys_since(connection: Connection, job_id: int, after: int) -> list[str]:
+    """The keys with points later than `after`, in ms since 1970."""
+    query = select(metrics.c.key).where(metrics.c.job_id == job_id, metrics.c.max_timestamp > after)
+    return list(connection.execute(query.order_by(metrics.c.key)).scalars())
+
+
+def steps_since(connection: Connection, job_id: int, key: str, after: int) -> set[int]:
+    """The steps of a key's points that are later than `after`, in ms since 1970."""
+    table = metric_blocks_table.c
+    query = select(table.data).where(
+        table.job_id == job_id, table.key == key, table.max_timestamp > after
+    )
+    points = [
+        point for (data,) in connection.execute(query) for point in metric_blocks.unpack(data)
+    ]
+    row = _metrics_of(connection, [(job_id, key)]).get((job_id, key))
+    if row is not None:
+        points += stepless_points.number_tail(metric_blocks.unpack(row.tail), _in_blocks(row))
+    return {point.step for point in points if point.timestamp > after}
+
+
+def take_points(
+    connection: Connection, job_id: int, key: str, after: int, until: int
+) -> list[Point]:
+    """Take a key's points between two times, in ms since 1970, out of it.
+
+    Returns:
+        Those later than `after` and not later than `until`, in order of arrival.
+    """
+    row = _metrics_of(connection, [(job_id, key)]).get((job_id, key))
+    if row is None:
+        return []
+    table = metric_blocks_table
+    place = (table.c.job_id == job_id) & (table.c.key == key)
+    first = connection.execute(
+        select(func.min(table.c.number)).where(place, table.c.max_timestamp > after)
+    ).scalar()
+    first = row.blocks if first is None else first
+    query = select(table.c.data).where(place, table.c.number >= first).order_by(table.c.number)
+    points = [
+        point for (data,) in connection.execute(query) for point in metric_blocks.unpack(data)
+    ]
+    before = _in_blocks(row) - len(points)
+    points += stepless_points.number_tail(metric_blocks.unpack(row.tail), _in_blocks(row))
+    taken = [point for point in points if after < point.timestamp <= until]
+    if not taken:
+        return []
+    kept = [point for point in points if not after < point.timestamp <= until]
+    connection.execute(delete(table).where(place, table.c.number >= first))
+    _lay_again(connection, row, first, before, kept)
+    return taken
+
+
+def _lay_again(
+    connection: Connection, row: Row[Any], first: int, before: int, points: list[Point]
+) -> None:
+    """Write a key's points from its block `first` on, which were deleted.
+
+    Args:
+        before: how many points the blocks before it hold.
+    """
+    blocks = list(metric_blocks.cut(points))
+    tail = blocks.pop() if blocks and len(blocks[-1]) < metric_blocks.TAIL_POINTS else []
+    if blocks:
+        made = [_block(row.job_id, row.key, first + k, piece) for k, piece in enumerate(blocks)]
+        connection.execute(insert(metric_blocks_table), made)
+    furthest = [*_furthest(connection, row), *tail]
+    if not furthest:
+        place = (metrics.c.job_id == row.job_id) & (metrics.c.key == row.key)
+        connection.execute(delete(metrics).where(place))
+        return
+    values = _grown(None, before + len(points), furthest)
+    values["blocks"] = first + len(blocks)
+    values["tail"] = metric_blocks.pack(tail)
+    connection.execute(_UPDATE, {"the_job": row.job_id, "the_key": row.key, **values})
+
+
+def _furthest(connection: Connection, row: Row[Any]) -> list[Point]:
+    """The points of those blocks that hold the last step, and the last moment."""
+    table = metric_blocks_table.c
+    place = (table.job_id == row.job_id) & (table.key == row.key)
+    step, time = connection.execute(
+        select(func.max(table.max_step), func.max(table.max_timestamp)).where(place)
+    ).one()
+    query = select(table.data).where(
+        place, (table.max_step == step) | (table.max_timestamp == time)
+    )
+    return [point for (data,) in connection.execute(query) for point in metric_blocks.unpack(data)]
+
+
+def _in_blocks(row: Row[Any]) -> int:
+    """How many of a key's points are in blocks."""
+    count: int = row.points - len(row.tail) // POINT_BYTES
+    return count
 
 
 def drop_some_blocks(connection: Connection, job_id: int) -> bool:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from fastapi import APIRouter
 
-from torchyard.base.clock import to_text
-from torchyard.jobs.scheduling import clusters
+from torchyard.base.clock import from_text, to_text
+from torchyard.base.errors import InvalidInput
+from torchyard.compute import actions as computes
+from torchyard.compute.machine_routes import HeadsOf
+from torchyard.executors.executor import EngineNode
+from torchyard.jobs.scheduling import clusters, node_hours
 from torchyard.jobs.services import ServicesOf
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
+
+_PERIOD = timedelta(days=30)
 
 router = APIRouter(
     prefix="/v1/workspaces/{workspace}/computes/{name}",
@@ -30,12 +37,68 @@ def nodes(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
         ],
         "waiting": [{**vars(job), "since": to_text(job.since)} for job in waiting],
         "waiting_count": count,
+        "machines": [_machine(node) for node in clusters.machines(services, workspace, name)],
     }
+
+
+@router.get("/people")
+@needs(Permission.READ)
+def people(
+    services: ServicesOf, workspace: str, name: str, since: str = "", until: str = ""
+) -> dict[str, Any]:
+    """Node-hours by person; of the last 30 days unless a period is given."""
+    end = _moment("until", until) or services.clock.now()
+    start = _moment("since", since) or end - _PERIOD
+    hours = node_hours.by_person(services, workspace, name, start, end)
+    return {
+        "since": to_text(start),
+        "until": to_text(end),
+        "value": [dict(vars(person)) for person in hours],
+    }
+
+
+@router.get("/engine")
+@needs(Permission.READ)
+def engine(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+    view = clusters.engine_view(services, workspace, name)
+    cluster = view.cluster
+    return {
+        "engine": cluster.engine,
+        "version": cluster.version,
+        "python": cluster.python,
+        "most_nodes": cluster.most_nodes,
+        "notices": list(cluster.notices),
+        "server_urls": view.server_urls,
+        "machines": [_machine(node) for node in cluster.nodes],
+    }
+
+
+def _moment(name: str, text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        return from_text(text)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(
+            f"`{name}` is not a time: `{text[:80]}`", "write it as 2026-01-31T12:00:00Z", at=[name]
+        ) from error
+
+
+def _machine(node: EngineNode) -> dict[str, Any]:
+    return {**vars(node), "labels": dict(node.labels), "users": list(node.users)}
 
 
 @router.delete("")
 @needs(Permission.COMPUTE)
 def delete(
-    services: ServicesOf, workspace: str, name: str, identity: Person, force: bool = False
+    services: ServicesOf,
+    heads: HeadsOf,
+    workspace: str,
+    name: str,
+    identity: Person,
+    force: bool = False,
 ) -> dict[str, Any]:
-    return {"gone": clusters.delete(services, workspace, name, identity.user, force=force)}
+    gone = clusters.delete(services, workspace, name, identity.user, force=force)
+    if gone:
+        heads.keep(lambda: computes.ray_heads(services.db))
+    return {"gone": gone}

@@ -18,7 +18,7 @@ from fastapi.responses import StreamingResponse
 from torchyard.base.errors import InvalidInput, NotFound, nearest
 from torchyard.jobs import actions
 from torchyard.jobs.history import chart_store, charts, exact_points, exports
-from torchyard.jobs.history.chart_store import By, Points, Window
+from torchyard.jobs.history.chart_store import By, Points, Sampled, Window
 from torchyard.jobs.history.charts import Chart, Line
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services, ServicesOf
@@ -44,10 +44,12 @@ router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["metrics"], route_
 
 @router.get("/jobs/{name}/metrics")
 @needs(Permission.READ)
-def summaries(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+def summaries(
+    services: ServicesOf, workspace: str, name: str, system: Sampled = "hidden"
+) -> dict[str, Any]:
     job = actions.get(services, workspace, name)
     with services.db.read() as connection:
-        metrics = chart_store.summaries(connection, job.id)
+        metrics = chart_store.summaries(connection, job.id, system)
     return {
         "value": [
             {
@@ -227,7 +229,8 @@ def _keys_by_job(
 ) -> dict[str, list[str]]:
     """Which of the keys each job has, or all of its keys; each is one job's at least."""
     with services.db.read() as connection:
-        keys = {job.name: chart_store.keys(connection, job.id) for job in jobs}
+        sampled: Sampled = "hidden" if wanted is None else "too"
+        keys = {job.name: chart_store.keys(connection, job.id, sampled) for job in jobs}
     logged = sorted({key for names in keys.values() for key in names})
     for key in wanted or ():
         if key not in logged:
@@ -249,7 +252,7 @@ def _keys_by_job(
 def _check_keys(services: Services, job: Job, wanted: list[str] | None) -> list[str]:
     """The keys asked for, or all of them."""
     with services.db.read() as connection:
-        keys = chart_store.keys(connection, job.id)
+        keys = chart_store.keys(connection, job.id, "hidden" if wanted is None else "too")
     for key in wanted or ():
         if key not in keys:
             raise _unknown(job, key, keys)

@@ -7,13 +7,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 
+from torchyard.assets import served_files
 from torchyard.base import fields
+from torchyard.base.bodies.file_responses import OpenFileResponse
 from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
-from torchyard.jobs.requests import preflights, streams, submission
+from torchyard.jobs.requests import job_types, preflights, streams
 from torchyard.jobs.requests.job_queries import ListRequest, list_page
 from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.scheduling import preemption
@@ -40,7 +42,7 @@ def create(
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
     mapping = fields.mapping(document, "the job")
-    job, is_new = submission.create(services, workspace, mapping, identity)
+    job, is_new = job_types.create(services, workspace, mapping, identity)
     audit.note_about(request.scope, job=job.name)
     response.status_code = 201 if is_new else 200
     return {**job_json(services, job), "submitted": is_new}
@@ -51,8 +53,7 @@ def create(
 def validate(
     services: ServicesOf, workspace: str, document: Annotated[Any, Body()]
 ) -> dict[str, Any]:
-    checked = submission.check(services, workspace, document, uploaded=False)
-    return {"notices": list(checked.notices)}
+    return {"notices": list(job_types.check(services, workspace, document, uploaded=False))}
 
 
 @router.get("")
@@ -74,6 +75,7 @@ def list_jobs(
     column: Annotated[list[str] | None, Query()] = None,
     before: str = "",
     limit: int = 50,
+    type: str = "",
 ) -> dict[str, Any]:
     request = ListRequest(
         experiment_name,
@@ -90,6 +92,7 @@ def list_jobs(
         column or (),
         before,
         limit,
+        type,
     )
     return list_page(services, workspace, request)
 
@@ -167,9 +170,9 @@ def list_files(services: ServicesOf, workspace: str, name: str) -> dict[str, Any
 
 @router.get("/{name}/files/{path:path}")
 @needs(Permission.READ)
-def get_file(services: ServicesOf, workspace: str, name: str, path: str) -> FileResponse:
+def get_file(services: ServicesOf, workspace: str, name: str, path: str) -> OpenFileResponse:
     job = actions.get(services, workspace, name)
-    return FileResponse(artifacts.file(services, job, path), media_type="application/octet-stream")
+    return served_files.attachment(artifacts.file(services, job, path))
 
 
 @router.get("/{name}/outputs")
@@ -188,10 +191,9 @@ def list_outputs(services: ServicesOf, workspace: str, name: str) -> dict[str, A
 @needs(Permission.READ)
 def get_output(
     services: ServicesOf, workspace: str, name: str, output: str, path: str
-) -> FileResponse:
+) -> OpenFileResponse:
     job = actions.get(services, workspace, name)
-    file = artifacts.output_file(services, job, output, path)
-    return FileResponse(file, media_type="application/octet-stream")
+    return served_files.attachment(artifacts.output_file(services, job, output, path))
 
 
 def _offsets(text: str) -> dict[str, int]:

@@ -24,15 +24,19 @@ from torchyard.jobs.attempts.heartbeats import Heartbeats
 from torchyard.jobs.attempts.launching import Launcher
 from torchyard.jobs.attempts.monitoring import Watcher
 from torchyard.jobs.cleanup import removal, retention
+from torchyard.jobs.records import text_index
 from torchyard.jobs.requests import local_runs
-from torchyard.jobs.scheduling import clusters
+from torchyard.jobs.scheduling import clusters, spilling
 from torchyard.jobs.scheduling.claiming import Claimer
 from torchyard.jobs.scheduling.preparing import Preparer
 from torchyard.jobs.services import Services
 from torchyard.servers.types import LeaseLost
 
 _log = logging.getLogger(__name__)
+_INDEX_EVERY_S = 2.0
 _RETENTION_EVERY = timedelta(hours=1)
+# Many short jobs wake the scheduler far more often than this, and nothing waits for the chores.
+_CHORES_EVERY_S = 0.25
 # Between two tries of deletions that fail.
 _LONGEST_PAUSE_S = 60.0
 
@@ -77,19 +81,24 @@ class Scheduler:
         launcher = Launcher(services, executor, server_url)
         self.watcher = Watcher(services, executor, launcher)
         self.claimer = Claimer(services, launcher, self._stopping, self.watcher.broken_history)
-        self._heartbeats = Heartbeats(services, executor)
+        self._heartbeats = Heartbeats(services, executor, self.watcher.engine_nodes.pending)
         self._local_runs = local_runs.LocalRunMonitor(services)
         self._forgetter = ThreadPoolExecutor(1, thread_name_prefix="forgetter")
         self._forgetting: Future[None] | None = None
+        self._text_index = text_index.TextIndex(services.db)
         self._retention_at: datetime | None = None
         # How often in a row deletion failed, and until when it is not retried.
         self._stuck, self._stuck_until = 0, 0.0
+        # When a round has chores again; what went wrong in the last ones.
+        self._chores_at, self._chores_trouble = 0.0, ""
         self.trouble = ""
         self.rounds = Rounds()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._indexer = threading.Thread(target=self._index_texts, name="text-index", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+        self._indexer.start()
 
     @property
     def is_alive(self) -> bool:
@@ -102,24 +111,40 @@ class Scheduler:
         self._services.wakeup.set()
         self._thread.join(10)
         self._forgetter.shutdown(wait=True, cancel_futures=True)
+        if self._indexer.is_alive():
+            self._indexer.join()
         self.preparer.close()
         self.watcher.close()
 
-    def run_round(self) -> None:
-        """One round of everything; a failure is logged and does not stop the other parts."""
-        trouble = ""
+    def run_round(self, has_chores: bool = True) -> None:
+        """One round; a failure is logged and does not stop the other parts.
+
+        Args:
+            has_chores: do what may wait a moment as well: silent workers, deletions and the like.
+        """
+        trouble = "" if has_chores else self._chores_trouble
+        self._chores_trouble = trouble
+        chores = (
+            self._spill_over,
+            self._heartbeats.check,
+            self._local_runs.check,
+            self._services.history.settle_ended,
+            self._forget,
+        )
         parts = (
             self._take_over,
             self.preparer.prepare,
             self.claimer.claim,
+            self._spill_over,
             self.watcher.watch,
             self._heartbeats.check,
             self._local_runs.check,
             self.watcher.clean,
+            self._services.history.settle_ended,
             self._forget,
             self._scale,
         )
-        for part in parts:
+        for part in parts if has_chores else (part for part in parts if part not in chores):
             try:
                 part()
             except LeaseLost as error:
@@ -137,25 +162,47 @@ class Scheduler:
                     trouble = full.message
                     if trouble != self.trouble:
                         _log.warning("%s: %r", trouble, error)
-                    continue
-                _log.exception("the scheduler failed at %s; the next round comes", part.__name__)
-                trouble = f"{type(error).__name__}: {error}".partition("\n")[0]
+                else:
+                    name = part.__name__
+                    _log.exception("the scheduler failed at %s; the next round comes", name)
+                    trouble = f"{type(error).__name__}: {error}".partition("\n")[0]
+                if part in chores:
+                    self._chores_trouble = trouble
         self.trouble = trouble
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._services.wakeup.clear()
             started = time.monotonic()
-            self.run_round()
-            self.rounds.add(time.monotonic() - started, bool(self.trouble))
-            self._services.wakeup.wait(self._every_s)
+            has_chores = started >= self._chores_at
+            if has_chores:
+                self._chores_at = started + _CHORES_EVERY_S
+            self.run_round(has_chores)
+            now = time.monotonic()
+            self.rounds.add(now - started, bool(self.trouble))
+            pause_s = self._every_s if has_chores else max(0.0, self._chores_at - now)
+            self._services.wakeup.wait(min(self._every_s, pause_s))
 
     def _take_over(self) -> None:
         takeover.take_over(self._services)
 
+    def _spill_over(self) -> None:
+        spilling.spill_over(self._services)
+
     def _scale(self) -> None:
         """Resize clusters after claiming: nodes that are idle then are not needed."""
         clusters.resize_clusters(self._services)
+
+    def _index_texts(self) -> None:
+        """Let new names be found by their parts, beside the rounds."""
+        while not self._stopping.wait(_INDEX_EVERY_S):
+            try:
+                while not self._stopping.is_set() and self._text_index.is_due():
+                    self._text_index.extend()
+            except DatabaseUnreachable:
+                pass  # the rounds say so
+            except Exception:
+                _log.exception("names could not be indexed; will retry")
 
     def _forget(self) -> None:
         """Continue deletions, and once in a while apply retention, in a thread of its own."""

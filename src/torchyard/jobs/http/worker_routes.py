@@ -9,10 +9,11 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Body, Depends, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 
 from torchyard.base import files
 from torchyard.base.bodies.body_spool import in_body_thread
+from torchyard.base.bodies.file_responses import OpenFileResponse
 from torchyard.base.dependencies import from_state
 from torchyard.base.errors import NotFound
 from torchyard.jobs import actions
@@ -59,16 +60,29 @@ async def report(
 @router.get("/control")
 @needs(Permission.WORKER)
 async def stop_request(
-    services: ServicesOf, attempt_id: str, node: int = 0, wait_s: float = 0.0, after: str = ""
+    services: ServicesOf,
+    attempt_id: str,
+    node: int = 0,
+    wait_s: float = 0.0,
+    after: str = "",
+    after_reason: str = "",
 ) -> dict[str, Any]:
+    tunnels = services.tunnels
+
+    def is_news(stop: StopRequest) -> bool:
+        if stop.control and after_reason and stop.reason != after_reason:
+            return True
+        return stop.control not in ("", after) or tunnels.is_wanted(attempt_id, node)
+
     stop = await _until(
         services,
         attempt_id,
         wait_s,
         lambda: worker_reports.stop_request(services, attempt_id),
-        lambda stop: stop.control not in ("", after),
+        is_news,
     )
-    return _control(stop)
+    wanted = {"tunnel": True} if tunnels.is_wanted(attempt_id, node) else {}
+    return {**_control(stop), **wanted}
 
 
 @router.post("/rendezvous")
@@ -130,10 +144,10 @@ def history(
 
 @router.get("/blobs/{sha256}")
 @needs(Permission.WORKER)
-def get_blob(services: ServicesOf, attempt_id: str, sha256: str) -> FileResponse:
+def get_blob(services: ServicesOf, attempt_id: str, sha256: str) -> OpenFileResponse:
     if not services.blobs.has(sha256):
         raise NotFound(f"blob `{sha256[:12]}…` is not on this server")
-    return FileResponse(services.blobs.path(sha256), media_type="application/octet-stream")
+    return OpenFileResponse(services.blobs.path(sha256), media_type="application/octet-stream")
 
 
 @router.get("/inputs/{name}")
@@ -146,10 +160,10 @@ def list_input(services: ServicesOf, attempt_id: str, name: str) -> dict[str, An
 
 @router.get("/inputs/{name}/files/{path:path}")
 @needs(Permission.WORKER)
-def get_input(services: ServicesOf, attempt_id: str, name: str, path: str) -> FileResponse:
+def get_input(services: ServicesOf, attempt_id: str, name: str, path: str) -> OpenFileResponse:
     _, job = worker_reports.get(services, attempt_id)
     file = inputs.file(inputs.source(services, job, name), path)
-    return FileResponse(file, media_type="application/octet-stream")
+    return OpenFileResponse(file, media_type="application/octet-stream")
 
 
 @router.get("/previous-outputs")
@@ -166,11 +180,11 @@ def list_earlier(services: ServicesOf, attempt_id: str) -> dict[str, Any]:
 
 @router.get("/previous-outputs/{output}/{path:path}")
 @needs(Permission.WORKER)
-def get_earlier(services: ServicesOf, attempt_id: str, output: str, path: str) -> FileResponse:
+def get_earlier(services: ServicesOf, attempt_id: str, output: str, path: str) -> OpenFileResponse:
     _, job = worker_reports.get(services, attempt_id)
     # `-` is ./outputs: no named output can be called so.
     file = artifacts.earlier_file(services, job, "" if output == "-" else output, path)
-    return FileResponse(file, media_type="application/octet-stream")
+    return OpenFileResponse(file, media_type="application/octet-stream")
 
 
 @router.put("/files/{path:path}")
@@ -180,6 +194,15 @@ async def put_file(
 ) -> dict[str, Any]:
     _, job = await run_in_threadpool(worker_reports.get, services, attempt_id)
     return await _receive(artifacts.writing(services, job, path), request.stream())
+
+
+@router.delete("/files/{path:path}")
+@needs(Permission.WORKER)
+def delete_file(services: ServicesOf, attempt_id: str, path: str) -> dict[str, Any]:
+    """Of a checkpoint that its script has deleted."""
+    _, job = worker_reports.get(services, attempt_id)
+    artifacts.delete(services, job, path)
+    return {}
 
 
 @router.put("/outputs/{output}/{path:path}")

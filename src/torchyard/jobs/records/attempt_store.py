@@ -22,6 +22,7 @@ from sqlalchemy import (
     Row,
     String,
     Table,
+    Text,
     UniqueConstraint,
     bindparam,
     delete,
@@ -58,6 +59,8 @@ attempts = Table(
     Column("exit_code", Integer),
     Column("error", JSON),
     Column("server", String(32)),
+    Column("engine", String(16), nullable=False, server_default="local"),
+    Column("waiting_for", Text, nullable=False, server_default=""),
     UniqueConstraint("job_id", "number"),
     Index("ix_attempts_clean_ended_at", "clean", "ended_at"),
 )
@@ -76,6 +79,7 @@ attempt_nodes = Table(
     Column("error", JSON),
     Column("failed_at", Instant),
     Column("preflight", JSON),
+    Column("interactive", JSON),
 )
 
 
@@ -83,6 +87,8 @@ attempt_nodes = Table(
 _ADD, _ADD_NODES = insert(attempts), insert(attempt_nodes)
 _BY_ID = select(attempts).where(attempts.c.id == bindparam("attempt"))
 _WITH_IDS = select(attempts).where(attempts.c.id.in_(bindparam("ids", expanding=True)))
+_OPEN = select(attempts).where(attempts.c.ended_at.is_(None)).order_by(attempts.c.created_at)
+_UNCLEAN = select(attempts).where(attempts.c.ended_at.is_not(None), attempts.c.clean == false())
 _NODES_OF = (
     select(attempt_nodes)
     .where(attempt_nodes.c.attempt_id == bindparam("attempt"))
@@ -130,18 +136,12 @@ def attempts_of(connection: Connection, job_id: int) -> list[Attempt]:
 
 
 def open_attempts(connection: Connection) -> list[Attempt]:
-    rows = connection.execute(
-        select(attempts).where(attempts.c.ended_at.is_(None)).order_by(attempts.c.created_at)
-    )
-    return [_attempt(row) for row in rows]
+    return [_attempt(row) for row in connection.execute(_OPEN)]
 
 
 def unclean_attempts(connection: Connection) -> list[Attempt]:
     """Those that have ended and whose scratch folder is still to be removed."""
-    rows = connection.execute(
-        select(attempts).where(attempts.c.ended_at.is_not(None), attempts.c.clean == false())
-    )
-    return [_attempt(row) for row in rows]
+    return [_attempt(row) for row in connection.execute(_UNCLEAN)]
 
 
 def unfinished_beside(connection: Connection, server: str) -> list[Attempt]:

@@ -9,7 +9,7 @@ mistake and raises; a job that has ended stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from torchyard.base import clock
 from torchyard.base.errors import TorchyardError
 from torchyard.compute import actions as computes
-from torchyard.jobs.records import attempt_store, store
+from torchyard.jobs.records import attempt_store, message_store, store
 from torchyard.jobs.records.job_events import Event, EventBody, Notice, StageChanged, StatusChanged
 from torchyard.jobs.records.row_changes import JobColumns
 from torchyard.jobs.records.types import (
@@ -32,6 +32,7 @@ from torchyard.jobs.records.types import (
     StageSpan,
     Status,
 )
+from torchyard.jobs.spec import elastic, notification_settings
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.types import TokenKind
 
@@ -89,17 +90,34 @@ def next_stage(
 def start_attempts(
     connection: Connection, starts: Sequence[tuple[Job, Attempt]], now: datetime
 ) -> None:
-    """Move queued jobs to Starting, with their next attempts."""
+    """Move queued jobs to Starting, with their next attempts.
+
+    Args:
+        starts: an elastic job has the nodes of its attempt, and GPUs for so many.
+
+    One whose nodes an engine still has to find moves to Provisioning; see `first_worker_came`.
+    """
     stages = open_stages(connection, [job.id for job, _ in starts])
     for job, attempt in starts:
-        assert Status.STARTING in MOVES[job.status], f"{job.name}: {job.status.value} to Starting"
-        bodies: list[EventBody] = [
-            *_end_of(stages.get(job.id), now),
-            StageChanged(Stage.RUNNING, "start", steady=clock.steady_text(now)),
-            StatusChanged(Status.STARTING),
-        ]
-        store.change_job(connection, job.id, attempt=attempt.number, status=Status.STARTING.value)
+        status = Status.STARTING if attempt.is_local else Status.PROVISIONING
+        assert status in MOVES[job.status], f"{job.name}: {job.status.value} to {status.value}"
+        bodies: list[EventBody] = [StatusChanged(status)]
+        if attempt.is_local:
+            stage = StageChanged(Stage.RUNNING, "start", steady=clock.steady_text(now))
+            bodies = [*_end_of(stages.get(job.id), now), stage, *bodies]
+        values: JobColumns = {"attempt": attempt.number, "status": status.value}
+        if elastic.is_elastic(job.properties):
+            values |= {"node_count": attempt.node_count, "gpus": job.gpus}
+        store.change_job(connection, job.id, **values)
         store.add_events(connection, job.id, now, bodies)
+
+
+def first_worker_came(
+    connection: Connection, job: Job, open_stage: StageSpan | None, now: datetime
+) -> tuple[Job, StageSpan]:
+    """Move a job from Provisioning to Starting; return it and the stage that begins."""
+    stage = next_stage(connection, job, open_stage, Stage.RUNNING, now)
+    return move(connection, job, Status.STARTING, now), stage
 
 
 def start_preparing(connection: Connection, job: Job, now: datetime, build_log_offset: int) -> None:
@@ -181,7 +199,15 @@ def end_all(connection: Connection, ends: Sequence[JobEnd], now: datetime) -> No
     computes.release_all(connection, [attempt.id for attempt in attempts], now)
     left = _runs_below(connection, [end.job for end in ends])
     stages = open_stages(connection, [end.job.id for end in ends])
-    for end in ends:
+    # Read before anything is written: a read in between sends the writes of each job alone.
+    stored = {
+        workspace: workspaces.notifications_of(connection, workspace)
+        for workspace in {end.job.workspace for end in ends}
+    }
+    recipients = [
+        {} if _is_part(connection, end.job, stored) else stored[end.job.workspace] for end in ends
+    ]
+    for end, of_workspace in zip(ends, recipients, strict=True):
         if end.attempt is not None:
             _drop_attempt_tokens(connection, end.attempt)
             _change_ended(connection, end.attempt, now, end.exit_code, end.error)
@@ -192,6 +218,40 @@ def end_all(connection: Connection, ends: Sequence[JobEnd], now: datetime) -> No
         for run_id in left.get((end.job.workspace, end.job.name), ()):
             store.change_job(connection, run_id, status=end.status.value, ended_at=now)
         move(connection, end.job, end.status, now)
+        _add_messages(connection, end, of_workspace, now)
+
+
+def _is_part(connection: Connection, job: Job, stored: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether people are told of the end of the job above it, rather than of this one's."""
+    if not job.parent or not stored[job.workspace]:
+        return False
+    above = store.job_named(connection, job.workspace, job.parent)
+    return above is not None and above.type not in ("command", "run")
+
+
+def _add_messages(
+    connection: Connection, end: JobEnd, stored: Mapping[str, Any], now: datetime
+) -> None:
+    """What is sent of the end, even if this server is killed at once.
+
+    Args:
+        stored: the recipients of the job's workspace.
+    """
+    job = end.job
+    if job.type == "run":
+        return  # it has no job file
+    names_recipients = job.type == "command" and (
+        notification_settings.KEY in job.document or notification_settings.NOTIFY in job.properties
+    )
+    if not stored and not names_recipients:
+        return
+    recipients = notification_settings.to_send(
+        end.status.value,
+        job.spec.recipients if names_recipients else (),
+        job.spec.environment_variables if names_recipients else {},
+        stored,
+    )
+    message_store.add(connection, job, recipients, now)
 
 
 def _runs_below(connection: Connection, jobs: Sequence[Job]) -> dict[tuple[str, str], list[int]]:
@@ -243,6 +303,37 @@ def try_again(
     _queue_again(connection, job, now, exit_code, error, attempt, "failed")
 
 
+def resumed(
+    connection: Connection,
+    job: Job,
+    now: datetime,
+    *,
+    exit_code: int,
+    error: JobError,
+    attempt: Attempt,
+    checkpoint: str,
+    pause_s: float,
+    avoided_slots: list[int],
+) -> None:
+    """End an interrupted attempt and queue its job again, which goes on from a checkpoint.
+
+    Args:
+        avoided_slots: of the cluster, to be kept off.
+    """
+    store.change_job(
+        connection,
+        job.id,
+        retry_at=now + timedelta(seconds=pause_s),
+        avoided_slots=avoided_slots or None,
+    )
+    message = (
+        f"attempt {attempt.number} ended: {error.message}; the job goes on from checkpoint "
+        f"`{checkpoint}`"
+    )
+    notice(connection, job, f"{message} in {pause_s:g} s" if pause_s else message, now)
+    _queue_again(connection, job, now, exit_code, error, attempt, "was interrupted")
+
+
 def preempted(
     connection: Connection, job: Job, now: datetime, exit_code: int | None, attempt: Attempt
 ) -> None:
@@ -253,6 +344,16 @@ def preempted(
     _queue_again(connection, job, now, exit_code, attempt.error, attempt, "was preempted")
 
 
+def resized(connection: Connection, job: Job, now: datetime, attempt: Attempt, what: str) -> None:
+    """End an attempt of an elastic job, which goes on at once with another number of nodes.
+
+    Args:
+        attempt: its error says why it ended; `what` happened to it, as its job waits for the next.
+    """
+    assert attempt.error is not None
+    _queue_again(connection, job, now, attempt.exit_code, attempt.error, attempt, what)
+
+
 def put_back(connection: Connection, job: Job, now: datetime, attempt: Attempt, why: str) -> None:
     """Take back an attempt that was not started: its job is queued again, at its place."""
     computes.release_all(connection, [attempt.id], now)
@@ -260,7 +361,8 @@ def put_back(connection: Connection, job: Job, now: datetime, attempt: Attempt, 
     workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
     attempt_store.drop_attempt(connection, attempt.id)
     store.change_job(connection, job.id, attempt=attempt.number - 1)
-    if job.status is Status.STARTING:
+    _wait_for_fewest(connection, job)
+    if job.status in (Status.STARTING, Status.PROVISIONING):
         start_stage(connection, job, Stage.SCALING, now, why)
         move(connection, job, Status.QUEUED, now)
     elif job.status is Status.CANCEL_REQUESTED:
@@ -277,9 +379,17 @@ def _queue_again(
     what: str,
 ) -> None:
     _end_attempt(connection, attempt, now, exit_code, error)
+    _wait_for_fewest(connection, job)
     workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
     start_stage(connection, job, Stage.SCALING, now, f"attempt {attempt.number} {what}")
     move(connection, job, Status.QUEUED, now)
+
+
+def _wait_for_fewest(connection: Connection, job: Job) -> None:
+    """In the queue, an elastic job needs no more nodes than it can begin with."""
+    sizes = elastic.read(job.properties)
+    if sizes is not None:
+        store.change_job(connection, job.id, node_count=sizes.min_nodes)
 
 
 def _end_attempt(

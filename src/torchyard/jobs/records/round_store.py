@@ -10,14 +10,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, exists, func, or_, select
+from sqlalchemy import Connection, Text, cast, exists, func, or_, select
 
 from torchyard.jobs.records.attempt_store import attempt_nodes, attempts
 from torchyard.jobs.records.store import jobs
 from torchyard.jobs.records.types import NodeState, Status
+from torchyard.jobs.spec.elastic import MAX_NODES
 
 _EXITED = NodeState.EXITED.value
 _TO_PREPARE = (Status.NOT_STARTED.value, Status.PREPARING.value)
+
+# Needed in every round: built once.
+_WANTED = (
+    select(jobs.c.environment_hash, func.min(jobs.c.id), func.count())
+    .where(jobs.c.status.in_(_TO_PREPARE), jobs.c.type == "command")
+    .group_by(jobs.c.environment_hash)
+)
+_STILL_THERE = exists().where(
+    attempt_nodes.c.attempt_id == attempts.c.id, attempt_nodes.c.state != _EXITED
+)
+_ALL_EXITED = select(attempts.c.id).where(attempts.c.ended_at.is_(None), ~_STILL_THERE)
+_ELASTIC = (
+    select(jobs.c.id)
+    .join(attempts, attempts.c.job_id == jobs.c.id)
+    .where(attempts.c.ended_at.is_(None), attempts.c.order == "")
+    .where(jobs.c.status == Status.RUNNING.value)
+    .where(cast(jobs.c.properties, Text).contains(f'"{MAX_NODES}"'))
+)
 
 
 @dataclass(frozen=True)
@@ -31,11 +50,7 @@ class Waiting:
 
 def environments_wanted(connection: Connection) -> list[Waiting]:
     """By environment, in the order of the first job that waits for each."""
-    rows = connection.execute(
-        select(jobs.c.environment_hash, func.min(jobs.c.id), func.count())
-        .where(jobs.c.status.in_(_TO_PREPARE), jobs.c.type == "command")
-        .group_by(jobs.c.environment_hash)
-    )
+    rows = connection.execute(_WANTED)
     return sorted((Waiting(*row) for row in rows), key=lambda waiting: waiting.first_id)
 
 
@@ -59,11 +74,12 @@ def to_prepare(
 
 def all_nodes_exited(connection: Connection) -> list[str]:
     """Attempts that are open though every node of theirs has told its end."""
-    still = exists().where(
-        attempt_nodes.c.attempt_id == attempts.c.id, attempt_nodes.c.state != _EXITED
-    )
-    query = select(attempts.c.id).where(attempts.c.ended_at.is_(None), ~still)
-    return list(connection.execute(query).scalars())
+    return list(connection.execute(_ALL_EXITED).scalars())
+
+
+def elastic(connection: Connection) -> list[int]:
+    """The jobs of open attempts that nobody stops, whose number of nodes may change."""
+    return list(connection.execute(_ELASTIC).scalars())
 
 
 def to_listen_to(connection: Connection, seen_before: datetime, now: datetime) -> set[str]:

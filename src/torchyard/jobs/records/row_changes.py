@@ -13,6 +13,9 @@ from typing import Any, TypedDict
 
 
 class JobColumns(TypedDict, total=False):
+    compute: str
+    node_count: int
+    gpus: int
     owner: str
     created_at: datetime
     display_name: str
@@ -24,13 +27,13 @@ class JobColumns(TypedDict, total=False):
     started_at: datetime
     started_steady: str
     ended_at: datetime | None
-    duration_s: float
+    duration_s: float | None
     exit_code: int | None
     error: Mapping[str, Any] | None
     attempt: int
     deleted: bool
     archived: bool
-    retry_at: datetime
+    retry_at: datetime | None
     avoided_slots: list[int] | None
 
 
@@ -42,6 +45,7 @@ class AttemptColumns(TypedDict, total=False):
     clean: bool
     exit_code: int | None
     error: Mapping[str, Any] | None
+    waiting_for: str
 
 
 class NodeColumns(TypedDict, total=False):
@@ -54,3 +58,4 @@ class NodeColumns(TypedDict, total=False):
     error: Mapping[str, Any]
     failed_at: datetime
     preflight: Mapping[str, Any] | None
+    interactive: Mapping[str, Any] | None

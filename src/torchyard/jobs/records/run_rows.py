@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, insert, select
 
-from torchyard.jobs.records import removal_store
+from torchyard.jobs.records import removal_store, tag_store
 from torchyard.jobs.records.store import jobs, values_of
 from torchyard.jobs.records.types import Job, NewJob
 
@@ -32,6 +32,8 @@ def add_runs(connection: Connection, runs: Sequence[tuple[NewJob, str]]) -> list
     else:
         rows = [values_of(run) for run, _ in runs]
         ids = list(connection.execute(_ADD_NUMBERED, rows).scalars())
+    tags_by_job = {id: run.tags for id, (run, _) in zip(ids, runs, strict=True)}
+    tag_store.add(connection, tags_by_job)
     return [_as_added(id, run, name) for id, (run, name) in zip(ids, runs, strict=True)]
 
 

@@ -29,6 +29,7 @@ class Signals:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._tell: Callable[[str], None] | None = None
+        self._listeners: tuple[Callable[[str], None], ...] = ()
 
     def share(self, tell: Callable[[str], None]) -> None:
         """From now on, have other servers told of what is notified here."""
@@ -36,6 +37,18 @@ class Signals:
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+
+    def listen(self, hear: Callable[[str], None]) -> None:
+        """Call `hear` with every key, in any thread, until `ignore`.
+
+        The key is empty when some were lost, and when the server stops.
+        """
+        with self._lock:
+            self._listeners = (*self._listeners, hear)
+
+    def ignore(self, hear: Callable[[str], None]) -> None:
+        with self._lock:
+            self._listeners = tuple(each for each in self._listeners if each != hear)
 
     def count(self, key: str) -> int:
         """Read this before looking at the store, and hand it to `wait`."""
@@ -60,6 +73,8 @@ class Signals:
             self._counts[key] = self._counts.get(key, self._start) + 1
         for event in waiting:
             self._wake(event)
+        for hear in self._listeners:
+            hear(key)
 
     def missed(self) -> None:
         """Have everyone look again: what other servers told may be lost."""
@@ -69,6 +84,8 @@ class Signals:
             waiting = self._everyone()
         for event in waiting:
             self._wake(event)
+        for hear in self._listeners:
+            hear("")
 
     async def wait(self, key: str, seen: int, timeout_s: float) -> None:
         """Return when `key` was notified after `seen` was read, or when the time is over."""
@@ -98,6 +115,8 @@ class Signals:
             waiting = self._everyone()
         for event in waiting:
             self._wake(event)
+        for hear in self._listeners:
+            hear("")
 
     def _everyone(self) -> list[asyncio.Event]:
         return [event for events in self._waiting.values() for event in events]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import (
     JSON,
@@ -43,7 +43,7 @@ from sqlalchemy import (
 
 from torchyard.base.db import Instant, metadata
 from torchyard.base.deferred_writes import change_row, defer
-from torchyard.jobs.records import job_events, removal_store
+from torchyard.jobs.records import job_events, removal_store, renames, tag_store
 from torchyard.jobs.records.attempt_store import attempt_nodes, attempts, error_of
 from torchyard.jobs.records.experiment_store import Id, experiments
 from torchyard.jobs.records.job_events import Event, EventBody
@@ -103,6 +103,15 @@ jobs = Table(
     # The queue is read without the rows, too.
     Index("ix_jobs_queue", "status", "workspace", "compute", "priority_rank", "id", "node_count"),
     Index("ix_jobs_preparing", "status", "environment_hash", "id"),
+    # For filters that few jobs fit; most have no parent.
+    Index("ix_jobs_owner_id", "owner", "id"),
+    Index("ix_jobs_created_at_id", "created_at", "id"),
+    Index(
+        "ix_jobs_parent_id",
+        *("parent", "id"),
+        sqlite_where=text("parent <> ''"),
+        postgresql_where=text("parent <> ''"),
+    ),
     # What a search looks at first: it need not read the rows, which hold the specs.
     Index(
         "ix_jobs_run_search",
@@ -142,7 +151,9 @@ def add_job(connection: Connection, job: NewJob) -> Job:
     values = removal_store.numbered(connection, jobs, values_of(job))
     result = connection.execute(insert(jobs).values(values))
     assert result.inserted_primary_key is not None
-    return job_by_id(connection, result.inserted_primary_key[0]).with_parsed(job.spec)
+    job_id = result.inserted_primary_key[0]
+    tag_store.add(connection, {job_id: job.tags})
+    return job_by_id(connection, job_id).with_parsed(job.spec)
 
 
 def values_of(job: NewJob) -> dict[str, Any]:
@@ -220,9 +231,16 @@ def list_jobs(
     archived: bool | None = None,
     parent: str | None = None,
     tags: Mapping[str, str | None] | None = None,
-    type: str = "",
+    among: Select[Any] | None = None,
+    types: Collection[str] = (),
+    with_trials: bool = True,
 ) -> list[Job]:
-    """Newest first; `deleted` and `archived` None take both; a tag None takes any value."""
+    """Newest first; `deleted` and `archived` None take both; a tag None takes any value.
+
+    Args:
+        among: the numbers of jobs of which alone these are; None for all.
+        with_trials: False leaves out what a sweep or another job started.
+    """
     query = _jobs().where(jobs.c.workspace == workspace).order_by(jobs.c.id.desc())
     if experiment_ids is not None:
         query = query.where(jobs.c.experiment_id.in_(experiment_ids))
@@ -230,12 +248,18 @@ def list_jobs(
         query = query.where(jobs.c.status == status.value)
     if before is not None:
         query = query.where(jobs.c.id < before)
+    if among is not None:
+        query = query.where(jobs.c.id.in_(among))
     if deleted is not None:
         query = query.where(jobs.c.deleted == deleted)
     if archived is not None:
         query = query.where(jobs.c.archived == archived)
-    if type:
-        query = query.where(jobs.c.type == type)
+    if types:
+        query = query.where(jobs.c.type.in_(types))
+    if not with_trials:
+        above = jobs.alias()
+        is_job = (above.c.workspace == workspace, above.c.type.not_in(("command", "run")))
+        query = query.where(jobs.c.parent.not_in(select(above.c.name).where(*is_job)))
     if parent is not None:
         query = query.where(jobs.c.parent == parent)
     for tag, value in (tags or {}).items():
@@ -303,11 +327,20 @@ def job_names(connection: Connection, workspace: str, limit: int = 1000) -> list
     return [row.name for row in rows]
 
 
-def jobs_in(connection: Connection, statuses: Collection[Status]) -> list[Job]:
-    """Command jobs of all workspaces in these statuses, in the order of their submission."""
+def archive_children(connection: Connection, workspace: str, parent: str, archived: bool) -> None:
+    """Archive or restore every ended job right below another."""
+    below = (jobs.c.workspace == workspace, jobs.c.parent == parent)
+    ended = jobs.c.status.in_([status.value for status in ENDED])
+    connection.execute(update(jobs).where(*below, ended).values(archived=archived))
+
+
+def jobs_in(
+    connection: Connection, statuses: Collection[Status], type: str = "command"
+) -> list[Job]:
+    """Jobs of one type and all workspaces in these statuses, in the order of their submission."""
     rows = connection.execute(
         _jobs()
-        .where(jobs.c.type == "command", jobs.c.status.in_([status.value for status in statuses]))
+        .where(jobs.c.type == type, jobs.c.status.in_([status.value for status in statuses]))
         .order_by(jobs.c.id)
     )
     return [_job(row) for row in rows]
@@ -369,6 +402,43 @@ def _at(
     return [_job(row) for row in rows]
 
 
+class Held(NamedTuple):
+    """The nodes that one try of a job held; `end` is None while it does, `gpus` are of a node."""
+
+    job_id: int
+    owner: str
+    node_count: int
+    gpus: int
+    start: datetime
+    end: datetime | None
+
+
+def held_between(
+    connection: Connection, workspace: str, compute: str, since: datetime, until: datetime
+) -> Iterator[Held]:
+    """Every try that held nodes of a cluster at some time of a period."""
+    table = attempts.c
+    query = (
+        select(
+            jobs.c.id,
+            jobs.c.owner,
+            table.node_count,
+            jobs.c.gpus,
+            table.created_at,
+            table.ended_at,
+        )
+        .join(jobs, jobs.c.id == table.job_id)
+        .where(
+            jobs.c.workspace == workspace,
+            jobs.c.compute == compute,
+            or_(table.ended_at.is_(None), table.ended_at > since),
+            table.created_at < until,
+        )
+    )
+    for row in connection.execute(query):
+        yield Held(*row)
+
+
 def queued_since(connection: Connection, job_id: int) -> datetime | None:
     """When a job last came into the queue."""
     queued_at: datetime | None = connection.execute(
@@ -391,12 +461,18 @@ def hide_ended(connection: Connection, job_ids: Sequence[int]) -> set[int]:
     return hidden
 
 
+# A tombstone stays, and nothing finds the rows of tags by their job.
+_KEPT_OR_KEYED = (removal_store.removed_jobs, tag_store.job_tags)
+
+
 def drop_job(connection: Connection, job_id: int) -> None:
     """The job's row, and in every table of the server those that belong to it."""
     tries = select(attempts.c.id).where(attempts.c.job_id == job_id)
     connection.execute(delete(attempt_nodes).where(attempt_nodes.c.attempt_id.in_(tries)))
+    tags = connection.execute(select(jobs.c.tags).where(jobs.c.id == job_id)).scalar()
+    tag_store.replace(connection, job_id, tags or {}, {})
     for table in reversed(metadata.sorted_tables):
-        if "job_id" in table.c and table is not removal_store.removed_jobs:
+        if "job_id" in table.c and table not in _KEPT_OR_KEYED:
             connection.execute(delete(table).where(table.c.job_id == job_id))
     connection.execute(delete(jobs).where(jobs.c.id == job_id))
 
@@ -428,7 +504,17 @@ def environment_hash_of(connection: Connection, job_id: int) -> str:
 
 
 def change_job(connection: Connection, job_id: int, **values: Unpack[JobColumns]) -> None:
+    if "tags" in values:
+        tag_store.replace(connection, job_id, _locked_tags(connection, job_id), values["tags"])
+    if "display_name" in values or "description" in values:
+        renames.note(connection, job_id)
     change_row(connection, jobs, {"id": job_id}, values)
+
+
+def _locked_tags(connection: Connection, job_id: int) -> dict[str, str]:
+    query = select(jobs.c.tags).where(jobs.c.id == job_id).with_for_update()
+    tags: dict[str, str] = connection.execute(query).scalar_one()
+    return tags
 
 
 def change_jobs_of(connection: Connection, experiment: int, **values: Unpack[JobColumns]) -> None:
@@ -441,11 +527,13 @@ def merge_tags(connection: Connection, job_id: int, tags: Mapping[str, str]) -> 
 
     MLflow's clients rename a run by a tag, so the display name follows that one.
     """
-    query = select(jobs.c.tags).where(jobs.c.id == job_id).with_for_update()
-    values: JobColumns = {"tags": {**connection.execute(query).scalar_one(), **tags}}
+    before = _locked_tags(connection, job_id)
+    values: JobColumns = {"tags": {**before, **tags}}
     if tags.get(_NAME_TAG):
         values["display_name"] = tags[_NAME_TAG][:_NAME_LENGTH]
-    change_job(connection, job_id, **values)
+        renames.note(connection, job_id)
+    tag_store.replace(connection, job_id, before, values["tags"])
+    change_row(connection, jobs, {"id": job_id}, values)
 
 
 def _job(row: Row[Any]) -> Job:
@@ -503,6 +591,18 @@ _STAGES_OF = (
     .where(events.c.job_id.in_(bindparam("of_jobs", expanding=True)), events.c.kind == "stage")
     .order_by(events.c.job_id, events.c.seq)
 )
+
+
+def last_events(connection: Connection, job_ids: Sequence[int]) -> dict[int, int]:
+    """The number of each job's last event, as far as it has any."""
+    columns = events.c.job_id, func.max(events.c.seq)
+    return {
+        job_id: seq
+        for some in _portions(job_ids)
+        for job_id, seq in connection.execute(
+            select(*columns).where(events.c.job_id.in_(some)).group_by(events.c.job_id)
+        )
+    }
 
 
 def stages_of(connection: Connection, job_ids: Sequence[int]) -> dict[int, list[Event]]:

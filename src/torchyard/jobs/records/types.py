@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.jobs.spec import job_spec
 from torchyard.jobs.spec.job_spec import JobSpec
+from torchyard.shared.plan import LOCAL
 
 
 class Status(str, Enum):
@@ -58,6 +59,10 @@ MOVES: dict[Status, frozenset[Status]] = {
     _S.FAILED: frozenset(),
     _S.CANCELED: frozenset(),
 }
+
+
+PAUSED_UNTIL = datetime(9999, 1, 1, tzinfo=timezone.utc)
+"""`Job.retry_at` of a job that waits until somebody lets it go on."""
 
 
 class Stage(str, Enum):
@@ -188,6 +193,8 @@ class Attempt:
     """One try. `handle` is None until the executor has given its receipt; `clean` once its
     scratch folder is gone. `order` is `stop`, or `kill` to skip the ranks' grace period.
     `exit_code` and `error` tell how it ended. `server` looks after it, when several share the home.
+    `engine` runs its nodes; `waiting_for` is what that engine waits for, in our words, while some
+    of them have no machine yet.
     """
 
     id: str
@@ -205,6 +212,13 @@ class Attempt:
     exit_code: int | None = None
     error: JobError | None = None
     server: str | None = None
+    engine: str = LOCAL
+    waiting_for: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its nodes are processes of the machine that their server is on."""
+        return self.engine == LOCAL
 
 
 class NodeState(str, Enum):
@@ -220,7 +234,7 @@ class NodeState(str, Enum):
 @dataclass(frozen=True)
 class AttemptNode:
     """What one node has told of itself; `preflight` is what it knew and found out before its ranks
-    started.
+    started, `interactive` has its `services` and until when it is `held`.
     """
 
     attempt_id: str
@@ -234,6 +248,7 @@ class AttemptNode:
     error: JobError | None = None
     failed_at: datetime | None = None
     preflight: dict[str, Any] | None = None
+    interactive: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

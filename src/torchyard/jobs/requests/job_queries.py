@@ -21,10 +21,11 @@ from sqlalchemy import Connection
 from torchyard.base import clock, fields
 from torchyard.base.errors import InvalidInput, NotFound, nearest
 from torchyard.jobs import actions
+from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.history import history_store
 from torchyard.jobs.records import experiment_store, job_masking
-from torchyard.jobs.records.types import Job
-from torchyard.jobs.requests import job_search
+from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.requests import job_search, runs
 from torchyard.jobs.requests.job_search import JobFilter, JobOrder, Place
 from torchyard.jobs.requests.to_json import summary_json
 from torchyard.jobs.services import Services
@@ -38,6 +39,9 @@ _MOST_JOBS = 1000
 _MOST_JOBS_WITH_ALL = 100
 _MOST_COLUMNS = 100
 _MOST_TAGS = 100
+_WAITING = "waiting"
+# Each takes several queries.
+_MOST_WAITING = 50
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,10 @@ class ListRequest:
         text: part of a name, a display name or a description.
         created_after, created_before: ISO 8601 with a zone.
         sort: `metrics.loss`, `params.x`, `inputs.lr`, `tags.team`, or a field of the job.
-        columns: what rows hold beside the summary: `metrics.loss`, or all `metrics`.
+        columns: what rows hold beside the summary: `metrics.loss`, all `metrics`, or `waiting`,
+            why a job waits.
         before: `next` of the page before.
+        type: `command`, `sweep` or `run`.
     """
 
     experiment_name: str = ""
@@ -67,6 +73,7 @@ class ListRequest:
     columns: Sequence[str] = ()
     before: str = ""
     limit: int = 50
+    type: str = ""
 
 
 def list_page(services: Services, workspace: str, request: ListRequest) -> dict[str, Any]:
@@ -77,7 +84,7 @@ def list_page(services: Services, workspace: str, request: ListRequest) -> dict[
         NotFound: no such experiment or parent.
     """
     order = _order(request)
-    columns = _columns(request.columns)
+    columns = _columns([name for name in request.columns if name != _WAITING])
     most = _MOST_JOBS_WITH_ALL if None in columns.values() else _MOST_JOBS
     if not 1 <= request.limit <= most:
         raise InvalidInput(f"`limit` is {request.limit}", f"use 1 to {most}")
@@ -85,14 +92,28 @@ def list_page(services: Services, workspace: str, request: ListRequest) -> dict[
     if request.parent:
         actions.get(services, workspace, request.parent)
     with services.db.read() as connection:
-        job_filter = _filter(connection, workspace, request)
+        job_filter = _filter(services, connection, workspace, request)
         page = job_search.find_page(connection, job_filter, order, after, request.limit)
         cells = _cells(connection, page.jobs, columns)
     rows = [{**summary_json(job), **cells[job.id]} for job in page.jobs]
+    if _WAITING in request.columns:
+        rows = [
+            {**row, _WAITING: reason}
+            for row, reason in zip(rows, waiting_of(services, page.jobs), strict=True)
+        ]
     return {"value": rows, "next": None if page.end is None else _token(page.end, order)}
 
 
-def _filter(connection: Connection, workspace: str, request: ListRequest) -> JobFilter:
+def waiting_of(services: Services, jobs: Sequence[Job]) -> list[str]:
+    """Why each of the jobs waits; empty for one that does not, and for all but the first few."""
+    waiting = [job for job in jobs if job.status in (Status.QUEUED, Status.PROVISIONING)]
+    described = {job.id for job in waiting[:_MOST_WAITING]}
+    return [waiting_reasons.describe(services, job) if job.id in described else "" for job in jobs]
+
+
+def _filter(
+    services: Services, connection: Connection, workspace: str, request: ListRequest
+) -> JobFilter:
     if len(request.tags) > _MOST_TAGS:
         raise InvalidInput(f"{len(request.tags)} tags are too many", f"use {_MOST_TAGS} or fewer")
     experiment_id = None
@@ -115,7 +136,15 @@ def _filter(connection: Connection, workspace: str, request: ListRequest) -> Job
         request.text,
         _moment("created_after", request.created_after),
         _moment("created_before", request.created_before),
+        _type(services, request.type),
     )
+
+
+def _type(services: Services, text: str) -> str:
+    types = ("command", *services.job_types, runs.RUN)
+    if text and text.lower() not in types:
+        raise InvalidInput(f"`type` is `{text[:80]}`", f"use {', '.join(types)}", at=("type",))
+    return text.lower()
 
 
 def _moment(name: str, text: str) -> datetime | None:

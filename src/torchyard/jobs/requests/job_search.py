@@ -38,8 +38,9 @@ from sqlalchemy import (
     tuple_,
 )
 
-from torchyard.jobs.history.history_store import metrics, params
-from torchyard.jobs.records import store
+from torchyard.jobs.history.history_store import PARAM_NUMBER, PARAM_START, metrics, params
+from torchyard.jobs.records import job_candidates, store, text_index
+from torchyard.jobs.records.job_candidates import Source
 from torchyard.jobs.records.store import RUN_NAME, jobs, tag_of
 from torchyard.jobs.records.types import Job, Status
 
@@ -75,6 +76,7 @@ class JobFilter:
         tags: a tag that is None may have any value.
         text: part of the name, the display name or the description, in any case.
         created_from, created_to: times of submission, the second one excluded.
+        type: `command`, `sweep`, `run`.
     """
 
     workspace: str
@@ -87,6 +89,7 @@ class JobFilter:
     text: str = ""
     created_from: datetime | None = None
     created_to: datetime | None = None
+    type: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,7 @@ def find_page(
     order: JobOrder | None,
     after: Place | None,
     limit: int,
+    few: int = job_candidates.FEW,
 ) -> Page:
     """`limit` jobs at the most, right after `after`; newest first without an order.
 
@@ -141,12 +145,19 @@ def find_page(
     dialect = connection.dialect.name
     segments = [_Segment(jobs, jobs.c.id, true())] if order is None else _segments(order, dialect)
     wheres = _conditions(job_filter, dialect)
+    sources = list(_sources(job_filter))
+    if job_filter.text:
+        named = text_index.candidates(connection, [job_filter.text], few)
+        sources += [] if named is None else [named]
+    candidates = job_candidates.few(connection, sources, few)
     places: list[Place] = []
     for number, segment in enumerate(segments):
         if after is not None and number < after.segment:
             continue
         start = after if after is not None and after.segment == number else None
         query = _rows(segment, start, order is not None and order.descending).where(*wheres)
+        if candidates is not None:
+            query = query.where(segment.job_id.in_(candidates))
         rows = connection.execute(query.limit(limit + 1 - len(places)))
         places += [Place(number, row.value, row.id) for row in rows]
         if len(places) > limit:
@@ -203,8 +214,13 @@ def _by_metric(key: str) -> Iterator[_Segment]:
 
 
 def _by_param(key: str, dialect: str) -> Iterator[_Segment]:
-    joined = jobs.outerjoin(params, and_(params.c.job_id == jobs.c.id, params.c.key == key))
-    return _by_text(joined, params.c.value, dialect)
+    """Numbers first, then other texts by as much as an index holds; those begin at the indexes."""
+    joined = params.join(jobs, jobs.c.id == params.c.job_id)
+    number, is_key = PARAM_NUMBER[dialect], params.c.key == key
+    yield _Segment(joined, params.c.job_id, and_(is_key, number.is_not(None)), number)
+    yield _Segment(joined, params.c.job_id, and_(is_key, number.is_(None)), PARAM_START)
+    there = exists().where(params.c.job_id == jobs.c.id, is_key)
+    yield _Segment(jobs, jobs.c.id, ~there)
 
 
 def _by_text(source: FromClause, held: ColumnElement[Any], dialect: str) -> Iterator[_Segment]:
@@ -248,6 +264,20 @@ def _number_in(held: ColumnElement[Any], dialect: str) -> ColumnElement[Any]:
     return case((held.regexp_match(_NUMBER), cast(held, Double)), else_=None)
 
 
+def _sources(job_filter: JobFilter) -> Iterator[Source]:
+    """The jobs that can meet each of the conditions that an index serves."""
+    if job_filter.status is not None:
+        yield job_candidates.of_column(jobs.c.status, (job_filter.status.value,))
+    if job_filter.parent:
+        yield job_candidates.of_parent((job_filter.parent,))
+    if job_filter.owner:
+        yield job_candidates.of_column(jobs.c.owner, (job_filter.owner,))
+    if job_filter.created_from is not None or job_filter.created_to is not None:
+        yield job_candidates.of_submission(job_filter.created_from, job_filter.created_to)
+    for key, wanted in (job_filter.tags or {}).items():
+        yield job_candidates.of_tag(key, None if wanted is None else (wanted,))
+
+
 def _conditions(job_filter: JobFilter, dialect: str) -> list[ColumnElement[bool]]:
     wheres = [jobs.c.workspace == job_filter.workspace, jobs.c.deleted == false()]
     same = {
@@ -256,6 +286,7 @@ def _conditions(job_filter: JobFilter, dialect: str) -> list[ColumnElement[bool]
         jobs.c.archived: job_filter.archived,
         jobs.c.parent: job_filter.parent or None,
         jobs.c.owner: job_filter.owner or None,
+        jobs.c.type: job_filter.type or None,
     }
     wheres += [column == value for column, value in same.items() if value is not None]
     if job_filter.created_from is not None:

@@ -45,7 +45,7 @@ def pin(
 
     Raises:
         InvalidInput: a path of no known form, or of the wrong type.
-        NotFound: there is no such data, model, job or output.
+        NotFound: the data does not exist, model, job or output.
     """
     path = job_input.path
     if job_input.type == LITERAL or (path.startswith(LOCAL) and not uploaded):

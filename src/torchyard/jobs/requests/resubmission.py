@@ -8,7 +8,7 @@ defaults are left out or not, references are pinned or not, secrets are shown or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -34,8 +34,28 @@ def require_same(services: Services, job: Job, document: Mapping[str, Any]) -> N
         InvalidSpec: the document is not a job's.
         Conflict: it differs from the job; the message names the keys.
     """
-    request = job_spec.read(_with_secrets(job, document))
-    stored = job.spec
+    names = differing(services, job, job.spec, job_spec.read(_with_secrets(job, document)))
+    if names:
+        raise conflict(job, names)
+
+
+def conflict(job: Job, names: Sequence[str]) -> Conflict:
+    """The refusal of a document that differs from the job's in these keys."""
+    return Conflict(
+        f"job `{job.name}` exists in workspace `{job.workspace}` with another content: "
+        + ", ".join(f"`{name}`" for name in names),
+        "only names, descriptions and tags of a job can change: use another name, or none",
+        code="job_exists",
+        at=("name",),
+    )
+
+
+def differing(services: Services, job: Job, stored: JobSpec, request: JobSpec) -> list[str]:
+    """The fields in which a request is another job.
+
+    Args:
+        job: whose workspace, name and environment count; a sweep with the specs of its trials.
+    """
     ignored = {name: getattr(stored, name) for name in _LABELS}
     for name in _FORGOTTEN:
         if getattr(request, name) == _DEFAULTS[name]:
@@ -45,21 +65,14 @@ def require_same(services: Services, job: Job, document: Mapping[str, Any]) -> N
         for name, job_input in request.inputs.items()
     }
     request = replace(request, **ignored, inputs=inputs)
-    differing = [
+    names = [
         field.name
         for field in fields(JobSpec)
         if getattr(request, field.name) != getattr(stored, field.name)
     ]
-    if "environment" in differing and _same_environment(services, job, request.environment):
-        differing.remove("environment")
-    if differing:
-        raise Conflict(
-            f"job `{job.name}` exists in workspace `{job.workspace}` with another content: "
-            + ", ".join(f"`{name}`" for name in differing),
-            "only names, descriptions and tags of a job can change: use another name, or none",
-            code="job_exists",
-            at=("name",),
-        )
+    if "environment" in names and _same_environment(services, job, request.environment):
+        names.remove("environment")
+    return names
 
 
 def _with_secrets(job: Job, document: Mapping[str, Any]) -> dict[str, Any]:

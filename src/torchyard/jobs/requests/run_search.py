@@ -1,7 +1,8 @@
 """Finding runs and experiments: conditions, orders and pages as SQL.
 
 Owns: the queries, on SQLite and PostgreSQL alike.
-Leaves: the language in which conditions are asked to mlflow/search.py.
+Leaves: the language in which conditions are asked to mlflow/search.py,
+and the fewest runs that can meet a condition to run_candidates.py.
 Always: the database selects, sorts and cuts; nothing of a run that is not on the page is loaded,
 and of those on it no specs.
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -39,10 +41,15 @@ from sqlalchemy import (
 )
 
 from torchyard.jobs.history.history_store import metrics, params
+from torchyard.jobs.records import job_candidates, text_index
 from torchyard.jobs.records.dataset_inputs import run_datasets
 from torchyard.jobs.records.experiment_store import experiments
 from torchyard.jobs.records.store import RUN_NAME, jobs, tag_of
 from torchyard.jobs.records.types import Experiment, Job, JobError, Status
+from torchyard.jobs.requests import run_candidates
+from torchyard.jobs.requests.search_types import Condition as Condition
+from torchyard.jobs.requests.search_types import Order as Order
+from torchyard.jobs.requests.search_types import View as View
 
 # The property of a run whose artifacts a client keeps elsewhere.
 ARTIFACT_URI = "mlflow.artifact_uri"
@@ -54,37 +61,8 @@ _MOST_JOINS = 16
 _IN_TURN = 20
 # How many of the best by a metric are looked at for a page: so many for each run on it, and more.
 _CANDIDATES, _MORE_CANDIDATES = 4, 200
-
-
-@dataclass(frozen=True)
-class Condition:
-    """One comparison; `value` is a number, a text or a tuple of texts.
-
-    `kind` is metric, param, tag, attribute or dataset.
-    """
-
-    kind: str
-    key: str
-    operator: str
-    value: Any = None
-
-
-@dataclass(frozen=True)
-class Order:
-    kind: str
-    key: str
-    descending: bool
-
-
-@dataclass(frozen=True)
-class View:
-    """Which page of what; `deleted` None takes both."""
-
-    conditions: Sequence[Condition] = ()
-    orders: Sequence[Order] = ()
-    deleted: bool | None = False
-    offset: int = 0
-    limit: int | None = None
+# So many of the newest are looked at before the runs that meet several conditions are counted.
+_NEWEST = 5_000
 
 
 class _Side(NamedTuple):
@@ -109,8 +87,11 @@ def find_runs(
             single quotes, the text that they hold.
     """
     question = Question(connection, list(experiment_ids), view, implied_tags)
-    ids = question.ids_by_metric()
-    return _jobs_by_id(connection, question.ids() if ids is None else ids)
+    for find in (question.ids_of_few, question.ids_by_metric, question.ids_of_joint):
+        ids = find()
+        if ids is not None:
+            return _jobs_by_id(connection, ids)
+    return _jobs_by_id(connection, question.ids())
 
 
 @dataclass(frozen=True)
@@ -122,6 +103,8 @@ class Question:
     view: View
     implied_tags: Mapping[str, str]
     more_candidates: int = _MORE_CANDIDATES
+    few: int = job_candidates.FEW
+    newest: int = _NEWEST
 
     def ids(self) -> list[int]:
         """The page, whatever is asked for."""
@@ -139,6 +122,57 @@ class Question:
             return []
         every = union_all(*(select(each) for each in newest)).subquery()
         query = select(every.c.id).order_by(every.c.start.desc(), every.c.name)
+        return list(self.connection.execute(_page(query, self.view)).scalars())
+
+    def ids_of_few(self) -> list[int] | None:
+        """The page of the few runs that can meet one of the conditions; None if many can."""
+        candidates = job_candidates.few(self.connection, self._sources(), self.few)
+        return None if candidates is None else self._ids_among(candidates)
+
+    def ids_of_joint(self) -> list[int] | None:
+        """The newest runs where many meet each of several conditions, and few all of them.
+
+        None if many do. A part of the runs is looked at first, for mostly it fills the page.
+        """
+        limit, conditions = self.view.limit, self.view.conditions
+        if limit is None or self.view.orders or len(conditions) < 2:
+            return None
+        if self.view.offset + limit > self.few:
+            return None
+        newest = self._ids_of_newest()
+        if newest is None or len(newest) == limit:
+            return newest
+        candidates = job_candidates.few_in_all(self.connection, self._sources(), self.few)
+        return None if candidates is None else self._ids_among(candidates)
+
+    def _ids_of_newest(self) -> list[int] | None:
+        """Those on the page that are among the newest of one experiment; None if these are all."""
+        if len(self.experiment_ids) != 1 or self.view.deleted is None:
+            return None
+        start = _start()
+        edge = self.connection.execute(
+            select(start)
+            .where(jobs.c.experiment_id == self.experiment_ids[0])
+            .where(jobs.c.deleted == self.view.deleted)
+            .order_by(start.desc())
+            .offset(self.newest)
+            .limit(1)
+        ).scalar()
+        if edge is None:
+            return None
+        query = self._matching(self._search(), self.experiment_ids).where(start > edge)
+        return list(self.connection.execute(_page(query, self.view)).scalars())
+
+    def _sources(self) -> list[job_candidates.Source]:
+        named = partial(text_index.candidates, self.connection, most=self.few)
+        places = run_candidates.Places(self.experiment_ids, self.view.deleted, named)
+        return run_candidates.sources(self.view.conditions, places, self.implied_tags)
+
+    def _ids_among(self, candidates: Select[Any]) -> list[int]:
+        # Not by an index of experiments, which has all of their runs.
+        place = jobs.c.experiment_id + 0
+        query = self._ordered(self._search(), place.in_(self.experiment_ids))
+        query = query.where(jobs.c.id.in_(candidates))
         return list(self.connection.execute(_page(query, self.view)).scalars())
 
     def ids_by_metric(self) -> list[int] | None:
@@ -193,10 +227,19 @@ class Question:
         """What was asked for in order, not cut to the page."""
         place = jobs.c.experiment_id
         is_one = len(experiment_ids) == 1
+        in_place = place == experiment_ids[0] if is_one else place.in_(experiment_ids)
+        return self._ordered(search, in_place, columns)
+
+    def _ordered(
+        self,
+        search: _Runs,
+        in_place: ColumnElement[bool],
+        columns: Sequence[ColumnElement[Any]] = (),
+    ) -> Select[Any]:
         query = (
             select(jobs.c.id, *columns)
             .select_from(search.joined)
-            .where(place == experiment_ids[0] if is_one else place.in_(experiment_ids))
+            .where(in_place)
             .where(*search.wheres)
             .order_by(*search.orders, _start().desc(), jobs.c.name)
         )

@@ -20,23 +20,38 @@ from sqlalchemy.exc import IntegrityError
 
 from torchyard.base.errors import Conflict, DatabaseUnreachable, InvalidSpec, TorchyardError
 from torchyard.compute import actions as computes
+from torchyard.compute.types import Compute
+from torchyard.data import actions as data
+from torchyard.environments import assets as environments
 from torchyard.environments.types import EnvironmentSpec
+from torchyard.executors.executor import EngineRefused, EngineUnreachable
 from torchyard.jobs import actions
-from torchyard.jobs.admission import gpus, queue, quota_checks, storage_use
+from torchyard.jobs.admission import choosing, gpus, queue, quota_checks, storage_use
 from torchyard.jobs.files import outputs
+from torchyard.jobs.messages import checks
 from torchyard.jobs.records import names, progress, store
 from torchyard.jobs.records.types import Job, NewJob, Status
 from torchyard.jobs.requests import pinning
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import job_spec, limit_properties, own_properties, rehearsal, secrets
+from torchyard.jobs.spec import (
+    elastic,
+    interception,
+    job_spec,
+    limit_properties,
+    own_properties,
+    rehearsal,
+    secrets,
+)
 from torchyard.jobs.spec.inputs import LITERAL
 from torchyard.jobs.spec.job_spec import JobSpec
 from torchyard.shared import open_mpi
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import quotas
-from torchyard.workspaces.types import Identity
+from torchyard.workspaces.types import Identity, Workspace
 
 _Result = TypeVar("_Result")
+# How old what an engine says of its cluster may be.
+_VIEW_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -65,8 +80,9 @@ def check(services: Services, workspace: str, document: Any, *, uploaded: bool =
     job = job_spec.read(document)
     place = workspaces.get(services.db, workspace)
     rehearsed = rehearsal.is_asked(job.properties, place)
-    limit_properties.check(job.properties, place, job.instance_count, job.distribution)
-    fitting = _fits(services, workspace, job, rehearsed)
+    limit_properties.check(job.properties, place, job.most_nodes, job.distribution)
+    job, chosen = _with_compute(services, place, job, rehearsed)
+    fitting = [*chosen, *_fits(services, workspace, job, rehearsed)]
     environment = _at(("environment",), lambda: _environment(services, workspace, job))
     if job.code:
         _at(("code",), lambda: pinning.code_exists(services, job.code, uploaded))
@@ -75,8 +91,10 @@ def check(services: Services, workspace: str, document: Any, *, uploaded: bool =
     paths = {}
     notices = [*rehearsal.notices(job.properties, place), *job.notices, *environment.notices]
     notices += limit_properties.notices(job.properties, place)
+    notices += interception.notices(job.properties, environment)
     notices += fitting
     notices += _mpi_notices(job, environment)
+    notices += checks.check(job.recipients, services.messages)
     for name, job_input in job.inputs.items():
         if job_input.type != LITERAL:
             pinned = _at(
@@ -89,6 +107,32 @@ def check(services: Services, workspace: str, document: Any, *, uploaded: bool =
         _at(("outputs", name, "path"), partial(outputs.check, services, workspace, name, output))
     properties = limit_properties.recorded(job.properties, place)
     return Checked(job, environment, paths, tuple(notices), rehearsed, properties)
+
+
+def _with_compute(
+    services: Services, workspace: Workspace, job: JobSpec, rehearsed: bool
+) -> tuple[JobSpec, list[str]]:
+    """The job with a cluster where it leaves that open, and why it is that one.
+
+    Raises:
+        InvalidSpec: the workspace wants clusters to be named, or none can run the job.
+    """
+    if job.compute.lower() != choosing.AUTO:
+        return job, []
+    with services.db.read() as connection:
+        if computes.find(connection, workspace.name, job.compute) is not None:
+            return job, []
+    if not workspace.auto_compute:
+        raise InvalidSpec(
+            f"`compute: auto` is not allowed in workspace `{workspace.name}`",
+            "name a cluster (`yard compute list`), or ask an owner for `yard workspace update "
+            f"-n {workspace.name} --set auto_compute=true`",
+            at=("compute",),
+        )
+    choice = choosing.choose(services, workspace.name, job, rehearsed)
+    return replace(job, compute=choice.compute), [
+        f"`compute: auto` is `{choice.compute}`: {choice.reason}"
+    ]
 
 
 def create(
@@ -108,37 +152,64 @@ def create(
     if job is None:
         return create_new(services, workspace, document, identity)
     # Sent again: what it names may have changed since, the job has not.
-    _require_hash(job, _hash(_body(document)))
+    require_hash(job, hash_of(body_of(document)))
     return job, False
 
 
 def create_new(
-    services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
+    services: Services,
+    workspace: str,
+    document: Mapping[str, Any],
+    identity: Identity,
+    also: Callable[[Connection, Job], None] = lambda connection, job: None,
 ) -> tuple[Job, bool]:
-    """Like `create`, for a name that was free when the caller checked."""
-    body = _body(document)
-    checked = _allowed(services, workspace, check(services, workspace, document), identity.user)
+    """Like `create`, for a name that was free when the caller checked.
+
+    Args:
+        also: what else is written in the transaction that stores the job, if it is new.
+    """
+    body = body_of(document)
+    checked = allowed(services, workspace, check(services, workspace, document), identity.user)
     name = checked.spec.name or names.generate()
     try:
         with services.db.write() as connection:
+            inside = replace(services, db=services.db.joined(connection))
+            refuse_deleted(inside, workspace, checked)
             new = _new_job(connection, services, workspace, name, checked, body, identity)
             job = store.add_job(connection, new)
             progress.created(connection, job, checked.notices)
+            also(connection, job)
     except IntegrityError:
         job = actions.get(services, workspace, name)
-        _require_hash(job, _hash(body))
+        require_hash(job, hash_of(body))
         return job, False
+    services.signals.notify(actions.job_key(job))
     services.wakeup.set()
     return job, True
 
 
-def _allowed(services: Services, workspace: str, checked: Checked, user: str) -> Checked:
+def refuse_deleted(services: Services, workspace: str, checked: Checked) -> None:
+    """Look again, in the transaction that stores the job, for what may have been deleted since.
+
+    Raises:
+        InvalidSpec: what the job names was deleted since it was checked.
+    """
+    ref = checked.environment.ref
+    if ref:
+        _at(("environment",), lambda: environments.refuse_deleted(services.db, workspace, ref))
+    for name, path in checked.paths.items():
+        refuse = partial(data.refuse_deleted, services.db, services.datastores, workspace, path)
+        if checked.spec.inputs[name].mode != "direct":
+            _at(("inputs", name, "path"), refuse)
+
+
+def allowed(services: Services, workspace: str, checked: Checked, user: str) -> Checked:
     """Check quotas; add a notice if one limits the run time."""
     storage_use.measure(services, workspace)
     job = checked.spec
     with services.db.read() as connection:
         wanted = quota_checks.needs(
-            connection, workspace, user, job.compute, job.instance_count, job.timeout_s
+            connection, workspace, user, job.compute, job.fewest_nodes, job.timeout_s
         )
         quota_checks.refuse_never(connection, wanted)
         longest_s = quota_checks.longest_s(quotas.limits(connection, workspace), user)
@@ -173,13 +244,13 @@ def _new_job(
         status=Status.NOT_STARTED,
         owner=identity.user,
         display_name=masker.text(job.display_name) or name,
-        document=_pinned_document(body, checked),
+        document=pinned_document(body, checked),
         created_at=services.clock.now(),
         spec=_pinned_spec(checked),
-        spec_hash=_hash(body),
+        spec_hash=hash_of(body),
         environment=checked.environment,
         compute=job.compute,
-        node_count=job.instance_count,
+        node_count=job.fewest_nodes,
         processes_per_node=job.process_count_per_instance,
         tags=masker.json(tags),
         properties=properties,
@@ -207,31 +278,47 @@ def _gpus(
     if compute is None or compute.deleting:
         # It was deleted since the check; the job would wait forever.
         raise _being_deleted(job.compute)
-    processes = (job.instance_count, job.process_count_per_instance)
-    return gpus.per_node(services.devices, compute, *processes, job.properties, rehearsed)
+    processes = (job.fewest_nodes, job.process_count_per_instance)
+    view = services.engines.last_view(compute.engine, compute.settings)
+    # Machines may differ: what that many of them have.
+    counts = sorted((node.gpus for node in view.nodes), reverse=True) if view else []
+    engine_gpus = counts[job.fewest_nodes - 1] if job.fewest_nodes <= len(counts) else 0
+    return gpus.per_node(
+        services.devices, compute, *processes, job.properties, rehearsed, engine_gpus
+    )
 
 
-def _body(document: Mapping[str, Any]) -> dict[str, Any]:
+def body_of(document: Mapping[str, Any]) -> dict[str, Any]:
     """What identifies the job's content: everything but its name."""
     job = own_properties.with_mapping(document)
     return {key: value for key, value in job.items() if key not in ("name", "$schema")}
 
 
-def _hash(body: Mapping[str, Any]) -> str:
+def hash_of(body: Mapping[str, Any]) -> str:
+    """By which two bodies of the same name are compared."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _pinned_document(body: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
-    """The document with its environment's version and the paths of its inputs pinned."""
+def pinned_document(body: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
+    """The document with its cluster, its environment's version and its inputs' paths pinned."""
     pinned = dict(body)
+    if str(body.get("compute", "")).strip().lower().removeprefix("azureml:") == choosing.AUTO:
+        pinned["compute"] = checked.spec.compute
     if checked.environment.ref:
         pinned["environment"] = f"azureml:{checked.environment.ref}"
+    if checked.environment.job_variables:
+        pinned["environment_variables"] = _with_job_variables(checked)
     if checked.paths:
         pinned["inputs"] = {
             name: {**value, "path": checked.paths[name]} if name in checked.paths else value
             for name, value in body["inputs"].items()
         }
     return pinned
+
+
+def _with_job_variables(checked: Checked) -> dict[str, str]:
+    """The job's variables, and those that belong to the name of its environment."""
+    return {**dict(checked.environment.job_variables), **checked.spec.environment_variables}
 
 
 def _pinned_spec(checked: Checked) -> JobSpec:
@@ -242,10 +329,17 @@ def _pinned_spec(checked: Checked) -> JobSpec:
         for name, job_input in spec.inputs.items()
     }
     environment = f"azureml:{ref}" if ref else spec.environment
-    return replace(spec, name="", inputs=inputs, environment=environment)
+    variables = _with_job_variables(checked)
+    return replace(
+        spec, name="", inputs=inputs, environment=environment, environment_variables=variables
+    )
 
 
-def _require_hash(job: Job, spec_hash: str) -> None:
+def require_hash(job: Job, spec_hash: str) -> None:
+    """
+    Raises:
+        Conflict: the job that has the name has another content.
+    """
     if job.spec_hash != spec_hash:
         raise Conflict(
             f"job `{job.name}` exists in workspace `{job.workspace}` with another content",
@@ -261,7 +355,7 @@ def _environment(services: Services, workspace: str, job: JobSpec) -> Environmen
     services.environments.builds.refuse_impossible(environment)
     if environment.image is None:
         return environment
-    processes = job.instance_count * job.process_count_per_instance
+    processes = job.most_nodes * job.process_count_per_instance
     if job.distribution == "mpi" and processes > 1:
         raise InvalidSpec(
             "a job of type mpi can't run in an image: Open MPI is the machine's own",
@@ -273,7 +367,7 @@ def _environment(services: Services, workspace: str, job: JobSpec) -> Environmen
 
 def _mpi_notices(job: JobSpec, environment: EnvironmentSpec) -> list[str]:
     """Whether Open MPI is missing, before the environment is built and nodes are held."""
-    if job.distribution != "mpi" or job.instance_count * job.process_count_per_instance == 1:
+    if job.distribution != "mpi" or job.most_nodes * job.process_count_per_instance == 1:
         return []
     program = open_mpi.missing()
     packages = (*environment.conda, *environment.packages)
@@ -298,25 +392,59 @@ def _parent_exists(services: Services, workspace: str, job: JobSpec) -> None:
 def _fits(services: Services, workspace: str, job: JobSpec, rehearsed: bool) -> list[str]:
     """Check that the job fits its compute; return notices."""
     compute = _at(("compute",), lambda: computes.get(services.db, workspace, job.compute))
-    if job.instance_count > compute.max_instances:
+    if job.fewest_nodes > compute.max_instances:
         raise InvalidSpec(
-            f"the job needs {job.instance_count} nodes; compute `{compute.name}` has at most "
+            f"the job needs {job.fewest_nodes} nodes; compute `{compute.name}` has at most "
             f"{compute.max_instances}",
             f"raise the limit: `yard compute create -n {compute.name} --max-instances "
-            f"{job.instance_count}`, or use fewer nodes",
+            f"{job.fewest_nodes}`, or use fewer nodes",
             code="too_many_nodes",
-            at=("resources", "instance_count"),
+            at=_node_count_at(job),
         )
     if compute.deleting:
         raise _being_deleted(compute.name)
-    return gpus.check(
+    _fits_engine(services, compute, job)
+    notices = gpus.check(
         services.devices,
         compute,
-        job.instance_count,
+        job.fewest_nodes,
         job.process_count_per_instance,
         job.properties,
         rehearsed,
     )
+    if job.elastic and job.elastic.max_nodes > compute.max_instances:
+        notices = [*notices, f"compute `{compute.name}` has at most {compute.max_instances} of "
+                   f"the {job.elastic.max_nodes} nodes of `{elastic.MAX_NODES}`"]  # fmt: skip
+    return notices
+
+
+def _node_count_at(job: JobSpec) -> tuple[str, str]:
+    """Where a job file says how many nodes there must be."""
+    return ("properties", elastic.MIN_NODES) if job.elastic else ("resources", "instance_count")
+
+
+def _fits_engine(services: Services, compute: Compute, job: JobSpec) -> None:
+    """Refuse what the cluster's engine could never run; one that does not answer refuses nothing.
+
+    Raises:
+        InvalidSpec: it will never have as many nodes.
+    """
+    if compute.is_local:
+        return
+    try:
+        view = services.engines.describe(compute.engine, compute.settings, _VIEW_S)
+    except EngineUnreachable:
+        return
+    except EngineRefused as refusal:
+        raise InvalidSpec(refusal.message, refusal.hint, at=("compute",)) from refusal
+    if view.most_nodes and job.fewest_nodes > view.most_nodes:
+        raise InvalidSpec(
+            f"the job needs {job.fewest_nodes} nodes; `{compute.name}` can have {view.most_nodes} "
+            f"at most, says {compute.engine}",
+            "use fewer nodes, or another cluster: `yard compute list`",
+            code="too_many_nodes",
+            at=_node_count_at(job),
+        )
 
 
 def _being_deleted(compute: str) -> Conflict:

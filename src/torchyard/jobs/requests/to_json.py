@@ -8,9 +8,9 @@ from typing import Any
 from torchyard.base.clock import to_text
 from torchyard.jobs import actions
 from torchyard.jobs.admission import queue, waiting_reasons
-from torchyard.jobs.records import job_masking, progress, store
+from torchyard.jobs.records import attempt_store, job_masking, progress, store
 from torchyard.jobs.records.job_events import notices_of
-from torchyard.jobs.records.types import Job, JobError
+from torchyard.jobs.records.types import Attempt, Job, JobError
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import rehearsal, secrets
 from torchyard.models import actions as models
@@ -22,6 +22,7 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
     events = actions.events(services, job)
     with services.db.read() as connection:
         environment_hash = store.environment_hash_of(connection, job.id)
+        attempts = attempt_store.attempts_of(connection, job.id)
     rest = {
         "error": None if job.error is None else _with_details(job.error),
         "environment_hash": environment_hash,
@@ -36,6 +37,7 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
             }
             for span in progress.timeline(events)
         ],
+        "attempts": [_attempt_json(attempt) for attempt in attempts],
         "notices": notices_of(events),
         "metrics": {
             point.key: number_json(point.value) for point in services.history.latest(job.id)
@@ -48,6 +50,17 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
     }
     masked: dict[str, Any] = job_masking.masked(job, rest)
     return {**summary_json(job), "spec": secrets.masked_document(job.document), **masked}
+
+
+def _attempt_json(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "number": attempt.number,
+        "node_count": attempt.node_count,
+        "created_at": to_text(attempt.created_at),
+        "ended_at": _text(attempt.ended_at),
+        "exit_code": attempt.exit_code,
+        "error": None if attempt.error is None else _without_details(attempt.error),
+    }
 
 
 def _with_details(error: JobError) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.components import actions as components
 from torchyard.compute import actions as computes
 from torchyard.compute.types import LOCAL
+from torchyard.connections import actions as connections
 from torchyard.data import assets, codes, datastores, saved_datasets, url_maps
 from torchyard.data.datastores import BUILT_IN
 from torchyard.environments import assets as environments
@@ -74,6 +75,7 @@ def _held(services: Services, workspace: str) -> list[str]:
             for datastore in datastores.list_in(services.db, services.datastores, workspace)
             if datastore.name not in BUILT_IN
         ],
+        "connection": connections.names_in(services.db, workspace),
         "compute": [
             compute.name
             for compute, _ in computes.list_in(services.db, workspace)

@@ -2,7 +2,8 @@
 
 Owns: a round through the queue, how many jobs are claimed together, failures of single ones.
 Leaves: the order of the queue to admission/queue.py and queue_walk.py, holding nodes to claims.py,
-making room to preemption.py, starting to attempts/launching.py.
+making room to preemption.py and shrinking.py, more nodes for running jobs to growing.py, starting
+to attempts/launching.py.
 Always: nodes are held all or none, in one transaction; a round costs what it starts, not what
 waits; a job that can't be claimed keeps no other from its nodes.
 """
@@ -14,6 +15,7 @@ import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from torchyard.base.errors import TorchyardError
 from torchyard.jobs.actions import job_key, job_key_of
@@ -22,8 +24,8 @@ from torchyard.jobs.admission.queue_store import Queued
 from torchyard.jobs.attempts.launching import Launcher
 from torchyard.jobs.records import isolation, progress, store
 from torchyard.jobs.records.types import Attempt, Status
-from torchyard.jobs.scheduling import preemption
-from torchyard.jobs.scheduling.claims import Claims
+from torchyard.jobs.scheduling import growing, preemption, shrinking
+from torchyard.jobs.scheduling.claims import Claims, MostNodes, no_more_nodes
 from torchyard.jobs.scheduling.queue_walk import Walk
 from torchyard.jobs.services import Services
 
@@ -38,10 +40,13 @@ _BATCH = timedelta(seconds=0.25)
 
 @dataclass(frozen=True)
 class Claim:
-    """The result for a job: an attempt, or why it has none: `quota`, `gone` or `waits`."""
+    """The result for a job: an attempt, or why it has none: `quota`, `gone` or `waits`; of an
+    elastic job its `size`, in nodes and GPUs of each.
+    """
 
     attempt: Attempt | None = None
     why_not: str = ""
+    size: tuple[int, int] | None = None
 
 
 class Claimer:
@@ -80,6 +85,8 @@ class Claimer:
             )
             walk = self._walk(until, together=False)
         preemption.preempt_for_heads(self._services, walk)
+        shrinking.shrink(self._services, walk)
+        growing.grow(self._services, walk)
 
     def _walk(self, until: datetime, together: bool) -> Walk:
         """Start jobs until the queue's end or the time.
@@ -112,13 +119,14 @@ class Claimer:
                 if job is None:
                     break
                 try:
-                    why_not = claims.add(job.id, walk.following(job, most - number))
+                    most_nodes = partial(walk.most_nodes, job)
+                    why_not = claims.add(job.id, walk.following(job, most - number), most_nodes)
                 except TorchyardError as error:
                     if not isolation.is_job_error(error):
                         raise
                     failed.append((job.id, error))
                     why_not = "gone"
-                walk.passed(job, why_not)
+                walk.passed(job, why_not, claims.sizes.get(job.id))
                 job = walk.next() if number + 1 < most else None
             attempts = claims.write()
         for job_id, reason in failed:
@@ -129,7 +137,7 @@ class Claimer:
         """Start a job; if that fails with an error of the job, only this job fails."""
         claim = Claim(why_not="gone")
         try:
-            claim = self.claim_one(job.id)
+            claim = self.claim_one(job.id, partial(walk.most_nodes, job))
         except TorchyardError as error:
             if not isolation.is_job_error(error):
                 raise
@@ -138,16 +146,16 @@ class Claimer:
             if not isolation.is_job_error(error):
                 raise
             _log.exception("job %s could not be claimed; the next round tries again", job.name)
-        walk.passed(job, claim.why_not)
+        walk.passed(job, claim.why_not, claim.size)
         if claim.attempt is not None:
             self._launch([claim.attempt])
 
-    def claim_one(self, job_id: int) -> Claim:
+    def claim_one(self, job_id: int, most_nodes: MostNodes = no_more_nodes) -> Claim:
         with self._services.db.write() as connection:
             claims = Claims(self._services, connection, self._never_clean)
-            why_not = claims.add(job_id)
+            why_not = claims.add(job_id, most_nodes=most_nodes)
             attempts = claims.write()
-        return Claim(attempts[0] if attempts else None, why_not)
+        return Claim(attempts[0] if attempts else None, why_not, claims.sizes.get(job_id))
 
     def _launch(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:

@@ -18,13 +18,17 @@ from sqlalchemy import Connection
 from torchyard.base.errors import Conflict
 from torchyard.compute import actions as computes
 from torchyard.compute import scaling
+from torchyard.executors import shared_folders
+from torchyard.executors.executor import EngineCluster, EngineNode, EngineRefused, EngineUnreachable
+from torchyard.executors.server_for_nodes import is_loopback
 from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.records import attempt_store, store
-from torchyard.jobs.records.types import Job, JobError
+from torchyard.jobs.records.types import Job, JobError, Status
 from torchyard.jobs.services import Services
 
 _MOST_WAITING = 20
+_VIEW_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,14 @@ class NodeView:
     owner: str = ""
     rank: int | None = None
     devices: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class EngineView:
+    """What an engine says of a cluster, and where its nodes look for the server."""
+
+    cluster: EngineCluster
+    server_urls: list[str]
 
 
 @dataclass(frozen=True)
@@ -64,7 +76,7 @@ def resize_clusters(services: Services) -> None:
 def nodes(services: Services, workspace: str, name: str) -> list[NodeView]:
     """
     Raises:
-        NotFound: there is no such cluster.
+        NotFound: the cluster does not exist.
     """
     compute = computes.get(services.db, workspace, name)
     there = computes.nodes_of(services.db, compute)
@@ -85,12 +97,58 @@ def nodes(services: Services, workspace: str, name: str) -> list[NodeView]:
             rank = ranks[attempt.id].index(node.number)
             devices = ((attempt.handle or {}).get("body") or {}).get("devices") or []
             job = jobs[attempt.id]
+            state = "preparing" if job.status is Status.PROVISIONING else view.state
             view = NodeView(
-                view.name, view.state, view.since, view.made_at, job.name, job.owner, rank,
+                view.name, state, view.since, view.made_at, job.name, job.owner, rank,
                 devices[rank] if rank < len(devices) else [],
             )  # fmt: skip
         views.append(view)
     return views
+
+
+def engine_view(
+    services: Services, workspace: str, name: str, max_age_s: float = 0.0
+) -> EngineView:
+    """What a cluster's engine says of it.
+
+    Raises:
+        NotFound: the cluster does not exist.
+        Conflict: the engine does not answer, or its nodes can't reach this server.
+    """
+    compute = computes.get(services.db, workspace, name)
+    if compute.is_local:
+        return EngineView(EngineCluster(compute.engine, "", (), compute.max_instances), [])
+    urls = list(compute.settings.get("server_urls") or services.for_nodes.urls)
+    try:
+        view = services.engines.describe(compute.engine, compute.settings, max_age_s)
+    except (EngineUnreachable, EngineRefused) as error:
+        code = "engine_refused" if isinstance(error, EngineRefused) else "engine_unreachable"
+        raise Conflict(f"compute `{name}`: {error.message}", error.hint, code=code) from error
+    shared = compute.settings.get(shared_folders.KEY)
+    if shared:
+        return EngineView(view, [f"the shared folder {shared}"])
+    there = [node.address for node in view.nodes if node.address]
+    if all(map(is_loopback, urls)) and not all(is_loopback(f"//{address}") for address in there):
+        raise Conflict(
+            f"the nodes of compute `{name}` can't reach this server, which listens at "
+            f"{', '.join(urls)}",
+            "start it with `yard server start --listen`, or name its address: `torchyard: "
+            "{server_urls: [https://this-machine:8766]}`",
+            code="server_unreachable",
+        )
+    return EngineView(view, urls)
+
+
+def machines(services: Services, workspace: str, name: str) -> list[EngineNode]:
+    """The machines of a cluster's engine; none where it is local, or does not answer."""
+    compute = computes.get(services.db, workspace, name)
+    if compute.is_local:
+        return []
+    try:
+        view = services.engines.describe(compute.engine, compute.settings, _VIEW_S)
+    except (EngineUnreachable, EngineRefused):
+        return []
+    return list(view.nodes)
 
 
 def waiting_at(services: Services, workspace: str, name: str) -> tuple[list[WaitingView], int]:

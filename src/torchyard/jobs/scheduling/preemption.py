@@ -47,7 +47,7 @@ def preempt_for_heads(services: Services, walk: Walk) -> None:
             continue
         for attempt_id, running, _ in candidates:
             if attempt_id in chosen:
-                _request_stop(services, attempt_id, _reason(walk.jobs[head.job.id]))
+                request_stop(services, attempt_id, _reason(walk.jobs[head.job.id]))
                 left = queue.more(left, running.holds)
         leaving |= set(chosen)
         # What was freed is reserved for this job, not for the next one.
@@ -74,7 +74,7 @@ def preempt(services: Services, workspace: str, name: str, who: str) -> Job:
             f"see `yard job show -n {name}`; only a running job can be preempted",
             code="job_not_running",
         )
-    _request_stop(services, tries[-1].id, f"`{who}` requested it")
+    request_stop(services, tries[-1].id, f"`{who}` requested it")
     return actions.get(services, workspace, name)
 
 
@@ -83,8 +83,14 @@ def _reason(job: Queued) -> str:
     return f"job `{job.name}` needs {nodes} of `{job.compute}`"
 
 
-def _request_stop(services: Services, attempt_id: str, reason: str) -> None:
-    """Stop an attempt, unless something else is stopping it already."""
+def request_stop(
+    services: Services, attempt_id: str, reason: str, *, takes_nodes: bool = True
+) -> None:
+    """Stop an attempt, unless something else is stopping it already.
+
+    Args:
+        takes_nodes: its nodes go; otherwise they are free for any job at once.
+    """
     with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
         if attempt is None or attempt.ended_at is not None or attempt.order:
@@ -95,7 +101,8 @@ def _request_stop(services: Services, attempt_id: str, reason: str) -> None:
         attempt_store.change_attempt(
             connection, attempt.id, order="stop", order_reason=PREEMPTED, error=vars(error)
         )
-        computes.preempt(connection, attempt.id)
+        if takes_nodes:
+            computes.preempt(connection, attempt.id)
         progress.notice(connection, job, f"{error.message}; it is asked to stop", now)
     services.signals.notify(job_key(job))
     services.signals.notify(attempt_key(attempt_id))

@@ -25,6 +25,7 @@ from torchyard.jobs.records import isolation, progress, round_store, store
 from torchyard.jobs.records.types import Job, JobError, Stage, Status
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import secrets
+from torchyard.jobs.spec import services as job_services
 
 _log = logging.getLogger(__name__)
 # A round ends after this time or this many jobs, so that prepared jobs may start.
@@ -42,6 +43,9 @@ class Preparer:
         self._building: dict[str, int] = {}
         self._building_lock = threading.Lock()
         self._fetching: set[int] = set()
+        # The environments that services need beside those of jobs; why one can't be built.
+        self._layers: set[str] = set()
+        self._without: dict[str, str] = {}
         self._builders = ThreadPoolExecutor(2, thread_name_prefix="builder")
         self._fetchers = ThreadPoolExecutor(4, thread_name_prefix="fetcher")
 
@@ -73,13 +77,25 @@ class Preparer:
                 self._start_build(environment)
 
     def _prepare_one(self, job: Job, environment: EnvironmentSpec, built: bool) -> None:
-        if not built:
-            self._build(job, environment)
+        layer = self._missing_layer(job, environment) if built else None
+        if not built or layer is not None:
+            self._build(job, layer or environment)
         elif self._has_inputs(job):
             self._keep_log(job)
             self._prepared(job.id)
         else:
             self._fetch(job)
+
+    def _missing_layer(self, job: Job, environment: EnvironmentSpec) -> EnvironmentSpec | None:
+        """The environment that the job's services need beside its own, where it is to be built."""
+        if not job.document.get("services") or not job_services.needs_layer(job.spec.services):
+            return None
+        environments = self._services.environments
+        layer = environments.resolver.resolve(job_services.layer(environment))
+        if layer.hash in self._without or environments.folders.find(layer) is not None:
+            return None
+        self._layers.add(layer.hash)
+        return layer
 
     def _refuse(self, job: Job, error: Exception) -> None:
         """Fail the job that caused an error; other errors are raised."""
@@ -190,10 +206,16 @@ class Preparer:
     def _unwanted(self, environment: EnvironmentSpec) -> bool:
         if self._stopping.is_set():
             return True
+        if environment.hash in self._layers:
+            return False
         with self._services.db.read() as connection:
             return not round_store.to_prepare(connection, environment.hash, 1, Status.PREPARING)
 
     def _build_failed(self, environment: EnvironmentSpec, error: TorchyardError | JobError) -> None:
+        if environment.hash in self._layers:
+            # Jobs run without it, and their services say that it is missing.
+            self._without[environment.hash] = error.message
+            _log.warning("the environment of services can't be built: %s", error.message)
         for job in self._preparing(environment):
             build_logs.keep(self._services, job)
             self._fail(job, error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 
@@ -95,13 +95,30 @@ class Walk:
         (cursor,) = [cursor for cursor in self._cursors if cursor.job is job]
         return [next.id for next in islice(cursor.ahead, most)]
 
-    def passed(self, job: Queued, why_not: str) -> None:
-        """It was started, or was not because of `quota`, because it is `gone` or `waits`."""
+    def most_nodes(self, job: Queued) -> int:
+        """How many nodes the job that `next` returned could have if it is elastic."""
+        (cursor,) = [cursor for cursor in self._cursors if cursor.job is job]
+        waiting = self._as_waiting(replace(job, node_count=1), cursor.line.low)
+        return queue.most_that_may_start(
+            waiting, self.free, self.heads.values(), each=waiting.needs
+        )
+
+    def passed(self, job: Queued, why_not: str, held: tuple[int, int] | None = None) -> None:
+        """It was started, or was not because of `quota`, because it is `gone` or `waits`.
+
+        Args:
+            held: nodes and GPUs of each, of an elastic job that was started.
+        """
+        if held is not None and not why_not:
+            self.started(job, *held)
+            return
         passed = {"": self.started, "quota": self.held_back, "gone": self.gone}
         passed.get(why_not, self.waits)(job)
 
-    def started(self, job: Queued) -> None:
+    def started(self, job: Queued, node_count: int | None = None, gpus: int = 0) -> None:
         cursor = self._pass(job)
+        if node_count is not None:
+            job = replace(job, node_count=node_count, gpus=gpus)
         waiting = self._as_waiting(job, cursor.line.low)
         self.free = queue.less(self.free, waiting.needs)
         self.running.append(queue.started(waiting))

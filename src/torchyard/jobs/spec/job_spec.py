@@ -16,17 +16,26 @@ from typing import Any
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.base.fields import bounded, text, texts
 from torchyard.jobs.spec import (
+    interception,
     keys,
     limit_properties,
+    notification_settings,
     own_properties,
+    peer_copies,
     rehearsal,
     resources,
     retry,
     secrets,
+    system_metrics,
     watch_properties,
 )
+from torchyard.jobs.spec import services as job_services
+from torchyard.jobs.spec.elastic import Elastic
 from torchyard.jobs.spec.inputs import Input, Output, read_inputs, read_outputs
-from torchyard.jobs.spec.values import NAME, known_keys, mapping, name, served
+from torchyard.jobs.spec.notification_settings import Recipient
+from torchyard.jobs.spec.services import Service
+from torchyard.jobs.spec.values import NAME, choice, known_keys, mapping, name, served
+from torchyard.jobs.spec.values import experiment_name as experiment_name_in
 from torchyard.shared import brackets
 
 __all__ = ["NAME", "Input", "JobSpec", "Output", "read"]
@@ -63,6 +72,7 @@ class JobSpec:
     parameter_servers: int = 0
     process_count_per_instance: int = 1
     instance_count: int = 1
+    elastic: Elastic | None = None
     compute: str = "local"
     timeout_s: float = 0.0
     name: str = ""
@@ -74,7 +84,18 @@ class JobSpec:
     parent_job_name: str = ""
     job_tier: str = "standard"
     priority: str = "medium"
+    services: dict[str, Service] = field(default_factory=dict)
+    recipients: tuple[Recipient, ...] = ()
     notices: tuple[str, ...] = ()
+
+    @property
+    def fewest_nodes(self) -> int:
+        """How many nodes must be free for it to start."""
+        return self.elastic.min_nodes if self.elastic else self.instance_count
+
+    @property
+    def most_nodes(self) -> int:
+        return self.elastic.max_nodes if self.elastic else self.instance_count
 
 
 def read(document: Any) -> JobSpec:
@@ -89,6 +110,7 @@ def read(document: Any) -> JobSpec:
     inputs, outputs = read_inputs(job), read_outputs(job)
     command = _command(job, inputs, outputs)
     shape = resources.read(job)
+    services, service_notices = job_services.read(job)
     compute, compute_notices = _compute(job)
     variables = _variables(job)
     return JobSpec(
@@ -103,31 +125,58 @@ def read(document: Any) -> JobSpec:
         parameter_servers=shape.parameter_servers,
         process_count_per_instance=shape.process_count_per_instance,
         instance_count=shape.instance_count,
+        elastic=shape.elastic,
         compute=compute,
         timeout_s=shape.timeout_s,
         name=name(job, "name"),
         display_name=_display_name(job),
-        experiment_name=name(job, "experiment_name") or "Default",
+        experiment_name=experiment_name_in(job) or "Default",
         description=text(job, "description", ()),
         tags=texts(job, "tags"),
         properties=_properties(job, variables),
         parent_job_name=name(job, "parent_job_name"),
         job_tier=shape.job_tier,
         priority=shape.priority,
-        notices=(*compute_notices, *shape.notices, *_unused_inputs(command, inputs)),
+        services=services,
+        recipients=notification_settings.read(job, variables),
+        notices=(
+            *compute_notices,
+            *shape.notices,
+            *service_notices,
+            *_unused_inputs(command, inputs),
+        ),
     )
 
 
+def type_of(document: Mapping[str, Any]) -> str:
+    """`command`, `sweep` or another type of the table of keys; what it is, not whether it is valid.
+
+    Raises:
+        InvalidSpec: the type is unknown.
+    """
+    if document.get("type") is not None:
+        return choice(document, "type", (), "type", "command").value
+    signs = (kind for sign, kind in _SIGNS.items() if sign in document)
+    return "command" if document.get("command") else next(signs, "command")
+
+
 def _is_command(job: Mapping[str, Any]) -> None:
-    if job.get("type") is not None:
-        served(job, "type", (), "type", "command")
+    kind = type_of(job)
+    if kind == "command":
         return
-    for sign, kind in _SIGNS.items():
-        if sign in job and not job.get("command"):
-            note = next(key.note for key in keys.values("type") if key.value == kind)
-            raise InvalidSpec(
-                f"this is a {kind} job, which is not served", note, code="not_served", at=(sign,)
-            )
+    key = next(key for key in keys.values("type") if key.value == kind)
+    if key.support == "refused" and job.get("type") is not None:
+        served(job, "type", (), "type", "command")
+    sign = next((sign for sign, of in _SIGNS.items() if of == kind and sign in job), "type")
+    hint = "submit it as a job of its own, or write `type: command`"
+    if key.support == "refused":
+        hint = key.note
+    raise InvalidSpec(
+        f"this is a {kind} job, which is not served" + (" here" if kind == "sweep" else ""),
+        hint,
+        code="not_served",
+        at=("type",) if job.get("type") is not None else (sign,),
+    )
 
 
 def _command(
@@ -261,10 +310,14 @@ def _properties(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[st
     retry.check_lengths(properties)
     retry.read(properties)
     watch_properties.read(properties)
+    system_metrics.interval_s(properties)
     own_properties.log_quota_mb(properties)
     own_properties.preflight(properties)
     rehearsal.read(properties)
+    interception.is_intercepted(properties)
+    peer_copies.are_kept(properties)
     limit_properties.read(properties)
+    job_services.hold_s(properties)
     return properties
 
 

@@ -45,15 +45,12 @@ _R: Support = "refused"
 
 _READ_ONLY = "only the server writes it: remove it"
 _RAY = "`type: ray` is not served"
-_SERVICES = (
-    "not served, and a notice says so: log in on the job's machine, and point TensorBoard or an "
-    "editor at what `yard job download` brings"
-)
+_SSH = "no SSH server is started, and a notice says so: `yard job shell` opens a shell inside"
 
 TABLE: tuple[Key, ...] = (
     Key("$schema", _S, "for editors; not read"),
     Key("type", _H, "may be left out", "command"),
-    Key("type", _R, "submit its trials as jobs of `type: command`", "sweep"),
+    Key("type", _H, "many trials of one command: see the guide on sweeps", "sweep"),
     Key("type", _R, "submit its steps as jobs of `type: command`", "pipeline"),
     Key("type", _R, "run the framework from the command of a `type: command` job", "spark"),
     Key("type", _R, "run your own training as a `type: command` job", "automl"),
@@ -111,8 +108,12 @@ TABLE: tuple[Key, ...] = (
     Key("distribution.dashboard_port", _R, _RAY),
     Key("distribution.head_node_additional_args", _R, _RAY),
     Key("distribution.worker_node_additional_args", _R, _RAY),
-    Key("compute", _H, "`azureml:<name>` or `<name>`; `local` when left out; `serverless` is it"),
-    Key("resources.instance_count", _H, "default 1"),
+    Key(
+        "compute",
+        _H,
+        "`azureml:<name>` or `<name>`; `local` when left out, or `serverless`; `auto` chooses",
+    ),
+    Key("resources.instance_count", _H, "default 1; of an elastic job, how many it starts with"),
     Key("resources.instance_type", _S, "nodes are what the compute has; said on the job"),
     Key("resources.shm_size", _S, "processes have all of the machine's `/dev/shm`"),
     Key(
@@ -126,7 +127,7 @@ TABLE: tuple[Key, ...] = (
     Key(
         "resources.max_instance_count",
         _R,
-        "the number of nodes can't change while a job runs: give `instance_count`",
+        "write `torchyard: {min_nodes: 1, max_nodes: 4}`",
     ),
     Key("limits.timeout", _H, "seconds from the start of the ranks; 0 means no limit"),
     Key("inputs.*", _H, "a number, a text, true or false; null leaves the input unset"),
@@ -162,6 +163,12 @@ TABLE: tuple[Key, ...] = (
     Key("outputs.*.type", _H, "", "custom_model"),
     Key("outputs.*.type", _H, "", "mlflow_model"),
     Key("outputs.*.type", _H, "", "triton_model"),
+    Key(
+        "outputs.*.type",
+        _H,
+        "torchyard's own: one ONNX file, which `name` registers as a `custom_model`",
+        "onnx_model",
+    ),
     Key("outputs.*.mode", _H, "the default", "rw_mount"),
     Key("outputs.*.mode", _H, "", "upload"),
     Key("outputs.*.mode", _H, "the command gets the URI", "direct"),
@@ -173,17 +180,22 @@ TABLE: tuple[Key, ...] = (
     ),
     Key("outputs.*.name", _H, "registers the output when the job has completed"),
     Key("outputs.*.version", _H, "of what `name` registers; the next one when left out"),
-    Key("services", _S, _SERVICES),
-    Key("services.*.type", _S, "with `services`", "jupyter_lab"),
-    Key("services.*.type", _S, "with `services`", "tensor_board"),
-    Key("services.*.type", _S, "with `services`", "vs_code"),
-    Key("services.*.type", _S, "with `services`", "ssh"),
-    Key("services.*.type", _R, "no port of a job is opened to others: remove it", "custom"),
-    Key("services.*.port", _S, "with `services`"),
-    Key("services.*.nodes", _S, "with `services`"),
-    Key("services.*.log_dir", _S, "with `services`"),
-    Key("services.*.ssh_public_keys", _S, "with `services`"),
-    Key("services.*.properties", _S, "with `services`"),
+    Key("services", _H, "programs beside the ranks; `yard job show-services` says where they are"),
+    Key("services.*.type", _H, "JupyterLab, in the job's environment and folder", "jupyter_lab"),
+    Key("services.*.type", _H, "TensorBoard over `log_dir`", "tensor_board"),
+    Key("services.*.type", _H, "where the environment has `code-server`", "vs_code"),
+    Key("services.*.type", _S, _SSH, "ssh"),
+    Key(
+        "services.*.type",
+        _H,
+        "what your script serves at `port`, or `properties.command` at `$PORT`; the default",
+        "custom",
+    ),
+    Key("services.*.port", _H, "of `custom`; the others need none"),
+    Key("services.*.nodes", _H, "`all`; the first node when left out"),
+    Key("services.*.log_dir", _H, "of `tensor_board`, in the job's folder; all of it by default"),
+    Key("services.*.ssh_public_keys", _S, _SSH),
+    Key("services.*.properties", _H, "`logDir` as `log_dir`; `command` of `custom`"),
     Key("identity.type", _S, "a job acts with its owner's rights", "user_identity"),
     Key("identity.type", _S, "a job gets a token of its own", "aml_token"),
     Key("identity.type", _R, "remove it: there is no Azure identity to act as", "managed"),
@@ -198,6 +210,19 @@ TABLE: tuple[Key, ...] = (
     Key("queue_settings.priority", _H, "the default", "medium"),
     Key("queue_settings.priority", _H, "after all others of its cluster", "low"),
     Key("queue_settings.priority", _H, "before all others of its cluster", "high"),
+    Key("notification_settings.email_on", _H, "", "JobCompleted"),
+    Key("notification_settings.email_on", _H, "", "JobFailed"),
+    Key("notification_settings.email_on", _H, "", "JobCancelled"),
+    Key(
+        "notification_settings.emails",
+        _H,
+        "addresses, 499 characters at most; the server needs a mail server, or a notice says so",
+    ),
+    Key(
+        "notification_settings.webhooks",
+        _R,
+        "no messages go to Azure DevOps: write `torchyard: {notify: [{url: https://…}]}`",
+    ),
     Key("parent_job_name", _H, "a job of the same workspace"),
     Key("torchyard.*", _H, "torchyard's own: as the property `torchyard.<name>`, see below"),
     Key("id", _R, _READ_ONLY),

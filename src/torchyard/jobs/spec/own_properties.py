@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,11 +19,14 @@ from torchyard.base.errors import InvalidSpec, nearest
 PREFIX = "torchyard."
 LOG_QUOTA = f"{PREFIX}log_quota_mb"
 PREFLIGHT = f"{PREFIX}preflight"
+_DURATION = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)\s*(s|m|h|d)?\Z")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _PREFLIGHT = ("on", "warn", "off", "always")
 
 # What each says, for the docs and for messages.
 TABLE: dict[str, str] = {
-    "torchyard.retry.max_attempts": "how many times the job is tried in all, 1 to 100; default 1",
+    "torchyard.retry.max_attempts": "how many times the job is tried in all, 1 to 100; without any "
+    "key of `retry`, 1, and more often if it was interrupted and has a checkpoint",
     "torchyard.retry.backoff_s": "seconds before the second attempt, doubled for each later one "
     "up to an hour; default 10",
     "torchyard.retry.on": "failures to try again after, all when left out: "
@@ -51,8 +55,30 @@ TABLE: dict[str, str] = {
     "torchyard.network": "`open` (the default): ranks connect to everything; `workspace`: to the "
     "server and the job's other nodes; `none`: to nothing but each other and MLflow's address; the "
     "workspace may be stricter",
+    "torchyard.min_nodes": "the fewest nodes that the job runs with, where `torchyard.max_nodes` "
+    "lets their number change; default 1",
+    "torchyard.max_nodes": "the most nodes that the job runs with: it starts with those that are "
+    "free, goes on with the others when one is lost, and with more when some become free; default: "
+    "the number of nodes stays",
+    "torchyard.grow_after": "how long an attempt of such a job runs before it is stopped to go on "
+    "with more nodes: `90s`, `10m`, up to 7 days; default `5m`",
     "torchyard.gpus": "how many GPUs a node gets on a cluster without a size, as `local`; default: "
     "one for each process, as far as the machine has them",
+    "torchyard.hold": "how long the job stays after its script has ended, well or not, for "
+    "`yard job shell` and its services: `30m`, `2h`, up to 7 days; `yard job release` ends that; "
+    "default: not at all",
+    "torchyard.system_metrics": "`false` turns off that the worker samples what nodes and ranks "
+    "use, as metrics below `system/`; default `true`",
+    "torchyard.system_metrics.interval": "how often it does: `5s`, `1m`; `1s` at least; default "
+    "`10s`",
+    "torchyard.notify": "webhooks that are called when the job has ended: `[{url: https://…, on: "
+    "[completed, failed, canceled], secret_env: HOOK_SECRET}]`; `url_env` names a secret variable "
+    "that holds the URL; all ends when `on` is left out",
+    "torchyard.checkpoint.intercept": "`true`: `torch.save` to a path below `./outputs` returns "
+    "after the copy to memory, and the file is written in the background; the environment lists "
+    "`torchyard-train`; default `false`",
+    "torchyard.checkpoint.peer_copies": "`false` turns off that nodes which share no disk keep "
+    "copies of each other's checkpoints until the server has them; default `true`",
     "torchyard.cloned_from": "name of the job that this one is a clone of; written by "
     "`yard job clone`",
     "torchyard.rehearse_on_cpu": "`true` runs a script written for GPUs on the CPU, to try it; "
@@ -145,6 +171,29 @@ def count(properties: Mapping[str, str], key: str, default: int, least: int, mos
             f"`{key}` is `{properties[key][:50]}`", "a whole number", at=("properties", key)
         )
     return int(value)
+
+
+def duration_s(written: str) -> float:
+    """Seconds of `90s`, `30m`, `2h`, `1d` or a plain number; -1 when it is not a time."""
+    match = _DURATION.match(written.strip())
+    return float(match[1]) * _UNITS[match[2] or ""] if match else -1.0
+
+
+def bounded_duration_s(
+    properties: Mapping[str, str], key: str, default_s: float, longest_s: float, hint: str
+) -> float:
+    """Seconds of a time such as `90s`.
+
+    Raises:
+        InvalidSpec: it is not a time, or longer than `longest_s`.
+    """
+    written = properties.get(key, "").strip()
+    if not written:
+        return default_s
+    seconds = duration_s(written)
+    if not 0 <= seconds <= longest_s:
+        raise InvalidSpec(f"`{key}` is `{written[:50]}`", hint, at=("properties", key))
+    return seconds
 
 
 def words(properties: Mapping[str, str], key: str) -> tuple[str, ...]:

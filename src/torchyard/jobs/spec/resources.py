@@ -1,8 +1,8 @@
 """What a job file says of processes, nodes and the rights of a job.
 
-Owns: resources, limits, identity, queue settings and services.
-Leaves: distribution to distribution.py; whether the compute has that many nodes to
-jobs/actions.py.
+Owns: resources, limits, identity and queue settings.
+Leaves: distribution to distribution.py, services to services.py; whether the compute has that many
+nodes to jobs/actions.py.
 Always: what can't be kept is refused; what is kept by other means is told as a notice when the
 user could think otherwise.
 """
@@ -17,7 +17,9 @@ from typing import Any
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import count, text
 from torchyard.jobs.spec import distribution as spec_distribution
-from torchyard.jobs.spec.values import At, known_keys, mapping, section, served
+from torchyard.jobs.spec import elastic as spec_elastic
+from torchyard.jobs.spec.elastic import Elastic
+from torchyard.jobs.spec.values import At, mapping, section, served
 
 _SHM_SIZE = re.compile(r"^\d+(?:\.\d+)?[bkmg]\Z", re.IGNORECASE)
 _HARMLESS_ARGUMENTS = ("--shm-size", "--ipc", "--gpus", "--runtime", "--ulimit")
@@ -26,7 +28,10 @@ _BACKENDS = ("nccl", "gloo")
 
 @dataclass(frozen=True)
 class Shape:
-    """How many nodes and processes; `distribution` is pytorch, mpi, tensorflow or empty."""
+    """How many nodes and processes; `distribution` is pytorch, mpi, tensorflow or empty.
+
+    An `elastic` job starts with `instance_count` nodes if so many are free.
+    """
 
     distribution: str
     process_count_per_instance: int
@@ -37,6 +42,7 @@ class Shape:
     priority: str = "medium"
     communication_backend: str = ""
     parameter_servers: int = 0
+    elastic: Elastic | None = None
 
 
 def read(job: Mapping[str, Any]) -> Shape:
@@ -45,7 +51,9 @@ def read(job: Mapping[str, Any]) -> Shape:
         InvalidSpec: what is wrong or not served, and where.
     """
     resources = section(job, "resources")
-    nodes = count(resources, "instance_count", ("resources",), default=1, least=1)
+    elastic = spec_elastic.read(spec_elastic.written(job))
+    most = elastic.max_nodes if elastic else 1
+    nodes = count(resources, "instance_count", ("resources",), default=most, least=1)
     notices = []
     size = text(resources, "instance_type", ("resources",))
     if size:
@@ -55,9 +63,11 @@ def read(job: Mapping[str, Any]) -> Shape:
         )
     _shm_size(resources)
     notices += _docker_args(resources)
-    notices += _services(job)
     limits = section(job, "limits")
     distribution = spec_distribution.read(job, nodes)
+    if elastic:
+        spec_elastic.refuse_size(elastic, nodes)
+        spec_elastic.refuse_fixed_tasks(distribution.kind)
     _identity(job)
     job_tier, priority = _queue_settings(job)
     return Shape(
@@ -70,6 +80,7 @@ def read(job: Mapping[str, Any]) -> Shape:
         priority,
         _backend(job),
         distribution.parameter_servers,
+        elastic,
     )
 
 
@@ -118,25 +129,6 @@ def _docker_args(resources: Mapping[str, Any]) -> list[str]:
             at=at,
         )
     return ["`resources.docker_args` changes nothing: the job has them anyway"] if words else []
-
-
-def _services(job: Mapping[str, Any]) -> list[str]:
-    """A notice for each service that the job asks for; it runs without them.
-
-    Raises:
-        InvalidSpec: a service that the script's own port would be opened for.
-    """
-    notices = []
-    for name, service in mapping(job.get("services") or {}, ("services",), "`services`").items():
-        at: At = ("services", str(name))
-        body = mapping(service or {}, at, f"`services.{name}`")
-        known_keys(body, "services.*", at)
-        kind = served(body, "type", at, "services.*.type", "")
-        notices.append(
-            f"`services.{name}`{f' ({kind})' if kind else ''} is not served: the job runs without "
-            "it; log in on its machine instead"
-        )
-    return notices
 
 
 def _identity(job: Mapping[str, Any]) -> None:

@@ -46,6 +46,20 @@ HOPELESS = (
     "input_unreadable",
     "unknown_placeholder",
 )
+# Neither the script's fault nor anybody's intention: a job that has a checkpoint goes on after them
+# without a policy.
+INTERRUPTIONS = (
+    "worker_lost",
+    "node_lost",
+    "node_unusable",
+    "nodes_missing",
+    "not_responding",
+    "time_limit",
+    "killed",
+    "terminated",
+    "gpu_lost",
+    "gpu_ecc_error",
+)
 # Somebody meant them.
 _MEANT = ("canceled", "timeout", "stopped")
 
@@ -101,6 +115,11 @@ class Decision:
 
     pause_s: float
     elsewhere: bool = False
+
+
+def is_given(properties: Mapping[str, str]) -> bool:
+    """Whether the job says itself how often it is tried."""
+    return any(key.startswith("torchyard.retry.") for key in properties)
 
 
 def check_lengths(properties: Mapping[str, str]) -> None:

@@ -22,10 +22,9 @@ from torchyard.shared.masking import TOKENS, Masker
 
 MARKED = "torchyard.secrets"
 PLAIN = "torchyard.not_secrets"
-HIDDEN = "*****"
-"""Stands in answers for the value of a secret variable."""
-LEFT_OUT = "(left out of a backup)"
-"""Stands in a restored document for the value of a secret variable."""
+# The part of a sweep's document that has the variables of its jobs.
+_TRIAL = "trial"
+HIDDEN, LEFT_OUT = secret_values.HIDDEN, secret_values.LEFT_OUT
 
 
 def read(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
@@ -104,6 +103,12 @@ def masker(document: Mapping[str, Any]) -> Masker:
 
 def masked_document(document: Mapping[str, Any]) -> dict[str, Any]:
     """A job's document; secret variables have `HIDDEN` for their value."""
+    trial = document.get(_TRIAL)
+    if isinstance(trial, Mapping):
+        inner = masked_document({**trial, "properties": document.get("properties")})
+        inner.pop("properties")
+        rest = {key: value for key, value in document.items() if key != _TRIAL}
+        return {**masker(document).json(rest), _TRIAL: inner}
     variables = _variables(document)
     if not variables:
         return dict(TOKENS.json(document))
@@ -127,7 +132,9 @@ def _masker_of(secret_lengths: tuple[tuple[str, int], ...]) -> Masker:
 
 
 def _variables(document: Mapping[str, Any]) -> dict[str, str]:
-    variables = document.get("environment_variables")
+    trial = document.get(_TRIAL)
+    owner = trial if isinstance(trial, Mapping) else document
+    variables = owner.get("environment_variables")
     if not isinstance(variables, Mapping):
         return {}
     return {str(name): literal(value) for name, value in variables.items()}

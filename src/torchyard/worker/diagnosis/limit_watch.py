@@ -79,6 +79,11 @@ class LimitWatch:
             log.touch()
         self._space.reserve(self._growing())
 
+    @property
+    def used_bytes(self) -> int:
+        """What the ranks have written, as last measured; 0 where nothing limits it."""
+        return self._disk_use.size_bytes if self._disk_use is not None else 0
+
     def check(self, running: Mapping[int, Rank]) -> float:
         intervals_s = [_EVERY_S]
         if self.other is not None:

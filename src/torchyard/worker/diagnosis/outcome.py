@@ -22,7 +22,9 @@ from torchyard.worker.server.control import OVER, PEER_LOST, SIGNAL, TIMEOUT, Co
 
 _STOP_REASONS = {
     "cancel": ("canceled", "the job was canceled"),
+    "release": ("stopped", "the job was released"),
     "preempted": ("preempted", "another job needs its nodes"),
+    "resized": ("resized", "the job goes on with another number of nodes"),
     "failed": ("stopped", "another node failed"),
     "marked_failed": ("stopped", "the job was marked as failed"),
     PEER_LOST: ("stopped", "another node failed"),

@@ -13,11 +13,14 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
 from torchyard.shared.retry_delays import retry
+
+if TYPE_CHECKING:
+    from torchyard.worker.files.node_cache import NodeCache
 
 _BLOCK = 1 << 20
 _FETCHERS = 4
@@ -46,12 +49,23 @@ class Placement:
 
 
 class Blobs:
-    """Read blobs from the server's folder if this node can access it, otherwise over HTTP."""
+    """Read blobs from the server's folder if this node can access it, otherwise over HTTP.
 
-    def __init__(self, link: Connection, folder: str, give_up: Callable[[], bool]) -> None:
+    Args:
+        cache: where those that came over HTTP are kept, on a node that has one.
+    """
+
+    def __init__(
+        self,
+        link: Connection,
+        folder: str,
+        give_up: Callable[[], bool],
+        cache: NodeCache | None = None,
+    ) -> None:
         self._link = link
         self._folder = Path(folder) if folder else None
         self._give_up = give_up
+        self._cache = cache
 
     def manifest(self, snapshot: str) -> list[SnapshotFile]:
         """The files of a snapshot.
@@ -64,6 +78,8 @@ class Blobs:
                 text = self._path(snapshot).read_bytes()
             except FileNotFoundError as error:
                 raise _missing(snapshot) from error
+        elif self._cache is not None:
+            text = self._cached(snapshot).read_bytes()
         else:
             parts: list[bytes] = []
             self._fetch(snapshot, parts.append, parts.clear)
@@ -114,14 +130,25 @@ class Blobs:
             raise errors[0]
 
     def _fetch_to(self, placement: Placement) -> None:
-        with open(placement.target, "wb") as file:
+        if self._cache is None:
+            self._write(placement.sha256, placement.target, placement.mode)
+        else:
+            # Never a link: what a script changes must not be in the cache.
+            copy_file(self._cached(placement.sha256), placement.target, placement.mode)
+
+    def _cached(self, sha256: str) -> Path:
+        assert self._cache is not None
+        return self._cache.blob(sha256, lambda file: self._write(sha256, file), self._give_up)
+
+    def _write(self, sha256: str, target: Path, mode: int = 0o600) -> None:
+        with open(target, "wb") as file:
 
             def restart() -> None:
                 file.seek(0)
                 file.truncate()
 
-            self._fetch(placement.sha256, file.write, restart)
-            os.fchmod(file.fileno(), placement.mode)
+            self._fetch(sha256, file.write, restart)
+            os.fchmod(file.fileno(), mode)
 
     def _fetch(
         self, sha256: str, write: Callable[[bytes], Any], restart: Callable[[], Any]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # Placed by the worker, and read-only or shared.
-_NOT_COUNTED = ("inputs", "inputs-fetched", "env", "hooks", "spool")
+_NOT_COUNTED = ("inputs", "inputs-fetched", "env", "hooks", "spool", "peer-copies")
 _ENTRIES_PER_STEP = 5_000
 _BLOCK_BYTES, _PAGE_BYTES = 512, 4096
 

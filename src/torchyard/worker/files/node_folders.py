@@ -64,6 +64,11 @@ class NodeFolders:
         return self.node / "tmp"
 
     @property
+    def peer_copies(self) -> Path:
+        """Copies of another node's checkpoints."""
+        return self.node / "peer-copies"
+
+    @property
     def user_logs(self) -> Path:
         return self.node / "user_logs"
 

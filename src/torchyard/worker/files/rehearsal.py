@@ -35,7 +35,7 @@ _TOO_OLD = (
 )
 
 
-class _HasLog(Protocol):
+class HasLog(Protocol):
     @property
     def log(self) -> Path: ...
 
@@ -47,7 +47,7 @@ def variables(plan: LaunchPlan) -> dict[str, str]:
     return {VARIABLE: str(plan.rehearsed_gpus)}
 
 
-def announce(plan: LaunchPlan, ranks: Iterable[_HasLog]) -> None:
+def announce(plan: LaunchPlan, ranks: Iterable[HasLog]) -> None:
     """Announce the rehearsal at the start of each rank's log, before the rank starts."""
     if not plan.rehearsed_gpus:
         return

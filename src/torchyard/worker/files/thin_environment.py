@@ -63,12 +63,15 @@ _EXCLUDED = ("bin", "lib", "lib64", "include", "pyvenv.cfg", "conda-meta")
 _FOLDER_DEPTHS = {"share": 3, "etc": 3}
 
 
-def create(shared: Path, folder: Path, *, rehearsed: bool = False) -> Path:
+def create(
+    shared: Path, folder: Path, *, rehearsed: bool = False, intercepted: bool = False
+) -> Path:
     """Create the thin environment in `folder` and return its `bin`.
 
     Args:
         rehearsed: add the modules that make torch use the CPU for every GPU; see
             in_rank/rehearsal_hook.py.
+        intercepted: add the hook of torch.save; see in_rank/intercept_hook.py.
 
     Raises:
         OSError: `shared` is not an environment, or writing failed.
@@ -84,6 +87,8 @@ def create(shared: Path, folder: Path, *, rehearsed: bool = False) -> Path:
     _put_hook(own_packages)
     if rehearsed:
         _put_rehearsal(own_packages)
+    if intercepted:
+        _put_interception(own_packages)
     shutil.copyfile(shared / "pyvenv.cfg", folder / "pyvenv.cfg")
     for entry in os.scandir(shared / "bin"):
         if entry.name != "activate":
@@ -97,12 +102,14 @@ def create(shared: Path, folder: Path, *, rehearsed: bool = False) -> Path:
     return bin_folder
 
 
-def put_hooks(folder: Path, *, rehearsed: bool = False) -> None:
+def put_hooks(folder: Path, *, rehearsed: bool = False, intercepted: bool = False) -> None:
     """Create a folder for PYTHONPATH that adds the hooks to any Python."""
     folder.mkdir(parents=True)
     _put_hook(folder)
     if rehearsed:
         _put_rehearsal(folder)
+    if intercepted:
+        _put_interception(folder)
     (folder / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
 
 
@@ -115,6 +122,13 @@ def _put_rehearsal(packages: Path) -> None:
     for name in rehearsal.FILES:
         (folder / name).write_bytes(_source(name))
     (packages / f"{rehearsal.PACKAGE}.pth").write_text(rehearsal.PTH)
+
+
+def _put_interception(packages: Path) -> None:
+    from torchyard.worker.files import interception  # Few attempts have it.
+
+    (packages / f"{interception.MODULE}.py").write_bytes(_source(interception.FILE))
+    (packages / f"{interception.MODULE}.pth").write_text(interception.PTH)
 
 
 def _source(name: str) -> bytes:

@@ -36,8 +36,17 @@ class _Unreadable(Exception):
     """The file itself can't be read, so retrying is useless; the cause says why."""
 
 
-def upload_folder(link: Connection, folder: Path, target: str, give_up: Callable[[], bool]) -> int:
+def upload_folder(
+    link: Connection,
+    folder: Path,
+    target: str,
+    give_up: Callable[[], bool],
+    is_sent: Callable[[Path], bool] = lambda _: False,
+) -> int:
     """Upload every file below `folder` to `target`, for example `/files/outputs`.
+
+    Args:
+        is_sent: whether the server has a file already.
 
     Returns:
         The number of files uploaded.
@@ -54,6 +63,8 @@ def upload_folder(link: Connection, folder: Path, target: str, give_up: Callable
         print(failures[-1].message, file=sys.stderr, flush=True)
 
     for file in files_below(folder, on_unreadable):
+        if is_sent(file):
+            continue
         path = file.relative_to(folder)
         relative = quote(utf8_path(path))
         try:
@@ -67,6 +78,22 @@ def upload_folder(link: Connection, folder: Path, target: str, give_up: Callable
     if failures:
         raise failures[0]
     return sent
+
+
+def upload_file(link: Connection, file: Path, target: str) -> None:
+    """Upload one file, once.
+
+    Raises:
+        FileNotFoundError: it was deleted meanwhile.
+        OSError: it can't be read, or the server is unreachable.
+        Refused: the server does not take it.
+    """
+    try:
+        if not _upload(link, file, target):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
+    except _Unreadable as error:
+        assert isinstance(error.__cause__, OSError)
+        raise error.__cause__ from None
 
 
 def utf8_path(path: Path) -> str:

@@ -1,17 +1,20 @@
 """Ports that a type of distribution needs besides the master's, reserved until the ranks start.
 
 Owns: the ports of this node that other nodes connect to: one per task under TensorFlow, the one for
-remote starts under MPI.
-Leaves: publishing them to preflight/rendezvous.py, using them to variables.py and mpi.py.
-Always: a port is held from before the rendezvous until the ranks start.
+remote starts under MPI, the one for copies of checkpoints.
+Leaves: publishing them to preflight/rendezvous.py, using them to variables.py, mpi.py and
+node/peer_copies.py.
+Always: a port is held from before the rendezvous until the ranks start; a job that finds no port
+for copies goes on without them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.preflight import ports
 
@@ -20,18 +23,29 @@ if TYPE_CHECKING:
     from torchyard.worker.preflight.ports import HeldPort
 
 MPI, TENSORFLOW = "mpi", "tensorflow"
+# Above those that ranks and their launchers get.
+_FIRST_COPIES_PORT = 6800
 
 
 @dataclass(frozen=True)
 class LaunchPorts:
-    """`remote_start` exists under MPI, on every node except node 0."""
+    """`remote_start` exists under MPI, on every node except node 0; `copies` where nodes keep
+    copies of each other's checkpoints. That one listens already; who accepts there closes it.
+    """
 
     held: Sequence[HeldPort] = ()
     remote_start: RemoteStart | None = None
+    copies: HeldPort | None = None
 
     @property
     def ports(self) -> list[int]:
         return [self.remote_start.port] if self.remote_start else [held.port for held in self.held]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the other nodes need to know."""
+        facts: dict[str, Any] = {"ports": self.ports} if self.ports else {}
+        return {**facts, "copies_port": self.copies.port} if self.copies else facts
 
     def release(self) -> None:
         """Free the ports for the ranks, but keep the locks against other torchyard jobs."""
@@ -52,6 +66,18 @@ def reserve_ports(plan: LaunchPlan, node: int, wake: Callable[[], None]) -> Laun
     Raises:
         Failure: not enough ports are free.
     """
+    reserved = _of_distribution(plan, node, wake)
+    if not (plan.peer_copies and plan.node_folder and plan.node_count > 1):
+        return reserved
+    try:
+        copies = ports.hold_port(_FIRST_COPIES_PORT)
+    except Failure:
+        return reserved
+    copies.listen()
+    return replace(reserved, copies=copies)
+
+
+def _of_distribution(plan: LaunchPlan, node: int, wake: Callable[[], None]) -> LaunchPorts:
     if plan.distribution == TENSORFLOW:
         held: list[HeldPort] = []
         for _ in range(plan.processes_per_node):

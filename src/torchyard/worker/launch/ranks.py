@@ -13,13 +13,14 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torchyard.shared.failures import Failure
-from torchyard.shared.processes import Process
+from torchyard.shared.processes import Process, start_time
+from torchyard.worker.launch.guests import Guest, Guests
 from torchyard.worker.server.control import PEER_LOST, TIMEOUT, Control
 from torchyard.worker.system import cgroups, processes
 from torchyard.worker.system import mounts as mounts_of
@@ -94,7 +95,7 @@ class Watch(Protocol):
 class Gang:
     """The ranks of this node. Used only by the main thread, which owns all child processes.
 
-    `limits` and `network` are those of ranks that are yet to be started.
+    `limits` and `network` are those of ranks that are yet to be started; `guests` are beside them.
 
     Args:
         forgive: the exit that a rank with an exit code other than 0 is to be recorded with.
@@ -111,12 +112,18 @@ class Gang:
     ) -> None:
         self.limits = RankLimits()
         self.network: NetworkSpace | None = None
+        self.guests = Guests()
+        self._surroundings: dict[int, _Surroundings] = {}
         self._mark = mark
+        # What this process has started came after it.
+        self._began = start_time(os.getpid())
         self._grace_s = grace_s
         self._on_exit = on_exit
         self._on_stop = on_stop
         self._is_urgent = is_urgent
         self._forgive = forgive
+        # Pids of processes for whose end nobody waits.
+        self.bystanders: Callable[[], Collection[int]] = tuple
         self._running: dict[int, Rank] = {}
         self._first_failure: RankExit | None = None
         self._ending = False
@@ -144,8 +151,10 @@ class Gang:
         try:
             with cgroups.inside(self._mark), self.limits.inherited():
                 for rank, environment in environments.items():
-                    pid = _spawn(command, rank, environment, mounts, root, self.network)
+                    around = _Surroundings(environment, mounts, root, self.network)
+                    pid = _spawn(*around.shell(["-c", command]), _to_log(rank.log))
                     self._running[pid] = rank
+                    self._surroundings[rank.local_rank] = around
                     self.limits.apply(pid)
         except OSError as error:
             self.end()
@@ -155,6 +164,7 @@ class Gang:
                 raise Failure("too_many_processes", message, hint) from error
             hint = "environment variables or inputs may be too long"
             raise Failure("launch_failed", message, hint) from error
+        self.guests.open()
         return dict(self._running)
 
     def start_launcher(
@@ -168,6 +178,14 @@ class Gang:
         with cgroups.inside(self._mark), self.limits.inherited():
             self._launcher = _spawn_in_root(words, environment, log)
             self.limits.apply(self._launcher)
+
+    def rank_numbers(self) -> dict[int, int]:
+        """Of the running ranks, by pid; may be called from another thread."""
+        return {pid: rank.rank for pid, rank in self._running.copy().items()}
+
+    @property
+    def first_failure(self) -> RankExit | None:
+        return self._first_failure
 
     def poll(self) -> bool:
         """Reap ended processes; return False once a rank failed or the launcher ended."""
@@ -185,11 +203,13 @@ class Gang:
         timeout_s: float,
         is_consequence: Callable[[RankExit], bool] = lambda _: False,
         watch: Watch | None = None,
+        hold: Callable[[], None] | None = None,
     ) -> RankExit | None:
         """Wait until all ranks have ended; return the first failure, None without one.
 
         Args:
             is_consequence: whether a failed rank may have failed because of another one.
+            hold: called when the ranks have ended by themselves, before everything else ends.
 
         Raises:
             Failure: raised by `watch`; the gang has been stopped.
@@ -214,6 +234,9 @@ class Gang:
             self._report_stop(control)
             if watch is not None:
                 watch.ending(self._running)
+            if hold is not None and (self._first_failure is not None or not control.stopped):
+                self.end_ranks()
+                hold()
         finally:
             self._report_stop(control)
             self.end()
@@ -240,16 +263,33 @@ class Gang:
 
     def end(self) -> None:
         """Stop every process of this node: the ranks and everything they started."""
-        if not self._ending:
-            self._ending, self.ending_at = True, time.time()
-        own_pid = os.getpid()
+        self._note_ending()
+        self.guests.close()
         if self._launcher and self.launcher_status is None:
             # Ranks that save their work in the grace period may need it to communicate.
             self._end_all(self._without_launcher)
-        self._end_all(lambda: processes.family(own_pid, self._mark))
+        self._end_all(self._family)
         # Also done here, because a supervisor that was killed removes nothing.
         cgroups.remove(self._mark)
         self._reap()
+
+    def end_ranks(self) -> None:
+        """Stop the ranks and what they started; guests stay."""
+        self._note_ending()
+        self._end_all(self._without_guests)
+
+    def _note_ending(self) -> None:
+        if not self._ending:
+            self._ending, self.ending_at = True, time.time()
+
+    def _without_guests(self) -> list[Process]:
+        guests = {process.pid for pid in self.guests.pids for process in processes.below(pid)}
+        return [process for process in self._family() if process.pid not in guests]
+
+    def _family(self) -> list[Process]:
+        bystanders = self.bystanders()
+        family = processes.family(os.getpid(), self._mark, self._began)
+        return [process for process in family if process.pid not in bystanders]
 
     def _end_all(self, find: Callable[[], list[Process]]) -> None:
         processes.end(find, self._grace_s, self._reap, self._is_urgent)
@@ -262,10 +302,23 @@ class Gang:
 
     def _without_launcher(self) -> list[Process]:
         launcher_pids = {process.pid for process in processes.below(self._launcher)}
-        family = processes.family(os.getpid(), self._mark)
-        return [process for process in family if process.pid not in launcher_pids]
+        return [process for process in self._family() if process.pid not in launcher_pids]
+
+    def reap(self) -> None:
+        """Take note of processes that have ended, and start guests."""
+        self._reap()
+
+    def _start_guest(self, guest: Guest) -> int:
+        around = self._surroundings.get(guest.local_rank)
+        if around is None:
+            raise ValueError(f"this node has no local rank {guest.local_rank}")
+        with cgroups.inside(self._mark), self.limits.inherited():
+            pid = _spawn(*around.guest(guest), guest.actions)
+            self.limits.apply(pid)
+        return pid
 
     def _reap(self) -> None:
+        self.guests.serve(self._start_guest)
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -275,6 +328,8 @@ class Gang:
                 return
             if pid == self._launcher:
                 self.launcher_status = os.waitstatus_to_exitcode(status)
+                continue
+            if self.guests.reaped(pid, status):
                 continue
             # Any other child is a process that a rank left behind, adopted by this process.
             rank = self._running.pop(pid, None)
@@ -301,39 +356,64 @@ def plan_ranks(node: int, processes_per_node: int, world_size: int, folder: Path
     return ranks
 
 
+@dataclass(frozen=True)
+class _Surroundings:
+    """What a rank was started in, for the processes beside it, too."""
+
+    environment: Mapping[str, str]
+    mounts: Sequence[Mount]
+    root: Root | None
+    network: NetworkSpace | None
+
+    def shell(self, arguments: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
+        """The command that starts a shell in them, and its environment."""
+        return self._within([*self._shell_words(), *arguments], self.environment)
+
+    def guest(self, guest: Guest) -> tuple[list[str], Mapping[str, str]]:
+        """As `shell`, for a process beside the rank."""
+        variables = {**self.environment, **guest.variables}
+        environment = {name: value for name, value in variables.items() if value is not None}
+        if guest.isolated:
+            network = self.network.command if self.network is not None else list
+            return network(guest.words), environment
+        words = list(guest.words)
+        if not words[0]:
+            words = [*self._shell_words(), *words[1:]]
+        else:
+            words = [*self._shell_words(), "-c", 'exec "$@"', "sh", *words]
+        return self._within(words, environment)
+
+    def _shell_words(self) -> list[str]:
+        if self.root is not None:
+            return [self.root.shell]
+        return [next((path for path in _SHELLS if os.access(path, os.X_OK)), "/bin/sh")]
+
+    def _within(
+        self, words: Sequence[str], environment: Mapping[str, str]
+    ) -> tuple[list[str], Mapping[str, str]]:
+        enter = self.network.command if self.network is not None else list
+        if self.root is not None:
+            return enter(self.root.command(words)), self.root.hide_loader_variables(environment)
+        return enter(mounts_of.command(self.mounts, words)), environment
+
+
+def _to_log(log: Path) -> list[tuple[Any, ...]]:
+    """Nothing to read, all output to a file."""
+    return [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+
+
 def _spawn(
-    command: str,
-    rank: Rank,
-    environment: Mapping[str, str],
-    mounts: Sequence[Mount],
-    root: Root | None,
-    network: NetworkSpace | None,
+    words: Sequence[str], environment: Mapping[str, str], actions: Sequence[tuple[Any, ...]]
 ) -> int:
-    enter = network.command if network is not None else list
-    if root is not None:
-        words = enter(root.command([root.shell, "-c", command]))
-        return _spawn_words(words, root.hide_loader_variables(environment), rank.log)
-    shell = next((path for path in _SHELLS if os.access(path, os.X_OK)), "/bin/sh")
-    words = mounts_of.command(mounts, [shell, "-c", command])
-    return _spawn_words(enter(words), environment, rank.log)
-
-
-def _spawn_words(words: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
     return os.posix_spawn(
         words[0],
         list(words),
         dict(environment),
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (
-                os.POSIX_SPAWN_OPEN,
-                1,
-                str(log),
-                os.O_WRONLY | os.O_CREAT | os.O_APPEND,
-                0o644,
-            ),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ],
+        file_actions=list(actions),
         setsid=True,
         setsigmask=(),
         setsigdef=_RESET_SIGNALS,
@@ -345,7 +425,7 @@ def _spawn_in_root(words: Sequence[str], environment: Mapping[str, str], log: Pa
     previous_folder = os.getcwd()
     os.chdir("/")
     try:
-        return _spawn_words(words, environment, log)
+        return _spawn(words, environment, _to_log(log))
     finally:
         os.chdir(previous_folder)
 

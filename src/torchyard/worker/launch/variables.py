@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchyard.shared.plan import LaunchPlan
-from torchyard.worker.files import rehearsal
-from torchyard.worker.files.node_folders import Layout
+from torchyard.worker.files import interception, rehearsal
+from torchyard.worker.files.node_folders import Layout, NodeFolders
 from torchyard.worker.launch.launch_ports import MPI, TENSORFLOW
 from torchyard.worker.launch.node_setup import NodeSetup
 from torchyard.worker.preflight.rendezvous import Rendezvous
@@ -26,6 +26,7 @@ from torchyard.worker.system.processes import MARK_VARIABLE, mark
 # the platform's Python, not the job's.
 _REMOVED_VARIABLES = ("PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "_")
 _PLATFORM_PREFIX = "TORCHYARD_"
+RESUMED_VARIABLE = "TORCHYARD_RESUMED"
 
 
 def node_variables(
@@ -72,6 +73,7 @@ def rank_variables(
         # Last, so that nothing overrides it: lost processes are found by it.
         MARK_VARIABLE: mark(plan.attempt_id, node),
         **rehearsal.variables(plan),
+        **interception.variables(plan),
     }
 
 
@@ -119,9 +121,19 @@ def _defaults(plan: LaunchPlan, setup: NodeSetup) -> dict[str, str]:
     return values
 
 
+def _checkpoints(plan: LaunchPlan, setup: NodeSetup) -> dict[str, str]:
+    """What `torchyard.train` reads. The nodes of one machine save to the folder of the first."""
+    values = {RESUMED_VARIABLE: str(setup.temporary / "torchyard-resumed.json")}
+    if plan.single_host and plan.node_count > 1 and not plan.image:
+        first = NodeFolders(setup.folders.node.parent / "node-0")
+        values["TORCHYARD_CHECKPOINTS"] = str(first.work / "outputs" / "checkpoints")
+    return values
+
+
 def _platform(plan: LaunchPlan, node: int, setup: NodeSetup) -> dict[str, str]:
     work = setup.folders.work
     return {
+        **_checkpoints(plan, setup),
         # With Azure's plug-in it is the workspace's address, as on Azure.
         "MLFLOW_TRACKING_URI": plan.variables.get("MLFLOW_TRACKING_URI", setup.relay_url),
         "TORCHYARD_RELAY": setup.relay_url,
@@ -157,12 +169,18 @@ def _distributed(plan: LaunchPlan, node: int, rendezvous: Rendezvous) -> dict[st
         "MASTER_PORT": str(rendezvous.port),
         "AZ_BATCH_MASTER_NODE": f"{rendezvous.address}:{rendezvous.port}",
         "AZ_BATCHAI_MPI_MASTER_NODE": rendezvous.address,
-        # A new file for each attempt, because an old one would break the rendezvous.
-        "AZ_BATCHAI_PYTORCH_INIT_METHOD": f"file://{plan.scratch}/pytorch-rendezvous",
+        "AZ_BATCHAI_PYTORCH_INIT_METHOD": _init_method(plan, rendezvous),
         "HOST_LIST": hosts,
         "AZ_BATCH_HOST_LIST": hosts,
         "AZUREML_CR_DISTRIBUTED_CONFIG": json.dumps(config),
     }
+
+
+def _init_method(plan: LaunchPlan, rendezvous: Rendezvous) -> str:
+    if plan.node_folder and plan.node_count > 1:
+        return f"tcp://{rendezvous.address}:{rendezvous.port}"  # no folder is every node's
+    # A new file for each attempt, because an old one would break the rendezvous.
+    return f"file://{plan.scratch}/pytorch-rendezvous"
 
 
 def _data(layout: Layout) -> dict[str, str]:

@@ -46,8 +46,12 @@ def deliver(
     shippers: tuple[Shipper, ...],
     control: Control,
     succeeded: bool,
+    is_sent: Callable[[Path], bool] = lambda _: False,
 ) -> Failure | None:
     """Deliver everything; return the failure if something could not be delivered.
+
+    Args:
+        is_sent: whether the server has a file of the outputs already.
 
     Raises:
         AttemptOver: the attempt is over on the server.
@@ -58,7 +62,7 @@ def deliver(
     failure: Failure | None = None
     for folder, target in _folders(plan, folders):
         try:
-            upload_folder(link, folder, target, give_up)
+            upload_folder(link, folder, target, give_up, is_sent)
         except Failure as refusal:
             failure = failure or refusal
         except OSError as error:

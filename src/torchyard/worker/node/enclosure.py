@@ -40,8 +40,12 @@ class Enclosure:
         else:
             self.space = network_space.join(scratch, plan.join_timeout_s, stopped)
         targets = server_gate.addresses(plan) if node == 0 and plan.limits.network != NONE else []
-        self.relay_listener, *listeners = self.space.listen([(networks.LOOPBACK, 0), *targets])
-        self._gate = ServerGate(list(zip(listeners, targets)))
+        is_gated = plan.gate is not None and plan.limits.network != NONE
+        anywhere = [(networks.LOOPBACK, 0)] * (2 if is_gated else 1)
+        listeners = self.space.listen([*anywhere, *targets])
+        self.relay_listener = listeners.pop(0)
+        self.client_listener = listeners.pop(0) if is_gated else None
+        self._gate = ServerGate(list(zip(listeners, map(server_gate.at, targets))))
         if node == 0 and plan.node_count > 1:
             self.space.share(scratch)
         reachable = "MLflow's address only"

@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ from torchyard.shared.plan import OPEN, LaunchPlan
 from torchyard.worker.diagnosis import outcome
 from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.diagnosis.limit_watch import LimitWatch, WatchedNode, limit_notices
-from torchyard.worker.files import node_folders, rehearsal
+from torchyard.worker.files import interception, node_folders, rehearsal
 from torchyard.worker.files.logs import LogShipper
 from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.in_rank import sdk_v1_unsent
@@ -42,6 +43,7 @@ from torchyard.worker.server.control import (
     HANG,
     OVER,
     PEER_LOST,
+    RELEASE,
     SERVED,
     SIGNAL,
     TIMEOUT,
@@ -54,11 +56,18 @@ from torchyard.worker.system.rank_limits import RankLimits
 
 if TYPE_CHECKING:
     from torchyard.worker.diagnosis.watches import Watches
+    from torchyard.worker.interactive.node_access import NodeAccess
+    from torchyard.worker.interactive.services import NodeServices
     from torchyard.worker.launch.image_root import Root
     from torchyard.worker.launch.mpi import MpiLaunch
+    from torchyard.worker.node.checkpoint_delivery import CheckpointDelivery
     from torchyard.worker.node.enclosure import Enclosure
+    from torchyard.worker.node.peer_copies import PeerCopies
+    from torchyard.worker.node.resumption import Resumption
+    from torchyard.worker.node.system_metrics import SystemMetrics
     from torchyard.worker.preflight.preflight import Preflight
     from torchyard.worker.preflight.rendezvous import Rendezvous
+    from torchyard.worker.relay.server_gate import ServerGate
 
 
 class Node:
@@ -70,7 +79,7 @@ class Node:
         self._base = base
         self._folders = NodeFolders(folder)
         self._control = Control()
-        self._link = Connection.of_plan(plan)
+        self._link = Connection.of_plan(plan, base)
         self._gang = Gang(
             processes.mark(plan.attempt_id, node),
             plan.grace_s,
@@ -85,7 +94,7 @@ class Node:
         self._events = Events(
             self._link, node, spool, self._control, masker=masker, watched=plan.hang_after_s > 0
         )
-        self._relay = Relay(self._link, plan, node, spool, self._notice)
+        self._relay = Relay(self._link, plan, node, spool, self._notice, environ=base)
         self._logs = LogShipper(self._link, spool, masker)
         self._mpi_launch: MpiLaunch | None = None
         self._is_serving = False
@@ -93,6 +102,7 @@ class Node:
         self._reporting = threading.Lock()
         self._finalizes = self._signal_reported = False
         self._enclosure: Enclosure | None = None
+        self._gate: ServerGate | None = None
         self._context = DiagnosisContext(
             node,
             plan.world_size > 1,
@@ -101,6 +111,12 @@ class Node:
             MemoryKills(others=cgroups.memory_events(processes.mark(plan.attempt_id, node))),
         )
         self._limit_watch: LimitWatch | None = None
+        self._access: NodeAccess | None = None
+        self._node_services: NodeServices | None = None
+        self._system_metrics: SystemMetrics | None = None
+        self._checkpoints: CheckpointDelivery | None = None
+        self._peer_copies: PeerCopies | None = None
+        self._resumption: Resumption | None = None
 
     def run(self) -> int:
         """Run all steps and return the node's exit code."""
@@ -142,6 +158,8 @@ class Node:
 
     def _begin(self) -> None:
         self._control.handle_signals(self._signaled)
+        self._gang.guests.wake = self._control.wake
+        self._control.on_tunnel = self._open_tunnel
         supervisor.record_pids(self._folders.node)
         self._events.post(
             "node_started",
@@ -152,9 +170,41 @@ class Node:
         self._events.start()
         self._control.poll_server(self._link, self._node)
 
+    def _open_tunnel(self) -> None:
+        """Called in the thread that polls the server."""
+        if self._access is None:
+            from torchyard.worker.interactive.node_access import NodeAccess  # Few jobs are visited.
+
+            self._access = NodeAccess(
+                self._link, self._node, self._gang.guests, self._node_services
+            )
+        self._access.open()
+
+    def _bring_environment(self) -> None:
+        """On a node that may not see the server's disk: it may take minutes."""
+        from torchyard.worker.files import node_cache, node_environment
+
+        plan, cache = self._plan, node_cache.of_plan(self._plan, self._base)
+        self._plan = node_environment.bring(
+            plan,
+            self._link,
+            cache,
+            lambda: self._control.stopped,
+            lambda message: self._notice(f"node {self._node}: {message}"),
+            in_place=self._base.get(node_cache.COPY_VARIABLE) != "1",
+        )
+
     def _train(self) -> Failure | None:
+        if self._plan.node_folder:
+            try:
+                self._bring_environment()
+            except OSError:
+                if self._control.stopped:
+                    return self._stopped()
+                raise
         preflight = self._preflight()
         self._enclose()
+        self._open_gate()
         prepared = prepare(
             self._link,
             self._plan,
@@ -163,6 +213,7 @@ class Node:
             self._relay,
             self._control,
             preflight,
+            self._base,
         )
         if prepared is None:
             return self._stopped()
@@ -179,15 +230,44 @@ class Node:
                 self._plan.timeout_s,
                 lambda exit: outcome.is_consequence(exit, self._context),
                 limit_watch,
+                self._hold if self._plan.hold_s > 0 else None,
             )
         finally:
+            if self._system_metrics is not None:
+                self._system_metrics.close()
+            if self._checkpoints is not None:
+                self._checkpoints.close()
+            if self._resumption is not None:
+                self._resumption.close()
+            if self._node_services is not None:
+                self._node_services.close()
             if prepared.port is not None:
                 prepared.port.close()
             prepared.mark.close()
             prepared.launch_ports.close()
+            if self._gate is not None:
+                self._gate.close()
             if self._enclosure is not None:
                 self._enclosure.close()
         return limit_watch.explain(self._result_of_ranks(failed is not None, watches))
+
+    def _hold(self) -> None:
+        """Stay a while after the ranks have ended, for people to look around."""
+        until = time.time() + self._plan.hold_s
+        ended = "ended" if not self._gang.first_failure else "failed"
+        self._notice(
+            f"node {self._node}: the script {ended}; the job is held until "
+            f"{time.strftime('%H:%M UTC', time.gmtime(until))} for `yard job shell`: "
+            "`yard job release` ends that"
+        )
+        self._events.post("node_held", until=int(until))
+        own_failure = self._gang.first_failure is not None
+        while not self._control.ends_hold(own_failure):
+            left_s = until - time.time()
+            if left_s <= 0:
+                return
+            self._control.wait(min(left_s, 5.0))
+            self._gang.reap()
 
     def _enclose(self) -> None:
         """Make the ranks' own network, where the job is not to have the machine's."""
@@ -200,6 +280,18 @@ class Node:
         self._enclosure = enclosure
         self._notice(enclosure.notice)
 
+    def _open_gate(self) -> None:
+        """Let Azure's clients on a node of another machine reach the server."""
+        if self._plan.gate is None:
+            return
+        from torchyard.worker.node import client_gate  # Not on the server's machine.
+
+        listener = self._enclosure.client_listener if self._enclosure else None
+        self._plan, self._gate = client_gate.open_gate(
+            self._plan, self._plan.gate, self._folders.node, self._base, listener
+        )
+        self._relay.plan = self._plan
+
     def _result_of_ranks(self, rank_failed: bool, watches: Watches | None) -> Failure | None:
         """The node's failure, if any, after all ranks have ended."""
         reason = self._control.reason
@@ -207,7 +299,7 @@ class Node:
             return watches.hang()
         if watches is not None and not rank_failed and reason == TIMEOUT:
             return watches.timeout()
-        if reason == SERVED:
+        if reason == SERVED or (reason == RELEASE and not rank_failed):
             return None
         launch = self._mpi_launch if self._gang.launcher_failed else None
         if rank_failed or launch is not None or reason in ("failed", PEER_LOST):
@@ -263,6 +355,7 @@ class Node:
             self._notice(message)
         self._limit_ranks(planned)
         rehearsal.announce(plan, planned)
+        interception.announce(plan, planned)
         root = self._image_root(prepared)
         if plan.distribution == MPI and plan.world_size > 1:
             started = self._launch_by_mpi(prepared, shared, environments)
@@ -270,7 +363,80 @@ class Node:
             started = self._gang.start(layout.command, environments, layout.mounts, root)
         self._events.post("ranks_started", ranks=[_started(pid, started[pid]) for pid in started])
         self._report_if_serving()
+        self._start_services(prepared)
+        self._sample_use()
+        self._deliver_checkpoints(prepared)
+        self._tell_resumption(Path(shared[variables_of.RESUMED_VARIABLE]))
         self._watch_logs(planned)
+
+    def _deliver_checkpoints(self, prepared: Prepared) -> None:
+        """Where the node's disk is not the server's, and what is on it may be lost."""
+        if not self._plan.node_folder:
+            return
+        from torchyard.worker.node.checkpoint_delivery import CheckpointDelivery
+
+        self._checkpoints = CheckpointDelivery(self._link, self._folders.work / "outputs")
+        self._checkpoints.start()
+        if prepared.launch_ports.copies is None:
+            return
+        from torchyard.worker.node import peer_copies, peer_keeper
+
+        watch = self._limit_watch
+        used_bytes = (lambda: 0) if watch is None else (lambda: watch.used_bytes)
+        self._peer_copies = peer_copies.PeerCopies(
+            self._plan,
+            self._node,
+            prepared.setup.rendezvous,
+            prepared.launch_ports,
+            self._folders.peer_copies,
+            self._checkpoints,
+            peer_keeper.Space(self._plan.limits.disk_bytes, used_bytes),
+            self._notice,
+        )
+        self._peer_copies.start()
+
+    def _tell_resumption(self, note: Path) -> None:
+        """Only a later attempt logs again what an earlier one had logged."""
+        if self._node > 0 or self._plan.variables.get("TORCHYARD_ATTEMPT_NUMBER", "1") == "1":
+            return
+        from torchyard.worker.node.resumption import Resumption
+
+        self._resumption = Resumption(self._plan.job, note, self._relay.keep)
+        self._resumption.start()
+
+    def _sample_use(self) -> None:
+        if self._plan.system_metrics_s <= 0:
+            return
+        # Not before the ranks have started, which would wait for it.
+        from torchyard.worker.node.system_metrics import Places, SystemMetrics
+
+        mark = processes.mark(self._plan.attempt_id, self._node)
+        places = Places(self._folders.node, cgroups.folders_of(mark))
+        self._system_metrics = SystemMetrics(
+            self._plan, self._node, places, self._gang.rank_numbers, self._relay.keep
+        )
+        self._gang.bystanders = self._system_metrics.bystanders
+        self._system_metrics.start()
+
+    def _start_services(self, prepared: Prepared) -> None:
+        if not self._plan.services:
+            return
+        from torchyard.worker.interactive.services import NodeServices  # Few jobs have some.
+
+        logs = self._folders.node / "services"
+        logs.mkdir(mode=0o700, exist_ok=True)
+        self._node_services = NodeServices(
+            self._plan,
+            self._node,
+            self._gang.guests,
+            prepared.setup.temporary,
+            self._folders.work,
+            logs,
+            lambda body: self._events.post("service", **body),
+            self._gang.network,
+        )
+        for log, name in self._node_services.start():
+            self._logs.watch(log, name)
 
     def _limit_ranks(self, planned: Sequence[Rank]) -> None:
         """Limit what ranks that are about to start may have, and tell what can't be held here."""
@@ -302,6 +468,11 @@ class Node:
         )
 
     def _watch_logs(self, planned: Sequence[Rank]) -> None:
+        if self._plan.node_folder:
+            # Elsewhere the server reads it from its own disk.
+            self._logs.watch(
+                self._folders.node / "worker.log", f"system_logs/node-{self._node}.log"
+            )
         for rank in planned:
             self._logs.watch(rank.log, rank.log_name)
         # Nodes may write files of the same name; only node 0's keep theirs unchanged.
@@ -412,6 +583,7 @@ class Node:
                 (self._logs, self._relay),
                 self._control,
                 succeeded=failure is None,
+                is_sent=self._checkpoints.is_sent if self._checkpoints else lambda _: False,
             )
         except AttemptOver:
             self._control.stop(OVER)
@@ -419,6 +591,8 @@ class Node:
         except Exception as error:
             traceback.print_exc()
             undelivered = outcome.worker_failure(error)
+        if self._peer_copies is not None and not self._settle_peer_copies(undelivered is None):
+            return failure
         if undelivered is not None:
             self._notice(undelivered.message)
             failure = failure or undelivered
@@ -429,6 +603,18 @@ class Node:
         )
         self._events.deliver()
         return failure
+
+    def _settle_peer_copies(self, delivered: bool) -> bool:
+        """False if the attempt is over; what goes wrong with another node's part is not ours."""
+        assert self._peer_copies is not None
+        try:
+            self._peer_copies.finish(self._link, delivered, self._control)
+        except AttemptOver:
+            self._control.stop(OVER)
+            return False
+        except Exception:
+            traceback.print_exc()
+        return True
 
     def _store_unsent_metrics(self) -> None:
         """Store metrics that SDK v1 still held in Pythons that were killed or exited abruptly."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ from torchyard.worker.system import temporary
 from torchyard.worker.system.mounts import Mount
 
 if TYPE_CHECKING:
+    from torchyard.worker.files.node_cache import NodeCache
     from torchyard.worker.preflight.preflight import Preflight
 
 _STOP_WAIT_S = 5.0
@@ -58,8 +59,12 @@ def prepare(
     relay: Relay,
     control: Control,
     preflight: Preflight | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Prepared | None:
     """Run all steps; return None if a stop was requested first.
+
+    Args:
+        environ: of the worker; says how much a node of another machine keeps.
 
     Raises:
         Failure: a step failed.
@@ -70,7 +75,7 @@ def prepare(
     launch_ports = reserve_ports(plan, node, control.wake)
     try:
         prepared = _prepare(
-            link, plan, node, folders, relay, control, preflight, port, launch_ports
+            link, plan, node, folders, relay, control, preflight, port, launch_ports, environ or {}
         )
     finally:
         if prepared is None and port is not None:
@@ -88,15 +93,17 @@ def _prepare(
     preflight: Preflight | None,
     port: HeldPort | None,
     launch_ports: LaunchPorts,
+    environ: Mapping[str, str],
 ) -> Prepared | None:
-    blobs = Blobs(link, plan.blobs, lambda: control.stopped)
-    fetch_input = None if plan.blobs else _input_fetcher(link, control)
+    cache = _cache(plan, environ)
+    blobs = Blobs(link, plan.blobs, lambda: control.stopped, cache)
+    fetch_input = None if plan.blobs else _input_fetcher(link, control, cache)
     mark = PortMark()
     on_port = mark.set if port is None and plan.single_host else (lambda _: None)
     rendezvous_step = Step(
         "rendezvous",
         lambda: join_rendezvous(
-            link, plan, node, port, control, preflight, launch_ports.ports, on_port
+            link, plan, node, port, control, preflight, launch_ports.facts, on_port
         ),
         control.wake,
     )
@@ -155,12 +162,22 @@ def _with_environment(plan: LaunchPlan, layout: Layout) -> Layout:
     return replace(layout, mounts=(*layout.mounts, environment_mount))
 
 
-def _input_fetcher(link: Connection, control: Control) -> Callable[[str, Path], Path]:
+def _cache(plan: LaunchPlan, environ: Mapping[str, str]) -> NodeCache | None:
+    if not plan.node_folder:
+        return None
+    from torchyard.worker.files import node_cache  # Not needed on the server's machine.
+
+    return node_cache.of_plan(plan, environ)
+
+
+def _input_fetcher(
+    link: Connection, control: Control, cache: NodeCache | None
+) -> Callable[[str, Path], Path]:
     """Download inputs, on a node that can't access the server's disk."""
     from torchyard.worker.files import remote_inputs  # Not needed on other nodes.
 
     return lambda name, folder: remote_inputs.fetch_input(
-        link, name, folder, lambda: control.stopped
+        link, name, folder, lambda: control.stopped, cache
     )
 
 
@@ -176,7 +193,11 @@ def _programs(plan: LaunchPlan, folders: NodeFolders) -> Path | None:
     if plan.image:
         from torchyard.worker.files import thin_environment
 
-        thin_environment.put_hooks(folders.hooks, rehearsed=plan.rehearsed_gpus > 0)
+        thin_environment.put_hooks(
+            folders.hooks,
+            rehearsed=plan.rehearsed_gpus > 0,
+            intercepted=plan.intercepts_saves,
+        )
         return None  # the image's own variables locate its programs
     if plan.environment:
         from torchyard.worker.files import (
@@ -185,7 +206,10 @@ def _programs(plan: LaunchPlan, folders: NodeFolders) -> Path | None:
 
         try:
             return thin_environment.create(
-                Path(plan.environment), folders.environment, rehearsed=plan.rehearsed_gpus > 0
+                Path(plan.environment),
+                folders.environment,
+                rehearsed=plan.rehearsed_gpus > 0,
+                intercepted=plan.intercepts_saves,
             )
         except OSError as error:
             if disk.is_to_blame(error):

@@ -28,12 +28,19 @@ _WAIT_FOR_OTHER_S = 5.0
 FREE, TAKEN, ABANDONED = "free", "taken", "abandoned"
 _AWAITED = (*signals.ENDING, signal.SIGCHLD)
 _RECEIVED_FILE = "supervisor-signal.json"
+_STARTER_DIED_FILE = "starter-died"
+STARTER_FILE = "starter-signal.json"
+"""The signal by which a node's engine ended it; see starter.py."""
 
 
 class _Supervisor:
-    """The supervisor's pid, in itself and in its children: a parent that ended has none."""
+    """The supervisor's pid, in itself and in its children: a parent that ended has none.
+
+    `starter` is the pid of its own parent, 0 where the server started it.
+    """
 
     pid = 0
+    starter = 0
 
 
 @dataclass(frozen=True)
@@ -77,13 +84,14 @@ def supervise(
         run_recovery: run in another child if the worker was killed; receives how it died.
     """
     processes.become_subreaper()
+    began = start_time(os.getpid())
     exit_code = _wait_for_child(_fork(work), node.folder)
-    _end_processes(node)
+    _end_processes(node, began)
     if not _has_reported(node.folder):
         exit_code = _wait_for_child(
             _fork(lambda: run_recovery(_describe_exit(exit_code))), node.folder
         )
-        _end_processes(node)
+        _end_processes(node, began)
     temporary.forget(node.folder)
     return exit_code
 
@@ -98,6 +106,24 @@ def recover(run_recovery: Callable[[str], int], node: SupervisedNode) -> int:
     _end_processes(node)
     temporary.forget(node.folder)
     return exit_code
+
+
+def follow_starter(starter: int) -> None:
+    """End as if asked to when the process ends that started this one, however it ends.
+
+    Args:
+        starter: its pid; it may have ended already.
+    """
+    _Supervisor.starter = starter
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    processes.die_with_parent(signal.SIGTERM)
+    if is_without_starter():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def is_without_starter() -> bool:
+    """Whether the process that started this one has ended."""
+    return os.getppid() != _Supervisor.starter
 
 
 def record_pids(folder: Path) -> None:
@@ -116,6 +142,11 @@ def describe_signal(folder: Path, received: signals.Received) -> str:
     """Who told this worker to end: the sender of a signal, or the end of its supervisor."""
     if received.pid != _Supervisor.pid:
         return f"it received {received.text}"
+    if (folder / _STARTER_DIED_FILE).exists():
+        return "the process that its engine had started there was killed"
+    by_engine = signals.load(folder / STARTER_FILE)
+    if by_engine is not None:
+        return f"its engine ended the node by {by_engine.text}"
     forwarded = signals.load(folder / _RECEIVED_FILE)
     if forwarded is not None:
         return f"its supervisor received {forwarded.text}"
@@ -168,6 +199,8 @@ def _wait_for_child(child: int, folder: Path) -> int:
             received = signals.received(info)
             print(f"the supervisor received {received.text}", file=sys.stderr, flush=True)
             signals.save(folder / _RECEIVED_FILE, received)
+            if _Supervisor.starter and is_without_starter():
+                (folder / _STARTER_DIED_FILE).touch()
             os.kill(child, signal.SIGTERM)
             continue
         status = _reap_until(child)
@@ -191,9 +224,9 @@ def _reap_until(child: int) -> int | None:
             return status
 
 
-def _end_processes(node: SupervisedNode) -> None:
+def _end_processes(node: SupervisedNode, since: int = 0) -> None:
     own_pid = os.getpid()
-    processes.end(lambda: processes.family(own_pid, node.mark), node.grace_s, reap_all)
+    processes.end(lambda: processes.family(own_pid, node.mark, since), node.grace_s, reap_all)
     cgroups.remove(node.mark)
 
 

@@ -254,7 +254,9 @@ def _addresses(facts: Sequence[Facts], layout: RankLayout) -> Iterable[Finding]:
     if layout.single_host or len(facts) == 1:
         return
     loopback_only = [node for node in facts if node.address.startswith("127.")]
-    if loopback_only:
+    # An engine may have several nodes on one machine, each with a loopback address of its own.
+    is_one_machine = len({node.network for node in facts}) == 1 and bool(facts[0].network)
+    if loopback_only and not is_one_machine:
         yield _finding(
             "no_own_address",
             ERROR,

@@ -225,19 +225,27 @@ def _free_space(folder: Path) -> tuple[int, int, int]:
 def _memory_free(root: Path) -> int:
     """The bytes available on the machine, or in the tightest cgroup of this process if less.
 
-    Source: proc_meminfo(5), and cgroup v2's memory.max and memory.current.
+    Cached pages of files give way, and count as available.
+
+    Source: proc_meminfo(5), and cgroup v2's memory.max, memory.current and memory.stat.
     """
     fields = _line_value(root / "proc/meminfo", "MemAvailable:").split()
     available_bytes = int(fields[0]) * 1024 if fields else _UNKNOWN
     top = root / "sys/fs/cgroup"
     group = top / _line_value(root / "proc/self/cgroup", "0::/")
-    while group not in (top, group.parent):
+    while group != group.parent:
         limit, usage = _text(group / "memory.max"), _text(group / "memory.current")
         if limit.isdigit() and usage.isdigit():
-            free_bytes = max(0, int(limit) - int(usage))
+            cached_bytes = sum(
+                int(_line_value(group / "memory.stat", name) or 0)
+                for name in ("inactive_file ", "active_file ")
+            )
+            free_bytes = max(0, int(limit) - max(0, int(usage) - cached_bytes))
             available_bytes = (
                 free_bytes if available_bytes < 0 else min(available_bytes, free_bytes)
             )
+        if group == top:
+            break
         group = group.parent
     return available_bytes
 

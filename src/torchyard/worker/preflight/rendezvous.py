@@ -3,24 +3,28 @@
 Owns: the master's address, waiting for the other nodes.
 Leaves: the ranks' variables to launch/variables.py, the master's port to ports.py, the checks after
 all nodes have joined to preflight.py.
-Always: between hosts the address is never loopback.
+Always: between machines the address is never loopback; nodes that an engine has on one machine may
+have loopback addresses of their own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.shared.retry_delays import retry
 from torchyard.worker.preflight.ports import HeldPort
-from torchyard.worker.preflight.preflight import Preflight
 from torchyard.worker.server.control import Control
 from torchyard.worker.system import networks
+
+if TYPE_CHECKING:
+    # Jobs of one rank have none, and don't import it.
+    from torchyard.worker.preflight.preflight import Preflight
 
 _POLL_S = 20.0
 _RETRY_PAUSE_S = 0.05
@@ -31,7 +35,8 @@ class Rendezvous:
     """What every node knows once all have joined.
 
     `address` and `port` are the master's. `hosts` holds one address per node, in node order;
-    `interface` leads to them. `ports` holds the further ports that each node reserved.
+    `interface` leads to them. `ports` holds the further ports that each node reserved,
+    `copies_ports` that where it keeps copies of checkpoints, 0 where it keeps none.
     """
 
     address: str
@@ -39,6 +44,7 @@ class Rendezvous:
     hosts: tuple[str, ...]
     interface: str
     ports: tuple[tuple[int, ...], ...] = ()
+    copies_ports: tuple[int, ...] = ()
 
 
 def join_rendezvous(
@@ -48,14 +54,14 @@ def join_rendezvous(
     port: HeldPort | None,
     control: Control,
     preflight: Preflight | None = None,
-    own_ports: Sequence[int] = (),
+    own_facts: Mapping[str, Any] | None = None,
     on_port: Callable[[int], None] = lambda _: None,
 ) -> Rendezvous:
     """Publish this node's address, then wait until all nodes have joined and passed preflight.
 
     Args:
         port: the master's port on node 0, None on other nodes.
-        own_ports: further ports of this node that the others need.
+        own_facts: what else the others need to know of this node, such as further `ports`.
         on_port: called with the master's port before anything connects to it.
 
     Raises:
@@ -63,14 +69,14 @@ def join_rendezvous(
     """
     own_address = networks.LOOPBACK
     if not plan.single_host:
-        own_address = networks.own_address(plan.server_url)
+        own_address = plan.address or networks.own_address(plan.server_url)
     try:
         members = _Members([own_address], port.port if port else 0, [])
         if preflight is not None:
             members = replace(members, facts=[preflight.describe_node(own_address, port)])
-        if own_ports:
-            own_facts = members.facts[0] if members.facts else {}
-            members = replace(members, facts=[{**own_facts, "ports": list(own_ports)}])
+        if own_facts:
+            checked = members.facts[0] if members.facts else {}
+            members = replace(members, facts=[{**checked, **own_facts}])
         if plan.node_count > 1:
             members = _wait_for_nodes(link, plan, node, members, control)
         on_port(members.port)
@@ -90,9 +96,9 @@ def join_rendezvous(
             "allow TCP between the nodes on ports 6105 to 6999",
         )
     ports = tuple(tuple(map(int, facts.get("ports") or ())) for facts in members.facts)
-    return Rendezvous(
-        address, members.port, tuple(members.hosts), networks.interface_of(own_address), ports
-    )
+    copies_ports = tuple(int(facts.get("copies_port") or 0) for facts in members.facts)
+    interface = networks.interface_of(own_address)
+    return Rendezvous(address, members.port, tuple(members.hosts), interface, ports, copies_ports)
 
 
 @dataclass(frozen=True)

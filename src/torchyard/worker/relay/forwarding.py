@@ -69,6 +69,27 @@ class Forwarder:
             connection.closing = connection.closing or next(body, None) is not None
             _stream(connection, response, bare=request.method == "HEAD")
 
+    def ask_once(self, request: Request, content: bytes) -> ServerResponse:
+        """Send a request once, and read the response.
+
+        Raises:
+            ServerUnreachable: the server does not respond, or breaks off.
+        """
+        self.settle()
+        try:
+            with self._proxy.stream(
+                request.method,
+                request.target,
+                request.headers,
+                [content] if content else [],
+                len(content),
+                self._wait_s,
+            ) as response:
+                kind = response.getheader("Content-Type") or "application/json"
+                return ServerResponse(response.status, response.read(), kind)
+        except (http.client.HTTPException, OSError) as error:
+            raise ServerUnreachable(str(error)) from error
+
     def ask(
         self,
         request: Request,

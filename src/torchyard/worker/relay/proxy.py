@@ -44,11 +44,18 @@ class Proxy:
 
     Args:
         path: put before every request's own; None for the workspace's MLflow routes.
+        environ: of the worker; see `server_address.of_plan`.
     """
 
-    def __init__(self, plan: LaunchPlan, path: str | None = None) -> None:
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        path: str | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         path = f"/mlflow/{plan.workspace}" if path is None else path
-        self._connection = Connection(server_address.of_plan(plan), plan.run_token, path)
+        address = server_address.of_plan(plan, environ)
+        self._connection = Connection(address, plan.run_token, path)
 
     def stream(
         self,

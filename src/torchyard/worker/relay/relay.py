@@ -14,13 +14,14 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchyard.shared.connection import AttemptOver, Connection, Refused, ServerFailed
 from torchyard.shared.history_spool import HistorySpool
 from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.record_rules import is_sampled
 from torchyard.shared.retry_delays import next_pause_s
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Relay:
         notify: shows a sentence to the user; called when the server refuses records, from another
             thread.
         failing_limit_s: a server that responds and fails for so long is not waited for at the end.
+        environ: of the worker; names its proxy on nodes that don't see the server's disk.
     """
 
     def __init__(
@@ -60,11 +62,14 @@ class Relay:
         folder: Path,
         notify: Callable[[str], None] = lambda _: None,
         failing_limit_s: float = _FAILING_LIMIT_S,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self._connection = connection
-        self._plan = plan
+        # The node may name addresses of its own in it before `start`.
+        self.plan = plan
         self._node = node
         self._notify = notify
+        self._environ = environ
         self._failing_limit_s = failing_limit_s
         self._folder = spool_folder(folder)
         self._spool = HistorySpool(self._folder)
@@ -88,8 +93,10 @@ class Relay:
         from torchyard.worker.relay.relay_server import RelayServer
         from torchyard.worker.relay.run_state import RunState
 
-        self._state = RunState(self._folder / "runs.ndjson", self._plan.job)
-        self._server = RelayServer(self._plan, self, self._state, listener=self.listener)
+        self._state = RunState(self._folder / "runs.ndjson", self.plan.job)
+        self._server = RelayServer(
+            self.plan, self, self._state, listener=self.listener, environ=self._environ
+        )
         threading.Thread(target=self._server.serve, name="relay", daemon=True).start()
         self._shipper.start()
         return self._server.url
@@ -142,7 +149,7 @@ class Relay:
         if not records:
             return
         self._spool.append([_encode(record).encode() for record in records])
-        if any(record["kind"] == "metric" for record in records):
+        if any(_is_logged(record) for record in records):
             self._last_write = time.monotonic()
 
     def settle(self, timeout_s: float) -> None:
@@ -239,6 +246,11 @@ class Relay:
             self._messages.append(message)
             self._notify(f"run history: {message}")
             print(f"run history: {message}", file=sys.stderr, flush=True)
+
+
+def _is_logged(record: Mapping[str, Any]) -> bool:
+    """Whether it is a metric of the script."""
+    return record["kind"] == "metric" and not is_sampled(record["key"])
 
 
 def _failing_since(previous: float | None, error: Exception) -> float | None:

@@ -2,7 +2,8 @@
 
 Owns: listening, the script's token, which request is kept, passed on or answered here.
 Leaves: reading and writing HTTP to http.py, keeping and shipping to relay.py, passing on to
-forwarding.py, what is known of runs to run_state.py, Azure's paths to sdk_v1.py.
+forwarding.py, what is known of runs to run_state.py, Azure's paths to sdk_v1.py, clients that send
+no token with files to artifact_tickets.py.
 Always: a metric, a parameter or a tag of a known run is answered without the server; so are
 reading and updating the job's own run while the server is unreachable.
 """
@@ -14,7 +15,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs
@@ -22,6 +23,7 @@ from urllib.parse import parse_qs
 from torchyard.shared import mlflow_records
 from torchyard.shared.plan import LaunchPlan
 from torchyard.shared.record_rules import InvalidRecord
+from torchyard.worker.relay.artifact_tickets import ArtifactTickets
 from torchyard.worker.relay.forwarding import WAIT_S, Forwarder, Recorder, content_of
 from torchyard.worker.relay.http import Listener, Request, ScriptConnection
 from torchyard.worker.relay.proxy import Proxy, ServerResponse, ServerUnreachable
@@ -29,6 +31,8 @@ from torchyard.worker.relay.run_state import RunState
 from torchyard.worker.relay.sdk_v1 import SdkV1Runs
 
 _RUNS = "/api/2.0/mlflow/runs/"
+# The second is the registry's in MLflow 1.
+_APIS = ("/api/2.0/mlflow/", "/api/2.0/preview/mlflow/")
 # Where azureml-mlflow's paths begin: the API's version and the workspace, then MLflow's own path.
 _PLUGIN_PATH = "/mlflow/v"
 _KEPT = frozenset({"log-metric", "log-batch", "log-parameter", "set-tag"})
@@ -48,6 +52,7 @@ class RelayServer:
         state: RunState,
         wait_s: float = WAIT_S,
         listener: socket.socket | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         # A script that outlived the last relay still knows its port.
         self._listener = Listener(state.port, self, listener)
@@ -58,12 +63,13 @@ class RelayServer:
         self._plan = plan
         self._recorder = recorder
         self._state = state
-        self._forwarder = Forwarder(Proxy(plan), recorder, wait_s)
-        self._azure = Forwarder(Proxy(plan, ""), recorder, wait_s)
+        self._forwarder = Forwarder(Proxy(plan, environ=environ), recorder, wait_s)
+        self._azure = Forwarder(Proxy(plan, "", environ), recorder, wait_s)
         self._sdk_v1 = SdkV1Runs(plan, state, self._keep, self._azure)
         self._token = "Bearer " + plan.run_token
         # The same permission in the form that Azure's clients insist on.
         self._long_token = "Bearer " + plan.variables.get("AZUREML_RUN_TOKEN", plan.run_token)
+        self._tickets = ArtifactTickets(plan.run_token)
         self._lock = threading.Lock()
         # By whether the plug-in reads it, which knows other addresses of artifacts.
         self._own_runs = {is_plugin: _run_of_plan(plan) for is_plugin in (False, True)}
@@ -82,7 +88,7 @@ class RelayServer:
         try:
             if self._sdk_v1.is_quick(request):
                 return self._sdk_v1.at_once(connection, request, content)
-            body = _object(content)
+            body = _object(self._sent(request, content))
             if not self._state.knows(mlflow_records.run_of(body)):
                 return False
             self._keep(connection, mlflow_records.records(_verb(request), body))
@@ -93,12 +99,13 @@ class RelayServer:
     def answer(self, connection: ScriptConnection, request: Request) -> None:
         if self._sdk_v1.is_open(request):
             return self._sdk_v1.discover(connection)
-        if not self._is_authorized(request):
+        admitted = self._tickets.admit(request)
+        if admitted is None and not self._is_authorized(request):
             connection.closing = True
             reason = "send the run's token as `Authorization: Bearer`"
             return _refuse(connection, 401, "UNAUTHENTICATED", reason)
         try:
-            self._answer(connection, request)
+            self._answer(connection, admitted or request)
         except InvalidRecord as error:
             _refuse(connection, 400, "INVALID_PARAMETER_VALUE", str(error))
         except ServerUnreachable:
@@ -111,6 +118,8 @@ class RelayServer:
             self._sdk_v1.answer(connection, request)
         elif request.method == "GET" and verb == "get":
             self._get_run(connection, request)
+        elif self._names_files(request):
+            self._forward_with_tickets(connection, request)
         elif request.method != "POST":
             self._way(request).forward(connection, request)
         elif verb in _KEPT:
@@ -131,6 +140,29 @@ class RelayServer:
     def _way(self, request: Request) -> Forwarder:
         return self._azure if _is_plugin(request) else self._forwarder
 
+    # For clients that send no token with files
+
+    def _names_files(self, request: Request) -> bool:
+        """Whether the client expects URIs in the response that admit it without a token."""
+        if request.method == "POST" and _verb(request) not in ("", "search"):
+            return False
+        return request.path.startswith(_APIS) and self._tickets.are_for(request)
+
+    def _forward_with_tickets(self, connection: ScriptConnection, request: Request) -> None:
+        content = self._sent(request, content_of(connection, request))
+        response = self._forwarder.ask_once(request, content)
+        self._send(connection, request, response)
+
+    def _sent(self, request: Request, content: bytes) -> bytes:
+        """The body of a request as the server is to see it."""
+        return self._tickets.remove(content) if self._tickets.are_for(request) else content
+
+    def _send(self, connection: ScriptConnection, request: Request, answer: ServerResponse) -> None:
+        """Answer with the server's response, as the client reads it."""
+        if self._tickets.are_for(request):
+            answer = answer._replace(content=self._tickets.add(answer.content))
+        connection.send(*answer)
+
     # What is answered here
 
     def _keep(
@@ -147,7 +179,7 @@ class RelayServer:
         connection.send(200, response)
 
     def _log(self, connection: ScriptConnection, request: Request, verb: str) -> None:
-        content = content_of(connection, request)
+        content = self._sent(request, content_of(connection, request))
         body = _object(content)
         run = mlflow_records.run_of(body)
         if self._state.knows(run):
@@ -173,14 +205,16 @@ class RelayServer:
         if is_own_run and read_run:
             with self._lock:
                 self._own_runs[_is_plugin(request)] = read_run
-        connection.send(*response)
+        self._send(connection, request, response)
 
     def _update(self, connection: ScriptConnection, request: Request) -> None:
-        content = content_of(connection, request)
+        content = self._sent(request, content_of(connection, request))
         body = _object(content)
         is_own_run = mlflow_records.run_of(body) == self._plan.job
         try:
-            return connection.send(*self._way(request).ask(request, content, is_own_run))
+            return self._send(
+                connection, request, self._way(request).ask(request, content, is_own_run)
+            )
         except ServerUnreachable:
             if not is_own_run:
                 raise
@@ -192,7 +226,7 @@ class RelayServer:
         self._send_own_run(connection, request, "run_info")
 
     def _create(self, connection: ScriptConnection, request: Request) -> None:
-        content = content_of(connection, request)
+        content = self._sent(request, content_of(connection, request))
         with self._request_id(content) as request_id:
             response = self._way(request).ask(
                 request, content, headers={_REQUEST_HEADER: request_id}
@@ -200,10 +234,10 @@ class RelayServer:
         run = _run_in(response).get("info", {}).get("run_id")
         if isinstance(run, str):
             self._state.learn(run)
-        connection.send(*response)
+        self._send(connection, request, response)
 
     def _delete(self, connection: ScriptConnection, request: Request) -> None:
-        content = content_of(connection, request)
+        content = self._sent(request, content_of(connection, request))
         response = self._way(request).ask(request, content)
         if response.status == 200:
             # What is logged to it from now on is the server's to refuse.
@@ -215,7 +249,8 @@ class RelayServer:
         with self._lock:
             run = self._own_runs[_is_plugin(request)]
         body = {part: run if part == "run" else run["info"]}
-        connection.send(200, json.dumps(body).encode())
+        answer = ServerResponse(200, json.dumps(body).encode(), "application/json")
+        self._send(connection, request, answer)
 
     @contextmanager
     def _request_id(self, content: bytes) -> Iterator[str]:

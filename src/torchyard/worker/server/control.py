@@ -28,10 +28,13 @@ SIGNAL = "signal"
 # No rank is left that a parameter server could serve.
 SERVED = "served"
 TIMEOUT = "timeout"
+# The end of the time that a job is held after its script.
+RELEASE = "release"
 # What the server asks for.
 STOP = "stop"
 _POLL_S = 20
 _PAUSE_S = 1.0
+_TUNNEL_PAUSE_S = 0.3
 
 
 class Control:
@@ -40,7 +43,9 @@ class Control:
 
     `urgent` once the ranks are to be killed without a grace period. `idle_s` is how long the ranks
     have written nothing, as the server says where that is watched. `signal` is the one that
-    requested the stop, if one did, `signaled_at` when it came, in seconds since 1970.
+    requested the stop, if one did, `signaled_at` when it came, in seconds since 1970. `on_tunnel`
+    is called when the server asks this node for a tunnel. `latest_reason` is the server's last one,
+    where `reason` stays the first.
     """
 
     def __init__(self) -> None:
@@ -50,6 +55,8 @@ class Control:
         self.stopped_at = 0.0
         self.urgent = False
         self.idle_s = 0.0
+        self.latest_reason = ""
+        self.on_tunnel: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
         self._readable, self._writable = os.pipe()
         os.set_blocking(self._readable, False)
@@ -62,6 +69,17 @@ class Control:
     @property
     def over(self) -> bool:
         return self.reason == OVER
+
+    def ends_hold(self, own_failure: bool) -> bool:
+        """Whether a node that is held after its ranks have ended is to end.
+
+        Args:
+            own_failure: a rank of this node failed, which the server answers with a stop.
+        """
+        if self.urgent or self.over:
+            return True
+        latest = self.latest_reason or self.reason
+        return bool(latest) and not (own_failure and latest in ("failed", PEER_LOST))
 
     def stop(self, reason: str) -> None:
         with self._lock:
@@ -121,8 +139,11 @@ class Control:
         if isinstance(idle_s, (int, float)):
             self.idle_s = float(idle_s)
             self.wake()
+        if response.get("tunnel") is True:
+            self.on_tunnel()
         if response.get("control") == STOP:
             self.urgent = self.urgent or response.get("urgent") is True
+            self.latest_reason = str(response.get("reason") or "cancel")
             self.stop(str(response.get("reason") or "cancel"))
 
     def _wait_for_signals(self, on_signal: Callable[[], None]) -> None:
@@ -142,11 +163,12 @@ class Control:
         query: dict[str, Any] = {"node": node, "wait_s": _POLL_S}
         while not self.urgent and not self.over:
             if self.stopped:
-                query["after"] = STOP
+                query |= {"after": STOP, "after_reason": self.latest_reason}
             try:
-                self.apply(
-                    connection.call("GET", "/control", query=query, timeout_s=_POLL_S + 10.0)
-                )
+                response = connection.call("GET", "/control", query=query, timeout_s=_POLL_S + 10.0)
+                self.apply(response)
+                if response.get("tunnel") is True:
+                    time.sleep(_TUNNEL_PAUSE_S)  # until it is open, the server asks for it
             except AttemptOver:
                 self.stop(OVER)
             # A fault of ours, too: without this thread the node would not hear of a cancel.

@@ -128,7 +128,7 @@ def holds(proc: Path = _SELF) -> dict[str, bool]:
 def members(mark: str, proc: Path = _SELF) -> list[int]:
     """The processes in the node's cgroup and below it."""
     pids: set[int] = set()
-    for folder in _folders(mark, proc):
+    for folder in folders_of(mark, proc):
         for path, _, _ in os.walk(folder):
             try:
                 pids.update(map(int, Path(path, "cgroup.procs").read_text().split()))
@@ -139,7 +139,7 @@ def members(mark: str, proc: Path = _SELF) -> list[int]:
 
 def remove(mark: str, proc: Path = _SELF) -> None:
     """Remove the node's cgroup, once it is empty."""
-    for folder in _folders(mark, proc):
+    for folder in folders_of(mark, proc):
         for path, _, _ in os.walk(folder, topdown=False):
             try:
                 os.rmdir(path)
@@ -149,7 +149,7 @@ def remove(mark: str, proc: Path = _SELF) -> None:
 
 def refused_processes(mark: str, proc: Path = _SELF) -> int:
     """How often a process could not be started because the node had as many as it may have."""
-    return sum(_count(folder / "pids.events", "max") for folder in _folders(mark, proc))
+    return sum(_count(folder / "pids.events", "max") for folder in folders_of(mark, proc))
 
 
 def allow_no_processes(mark: str, proc: Path = _SELF) -> None:
@@ -157,7 +157,7 @@ def allow_no_processes(mark: str, proc: Path = _SELF) -> None:
 
     What starts processes faster than they can be ended would otherwise never end.
     """
-    for folder in _folders(mark, proc):
+    for folder in folders_of(mark, proc):
         write(folder / "pids.max", "0")
 
 
@@ -265,8 +265,8 @@ def _trees(proc: Path) -> list[_Tree]:
     return sorted(trees.values(), key=lambda tree: -tree.version)
 
 
-def _folders(mark: str, proc: Path) -> list[Path]:
-    """The node's folders that there are."""
+def folders_of(mark: str, proc: Path = _SELF) -> list[Path]:
+    """The node's folders that there are, that of version 2 first."""
     folders = [tree.folder(mark) for tree in _trees(proc)]
     return [folder for folder in folders if folder.is_dir()]
 

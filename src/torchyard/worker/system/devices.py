@@ -32,7 +32,10 @@ def variables(plan: LaunchPlan, node: int) -> dict[str, str]:
     # nvidia-smi counts by bus, CUDA by default by speed.
     order = user_variables.get(_ORDER, _AS_LISTED)
     if order == _AS_LISTED:
-        visible = ",".join(str(device.index) for device in chosen)
+        # An engine may know a card by its UUID alone; its index is -1 then.
+        visible = ",".join(
+            str(device.index) if device.index >= 0 else device.uuid for device in chosen
+        )
     else:
         visible = ",".join(device.uuid for device in chosen)
     return {CUDA: visible, HIP: visible, ROCR: visible, _ORDER: order}

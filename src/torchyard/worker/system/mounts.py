@@ -8,7 +8,6 @@ Always: the very mounts of the ranks are tried before any rank starts.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -36,9 +35,10 @@ def command(mounts: Sequence[Mount], program: Sequence[str]) -> list[str]:
     """The command that runs `program` inside the mounts."""
     if not mounts:
         return list(program)
-    pairs = json.dumps([[mount.source, mount.target] for mount in mounts])
+    paths = [path for mount in mounts for path in (mount.source, mount.target)]
     capabilities = "none" if any(mount.for_good for mount in mounts) else "kept"
-    return [sys.executable, "-I", "-S", "-c", _PROGRAM, IMPORT_PATH, pairs, capabilities, *program]
+    launcher = [sys.executable, "-I", "-S", "-c", _PROGRAM, IMPORT_PATH]
+    return [*launcher, str(len(mounts)), capabilities, *paths, *program]
 
 
 def why_not(mounts: Sequence[Mount]) -> str:

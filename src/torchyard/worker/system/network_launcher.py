@@ -51,6 +51,13 @@ def listen(sender: socket.socket, paths: str, addresses: str) -> None:
     _send(sender, [listener.fileno() for listener in listeners])
 
 
+def unconnected(sender: socket.socket, paths: str, count: str) -> None:
+    """Send so many sockets of the namespaces, for the worker to connect."""
+    _enter(paths)
+    made = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(int(count))]
+    _send(sender, [connection.fileno() for connection in made])
+
+
 def enter(paths: str, command: list[str]) -> None:
     """Enter the namespaces and execute `command`."""
     try:
@@ -63,12 +70,17 @@ def enter(paths: str, command: list[str]) -> None:
 
 
 def main(verb: str, first: str, rest: list[str]) -> None:
-    """`enter` with namespaces and a command; `make` and `listen` with a descriptor to send to."""
+    """`enter` with namespaces and a command; the other verbs with a descriptor to send to."""
     if verb == "enter":
         enter(first, rest)
     sender = socket.socket(fileno=int(first))
     try:
-        make(sender) if verb == "make" else listen(sender, *rest)
+        if verb == "make":
+            make(sender)
+        elif verb == "listen":
+            listen(sender, *rest)
+        else:
+            unconnected(sender, *rest)
     except OSError as error:
         sender.sendall(str(error).encode())
         os._exit(_FAILED)

@@ -31,6 +31,7 @@ _SOCKET = "network"
 _MESSAGE_BYTES = 2000
 _MOST_DESCRIPTORS = 64
 _POLL_S = 0.05
+_SPARE = 16
 _READY = b"ready"
 _HINT = (
     "it needs user namespaces: `yard doctor` says whether they are allowed on this machine; or ask "
@@ -44,6 +45,8 @@ class NetworkSpace:
     def __init__(self, namespaces: list[int]) -> None:
         self._namespaces = namespaces
         self._server: socket.socket | None = None
+        self._spare: list[int] = []
+        self._lock = threading.Lock()
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The command that runs `words` in it."""
@@ -58,6 +61,17 @@ class NetworkSpace:
         descriptors = _launch("listen", self._paths(), json.dumps(list(addresses)))
         return [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
+    def unconnected(self) -> socket.socket:
+        """A socket to connect to what listens in it; for any thread.
+
+        Raises:
+            Failure: none could be made.
+        """
+        with self._lock:
+            if not self._spare:
+                self._spare = _launch("unconnected", self._paths(), str(_SPARE))
+            return socket.socket(fileno=self._spare.pop())
+
     def share(self, scratch: Path) -> None:
         """Hand it to the workers of the attempt's other nodes, until `close`."""
         with _short(scratch) as path:
@@ -70,6 +84,10 @@ class NetworkSpace:
         for descriptor in self._namespaces:
             os.close(descriptor)
         self._namespaces = []
+        with self._lock:
+            spare, self._spare = self._spare, []
+        for descriptor in spare:
+            os.close(descriptor)
         if self._server is not None:
             self._server.shutdown(socket.SHUT_RDWR)  # wakes `accept`
             self._server.close()

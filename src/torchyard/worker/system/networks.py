@@ -36,7 +36,12 @@ def interfaces() -> dict[str, str]:
 
 
 def interface_of(address: str) -> str:
-    """The name of the interface with this address, empty when none has it."""
+    """The name of the interface with this address, empty when none has it.
+
+    All addresses from 127.0.0.1 up are those of one interface.
+    """
+    if address.startswith("127."):
+        address = LOOPBACK
     return next((name for name, ipv4 in interfaces().items() if ipv4 == address), "")
 
 

@@ -40,9 +40,13 @@ def die_with_parent(signum: int) -> bool:
     return _prctl(_PR_SET_PDEATHSIG, signum)
 
 
-def family(root: int, mark: str) -> list[Process]:
+def family(root: int, mark: str, since: int = 0) -> list[Process]:
     """Living descendants of `root`, and all processes in the mark's cgroup or with the mark in
     their environment.
+
+    Args:
+        since: when the first process that could bear the mark started, in clock ticks since the
+            machine did: those before are not read, which is most of the work on a full machine.
     """
     grouped = set(cgroups.members(mark))
     everyone = {process.pid: process for process in map(read, _pids()) if process is not None}
@@ -55,7 +59,9 @@ def family(root: int, mark: str) -> list[Process]:
         if not process.ended
         and process.pid not in spared
         and (
-            process.pid in related or process.pid in grouped or marked in _environment(process.pid)
+            process.pid in related
+            or process.pid in grouped
+            or (process.start_time >= since and marked in _environment(process.pid))
         )
     ]
 

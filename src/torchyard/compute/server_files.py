@@ -1,0 +1,43 @@
+"""Settings of a cluster that name files of the server's machine.
+
+Owns: which they are, who may name one.
+Leaves: reading them to executors/.
+Always: naming another file takes the role of who administers the server: Slurm's programs load
+what a configuration names, as the server's user, and what a token's file holds is sent to the
+address that the same document chooses; in a shared folder the server makes and removes files.
+"""
+
+from __future__ import annotations
+
+from torchyard.base.errors import Forbidden
+from torchyard.compute.types import Compute
+
+_KEYS = {
+    "token_file": "the cluster's token",
+    "config": "Slurm's configuration",
+    "shared_folder": "the shared folder",
+}
+
+
+def check(wanted: Compute, before: Compute | None, may_name_files: bool) -> None:
+    """
+    Args:
+        may_name_files: whether who asks administers the server.
+
+    Raises:
+        Forbidden: a file is named that the cluster does not use already, or one that it uses would
+            serve another address.
+    """
+    if may_name_files:
+        return
+    current = before.settings if before is not None and before.engine == wanted.engine else {}
+    for key, what in _KEYS.items():
+        if key not in wanted.settings:
+            continue
+        if any(wanted.settings.get(each) != current.get(each) for each in (key, "address")):
+            raise Forbidden(
+                f"`{key}` names a file of the server's machine; the role `owner` of the server is "
+                "required to choose it",
+                f"ask who administers the server to create the cluster with {what}; you can change "
+                "its other keys then",
+            )

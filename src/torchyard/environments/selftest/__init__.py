@@ -1,0 +1,1 @@
+"""Tests of curated environments: each component does one real step, each label is compared."""

@@ -1,0 +1,143 @@
+"""Run the tests of a curated environment in a build of it.
+
+Owns: the processes that do the steps, the comparison with the label, what hardware this is.
+Leaves: building to contents.py, the steps to in_environment/, recording to __main__.py.
+Always: each step is a process of its own in an empty folder with a time limit; of the caller's
+variables it gets those that find programs and devices, and none of Python's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torchyard.environments.names.components import Held, StepResult
+
+_PROGRAMS = Path(__file__).parent / "in_environment"
+_STEP_S = 600.0
+_ERROR_LINES = 3
+_PASSED_ON = ("PATH", "LANG", "JAVA_HOME", "LD_LIBRARY_PATH")
+# What libraries of mathematics and drivers read.
+_PASSED_ON_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "OPENBLAS_")
+
+
+def run_step(python: Path, held: Held, variables: Mapping[str, str]) -> StepResult:
+    """Do the one-step test of a component.
+
+    Args:
+        python: the environment's interpreter.
+        variables: the process environment.
+    """
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="torchyard-selftest-") as folder:
+        arguments = [str(python), "-E", "-s", str(_PROGRAMS / "step.py"), held.component.step]
+        try:
+            outcome = subprocess.run(
+                arguments,
+                cwd=folder,
+                env=_variables(variables, python, folder),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_STEP_S,
+            )
+        except subprocess.TimeoutExpired:
+            return StepResult(held.version, _STEP_S, error=f"not done after {_STEP_S:.0f} s")
+    seconds = round(time.monotonic() - start, 1)
+    result = _result_of(outcome.stdout) if outcome.returncode == 0 else ""
+    if result:
+        return StepResult(held.version, seconds, result)
+    lines = (outcome.stderr or outcome.stdout).strip().splitlines()[-_ERROR_LINES:]
+    error = " ".join(line.strip() for line in lines) or f"exit code {outcome.returncode}"
+    return StepResult(held.version, seconds, error=error)
+
+
+def _result_of(output: str) -> str:
+    """What the last line of a step's output tells; empty where it tells nothing."""
+    last = output.strip().splitlines()[-1:] or [""]
+    try:
+        return str(json.loads(last[0])["result"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def distributions(python: Path, variables: Mapping[str, str]) -> dict[str, Any]:
+    """Each distribution on disk: `version`, `modules`, and `missing`, modules not found."""
+    with tempfile.TemporaryDirectory(prefix="torchyard-selftest-") as folder:
+        outcome = subprocess.run(
+            [str(python), "-E", "-s", str(_PROGRAMS / "distributions.py")],
+            cwd=folder,
+            env=_variables(variables, python, folder),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    entries: dict[str, Any] = json.loads(outcome.stdout)
+    return entries
+
+
+def label_differences(label: Sequence[str], on_disk: Mapping[str, Any]) -> list[str]:
+    """Sentences about each package that is not on disk, not importable, or not in the label.
+
+    Args:
+        label: `name==version` of each package that the environment is said to hold.
+        found: as `distributions` returns it.
+    """
+    versions = dict(line.partition("==")[::2] for line in label)
+    lines = []
+    for name in sorted({*versions, *on_disk}):
+        if name not in on_disk:
+            lines.append(f"{name} {versions[name]} is in the label and not in the environment")
+        elif name not in versions:
+            lines.append(f"{name} {on_disk[name]['version']} is not in the label")
+        elif name != "pip" and on_disk[name]["version"] != versions[name]:
+            actual = on_disk[name]["version"]
+            lines.append(f"{name} is {actual}, and the label says {versions[name]}")
+        if name in on_disk and on_disk[name]["missing"]:
+            missing = ", ".join(on_disk[name]["missing"])
+            lines.append(f"{name} has modules that Python does not find: {missing}")
+    return lines
+
+
+def hardware(python: Path, variables: Mapping[str, str]) -> str:
+    """This machine as `CPU: AMD EPYC, 2 cores`, or `GPU: NVIDIA H100` where torch sees one."""
+    code = "import torch; print(torch.cuda.get_device_name(0) if torch.cuda.is_available() else '')"
+    outcome = subprocess.run(
+        [str(python), "-E", "-s", "-c", code],
+        env=_variables(variables, python, tempfile.gettempdir()),
+        capture_output=True,
+        text=True,
+    )
+    gpu = outcome.stdout.strip() if outcome.returncode == 0 else ""
+    if gpu:
+        return f"GPU: {gpu}"
+    cores = os.cpu_count() or 1
+    return f"CPU: {_processor()}, {cores} {'core' if cores == 1 else 'cores'}"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names and names[0] != "unknown" else platform.machine()
+
+
+def _variables(variables: Mapping[str, str], python: Path, folder: str) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in variables.items()
+        if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
+    }
+    kept["PATH"] = f"{python.parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
+    # Libraries keep caches below the home, and Spark and MLflow write there.
+    return {**kept, "HOME": folder, "TMPDIR": folder}

@@ -1,0 +1,96 @@
+"""The code that a job runs with, as a page shows it, and how it differs from another job's.
+
+Owns: which files differ; comparing the heads of two.
+Leaves: snapshots to base/blobs.py, the lines' comparison to text_diff.py.
+Always: a job without code has no files; a response is bounded by the size of heads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.assets import served_files
+from torchyard.base.blobs import SnapshotFile
+from torchyard.base.errors import NotFound, nearest
+from torchyard.jobs.files import text_diff
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.services import Services
+
+_PREFIX = "snapshot:"
+_MOST_LINES = 10_000
+
+
+def files_of(services: Services, job: Job) -> tuple[SnapshotFile, ...]:
+    """
+    Raises:
+        NotFound: the snapshot is gone.
+    """
+    code = job.spec.code
+    if not code.startswith(_PREFIX):
+        return ()
+    return services.blobs.snapshot(code.removeprefix(_PREFIX)).files
+
+
+def preview(services: Services, job: Job, path: str) -> dict[str, Any]:
+    """The head of one file, see assets/served_files.py.
+
+    Raises:
+        NotFound: with the nearest path there is.
+    """
+    by_path = {file.path: file for file in files_of(services, job)}
+    if path not in by_path:
+        near = nearest(path, list(by_path))
+        raise NotFound(
+            f"the code of job `{job.name}` has no file `{path}`",
+            f"did you mean `{near}`?" if near else "list its files first",
+        )
+    return served_files.preview(services.blobs.path(by_path[path].sha256), path)
+
+
+def changes(services: Services, old: Job, new: Job) -> list[tuple[str, str]]:
+    """(path, `added`, `removed` or `changed`) of each file that differs, sorted."""
+    before, after = (
+        {file.path: (file.sha256, file.mode) for file in files_of(services, job)}
+        for job in (old, new)
+    )
+    differing = sorted(path for path in before | after if before.get(path) != after.get(path))
+    return [
+        (path, "changed" if path in before and path in after else _only_in(path in after))
+        for path in differing
+    ]
+
+
+def file_diff(services: Services, old: Job, new: Job, path: str) -> dict[str, Any]:
+    """`hunks` of changed lines, none of a binary file; `whole` unless only heads were compared.
+
+    Raises:
+        NotFound: neither job has the file.
+    """
+    texts: list[str | None] = []
+    is_whole, is_there = True, False
+    for job in (old, new):
+        sha256 = next((f.sha256 for f in files_of(services, job) if f.path == path), "")
+        text, is_all = served_files.head_text(services.blobs.path(sha256)) if sha256 else ("", True)
+        texts.append(text)
+        is_whole, is_there = is_whole and is_all, is_there or bool(sha256)
+    if not is_there:
+        raise NotFound(
+            f"neither job `{old.name}` nor `{new.name}` has a file `{path}`",
+            "list the files that differ first",
+        )
+    before, after = texts
+    if before is None or after is None:
+        return {"hunks": [], "whole": is_whole}
+    lines = [text.split("\n") for text in (before, after)]
+    is_whole = is_whole and all(len(each) <= _MOST_LINES for each in lines)
+    parts = text_diff.hunks(*(_without_end(each)[:_MOST_LINES] for each in lines))
+    return {"hunks": [vars(part) for part in parts], "whole": is_whole}
+
+
+def _only_in(is_new: bool) -> str:
+    return "added" if is_new else "removed"
+
+
+def _without_end(lines: list[str]) -> list[str]:
+    """The lines, without the empty text after the last line's end."""
+    return lines if lines[-1] else lines[:-1]

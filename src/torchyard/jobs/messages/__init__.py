@@ -1,0 +1,1 @@
+"""Messages by webhook and e-mail, sent when a job has ended."""

@@ -1,0 +1,51 @@
+"""Hand a job file to what serves its type.
+
+Owns: which type a document is of.
+Leaves: command jobs to submission.py, other types to what `Services.job_types` has for them.
+Always: a type that nothing serves is refused as an invalid job file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torchyard.jobs.records.types import Job
+from torchyard.jobs.requests import submission
+from torchyard.jobs.services import JobType, Services
+from torchyard.jobs.spec import job_spec
+from torchyard.workspaces.types import Identity
+
+
+def check(
+    services: Services, workspace: str, document: Any, *, uploaded: bool = True
+) -> tuple[str, ...]:
+    """Check a job file of any type; return notices.
+
+    Args:
+        uploaded: False accepts `local:` where a folder is yet to be uploaded.
+
+    Raises:
+        InvalidSpec: what is wrong, and where.
+    """
+    served = _serving(services, document)
+    if served is not None:
+        return served.check(services, workspace, document, uploaded)
+    return submission.check(services, workspace, document, uploaded=uploaded).notices
+
+
+def create(
+    services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
+) -> tuple[Job, bool]:
+    """Store a job of any type; see submission.create."""
+    served = _serving(services, document)
+    if served is not None:
+        return served.create(services, workspace, document, identity)
+    return submission.create(services, workspace, document, identity)
+
+
+def _serving(services: Services, document: Any) -> JobType | None:
+    """None for command jobs, and for what is not a job file at all."""
+    if not isinstance(document, Mapping):
+        return None
+    return services.job_types.get(job_spec.type_of(document))

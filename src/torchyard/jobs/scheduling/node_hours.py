@@ -1,0 +1,61 @@
+"""How long people's jobs held the nodes of a cluster.
+
+Owns: adding up the tries of jobs by person.
+Leaves: the hours of the cluster as a whole to compute/accounts.py.
+Always: only the part of a try within the period counts; one that runs counts up to now. Jobs that
+were deleted are not in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from torchyard.base.clock import to_text
+from torchyard.base.errors import InvalidInput
+from torchyard.compute import actions as computes
+from torchyard.jobs.records import store
+from torchyard.jobs.services import Services
+
+LONGEST = timedelta(days=400)
+
+
+@dataclass
+class PersonHours:
+    """What one person's jobs held; a GPU-hour is one GPU of a node for an hour."""
+
+    owner: str
+    job_count: int = 0
+    node_hours: float = 0.0
+    gpu_hours: float = 0.0
+
+
+def by_person(
+    services: Services, workspace: str, compute: str, since: datetime, until: datetime
+) -> list[PersonHours]:
+    """Most node-hours first.
+
+    Raises:
+        NotFound: the cluster does not exist.
+        InvalidInput: the period is empty or too long.
+    """
+    computes.get(services.db, workspace, compute)
+    if not since < until <= since + LONGEST:
+        raise InvalidInput(
+            f"the period from {to_text(since)} to {to_text(until)} can't be added up",
+            f"`since` comes before `until`, by {LONGEST.days} days or less",
+        )
+    now = services.clock.now()
+    people: dict[str, PersonHours] = {}
+    jobs: dict[str, set[int]] = {}
+    with services.db.read() as connection:
+        for held in store.held_between(connection, workspace, compute, since, until):
+            end = min(held.end or now, until, now)
+            hours = max((end - max(held.start, since)).total_seconds(), 0.0) / 3600
+            person = people.setdefault(held.owner, PersonHours(held.owner))
+            person.node_hours += hours * held.node_count
+            person.gpu_hours += hours * held.node_count * held.gpus
+            jobs.setdefault(held.owner, set()).add(held.job_id)
+    for owner, person in people.items():
+        person.job_count = len(jobs[owner])
+    return sorted(people.values(), key=lambda person: (-person.node_hours, person.owner))

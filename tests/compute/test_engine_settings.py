@@ -1,0 +1,101 @@
+"""The mapping `torchyard:` of a cluster's document, and the same keys as tags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torchyard.base.errors import InvalidSpec
+from torchyard.compute import engine_settings
+
+ENGINES = ("local", "ray", "slurm")
+
+
+def read(
+    document: dict[str, Any], tags: dict[str, str] | None = None
+) -> tuple[str, dict[str, Any]]:
+    return engine_settings.read({"name": "lab", **document}, tags, ENGINES)
+
+
+def test_mapping_key_and_tags_mean_the_same() -> None:
+    settings = {"partition": "gpu", "exclusive": True, "sbatch_options": ["--mail-type=END"]}
+    mapping = {"torchyard": {"engine": "slurm", **settings}}
+    assert read(mapping) == ("slurm", settings)
+    assert read({"engine": "Slurm", "torchyard": settings}) == ("slurm", settings)
+    tags = engine_settings.as_tags("slurm", settings)
+    assert tags["torchyard.engine"] == "slurm"
+    assert read({}, tags) == ("slurm", settings)
+    assert read(mapping, tags) == ("slurm", settings)
+    assert engine_settings.without({**tags, "team": "vision"}) == {"team": "vision"}
+    assert engine_settings.as_tags("local", {}) == {}
+
+
+def test_mappings_come_through_tags() -> None:
+    settings = {"address": "10.0.0.5:6379", "resources": {"CPU": 8, "GPU": 2.0}}
+    assert read({}, engine_settings.as_tags("ray", settings)) == ("ray", settings)
+    assert engine_settings.gpus(settings) == 2
+    assert engine_settings.gpus({"gres": "nvme:1,gpu:a100:4"}) == 4
+    assert engine_settings.gpus({"gres": "nvme:1"}) is None
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message", "hint", "at"),
+    [
+        ({"engine": "slurn"}, "`slurn` is not an engine", "`slurm`", "engine"),
+        ({"engine": "slurm", "partitoin": "a"}, "unknown key", "did you mean `partition`?", None),
+        ({"engine": "slurm", "address": "a:1"}, "setting of the engine `ray`", "ray", "address"),
+        ({"engine": "slurm", "exclusive": "often"}, "true or false", "exclusive: true", None),
+        ({"engine": "slurm", "partition": ["a"]}, "must be text", "partition: gpu", None),
+        ({"engine": "slurm", "partition": "a\nb"}, "control characters", "gpu", None),
+        ({"engine": "slurm", "partition": "x" * 2000}, "longer than 1000", "gpu", None),
+        ({"engine": "slurm", "time_limit": "soon"}, "`time_limit` is `soon`", "2-00", None),
+        ({"engine": "slurm", "sbatch_options": ["-N2"]}, "not an option written", "", None),
+        ({"engine": "slurm", "sbatch_options": {"a": 1}}, "a list of", "--mail", None),
+        ({"engine": "slurm", "config": "slurm.conf"}, "absolute path", "/", None),
+        ({"engine": "ray"}, "has no `address`", "start: true", ""),
+        ({"engine": "ray", "address": "head"}, "not `host:port`", "6379", "address"),
+        ({"engine": "ray", "address": "h:99999"}, "not `host:port`", "6379", None),
+        ({"engine": "ray", "address": "h:1", "start": True}, "asks for a new one", "", None),
+        ({"engine": "ray", "start": True, "resources": {"CPU": "x"}}, "a number", "CPU", None),
+        ({"engine": "slurm", "server_urls": ["ftp://a"]}, "not the address", "https", None),
+        ({"engine": "slurm", "shared_folder": "~/here"}, "the absolute path", "/shared", None),
+        ({"engine": "slurm", "shared_folder": "/a/../b"}, "the absolute path", "/shared", None),
+        ({"engine": "slurm", "shared_folder": "/"}, "the absolute path", "/shared", None),
+        (
+            {"engine": "ray", "address": "h:1", "shared_folder": "/a"},
+            "of the engine `slurm`",
+            "",
+            None,
+        ),
+        (
+            {"engine": "slurm", "shared_folder": "/a", "server_urls": ["https://a"]},
+            "one without",
+            "leave out one of them",
+            "shared_folder",
+        ),
+        ({"engine": "local", "partition": "a"}, "this cluster's is `local`", "slurm", None),
+        ({"engine": "local", "spill_over": "lab"}, "the cluster itself", "another", None),
+        ({"engine": 3}, "must be text", "local", "engine"),
+        ([], "must be a mapping", "torchyard:", ""),
+    ],
+)
+def test_a_wrong_setting_is_named(mapping: Any, message: str, hint: str, at: str | None) -> None:
+    with pytest.raises(InvalidSpec) as refusal:
+        read({"torchyard": mapping})
+    assert message in refusal.value.message
+    assert hint in refusal.value.hint
+    place = tuple(refusal.value.at)
+    assert place[0] == "torchyard"
+    if at is not None:
+        assert place[1:] == ((at,) if at else ())
+
+
+def test_a_key_with_two_values_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match="`engine` is given twice"):
+        read({"engine": "ray", "torchyard": {"engine": "slurm"}})
+
+
+def test_an_engine_that_this_server_lacks_is_named() -> None:
+    with pytest.raises(InvalidSpec, match="engine `ray` is not served yet"):
+        engine_settings.read({"torchyard": {"engine": "ray"}}, None, ("local",))

@@ -1,0 +1,71 @@
+"""The self-test tells what it saw, what failed and where a label is wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from torchyard.environments.names import components
+from torchyard.environments.names.components import Component, Held, StepResult, TestRun
+from torchyard.environments.selftest import __main__ as selftest
+from torchyard.environments.selftest import running
+
+PYTHON = Path(sys.executable)
+
+
+def held(step: str) -> Held:
+    return Held(Component(step, (step,), step), "installed", step, version("pytest"))
+
+
+@pytest.mark.slow
+def test_a_step_tells_what_it_saw() -> None:
+    result = running.run_step(PYTHON, held("pytest"), os.environ)
+    assert result.result == "a file of two tests: 1 failed, 1 passed, as written", result.error
+    assert result.seconds > 0 and not result.error
+
+
+def test_a_step_that_fails_tells_why() -> None:
+    result = running.run_step(PYTHON, held("ort_moe"), os.environ)
+    assert result.result == "" and "No module named" in result.error
+
+
+def test_an_environment_is_read_from_its_disk() -> None:
+    on_disk = running.distributions(PYTHON, os.environ)
+    assert on_disk["pytest"]["version"] == version("pytest")
+    assert {"pytest", "_pytest"} <= set(on_disk["pytest"]["modules"])
+    assert on_disk["pytest"]["missing"] == []
+
+
+def test_a_wrong_label_is_found() -> None:
+    on_disk = {
+        "six": {"version": "1.17.0", "modules": ["six"], "missing": []},
+        "torch": {"version": "2.10.0", "modules": ["torch"], "missing": []},
+        "extra": {"version": "1.0", "modules": ["extra"], "missing": ["extra"]},
+    }
+    label = ["six==1.17.0", "torch==2.2.0", "horovod==0.28.1"]
+    assert running.label_differences(label, on_disk) == [
+        "extra 1.0 is not in the label",
+        "extra has modules that Python does not find: extra",
+        "horovod 0.28.1 is in the label and not in the environment",
+        "torch is 2.10.0, and the label says 2.2.0",
+    ]
+    assert running.label_differences(["six==1.17.0"], {"six": on_disk["six"]}) == []
+
+
+def run(hardware: str, release: str = "1", loss: str = "0.1") -> TestRun:
+    steps = {"PyTorch": StepResult("2.13.0", 1.5, loss)}
+    return TestRun(release, "2026-11-25", hardware, "3.11.7", 2, 3, (), steps)
+
+
+def test_a_run_replaces_one_on_the_same_hardware_and_those_of_past_versions(tmp_path: Path) -> None:
+    file = tmp_path / "tests.json"
+    selftest.record(file, run("CPU"))
+    selftest.record(file, run("GPU: H100"))
+    selftest.record(file, run("CPU", loss="0.2"))
+    assert components.read_runs(file) == (run("CPU", loss="0.2"), run("GPU: H100"))
+    selftest.record(file, run("CPU", "2"))
+    assert components.read_runs(file) == (run("CPU", "2"),)
