@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# `.ci/run` sets another, which runs the few tests that failed once more.
+PYTEST ?= $(BIN)/pytest
 # In the version of requirements.lock, with the package sources that pip has on this machine.
 UV := $(BIN)/python tools/run_uv.py
 INSTALLED := $(VENV)/.installed
@@ -11,9 +13,9 @@ unexport PYTHONDONTWRITEBYTECODE
 export TORCHYARD_TEST_ENVIRONMENTS ?= $(CURDIR)/.test-environments
 
 # The tests that need no network, no service and no torch.
-QUICK := not (end_to_end or slow or object_store or postgres or containers or azure or widgets or runner or oidc)
+QUICK := not (end_to_end or slow or long or object_store or postgres or containers or azure or widgets or web_page or runner or oidc or slurm or ray or torch or gpu)
 
-.PHONY: help setup demo test coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-cgroups test-faults test-fuzz test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure-page notebooks postgres mpi podman azurite oidc-provider administration curated check format docs bench lock clean
+.PHONY: help setup demo test coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-cgroups test-faults kills-on-engines test-fuzz test-containers test-azure test-widgets ui test-ui ui-pictures chromium test-runner test-oidc test-train test-layers test-deepspeed gpu slurm slurm-programs ray ray-programs widgets azure-clients newest-clients azure-page notebooks postgres mpi podman registry azurite oidc-provider administration curated check format docs bench lock clean
 
 help:
 	@echo 'make demo               train a small network on two local nodes'
@@ -29,12 +31,22 @@ help:
 	@echo 'make test-postgres      run the tests that use a database on a PostgreSQL that they start'
 	@echo 'make test-e2e-postgres  run real jobs, recorded in PostgreSQL'
 	@echo 'make test-faults        kill ranks, workers and servers at random; fail in 57 ways'
+	@echo 'make kills-on-engines   kill what runs on a real Ray and a real Slurm at random; needs root'
 	@echo 'make test-fuzz          attack by path, link and name; fuzz the API from its schema'
 	@echo 'make test-containers    build and run images and Dockerfiles with a real podman'
 	@echo "make test-azure         run Azure ML's real clients, in the versions of tests/contracts_azure/clients"
-	@echo 'make test-widgets       show its notebook widget in JupyterLab in Chromium'
+	@echo 'make test-widgets       show notebook widgets in JupyterLab in Chromium'
+	@echo 'make ui                 build the web page into the package'
+	@echo 'make test-ui            build it again and compare, then use it in Chromium'
+	@echo 'make ui-pictures        write docs/pictures and .ui-pictures from the page'
 	@echo 'make test-runner        run jobs as other Unix users; needs root'
 	@echo 'make test-oidc          sign in with a real OpenID Connect provider'
+	@echo 'make slurm              run jobs on a Slurm that the tests start; needs root'
+	@echo 'make ray                run jobs on Ray clusters that the tests start'
+	@echo 'make test-train         test torchyard.train with torch: ranks, kills, its own wheel'
+	@echo 'make test-layers        test the layers for torch-ort and ort-moe with torch'
+	@echo 'make test-deepspeed     train with DeepSpeed and fairscale on two ranks, by hand: minutes'
+	@echo 'make gpu                run what needs a GPU: ranks, precisions, checkpoints, A/B of speed'
 	@echo 'make test-cgroups       limits of jobs on a kernel of their own, in QEMU'
 	@echo 'make test-long          run minutes of load, on a quiet machine'
 	@echo 'make mpi                install Open MPI 4, for the tests of MPI'
@@ -43,6 +55,8 @@ help:
 	@echo 'make azure-page         write docs/reference/azure-ml.md from what the clients did'
 	@echo 'make notebooks          run public notebooks of Azure ML: SUITE=sdk-v1 REPOSITORY=FOLDER.git'
 	@echo 'make curated            build the curated environments and record what they hold'
+	@echo 'make acpt-selftest      test each component of the curated environments, and their labels'
+	@echo 'make curated-locks      resolve the environments for GPUs that are not built here'
 	@echo 'make bench              measure, each figure beside its peer'
 	@echo 'make lock               resolve requirements.lock again'
 	@echo 'make release            prepare a release: VERSION=x.y.z'
@@ -78,28 +92,36 @@ $(VENV)/.group-%: $(INSTALLED)
 	@$(UV) pip install --quiet --group $*
 	@touch $@
 
+# Install Debian's packages as root, or say what is missing and which names to ask for.
+apt_get = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+    echo 'error: $(1) on this machine' >&2; \
+    echo 'hint: install with `apt-get install $(2)`; no service of it need run' >&2; \
+    exit 2; }; \
+  apt-get -qq update && \
+  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $(3) >/dev/null
+
 demo: setup
 	@YARD=$(BIN)/yard PYTHON=$(BIN)/python examples/digits/demo.sh
 
 # More processes than cores: many tests wait for programs that they start.
 test: setup
-	$(BIN)/pytest -n 3 --dist loadfile -m '$(QUICK)'
+	$(PYTEST) -n 3 --dist loadfile -m '$(QUICK)'
 
 # A target of its own, because measuring makes the tests take more than half as long again.
 coverage: setup
-	$(BIN)/pytest -n 3 --dist loadfile -m '$(QUICK)' --cov --cov-report=
+	$(PYTEST) -n 3 --dist loadfile -m '$(QUICK)' --cov --cov-report=
 	@echo "The quick tests run $$($(BIN)/coverage report --format=total) % of the lines in src/torchyard."
 	@echo 'See which they miss: $(BIN)/coverage report --show-missing'
 
 # More processes than cores: its tests mostly wait. In the order of files, so that the longest ones
 # begin early.
 test-e2e: setup mpi administration
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=15 \
-	  -m '(end_to_end or slow) and not (postgres or faults or fuzz or object_store or long or containers or azure or widgets or oidc)'
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder --durations=15 --timeout=600 \
+	  -m '(end_to_end or slow) and not (postgres or faults or fuzz or object_store or long or containers or azure or widgets or web_page or oidc)'
 
 # Minutes of load each, for a quiet machine; CI leaves them out.
 test-long: setup
-	$(BIN)/pytest -m long
+	$(PYTEST) -m long
 
 # cgroups of version 2 on a kernel of its own, in QEMU; two minutes, and root to install it.
 KERNEL := .cgroup-machine
@@ -111,53 +133,126 @@ $(KERNEL)/boot:
 
 test-cgroups: setup $(KERNEL)/boot
 	TORCHYARD_TEST_KERNEL='$(CURDIR)/$(KERNEL)/boot/vmlinuz-*' TORCHYARD_TEST_SERVICES=required \
-	  $(BIN)/pytest -m long tests/cgroup_machine
+	  $(PYTEST) -m long tests/cgroup_machine
 
 test-faults: setup
-	$(BIN)/pytest -s -m faults
+	$(PYTEST) -s -m faults
+
+# On a real Ray and a real Slurm, an hour each: KILLS=200 SEED=7 ENGINES='ray slurm joined'.
+KILLS ?= 200
+SEED ?= 1818
+ENGINES ?= ray slurm joined
+kills-on-engines: setup ray-programs slurm-programs
+	for engine in $(ENGINES); do TORCHYARD_TEST_RAY_HOME=.test-ray \
+	  $(BIN)/python tests/faults/engine_kills.py $$engine --kills $(KILLS) --seed $(SEED) || exit 1; done
 
 # TORCHYARD_FUZZ_EXAMPLES=200 for the long form.
 test-fuzz: setup $(VENV)/.group-fuzz
-	$(BIN)/pytest -m fuzz
+	$(PYTEST) -m fuzz
 
-test-containers: setup podman
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -m containers
+test-containers: setup podman registry
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -m 'containers and not long'
 
 # Each client of the matrix gets its own environment, created once.
 azure-clients: setup
 	@$(BIN)/python tests/contracts_azure/client_venvs.py
 
-test-azure: azure-clients
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile --durations=10 -m azure
+# Of each SDK, for the tests of engines.
+newest-clients: setup
+	@$(BIN)/python tests/contracts_azure/client_venvs.py azure-ai-ml-1.35 azureml-core-1.61
 
-# TORCHYARD_KEEP_SCREENSHOTS=FOLDER keeps screenshots.
+test-azure: azure-clients
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile --durations=10 -m 'azure and not long'
+
+# TORCHYARD_KEEP_SCREENSHOTS=FOLDER keeps screenshots; TORCHYARD_WRITE_PICTURES=1 writes docs/pictures.
 test-widgets: widgets
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest --durations=5 -m widgets
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) --durations=5 -m widgets
+
+# TORCHYARD_CHECKPOINT_KILLS=300 and TORCHYARD_EXAMPLE_KILLS=20 for the long form of random kills.
+test-train: setup $(VENV)/.group-torch
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile --durations=5 -m torch tests/train tests/compat/nebula
+
+# The layers for torch-ort and ort-moe, by hand.
+test-layers: setup $(VENV)/.group-torch
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) --durations=5 -m torch tests/compat
+
+# DeepSpeed, fairscale and ONNX Runtime in an environment of their own, with torch 2.13 for the CPU
+# where pip's sources have it. It is kept in .deepspeed; the first time takes some minutes.
+test-deepspeed: setup
+	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_DEEPSPEED='$(CURDIR)/.deepspeed' \
+	  $(PYTEST) --durations=10 -m long tests/zero
+
+# Skipped with the reason where torch finds no CUDA device; `TORCHYARD_GPU_TESTS_DEVICE=cpu make gpu`
+# tries the same programs on the CPU.
+gpu: setup $(VENV)/.group-torch
+	$(PYTEST) -s --durations=5 -m gpu tests/gpu
 
 # It creates users that begin with `tyt-`, and removes them; systemd brings systemd-socket-activate.
 test-runner: setup postgres administration
 	@[ "$$(id -u)" = 0 ] || { echo 'error: these tests create Unix users, and need root' >&2; exit 2; }
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile --durations=5 -m runner
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile --durations=5 -m runner
 
-# JupyterLab with azureml-widgets, and a browser.
-widgets: setup
-	@$(BIN)/python tests/contracts_azure/client_venvs.py azureml-widgets-1.62
+# TORCHYARD_KILL_ROUNDS=200 for the long form of its random kills.
+slurm: setup slurm-programs newest-clients
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) --durations=5 -m 'slurm and not long'
+
+# The tests start them with folders and ports of their own; MariaDB keeps Slurm's accounts.
+slurm-programs:
+	@(PATH="$$PATH:/usr/sbin"; \
+	  for program in slurmctld slurmd slurmdbd sbatch munged mariadbd my_print_defaults; do \
+	    command -v $$program >/dev/null || exit 1; done) || { \
+	  $(call apt_get,Slurm is not,slurm-wlm slurmdbd munge mariadb-server, \
+	    slurmctld slurmd slurm-client slurmdbd slurm-wlm-basic-plugins munge mariadb-server-core \
+	    mariadb-client-core); }
+
+# Ray's own environment is kept in .test-ray; Redis keeps a head's state over its restart; sshd is
+# started by the tests with keys, ports and folders of its own.
+ray: setup ray-programs newest-clients
+	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_RAY_HOME=.test-ray \
+	  $(PYTEST) --durations=5 -m 'ray and not long'
+
+ray-programs:
+	@(PATH="$$PATH:/usr/sbin"; command -v redis-server && command -v sshd) >/dev/null || { \
+	  $(call apt_get,Redis or sshd are not,redis-server openssh-server, \
+	    redis-server openssh-server openssh-client); }
+
+# JupyterLab with azureml-widgets, one with anywidget, and a browser.
+widgets: setup chromium
+	@$(BIN)/python tests/contracts_azure/client_venvs.py azureml-widgets-1.62 jupyter-anywidget
+
+chromium:
 	@command -v chromium >/dev/null || { \
-	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
-	    echo 'error: Chromium is not on this machine' >&2; \
-	    echo 'hint: install it with `apt-get install chromium`' >&2; \
-	    exit 2; }; \
-	  apt-get -qq update && \
-	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium \
-	    >/dev/null; }
+	  $(call apt_get,Chromium is not,chromium,chromium); }
+
+# The web page: its sources are in ui/, what is built of them is committed.
+NPM := $(BIN)/python tools/run_npm.py
+
+ui/node_modules/.package-lock.json: ui/package-lock.json tools/run_npm.py | $(INSTALLED)
+	@$(NPM) ci --silent --no-fund --no-audit
+	@touch $@
+
+ui: setup ui/node_modules/.package-lock.json
+	@$(NPM) run --silent build
+
+# TORCHYARD_KEEP_SCREENSHOTS=FOLDER keeps what a failed test saw.
+test-ui: setup chromium $(VENV)/.group-ui ui/node_modules/.package-lock.json
+	@$(NPM) run --silent check
+	@$(NPM) test --silent
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) --durations=5 -m web_page
+
+# Those of the documentation go into docs/pictures, all others into PICTURES.
+PICTURES ?= $(CURDIR)/.ui-pictures
+ui-pictures: setup chromium $(VENV)/.group-ui
+	TORCHYARD_PICTURES='$(PICTURES)' TORCHYARD_TEST_SERVICES=required \
+	  $(PYTEST) -m web_page tests/web_page/take_pictures.py
 
 # Write docs/reference/azure-ml.md from what the clients did.
 azure-page: azure-clients
-	TORCHYARD_WRITE_AZURE_PAGE=1 $(BIN)/pytest -m azure -k the_page
+	TORCHYARD_WRITE_AZURE_PAGE=1 $(PYTEST) -m azure -k the_page
 
 # S3 is moto's, from PyPI; Azure Blob is Azurite's, from npm.
 test-object-store: setup azurite $(VENV)/.group-object-store
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -m 'object_store and not postgres'
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -m 'object_store and not postgres'
 
 azurite: .azurite/node_modules/.bin/azurite-blob
 
@@ -169,13 +264,13 @@ azurite: .azurite/node_modules/.bin/azurite-blob
 	@npm install --silent --no-fund --no-audit --prefix .azurite azurite
 
 test-postgres: setup postgres
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile \
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile \
 	  -m 'postgres and not (object_store or end_to_end or faults or azure)'
 
 # ONLY='digits or tried_again' runs these alone.
 test-e2e-postgres: setup postgres mpi
-	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_DATABASE=postgres $(BIN)/pytest \
-	  -m 'end_to_end and not (object_store or long or containers or azure or widgets)' -k 'not sqlite and ($(or $(ONLY),test))'
+	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_DATABASE=postgres $(PYTEST) --timeout=600 \
+	  -m 'end_to_end and not (object_store or long or containers or azure or widgets or web_page)' -k 'not sqlite and ($(or $(ONLY),test))'
 
 # Public notebooks of Azure ML: REPOSITORY is a bare clone, SUITE sdk-v1 or sdk-v2, ONLY paths in it.
 notebooks: setup
@@ -183,10 +278,10 @@ notebooks: setup
 	  echo 'hint: make notebooks SUITE=sdk-v1 REPOSITORY=FOLDER.git' >&2; exit 2; }
 	@$(BIN)/python tests/contracts_azure/client_venvs.py notebooks-$(SUITE)
 	$(BIN)/python tools/run_notebooks.py $(SUITE) --repository '$(REPOSITORY)' \
-	  --work .notebooks --stand-ins .notebooks/stand-ins $(ONLY)
+	  --work .notebooks $(ONLY)
 
 test-oidc: setup oidc-provider
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest --durations=5 -m 'oidc and not postgres'
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) --durations=5 -m 'oidc and not postgres'
 
 oidc-provider: .oidc-provider/node_modules/oidc-provider/package.json
 
@@ -201,46 +296,27 @@ oidc-provider: .oidc-provider/node_modules/oidc-provider/package.json
 administration:
 	@{ command -v systemd-analyze && command -v systemd-socket-activate && \
 	  { command -v rsyslogd || test -x /usr/sbin/rsyslogd; }; } >/dev/null || { \
-	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
-	    echo "error: systemd's tools or rsyslog are not on this machine" >&2; \
-	    echo 'hint: install them with `apt-get install systemd rsyslog`' >&2; \
-	    exit 2; }; \
-	  apt-get -qq update && \
-	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
-	    systemd rsyslog >/dev/null; }
+	  $(call apt_get,systemd or rsyslog are not,systemd rsyslog,systemd rsyslog); }
 
 # The tests start a server of their own; they need its programs and the driver.
 postgres: setup $(VENV)/.extra-postgres
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
-	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
-	    echo 'error: PostgreSQL is not on this machine' >&2; \
-	    echo 'hint: install it with `apt-get install postgresql`; it need not run' >&2; \
-	    exit 2; }; \
-	  apt-get -qq update && \
-	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends postgresql \
-	    >/dev/null; }
+	  $(call apt_get,PostgreSQL is not,postgresql,postgresql); }
 
 # For jobs with `distribution: {type: mpi}`; mpi4py comes with the jobs' own environment.
 mpi:
 	@mpirun --version 2>/dev/null | grep -q '(Open MPI) 4' || { \
-	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
-	    echo 'error: Open MPI 4 is not on this machine' >&2; \
-	    echo 'hint: install it with `apt-get install openmpi-bin`' >&2; \
-	    exit 2; }; \
-	  apt-get -qq update && \
-	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends openmpi-bin \
-	    >/dev/null; }
+	  $(call apt_get,Open MPI 4 is not,openmpi-bin,openmpi-bin); }
 
 # It only builds; uidmap is for those who are not root.
 podman:
 	@{ command -v podman && command -v runc; } >/dev/null || { \
-	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
-	    echo 'error: podman is not on this machine' >&2; \
-	    echo 'hint: install it with `apt-get install podman runc uidmap`' >&2; \
-	    exit 2; }; \
-	  apt-get -qq update && \
-	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
-	    podman runc uidmap ca-certificates >/dev/null; }
+	  $(call apt_get,podman is not,podman runc uidmap,podman runc uidmap ca-certificates); }
+
+# Docker's own registry; the tests start it with a folder and a port of its own.
+registry:
+	@command -v docker-registry >/dev/null || { \
+	  $(call apt_get,docker-registry is not,docker-registry,docker-registry); }
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -255,17 +331,31 @@ format: setup
 
 docs: setup
 	$(BIN)/python -m torchyard.jobs.spec.keys > docs/reference/job-file.md
+	$(BIN)/python -m torchyard.sweeps.spec.keys > docs/reference/sweep-file.md
+	$(BIN)/python -m torchyard.endpoints.spec.keys > docs/reference/endpoint-file.md
+	$(BIN)/python -m torchyard.batch_endpoints.spec.keys > docs/reference/batch-endpoint-file.md
 	$(BIN)/python tools/failure_codes_page.py > docs/reference/failure-codes.md
 	$(BIN)/python tools/python_sdk_page.py > docs/reference/python-sdk.md
+	$(BIN)/python tools/curated_page.py > docs/reference/curated-environments.md
 
 # Record what a build of each curated environment contains; see docs/decisions/0021.
 # To resolve an environment's requirements again, remove its contents.json first.
-CURATED := acpt-pytorch-2.13-cpu sklearn-1.5 sklearn-1.1 sklearn-0.24-py38 lightgbm-3.3 tensorflow-2.16-cuda12 \
-  minimal-py310 pytorch-1.6-py38 pytorch-1.10-py38
+CURATED := acpt-pytorch-2.13-cpu acpt-pytorch-2.0-cuda11.7 acpt-pytorch-1.12-cuda10.2 sklearn-1.5 sklearn-1.1 sklearn-0.24-py38 lightgbm-3.3 tensorflow-2.16-cuda12 \
+  tensorflow-2.11-py310 minimal-py310 pytorch-1.6-py38 pytorch-1.10-py38
 CURATED_HOME ?= .curated
 
 curated: setup
 	$(BIN)/python -m torchyard.environments.contents $(CURATED_HOME) $(CURATED)
+
+# Do one real step of each component, compare each label with what is on disk, write tests.json.
+acpt-selftest: setup
+	$(BIN)/python -m torchyard.environments.selftest $(CURATED_HOME) $(CURATED)
+
+# Those that take a GPU and 10 GB each, where nobody builds them: resolved, not built.
+LOCKED := acpt-pytorch-2.15-cuda13.2 acpt-pytorch-2.14-cuda13.0 acpt-pytorch-2.13-cuda13.0
+
+curated-locks: setup
+	$(BIN)/python tools/lock_curated.py $(LOCKED)
 
 bench: setup
 	$(BIN)/python benchmarks/snapshot.py
@@ -288,6 +378,6 @@ release: setup
 
 clean:
 	[ ! -d .test-environments ] || find .test-environments -type d -exec chmod u+w {} +
-	rm -rf .test-environments $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
+	rm -rf .test-environments .test-ray .deepspeed $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
 	  .coverage dist
 	find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -117,10 +117,14 @@ class PostgresServer:
                 os.kill(chance.choice(sorted(serving)), signal.SIGKILL)
 
     def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def stop(self) -> None:
+        """End it; its folder goes with the folder for temporary files."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGQUIT)  # no checkpoint: the folder goes anyway
             self._process.wait(30)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def url(self, database: str, user: str = USER, password: str = "") -> str:
         secret = f":{password}" if password else ""

@@ -34,6 +34,8 @@ class Server:
         self.home = home
         self._database = database
         self.url = ""
+        # Not the one that others take by themselves while this one is down.
+        self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -44,6 +46,7 @@ class Server:
                 [
                     *(sys.executable, "-m", "torchyard.server"),
                     *("--home", str(self.home), "--ready-fd", str(writing)),
+                    *("--port", str(self._port)),
                 ],
                 env={**kept, "TORCHYARD_DATABASE": self._database},
                 stdout=log,
@@ -56,6 +59,7 @@ class Server:
         if not self.url:
             self._process.wait()
             raise AssertionError(self.log())
+        self._port = int(self.url.rpartition(":")[2])
 
     def kill(self) -> None:
         assert self._process is not None

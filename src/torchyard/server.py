@@ -8,6 +8,7 @@ Always: the port stays the same over restarts; a server that is killed loses not
 
 from __future__ import annotations
 
+import gc
 import getpass
 import logging
 import os
@@ -18,11 +19,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -32,18 +34,23 @@ from torchyard.app import listeners, server_log
 from torchyard.app.application import Parts, build, create_app
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
-from torchyard.base import allocator, disk, settings
+from torchyard.base import allocator, certificates, disk, settings
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
 from torchyard.base.home import home_database, home_service, private_home
 from torchyard.base.home.home_database import Choice
-from torchyard.executors import job_users
+from torchyard.endpoints.running.router_process import ScoringAt
+from torchyard.executors import job_users, server_for_nodes
+from torchyard.executors.server_for_nodes import NodeAddresses
+from torchyard.interactive.services import ServicesAt
+from torchyard.jobs.messages import settings as message_settings
 from torchyard.jobs.records.signals import Signals
 from torchyard.server_options import Options
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.types import Server
 from torchyard.shared import locks, processes
+from torchyard.tunnels.registry import Tunnels
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people
 from torchyard.workspaces.audit_sinks import Sink, sink_of
@@ -56,7 +63,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _DEFAULT_PORT = 8765
 _DEFAULT_TLS_PORT = 8766
+_ALL_ADDRESSES = "::"
+_LISTEN_FILE = "listen"
+_ANY = ("0.0.0.0", "::")
+_LAST_PORT = 65535
 _START_LIMIT_S = 60.0
+_SWITCH_INTERVAL_S = 0.0005
 
 
 def ensure_token(parts: Parts, token_file: Path) -> None:
@@ -140,11 +152,10 @@ def listen(
     remembered = home / port_file
     wanted = [port] if port is not None else [_remembered(remembered) or default, 0]
     for number in wanted:
-        # asyncio turns Nagle's delay off only for sockets that name their protocol.
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener = _socket_for(host)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((host, number))
+            listener.bind((_bindable(host, listener), number))
             # Two that bind at once both may; only one of them may listen.
             listener.listen(1024)
         except OSError:
@@ -153,6 +164,22 @@ def listen(
         _remember(remembered, listener, shared)
         return listener
     raise Conflict(f"port {port} of `{host}` is taken", "choose another with `--port`")
+
+
+def _socket_for(host: str) -> socket.socket:
+    """For IPv6 and IPv4 where all addresses are meant, for IPv4 alone on machines without IPv6."""
+    # asyncio turns Nagle's delay off only for sockets that name their protocol.
+    if ":" in host:
+        with suppress(OSError):
+            listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != _ALL_ADDRESSES)
+            return listener
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+
+
+def _bindable(host: str, listener: socket.socket) -> str:
+    is_ipv4 = listener.family == socket.AF_INET
+    return "0.0.0.0" if is_ipv4 and host == _ALL_ADDRESSES else host
 
 
 def _remember(file: Path, listener: socket.socket, shared: bool) -> None:
@@ -171,13 +198,16 @@ def _remembered(file: Path) -> int:
 
 @dataclass(frozen=True)
 class _Listeners:
-    """Where requests come in; `own_tls` is set when none was configured."""
+    """Where requests come in; `own_tls` is set when none was configured. `listens`: other machines
+    reach the listener with the server's own certificate.
+    """
 
     host: str
     plain: socket.socket
     secure: tuple[socket.socket, ssl.SSLContext] | None
     configured_tls: listeners.ConfiguredTls | None
     own_tls: listeners.OwnTls | None
+    listens: bool = False
 
     @property
     def url(self) -> str:
@@ -195,10 +225,58 @@ class _Listeners:
         if self.configured_tls is not None and self.secure is not None:
             host = self.configured_tls.way("localhost").host
             return f"https://{host or socket.getfqdn()}:{self.secure[0].getsockname()[1]}"
+        if self.listens and self.secure is not None:
+            return f"https://{socket.getfqdn()}:{self.secure[0].getsockname()[1]}"
         if listeners.is_loopback(self.host):
             return ""
-        host = socket.getfqdn() if self.host in ("0.0.0.0", "::") else self.host
+        host = socket.getfqdn() if self.host in _ANY else self.host
         return f"http://{host}:{self.plain.getsockname()[1]}"
+
+
+def _node_addresses(entrance: _Listeners, options: Options) -> NodeAddresses:
+    """Where nodes of other machines reach the server, as this machine's addresses are now."""
+    if entrance.secure is None or not (entrance.listens or entrance.configured_tls):
+        if listeners.is_loopback(entrance.host):
+            return NodeAddresses((entrance.url,))
+        hosts = server_for_nodes.own_addresses() if options.host in _ANY else [options.host]
+        port = entrance.plain.getsockname()[1]
+        return NodeAddresses(tuple(_urls("http", hosts, port)))
+    port = entrance.secure[0].getsockname()[1]
+    if entrance.configured_tls is not None and options.tls is not None:
+        name = entrance.configured_tls.way("localhost").host
+        if listeners.is_loopback(options.host):
+            hosts = [options.host]
+        else:
+            hosts = [name] if name else []
+            hosts += server_for_nodes.own_addresses() if options.host in _ANY else [options.host]
+        return NodeAddresses(
+            tuple(_urls("https", hosts, port)), listeners.certificate_of(options.tls)
+        )
+    way = entrance.tls.current()
+    hosts = server_for_nodes.own_addresses() or [LOOPBACK_NAMES[0]]
+    name = socket.getfqdn()
+    # A name is found again when the addresses have changed.
+    hosts += [name] if "." in name and not name.startswith("localhost") else []
+    return NodeAddresses(tuple(_urls("https", hosts, port)), way.authority if way else "")
+
+
+def _urls(scheme: str, hosts: list[str], port: int) -> list[str]:
+    return [server_for_nodes.url_of(scheme, host, port) for host in dict.fromkeys(hosts)]
+
+
+def _open_to_all(options: Options) -> _Listeners:
+    """At every address with the server's own certificate; plain on loopback."""
+    home, shared = options.home, options.shared
+    bind = partial(
+        listen, home, _ALL_ADDRESSES, options.port, "tls-port", _DEFAULT_TLS_PORT, shared
+    )
+    own_tls = listeners.OwnTls(
+        home, "", SystemClock(), bind, lambda: [*server_for_nodes.own_addresses(), socket.getfqdn()]
+    )
+    secure = own_tls.at_start(wanted=True)
+    host = LOOPBACK_NAMES[0]
+    plain = listen(home, host, None, shared=shared)
+    return _Listeners(host, plain, secure, None, own_tls, listens=True)
 
 
 def _open(options: Options, context: ssl.SSLContext | None) -> _Listeners:
@@ -207,6 +285,8 @@ def _open(options: Options, context: ssl.SSLContext | None) -> _Listeners:
         context: of the TLS that was asked for.
     """
     home, shared = options.home, options.shared
+    if options.listen:
+        return _open_to_all(options)
     if options.tls is None or context is None:
         bind = partial(listen, home, options.host, None, "tls-port", _DEFAULT_TLS_PORT, shared)
         own_tls = listeners.OwnTls(home, options.host, SystemClock(), bind)
@@ -231,8 +311,10 @@ def _listener(options: Options, port_file: str, default: int) -> socket.socket:
 
 def run(options: Options) -> None:
     """Serve until SIGTERM or SIGINT."""
+    options = _listening_as_before(options)
     sink = sink_of(options.audit_sink)
     context = listeners.context_of(options.tls) if options.tls is not None else None
+    messages = message_settings.read(options.messages)
     home, shared = options.home, options.shared
     environ = private_home.restrict_umask(settings.for_jobs(os.environ))
     for_others = _is_for_others(options)
@@ -245,6 +327,7 @@ def run(options: Options) -> None:
 
     with _starting_one_at_a_time(home, shared):
         entrance = _open(options, context)
+        _remember_listening(options)
         parts = build(
             home,
             entrance.url,
@@ -254,7 +337,9 @@ def run(options: Options) -> None:
             for_others=for_others,
             node=users.node,
             runner=users.runner,
-            private=_private_files(options),
+            private=[*_private_files(options), *messages.files],
+            node_addresses=partial(_node_addresses, entrance, options),
+            messages=replace(messages, page_url=entrance.public_url or entrance.url),
         )
         _remember_database(options)
         ensure_token(parts, settings.Settings(home).token_file)
@@ -262,7 +347,7 @@ def run(options: Options) -> None:
     app = _app(options, entrance, parts, sink)
     job_variables.publish(parts.services, environ, parts.signer, tls.current, tls.way)
     server = _http_server(options, entrance, app)
-    server.signals = parts.services.signals
+    server.signals, server.tunnels = parts.services.signals, parts.services.tunnels
     if entrance.own_tls is not None:
         entrance.own_tls.server = server
     files = ServerFiles(home, users.node)
@@ -283,9 +368,25 @@ def run(options: Options) -> None:
         held.close()
 
 
+def _listening_as_before(options: Options) -> Options:
+    """A server that commands start listens as it was told last."""
+    file = options.home / _LISTEN_FILE
+    if options.ready_fd is not None and options.listen is None:
+        return replace(options, listen=file.exists())
+    return options
+
+
+def _remember_listening(options: Options) -> None:
+    file = options.home / _LISTEN_FILE
+    if options.listen:
+        file.touch(mode=0o600)
+    elif options.listen is False:
+        file.unlink(missing_ok=True)
+
+
 def _is_for_others(options: Options) -> bool:
     """Whether other people reach the server: by itself, through a proxy, or as who signs in."""
-    if not listeners.is_loopback(options.host):
+    if options.listen or not listeners.is_loopback(options.host):
         return True
     is_embedded = options.ready_fd is not None
     return not is_embedded and (bool(options.connections.unlimited) or options.oidc is not None)
@@ -314,6 +415,52 @@ def _app(options: Options, entrance: _Listeners, parts: Parts, sink: Sink | None
         audit_sink=sink,
         public_url=entrance.public_url,
         sign_in=_sign_in(options, entrance.public_url),
+        services_at=_services_at(options),
+        scoring_at=_scoring_at(options, entrance),
+    )
+
+
+def _services_at(options: Options) -> ServicesAt:
+    """
+    Raises:
+        InvalidInput: `--services-url` is not a pattern of addresses.
+    """
+    if not options.services_url:
+        return ServicesAt(port=options.services_port)
+    # Behind a proxy that ends TLS, it listens for that one alone.
+    tls = None
+    if options.tls is not None and options.services_url.startswith("https:"):
+        tls = listeners.context_of(options.tls)
+    is_open = tls is not None or options.services_url.startswith("http:")
+    host = options.host if is_open else LOOPBACK_NAMES[0]
+    return ServicesAt(options.services_url, host, options.services_port, tls)
+
+
+def _scoring_at(options: Options, entrance: _Listeners) -> ScoringAt:
+    """Where the router of online endpoints listens: beside the server, with its certificate."""
+    port = entrance.plain.getsockname()[1] + 1
+    tls = options.tls
+    public = ""
+    issued = certificates.kept(options.home) if entrance.listens else None
+    if issued is not None and entrance.secure is not None:
+        port = entrance.secure[0].getsockname()[1] + 1
+        return ScoringAt(
+            _ALL_ADDRESSES,
+            options.scoring_port,
+            min(port, _LAST_PORT),
+            issued.file,
+            server=entrance.url,
+        )
+    if tls is not None and options.scoring_port:
+        public = f"https://{urlsplit(entrance.public_url).hostname}:{options.scoring_port}"
+    return ScoringAt(
+        entrance.host if tls is None else options.host,
+        options.scoring_port,
+        min(port, _LAST_PORT),
+        None if tls is None else tls.certificate,
+        None if tls is None else tls.key,
+        public,
+        entrance.url,
     )
 
 
@@ -337,9 +484,11 @@ class _Server(listeners.Server):
     """Lets the streams go as soon as a signal comes, so that the shutdown need not wait."""
 
     signals: Signals
+    tunnels: Tunnels
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         self.signals.close()
+        self.tunnels.close()
         super().handle_exit(sig, frame)
 
 
@@ -398,9 +547,22 @@ def _single_server(url: str) -> Server:
     return Server("", url, "", pid, processes.start_time(pid), now, now)
 
 
+def _shorten_waits() -> None:
+    """Let the event loop wait less for threads that compute, and for the garbage collector.
+
+    The loop gives Python's lock away whenever it reads or writes a socket, and while another thread
+    computes it gets it back after a switch interval, by default 5 ms: a hundred sockets took half a
+    second. What was imported so far is never garbage, and a full collection would look at all of
+    it, with the lock held.
+    """
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    gc.freeze()
+
+
 def main() -> None:
     arguments = server_options.parser().parse_args()
     allocator.free_large_blocks()
+    _shorten_waits()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # The terminal's Ctrl-C is for the command that started an embedded server.
     if arguments.ready_fd is not None:

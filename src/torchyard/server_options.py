@@ -19,6 +19,7 @@ from torchyard.app import listeners
 from torchyard.app.connections import DEFAULT_LIMITS, ConnectionLimits
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.base import addresses, settings
+from torchyard.base.errors import InvalidInput
 from torchyard.base.home import home_database, process_secrets
 from torchyard.base.home.home_database import Choice
 
@@ -35,7 +36,11 @@ class Options:
     `jobs_as_server_user`: see executors/job_users.py. `connections`: how many; its `unlimited` are
     the proxies whose headers are believed. `audit_sink`: where copies of the audit go; see
     workspaces/audit_sinks.py. `inherited`: listens already, at `host`; see listeners.inherited.
-    `oidc`: settings of the sign-in; see sign_in/settings.py.
+    `services_url`, `services_port`: see interactive/services.py. `scoring_port`: of the router of
+    online endpoints; 0 for the one after the server's, or any that is free.
+    `oidc`: settings of the sign-in; see sign_in/settings.py. `messages`: those of webhooks and
+    e-mail; see jobs/messages/settings.py. `listen`: at all addresses of this
+    machine, with the server's own certificate; None for as a server that commands start did last.
     """
 
     home: Path
@@ -48,11 +53,16 @@ class Options:
     audit_sink: str = ""
     inherited: socket.socket | None = None
     oidc: Path | None = None
+    services_url: str = ""
+    services_port: int = 0
+    scoring_port: int = 0
     ready_fd: int | None = None
     node_folder: Path | None = None
     runner: Path | None = None
     jobs_as_server_user: bool = False
     connections: ConnectionLimits = DEFAULT_LIMITS
+    listen: bool | None = None
+    messages: Path | None = None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -63,13 +73,58 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
+def _add_services(options: argparse.ArgumentParser) -> None:
+    options.add_argument(
+        "--services-url",
+        default="",
+        metavar="URL",
+        help="where people on other machines reach the services of jobs, with a star for the host "
+        "name of each: `https://*.services.example.org`; default: on this machine alone",
+    )
+    options.add_argument(
+        "--services-port", type=int, default=0, help="of that listener; default: any that is free"
+    )
+    options.add_argument(
+        "--scoring-port",
+        type=int,
+        default=0,
+        help="where online endpoints take requests; default: the one after the server's port",
+    )
+
+
+def _add_files(options: argparse.ArgumentParser) -> None:
+    options.add_argument(
+        "--oidc",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="let people sign in with the OpenID Connect provider that this JSON file describes",
+    )
+    options.add_argument(
+        "--messages",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="send e-mail when jobs end by the mail server that this JSON file names, and webhooks "
+        "also to the private networks in it; default: TORCHYARD_MESSAGES",
+    )
+
+
 def parser() -> argparse.ArgumentParser:
     """Of `yard-server`."""
     options = _Parser("yard-server", description="Serve a torchyard home folder.")
     options.add_argument("--home", type=Path, default=None, help="default: TORCHYARD_HOME")
     options.add_argument("--host", default="127.0.0.1", help="beyond loopback it needs TLS")
+    options.add_argument(
+        "--listen",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="listen at all addresses of this machine, with TLS and the server's own certificate, "
+        "for nodes on other machines",
+    )
     options.add_argument("--tls-cert", type=Path, default=None, help="PEM file, with its chain")
     options.add_argument("--tls-key", type=Path, default=None, help="PEM file, without a password")
+    _add_services(options)
     options.add_argument(
         "--insecure", action="store_true", help="listen beyond loopback without TLS"
     )
@@ -96,13 +151,7 @@ def parser() -> argparse.ArgumentParser:
         help="a reverse proxy whose X-Forwarded-For, X-Forwarded-Proto or Forwarded headers are "
         "believed; repeatable; default: TORCHYARD_TRUSTED_PROXIES, else none",
     )
-    options.add_argument(
-        "--oidc",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help="let people sign in with the OpenID Connect provider that this JSON file describes",
-    )
+    _add_files(options)
     options.add_argument(
         "--audit-sink",
         default="",
@@ -186,6 +235,11 @@ def read(arguments: argparse.Namespace) -> Options:
     Raises:
         InvalidInput: something in them is wrong.
     """
+    if arguments.listen and (arguments.tls_cert or arguments.host != LOOPBACK_NAMES[0]):
+        raise InvalidInput(
+            "`--listen` brings its own certificate and listens at every address",
+            "leave out `--host` and `--tls-cert`, or leave out `--listen`",
+        )
     taken = process_secrets.take(settings.SECRETS)
     inherited = listeners.inherited(os.environ)
     host = inherited.getsockname()[0] if inherited is not None else arguments.host
@@ -204,9 +258,14 @@ def read(arguments: argparse.Namespace) -> Options:
         arguments.audit_sink,
         inherited,
         arguments.oidc,
+        arguments.services_url,
+        arguments.services_port,
+        arguments.scoring_port,
         arguments.ready_fd,
         arguments.node_folder.absolute() if arguments.node_folder else configured.node_folder,
         arguments.runner.absolute() if arguments.runner else configured.runner,
         arguments.jobs_as_server_user or configured.jobs_as_server_user,
         _connection_limits(configured, arguments.trusted_proxy),
+        arguments.listen,
+        arguments.messages.absolute() if arguments.messages else configured.messages,
     )

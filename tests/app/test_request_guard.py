@@ -46,9 +46,9 @@ def _refused(answer: Any, status: int, words: str) -> None:
 
 
 def test_bodies_are_bounded(client: TestClient, api: Api) -> None:
-    large = b'{"name": "' + b"x" * (17 << 20) + b'"}'
-    _refused(client.post(f"{W}/jobs", content=large), 413, "larger than 16384 KiB")
-    _refused(client.post(f"{W}/jobs", content=iter([large])), 413, "larger than 16384 KiB")
+    large = b'{"name": "' + b"x" * (5 << 20) + b'"}'
+    _refused(client.post(f"{W}/jobs", content=large), 413, "larger than 4096 KiB")
+    _refused(client.post(f"{W}/jobs", content=iter([large])), 413, "larger than 4096 KiB")
     stranger = client.post(f"{W}/jobs", content=large[:100_000], headers={"Authorization": ""})
     _refused(stranger, 401, "has no token")
     headers = {"Authorization": "", "secret": api.person}
@@ -67,6 +67,23 @@ def test_uploads_are_of_any_size(client: TestClient, api: Api) -> None:
     content = (b"x" * (1 << 20) for _ in range(20))
     path = f"/v1/attempts/{api.names['attempt_id']}/files/outputs/large"
     assert client.put(path, content=content, headers=worker).json()["size_bytes"] == 20 << 20
+
+
+def test_a_worker_deletes_a_checkpoint_of_its_job(client: TestClient, api: Api) -> None:
+    worker = {"Authorization": f"Bearer {api.worker}"}
+    base = f"/v1/attempts/{api.names['attempt_id']}/files/outputs"
+    for name in ("checkpoints/step-1/a", "checkpoints/step-1/manifest.json", "kept"):
+        assert client.put(f"{base}/{name}", content=b"x", headers=worker).status_code == 200
+    for _ in range(2):
+        gone = client.delete(f"{base}/checkpoints/step-1", headers=worker)
+        assert (gone.status_code, gone.json()) == (200, {})
+    listing = f"/v1/attempts/{api.names['attempt_id']}/previous-outputs"
+    left = [file["path"] for file in client.get(listing, headers=worker).json()["files"]]
+    assert "kept" in left and not [path for path in left if path.startswith("checkpoints")]
+    outside = client.delete(f"{base}/%2e%2e/%2e%2e/other", headers=worker)
+    assert outside.status_code == 400, outside.text
+    stranger = client.delete(f"{base}/kept", headers={"Authorization": "Bearer yard_a_x"})
+    assert stranger.status_code == 401
 
 
 def test_a_file_of_a_bundle_is_bounded(client: TestClient) -> None:
@@ -312,6 +329,12 @@ def test_wrong_tokens_are_bounded_and_harm_nobody_else(tmp_path: Path, clock: Fa
     assert _ask(client, "GET", "/v1/whoami", good) == 200
     # So is one that the server has not seen since it started.
     assert _ask(client, "GET", "/v1/whoami", unused) == 200
+    # No route is looked for; what a server is watched by is answered to everyone.
+    assert _ask(client, "GET", "/v1/of/no/route", "yard_p_more") == 429
+    assert _ask(client, "GET", "/v1/of/no/route", good) == 404
+    assert _ask(client, "GET", "/health", "yard_p_more") == 200
+    shape = client.get("/api/2.0/mlflow/x", headers={"Authorization": "Bearer yard_p_more"})
+    assert (shape.status_code, "error_code" in shape.json()) == (429, True)
     clock.advance(WINDOW.total_seconds())
     assert _ask(client, "GET", "/v1/whoami", "yard_p_later") == 401
     client.close()

@@ -40,6 +40,7 @@ IN_PATH = [
     ("GET", "/mlflow/{}/api/2.0/mlflow/experiments/get?experiment_id=0"),
     ("GET", "/api/2.0/mlflow/artifacts/list?run_id=running&path={}"),
     ("PUT", "/v1/attempts/ATTEMPT/files/{}"),
+    ("DELETE", "/v1/attempts/ATTEMPT/files/{}"),
     ("PUT", "/v1/attempts/ATTEMPT/outputs/best/{}"),
     ("PUT", "/v1/attempts/ATTEMPT/outputs/{}/a.txt"),
     ("PUT", "/v1/attempts/ATTEMPT/logs?offset=0&path={}"),

@@ -10,6 +10,8 @@ import pytest
 
 from torchyard.azureml import job_variables
 from torchyard.jobs import actions
+from torchyard.jobs.records.client_endpoints import NodeEndpoints
+from torchyard.shared.plan import GATE_HOST, GatePlan
 from workspaces.served import HERE, JOB, Served, served
 
 
@@ -105,3 +107,38 @@ def test_only_the_plugin_gets_azures_address_for_mlflow(
         assert address.endswith("/workspaces/default")
     else:
         assert address == ""
+
+
+def for_nodes(site: Served, way: Way, urls: list[str]) -> NodeEndpoints:
+    services = site.parts.services
+    job_variables.publish(services, {}, site.parts.signer, lambda: way)
+    created: Any = site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "asks"})
+    job = actions.get(services, "default", created["name"])
+    return services.client_endpoints.for_nodes(job, site.job_token(job.name, "dan"), None, urls)
+
+
+def test_nodes_of_other_machines_reach_the_server_by_their_gate(
+    tmp_path: Path, database_url: str
+) -> None:
+    with served(tmp_path, database_url) as site:
+        urls = ["https://10.0.0.5:8766", "http://10.0.0.5:8765", "http://[fd00::5]:8765"]
+        endpoints = for_nodes(site, Way(18443, authority=PEM), urls)
+        with_tls = [urls[0], "https://10.0.0.5:18443", "https://[fd00::5]:18443"]
+        assert endpoints.gate == GatePlan(with_tls, PEM)
+        variables = endpoints.variables
+        assert variables["AZUREML_SERVICE_ENDPOINT"] == f"https://{GATE_HOST}"
+        assert variables["IDENTITY_ENDPOINT"] == f"https://{GATE_HOST}/msi/token"
+        assert "SSL_CERT_FILE" not in variables, "no file of the server's machine is there"
+        site.tokens["jwt"] = variables["AZUREML_RUN_TOKEN"]
+        assert site.ok("jwt", "GET", "/v1/whoami")["user"] == "dan"
+
+
+def test_nodes_reach_a_server_with_a_configured_certificate_by_its_name(
+    tmp_path: Path, database_url: str
+) -> None:
+    with served(tmp_path, database_url) as site:
+        urls = ["https://yard.example.org:8766", "https://10.0.0.5:8766"]
+        endpoints = for_nodes(site, Way(8766, "yard.example.org"), urls)
+    assert endpoints.gate is None
+    address = "https://yard.example.org:8766/msi/token"
+    assert endpoints.variables["IDENTITY_ENDPOINT"] == address

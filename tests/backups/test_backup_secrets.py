@@ -18,16 +18,20 @@ from torchyard.backups import secrets as secret_parts
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
 from torchyard.base.home import home_database
+from torchyard.connections import actions as connections
 from torchyard.data import datastores, kinds, store
 from torchyard.data.datastores import Datastores
 from torchyard.jobs import actions as job_actions
 from torchyard.jobs.services import Services
+from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import signing
 
 WORKSPACE = "default"
 PASSPHRASE = "correct horse battery"
 KEY = "AKIA-very-secret-key"
 TOKEN = "hf_abcdefghijklmnop"
+PAT = "ghp_very-secret-token"
+HOOK = "T0/B1/very-secret-path"
 
 Open = Callable[[Path], Services]
 
@@ -59,6 +63,18 @@ def services(open_home: Open, tmp_path: Path) -> Services:
     )
     with services.db.write() as connection:
         store.put_datastore(connection, made)
+    made_connection = {
+        "category": "Git",
+        "target": "https://git.example.org",
+        "authType": "PAT",
+        "credentials": {"pat": PAT},
+    }
+    connections.put(services.db, services.clock, WORKSPACE, "my-git", "dan", made_connection)
+    recipients = {
+        "notify": [{"url_env": "CHAT_URL"}],
+        "notify_secrets": {"CHAT_URL": f"https://hooks.example.org/{HOOK}"},
+    }
+    workspaces.update(services.db, WORKSPACE, recipients, lambda stored: None)
     signing.key(services.home, "test")
     (services.home / "tls").mkdir()
     (services.home / "tls" / "ca.pem").write_text("private key of ca")
@@ -88,12 +104,21 @@ def test_without_a_passphrase_no_secret_is_in_a_backup(
     done = actions.backup(services.home, "", tmp_path / name)
     content = _everything(tmp_path / name)
     key = (services.home / signing.FILE).read_bytes()
-    for secret in (KEY.encode(), TOKEN.encode(), key, b"private key of ca"):
+    for secret in (
+        KEY.encode(),
+        TOKEN.encode(),
+        PAT.encode(),
+        HOOK.encode(),
+        key,
+        b"private key of ca",
+    ):
         assert secret not in content
     assert b"plain" in content
     assert done.missing == [
         "the credentials of datastore `far` in workspace `default`",
+        "the credentials of connection `my-git` in workspace `default`",
         "variables of job `trains` in workspace `default`",
+        "secrets of the webhooks of workspace `default`",
         "the key of signed addresses and tokens of Azure ML's clients",
         "the server's own certificate authority and its keys",
     ]
@@ -108,6 +133,10 @@ def test_without_a_passphrase_no_secret_is_in_a_backup(
     with pytest.raises(InvalidInput, match="left them out") as refusal:
         datastores.open_files(Datastores(restored.home / "datastores"), far)
     assert refusal.value.code == "credentials_missing"
+    git = connections.get(restored.db, WORKSPACE, "my-git")
+    assert git.target == "https://git.example.org"
+    with pytest.raises(InvalidInput, match="left them out"):
+        connections.refuse_left_out(git)
 
 
 def test_a_job_whose_secrets_are_missing_does_not_start(
@@ -135,6 +164,7 @@ def test_a_passphrase_brings_every_secret_back(
     restored = open_home(tmp_path / "again")
     assert _options(restored) == _options(services) and KEY in json.dumps(_options(restored))
     assert _document(restored) == _document(services)
+    assert connections.get(restored.db, WORKSPACE, "my-git").credentials == {"pat": PAT}
     for file in (signing.FILE, "tls/ca.pem"):
         assert (restored.home / file).read_bytes() == (services.home / file).read_bytes()
         assert (restored.home / file).stat().st_mode & 0o777 == 0o600
@@ -149,7 +179,7 @@ def test_a_wrong_passphrase_restores_nothing(services: Services, tmp_path: Path)
     assert refusal.value.code == "wrong_passphrase"
     assert not (tmp_path / "again").exists()
     missing = actions.restore(tmp_path / "again", "", tmp_path / "b.tar").missing
-    assert len(missing) == 4
+    assert len(missing) == 6
 
 
 def test_changed_secrets_are_refused() -> None:
@@ -203,7 +233,7 @@ def test_the_command_says_what_is_missing(services: Services, tmp_path: Path) ->
     restored = subprocess.run(
         [*command, "restore", *options, str(tmp_path / "b.tar")], capture_output=True, text=True
     )
-    assert len(json.loads(restored.stdout)["missing"]) == 4
+    assert len(json.loads(restored.stdout)["missing"]) == 6
 
 
 def test_a_backup_of_a_development_version_is_named(services: Services, tmp_path: Path) -> None:

@@ -180,6 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
                 raise _Refused(401, "the token is not good", "set TORCHYARD_TOKEN")
             elif parts == ["v1", "server", "limits"]:
                 answer = self.state.limits
+            elif parts == ["v1", "sign-in", "links"]:
+                answer = {"path": "/ui/sign-in?code=abc", "code": "abc", "expires_at": CREATED_AT}
             elif parts[:2] == ["v1", "workspaces"] and len(parts) <= 3:
                 answer = self._workspaces(parts[2:], body)
             else:
@@ -355,6 +357,11 @@ class _Handler(BaseHTTPRequestHandler):
                 yield json.dumps(header).encode() + b"\n" + content
         job.may_end.wait(60)
         yield json.dumps({"kind": "end", "job": job.body}).encode() + b"\n"
+
+    def _instances(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
+        if rest:
+            raise _Refused(404, f"compute `{rest[0]}` does not exist", code="not_found")
+        return {"value": []}
 
     def _computes(self, rest: list[str], query: dict[str, str], body: bytes) -> Any:
         computes = self.state.computes

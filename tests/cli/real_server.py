@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from torchyard import Client, server
 from torchyard.app import application, listeners
 from torchyard.base.clock import SystemClock
 from torchyard.base.settings import Settings
+from torchyard.executors.engines import Opener
 from torchyard.executors.fake import FakeExecutor
+from torchyard.executors.server_for_nodes import NodeAddresses
 
 
 class RealServer:
@@ -25,9 +28,20 @@ class RealServer:
         with_tls: it opens the listener with its own certificate when that is wanted; then
             `tls_url` and `tls_authority` (a PEM file) may be asked for.
         database: its URL; empty for a file in the home.
+        address: where it listens; a port of 0 is any.
+        openers: further engines, by name.
+        node_urls: where nodes of other machines reach it; by default where it listens.
     """
 
-    def __init__(self, home: Path, with_tls: bool = False, database: str = "") -> None:
+    def __init__(
+        self,
+        home: Path,
+        with_tls: bool = False,
+        database: str = "",
+        address: tuple[str, int] = ("127.0.0.1", 0),
+        openers: Mapping[str, Opener] | None = None,
+        node_urls: Sequence[str] = (),
+    ) -> None:
         self.home = home
         self._own = listeners.OwnTls(
             home,
@@ -37,12 +51,20 @@ class RealServer:
         )
         # With the protocol named, asyncio turns off Nagle's delay of 40 ms an answer.
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._listener.bind(("127.0.0.1", 0))
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._listener.bind(address)
         self._listener.listen(100)
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"http://{address[0]}:{self._listener.getsockname()[1]}"
+        addresses = NodeAddresses(tuple(node_urls or [self.url]))
         try:
             parts = application.build(
-                home, self.url, os.environ, executor=FakeExecutor(), database=database
+                home,
+                self.url,
+                os.environ,
+                executor=FakeExecutor(),
+                database=database,
+                node_addresses=lambda: addresses,
+                openers=openers,
             )
             server.ensure_token(parts, Settings(home).token_file)
             face = application.create_app(parts, (), self._own.way if with_tls else None)

@@ -16,9 +16,7 @@ from torchyard.cli.parsing.options import IGNORED, IGNORED_HELP
 EVERYWHERE = ("--resource-group", "--subscription", "--debug", "--verbose", "--only-show-errors")
 # Source: the reference of the `az ml` extension, by noun and verb.
 IN_AZ = {
-    ("job", "create"): ("--web", "--skip-validation"),
-    ("job", "show"): ("--web",),
-    ("job", "update"): ("--web",),
+    ("job", "create"): ("--skip-validation",),
     ("job", "cancel"): ("--no-wait",),
     ("data", "create"): ("--datastore", "--no-wait", "--skip-validation"),
     ("model", "create"): ("--datastore", "--no-wait"),
@@ -29,7 +27,9 @@ IN_AZ = {
     ("compute", "delete"): ("--no-wait",),
     ("compute", "list-sizes"): ("--location",),
     ("workspace", "create"): ("--no-wait",),
-    ("workspace", "update"): ("--no-wait",),
+    ("workspace", "update"): ("--no-wait", "--update-dependent-resources"),
+    ("workspace", "delete"): ("--no-wait", "--all-resources", "--permanently-delete"),
+    ("component", "update"): ("--no-wait",),
 }
 VERBS = ("create", "update", "delete", "list")
 

@@ -137,7 +137,7 @@ def test_create_get_list(client: Client, server: FakeServer) -> None:
     assert client.jobs.get(job.name) == job and len({job, job.refresh()}) == 1
     listed = client.jobs.list()
     assert [row.name for row in listed] == [job.name]
-    assert f"<td>{job.name}</td>" in listed._repr_html_()
+    assert f"/ui/workspaces/default/jobs/{job.name}' " in listed._repr_html_()
     assert "<b>" not in client.jobs.list()[:1]._repr_html_()
     with pytest.raises(FrozenInstanceError):
         job.status = "Completed"  # type: ignore[misc]

@@ -6,6 +6,9 @@ import asset_operations  # noqa: F401  isort: skip
 import model_operations  # noqa: F401  isort: skip
 import compute_operations  # noqa: F401  isort: skip
 import plugin_operations  # noqa: F401  isort: skip
+import sweep_operations  # noqa: F401  isort: skip
+import endpoint_operations  # noqa: F401  isort: skip
+import connection_operations  # noqa: F401  isort: skip
 import refused_operations  # noqa: F401  isort: skip
 import bad_input_operations  # noqa: F401  isort: skip
 import ended_job_operations  # noqa: F401  isort: skip

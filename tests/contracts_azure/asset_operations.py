@@ -156,7 +156,7 @@ def data_absent(world: World) -> Any:
     return _data(world, "absent", path=path, type="uri_folder").id
 
 
-@operation("Data", "`data.import_data`", REFUSED, "pipeline")
+@operation("Data", "`data.import_data`", REFUSED, "imports of data")
 def data_import(world: World) -> Any:
     from azure.ai.ml.data_transfer import Database
     from azure.ai.ml.entities import DataImport

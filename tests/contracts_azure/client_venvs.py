@@ -26,6 +26,8 @@ FOLDER = REPOSITORY / ".azure-clients"
 CLIENTS = tuple(sorted((file.stem for file in LOCKS.glob("azure-ai-ml-*.in")), reverse=True))
 SDK_V1 = "azureml-core-1.61"
 WIDGETS = "azureml-widgets-1.62"
+ANYWIDGET = "jupyter-anywidget"
+"""For torchyard's own widget: JupyterLab with ipywidgets 8."""
 NOTEBOOKS = "notebooks-"
 """What `make notebooks` runs public notebooks with: Python 3.10, as Azure's compute instances."""
 

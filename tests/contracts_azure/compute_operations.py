@@ -66,11 +66,43 @@ def identity(world: World) -> Any:
     return _cluster(world, "odd", identity=IdentityConfiguration(type="SystemAssigned")).id
 
 
-@operation("Compute", "compute instances", REFUSED, "compute instances")
+@operation("Compute", "`ComputeInstance`: create, `begin_stop`, `begin_start`, `begin_restart`")
 def instance(world: World) -> Any:
-    from azure.ai.ml.entities import ComputeInstance
+    from azure.ai.ml.entities import (
+        ComputeInstance,
+        ComputeSchedules,
+        ComputeStartStopSchedule,
+        CronTrigger,
+    )
 
-    made = ComputeInstance(name=world.name("instance"), size="STANDARD_DS3_v2")
+    name = world.name("instance")
+    stop_at_night = ComputeStartStopSchedule(
+        trigger=CronTrigger(expression="0 22 * * *"), action="stop"
+    )
+    made = ComputeInstance(
+        name=name,
+        size="STANDARD_DS3_v2",
+        idle_time_before_shutdown_minutes=30,
+        schedules=ComputeSchedules(compute_start_stop=[stop_at_night]),
+    )
+    created = world.ml.compute.begin_create_or_update(made).result()
+    assert created.type == "computeinstance" and created.size == "STANDARD_DS3_v2"
+    world.ml.compute.begin_stop(name).result()
+    shown = world.ml.compute.get(name)
+    assert shown.state in ("Stopping", "Stopped"), shown.state
+    assert shown.idle_time_before_shutdown_minutes == 30
+    world.ml.compute.begin_restart(name).result()
+    assert name in [compute.name for compute in world.ml.compute.list()]
+    world.ml.compute.begin_delete(name).result()
+    return shown.state
+
+
+@operation("Compute", "`ComputeInstance`: setup scripts", REFUSED, "setup_scripts")
+def instance_scripts(world: World) -> Any:
+    from azure.ai.ml.entities import ComputeInstance, ScriptReference, SetupScripts
+
+    scripts = SetupScripts(creation_script=ScriptReference(path="Users/a/setup.sh"))
+    made = ComputeInstance(name=world.name("scripts"), setup_scripts=scripts)
     return world.ml.compute.begin_create_or_update(made).result().id
 
 

@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from job_operations import ENVIRONMENT, command_job
+from job_operations import ENVIRONMENT
 from operations import REFUSED, World, operation
-
-
-@operation("Sweeps", "`jobs.create_or_update`: sweep", REFUSED, "sweep")
-def sweep(world: World) -> Any:
-    from azure.ai.ml.sweep import Choice
-
-    job = command_job(world, "trial", command="echo ${{inputs.rate}}", inputs={"rate": 0.1})
-    made = job(rate=Choice([0.1, 0.2])).sweep(
-        primary_metric="loss", goal="minimize", sampling_algorithm="random"
-    )
-    made.name = world.name("sweep")
-    made.set_limits(max_total_trials=2)
-    return world.ml.jobs.create_or_update(made).name
 
 
 def _steps(world: World) -> Any:
@@ -37,24 +24,6 @@ def pipeline(world: World) -> Any:
     return world.ml.jobs.create_or_update(_steps(world), experiment_name="contract").name
 
 
-@operation("Endpoints", "`online_endpoints.list`", REFUSED, "online endpoints")
-def online_endpoints(world: World) -> Any:
-    return [endpoint.name for endpoint in world.ml.online_endpoints.list()]
-
-
-@operation("Endpoints", "`online_endpoints.begin_create_or_update`", REFUSED, "online endpoints")
-def online_endpoint(world: World) -> Any:
-    from azure.ai.ml.entities import ManagedOnlineEndpoint
-
-    made = ManagedOnlineEndpoint(name=world.name("endpoint"), auth_mode="key")
-    return world.ml.online_endpoints.begin_create_or_update(made).result().name
-
-
-@operation("Endpoints", "`batch_endpoints.list`", REFUSED, "batch endpoints")
-def batch_endpoints(world: World) -> Any:
-    return [endpoint.name for endpoint in world.ml.batch_endpoints.list()]
-
-
 @operation("Schedules", "`schedules.list`", REFUSED, "schedules")
 def schedules(world: World) -> Any:
     return [entity.name for entity in world.ml.schedules.list()]
@@ -70,8 +39,3 @@ def schedule(world: World) -> Any:
         create_job=_steps(world),
     )
     return world.ml.schedules.begin_create_or_update(made).result().name
-
-
-@operation("Connections", "`connections.list`", REFUSED, "connections")
-def connections(world: World) -> Any:
-    return [connection.name for connection in world.ml.connections.list()]

@@ -23,7 +23,9 @@ EQUIVALENTS = {
         "`ComputeTarget.create`: a size that is not there": (
             "`compute.begin_create_or_update`: unknown size"
         ),
-        "compute instances": "compute instances",
+        "`ComputeInstance`: `create`, `stop`, `get_status`, `delete`": (
+            "`ComputeInstance`: create, `begin_stop`, `begin_start`, `begin_restart`"
+        ),
         "`AksCompute`": "`compute.begin_attach`: Kubernetes, attached machines",
         "`ComputeTarget.attach`: Databricks, virtual machines": (
             "`compute.begin_attach`: Kubernetes, attached machines"
@@ -112,12 +114,49 @@ EQUIVALENTS = {
         ),
         "`Model` of a name that is not there": "`models.get` of one that is not there",
     },
-    "Sweeps": {"`Experiment.submit`: HyperDriveConfig": "`jobs.create_or_update`: sweep"},
-    "Endpoints": {
-        "`ws.webservices`, `ws.images`: there are none": "`online_endpoints.list`",
-        "`Model.deploy`: a web service": "`online_endpoints.begin_create_or_update`",
+    "Sweeps": {
+        "`Experiment.submit`: HyperDriveConfig": "`command(...).sweep(...)`, 6 trials with bandit",
+        "every sampling and policy, in turn": (
+            "`load_job` of sweep files: every sampling and policy"
+        ),
+        "`wait_for_completion(show_output=True)`: 4 runs": "`jobs.stream` of a sweep",
+        "`get_best_run_by_primary_metric`": "`jobs.get` of a sweep: fields, best child",
+        "`get_children_sorted_by_primary_metric`, `get_hyperparameters`, `get_metrics`": (
+            "`jobs.list`: sweeps, and children by `parent_job_name`"
+        ),
+        "`BanditPolicy`: children that it cancels": (
+            "early termination: children that the bandit policy cancels"
+        ),
+        "`cancel` of a HyperDriveRun": "`jobs.cancel` of a sweep",
+        "`Experiment.submit`: a HyperDriveConfig that can't be searched": (
+            "`jobs.create_or_update`: a space that the command does not use"
+        ),
     },
-    "Connections": {"`ws.linked_services`": "`connections.list`"},
+    "Endpoints": {
+        "`Webservice(ws, name)`, `Webservice.list`, `ws.webservices`, `ws.images`": (
+            "`online_endpoints.get`, `list`; `online_deployments.get`, `list`"
+        ),
+        "`Model.deploy`: `InferenceConfig`, `AciWebservice`, `wait_for_deployment`": (
+            "`online_deployments.begin_create_or_update`: `load_online_deployment`, inline model"
+        ),
+        "`service.run`; `scoring_uri` with a key, and with a wrong one": (
+            "`online_endpoints.invoke`; `scoring_uri` and `openapi_uri` with a key"
+        ),
+        "`get_keys`, `regen_key`": "`online_endpoints.get_keys`, `begin_regenerate_keys`",
+        "`get_logs`": "`online_deployments.get_logs`",
+        "`Webservice` of a name that is not there": (
+            "`online_endpoints.get` of one that is not there"
+        ),
+        "`service.update`: `inference_config`, `tags`; `add_properties`": (
+            "`online_deployments.begin_create_or_update` of what was read: settings, "
+            "`instance_count`"
+        ),
+        "`AksWebservice`: `token_auth_enabled`, `get_access_token`, `overwrite`": (
+            "`auth_mode='aml_token'`: `get_keys`, `invoke`"
+        ),
+        "`wait_for_deployment` of a script whose `init` fails": "a script whose `init` fails",
+        "`service.delete`": "`online_deployments.begin_delete`, `online_endpoints.begin_delete`",
+    },
     "Errors": {
         "a token whose time is over": "a token whose time is over",
         "a workspace of another resource group": "the workspace of another resource group",

@@ -210,3 +210,19 @@ def bad_name(world: World) -> Any:
 
     config = AmlCompute.provisioning_configuration(vm_size="STANDARD_D2_V2", max_nodes=1)
     return ComputeTarget.create(workspace(world), "bad name!", config).name
+
+
+@operation("Compute", "`ComputeInstance`: `create`, `stop`, `get_status`, `delete`")
+def compute_instance(world: World) -> Any:
+    from azureml.core.compute import ComputeInstance, ComputeTarget
+
+    ws = workspace(world)
+    config = ComputeInstance.provisioning_configuration(vm_size="STANDARD_D2_V2")
+    made = ComputeTarget.create(ws, "v1-instance", config)
+    assert "v1-instance" in [target.name for target in ComputeTarget.list(ws)]
+    made.stop()
+    status = made.get_status()
+    assert status.state == "Stopped", status.serialize()
+    made.delete()
+    assert "v1-instance" not in [target.name for target in ComputeTarget.list(ws)]
+    return made.name

@@ -8,7 +8,6 @@ Always: at the end no process that knows the home folder is alive.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from end_to_end.shared_torch import SharedTorch
-from end_to_end.yard_under_test import Yard, remove, running_yard
+from end_to_end.shared_torch import RESUMABLE, SharedTorch, kept_or_temporary
+from end_to_end.yard_under_test import Yard, running_yard
 from postgres_server import PostgresServer
 
 
@@ -64,15 +63,17 @@ def write_job(tmp_path: Path) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def shared_torch() -> Iterator[SharedTorch]:
-    """Kept where the variable says, for the next session and those beside this one."""
-    kept = os.environ.get("TORCHYARD_TEST_ENVIRONMENTS")
-    folder = Path(kept or tempfile.mkdtemp(prefix="torchyard-shared-"))
-    yield SharedTorch(folder)
-    if not kept:
-        remove(folder)
+    with kept_or_temporary() as shared:
+        yield shared
 
 
 @pytest.fixture(scope="session")
 def torch_environment(shared_torch: SharedTorch, yard: Yard) -> dict[str, str]:
     """What a job file says of the environment with torch, which the session's `yard` has."""
     return shared_torch.lend(yard.home)
+
+
+@pytest.fixture(scope="session")
+def resumable_environment(shared_torch: SharedTorch, yard: Yard) -> dict[str, str]:
+    """As `torch_environment`, with `torchyard-train` in it: that of two of the examples."""
+    return shared_torch.lend(yard.home, RESUMABLE)

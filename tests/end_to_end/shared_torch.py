@@ -1,39 +1,44 @@
-"""The environment with torch that many tests use, built once for all of their homes.
+"""The environments with torch that many tests use, each built once for all of their homes.
 
-Owns: a home of its own, where it is built, and putting it into the homes of the tests.
+Owns: a home of its own, where they are built, and putting them into the homes of the tests.
 Leaves: building to the package of environments; cold builds by a job to the tests of them.
-Always: of several test processes one builds; a home has it as if its own server had built it.
+Always: of several test processes one builds; a home has one as if its own server had built it.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from end_to_end.yard_under_test import REPOSITORY
+from end_to_end.yard_under_test import REPOSITORY, remove
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.environments.services import Environments
 
 REQUIREMENTS = REPOSITORY / "examples/digits/requirements.txt"
+# With `torchyard-train`, too.
+RESUMABLE = REPOSITORY / "examples/resumable/requirements.txt"
 
 
 @dataclass(frozen=True)
 class SharedTorch:
-    """`folder` is the home where it is built; it may outlive the session."""
+    """`folder` is the home where they are built; it may outlive the session."""
 
     folder: Path
 
-    def lend(self, home: Path) -> dict[str, str]:
-        """Put it into the environments of a home; the answer is what a job file says of it."""
+    def lend(self, home: Path, requirements: Path = REQUIREMENTS) -> dict[str, str]:
+        """Put one into the environments of a home; the answer is what a job file says of it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         db = Database(f"sqlite:///{self.folder / 'torchyard.db'}")
         try:
             db.upgrade()
             environments = Environments(self.folder, db, SystemClock(), os.environ)
-            spec = environments.resolver.resolve({"pip_requirements": REQUIREMENTS.read_text()})
+            spec = environments.resolver.resolve({"pip_requirements": requirements.read_text()})
             built = environments.builds.run(spec)
             # Where a job can write to an environment, none may be two homes'.
             may_link = not environments.folders.is_writable_by_jobs
@@ -48,7 +53,17 @@ class SharedTorch:
             )  # fmt: skip
             for end in ("lock.txt", "mark"):
                 shutil.copy2(f"{built}.{end}", target)
-        return {"pip_requirements": str(REQUIREMENTS)}
+        return {"pip_requirements": str(requirements)}
+
+
+@contextmanager
+def kept_or_temporary() -> Iterator[SharedTorch]:
+    """Kept where the variable says, for the next session and those beside this one."""
+    kept = os.environ.get("TORCHYARD_TEST_ENVIRONMENTS")
+    folder = Path(kept or tempfile.mkdtemp(prefix="torchyard-shared-"))
+    yield SharedTorch(folder)
+    if not kept:
+        remove(folder)
 
 
 def _linked(file: str, copy: str) -> str:

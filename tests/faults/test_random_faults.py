@@ -7,7 +7,7 @@ import random
 import pytest
 
 import postgres_server
-from faults import kills, launch_kills, server_kills, two_servers
+from faults import endpoint_kills, kills, launch_kills, server_kills, two_servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(900)]
 
@@ -49,3 +49,19 @@ def test_two_servers_of_which_either_is_killed_lose_nothing() -> None:
     print(two_servers.report(counts))
     assert counts.jobs == 15 and counts.kills + counts.stalls > 0
     assert not counts.wrong, f"seed {seed}\n{two_servers.report(counts)}"
+
+
+def test_requests_are_answered_while_what_serves_them_is_killed() -> None:
+    seed = random.randrange(1 << 30)
+    print(f"\nseed {seed}")
+    counts = endpoint_kills.run(24, seed)
+    print(endpoint_kills.report(counts))
+    assert counts.kills + counts.missed == 24 and counts.statuses["200"] > 0
+    assert not counts.wrong, f"seed {seed}\n{endpoint_kills.report(counts)}"
+
+
+def test_no_request_fails_while_a_deployment_is_changed() -> None:
+    counts = endpoint_kills.update(1000)
+    print(endpoint_kills.report(counts))
+    assert counts.statuses["200"] >= 1000
+    assert not counts.wrong, endpoint_kills.report(counts)

@@ -46,6 +46,8 @@ def test_no_request_makes_the_server_fail(api: Api) -> None:
     failed: dict[str, str] = {}
     for result in schema.get_all_operations():
         operation = result.ok()
+        if operation.path.endswith("/tunnel"):
+            continue  # a stream that ends with its node
         strategies = [
             operation.as_strategy(generation_mode=mode) for mode in schemathesis.GenerationMode
         ]

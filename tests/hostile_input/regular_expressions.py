@@ -9,6 +9,7 @@ come there; a place that is neither fails the test, so that no new pattern is le
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import re
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+_ONLY_RE = ModuleType("only_re")
+vars(_ONLY_RE)["re"] = re
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "torchyard"
 
 _CONCERNED = re.compile(r"^\s*import re$|\b(?:pattern|regex)=r?['\"]|[A-Z]\.fullmatch\(", re.M)
@@ -145,9 +148,13 @@ def _pattern(call: ast.Call) -> ast.expr | None:
 
 def _values(module: str, function: str, call: ast.Call) -> tuple[list[Any], int]:
     """The patterns of a call, and their flags."""
-    imported = importlib.import_module(f"torchyard.{module}")
     expression = _pattern(call)
     assert expression is not None
+    if isinstance(expression, ast.Constant):
+        # `torchyard.train` can't be imported without torch.
+        with contextlib.suppress(NameError):
+            return [expression.value], _flags(call, _ONLY_RE)
+    imported = importlib.import_module(f"torchyard.{module}")
     source = SOURCES.get((module, ast.unparse(expression))) or COMPUTED.get((module, function))
     if source is not None:
         return list(_computed(ast.parse(source, mode="eval").body, imported)), _flags(

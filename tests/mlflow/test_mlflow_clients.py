@@ -96,14 +96,14 @@ def relay_to(server: Server, url: str, folder: Path, job: Job) -> Iterator[str]:
     """A job's relay; its history goes where the worker's routes would take it."""
 
     def take(body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
-        answer: dict[str, Any] = server.services.history.receive(
+        received = server.services.history.receive(
             lambda run: actions.get(server.services, "default", run).id,
             "att",
             body["node"],
             body["seq"],
             body["records"],
         )
-        return answer
+        return {"next": received.next, "rejected": received.rejected}
 
     server.app.post("/v1/attempts/att/history")(take)
     plan = LaunchPlan(

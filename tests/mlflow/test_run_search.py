@@ -176,6 +176,22 @@ def test_experiments_can_be_filtered_and_paged(server: Server) -> None:
     assert len(first["experiments"]) == 3 and len(following) == 1
 
 
+def test_what_the_worker_samples_is_found_when_it_is_asked_for(server: Server) -> None:
+    key = "system/node-0/cpu_utilization_percentage"
+    run_id = server.new_run(run_name="a")
+    server.post("runs/log-batch", run_id=run_id, metrics=[metric("acc", 1), metric(key, 50)])
+
+    def metrics_of(**fields: Any) -> list[str]:
+        (run,) = server.post("runs/search", experiment_ids=["0"], **fields)["runs"]
+        return [item["key"] for item in run["data"]["metrics"]]
+
+    assert metrics_of() == ["acc"]
+    assert metrics_of(filter=f"metrics.`{key}` > 10") == ["acc", key]
+    assert metrics_of(order_by=[f"metrics.`{key}` DESC"]) == ["acc", key]
+    history = server.get("metrics/get-history", run_id=run_id, metric_key=key)
+    assert [point["value"] for point in history["metrics"]] == [50]
+
+
 @pytest.mark.parametrize("kind", ["metrics", "params", "tags"])
 def test_filters_of_400_conditions_are_answered(server: Server, kind: str) -> None:
     keys = [f"k{number}" for number in range(400)]

@@ -12,7 +12,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from torchyard.executors.runner_client import RunnerClient
+from torchyard.executors.runner_client import RunnerClient, RunnerUnreachable
 from torchyard.runner import cgroups
 from torchyard.shared import processes
 
@@ -84,8 +83,9 @@ class RunnerSite:
     def wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + _LIMIT_S
         while True:
-            with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-                connection.connect(str(self.socket))
+            # To connect would say little: a child of the runner before may still hold its socket.
+            with suppress(RunnerUnreachable):
+                self.client.call("hello")
                 return
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.02)

@@ -289,6 +289,9 @@ def test_settings_have_good_defaults(tmp_path: Path) -> None:
     made = _read(tmp_path, GOOD)
     assert made.redirect_uri == "https://gpu-box.example:8766/v1/sign-in/callback"
     assert (made.name_claim, made.session.total_seconds()) == ("preferred_username", 86_400)
+    assert not made.trusts_names
+    assert _read(tmp_path, {**GOOD, "link_by_name": True}).trusts_names
+    assert _read(tmp_path, {**GOOD, "name_claim": "email"}).trusts_names
     assert _read(tmp_path, {**GOOD, "scopes": ["email"]}).scopes == ("openid", "email")
     group = {"team": [{"role": "Reader"}, {"role": "owner", "workspace": "vision"}]}
     grants = _read(tmp_path, {**GOOD, "groups": group}).groups["team"]
@@ -312,6 +315,7 @@ def test_settings_have_good_defaults(tmp_path: Path) -> None:
         ({**GOOD, "session_hours": 0}, "`session_hours`"),
         ({**GOOD, "session_hours": True}, "`session_hours`"),
         ({**GOOD, "scopes": "openid"}, "`scopes`"),
+        ({**GOOD, "link_by_name": "yes"}, "`link_by_name` must be true or false"),
         ({**GOOD, "client_secret_file": "nothing"}, "can't be read"),
     ],
 )

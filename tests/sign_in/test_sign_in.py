@@ -59,6 +59,10 @@ class Site:
         assert reply.status == 201, reply.body
         return str(reply.body["token"])
 
+    def link(self, person: str, subject: str) -> None:
+        path = f"/v1/sign-in/accounts/{person}"
+        self.server.ok("PUT", path, self.server.owner, {"subject": subject})
+
     def who(self, token: str) -> Any:
         reply = self.server.ask("GET", "/v1/whoami", token)
         return (reply.body["user"], reply.body["role"]) if reply.status == 200 else reply.status
@@ -93,6 +97,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             for name in ("anna", "amir", "olaf"):
                 person = {"name": name, "role": "contributor"}
                 server.ok("POST", "/v1/users", server.owner, person)
+                made.link(name, f"sub-{name}")
             yield made
     finally:
         provider.stop()
@@ -119,6 +124,35 @@ def test_others_have_no_account(site: Site) -> None:
         person["name"] for person in site.server.ok("GET", "/v1/users", site.server.owner)["value"]
     ]
     assert "carl" not in names
+
+
+def test_the_web_page_is_reached_signed_in(site: Site) -> None:
+    browser = site.browser("sub-anna")
+    jobs = f"{site.server.url}/ui/workspaces/default/jobs"
+    page = browser.sign_in(f"{site.server.url}/v1/sign-in/page?next=/ui/workspaces/default/jobs")
+    assert (page.url, page.status) == (jobs, 200), page.text
+    sessions = [each for each in browser.cookies if "torchyard_session" in each.name]
+    assert len(sessions) == 1 and sessions[0].name.startswith("__Host-") and sessions[0].secure
+    identity = json.loads(browser.open(f"{site.server.url}/v1/whoami").text)
+    assert identity["user"] == "anna" and identity["token"].startswith("sign-in-")
+    for elsewhere in ("https://evil.example/ui/", "//evil.example/ui/", "/ui/\\evil.example"):
+        query = urlencode({"next": elsewhere})
+        other = site.browser("sub-anna")
+        page = other.sign_in(f"{site.server.url}/v1/sign-in/page?{query}")
+        assert (page.url, page.status) == (f"{site.server.url}/ui/", 200)
+    site.server.ok("DELETE", "/v1/users/anna/sign-in", site.server.owner)
+    assert browser.open(f"{site.server.url}/v1/whoami").status == 401
+    site.link("anna", "sub-anna")
+
+
+def test_a_sign_in_to_the_page_of_another_browser_is_refused(site: Site) -> None:
+    first, other = site.browser("sub-anna"), site.browser("sub-anna")
+    start = f"{site.server.url}/v1/sign-in/page"
+    first.open(start)
+    page = first.sign_in(start)
+    assert page.status == 200
+    answer = other.open(f"{site.server.url}/v1/sign-in/callback?state=x&code=y")
+    assert answer.status == 401 and not list(other.cookies)
 
 
 def test_yard_login_opens_a_browser_and_saves_the_token(site: Site, tmp_path: Path) -> None:
@@ -159,6 +193,7 @@ def test_a_removed_person_is_out_at_once_and_does_not_get_in_again(site: Site) -
 def test_a_grant_of_a_person_who_is_removed_meanwhile_is_worth_nothing(site: Site) -> None:
     site.server.ok("POST", "/v1/users", site.server.owner, {"name": "gina", "role": "reader"})
     site.provider.put("sub-gina", preferred_username="gina")
+    site.link("gina", "sub-gina")
     verifier = secrets.token_urlsafe(48)
     grant = grant_of(site.browser("sub-gina").sign_in(site.start_url(verifier)))
     site.server.ok("DELETE", "/v1/users/gina", site.server.owner)
@@ -192,7 +227,28 @@ def test_an_account_stays_one_person_whatever_its_name_becomes(site: Site) -> No
     assert page.status == 403 and "is another account of" in page.text
     assert site.who(site.token("sub-olaf"))[0] == "olaf"
     site.server.ok("DELETE", "/v1/users/olaf/sign-in", site.server.owner)
+    page = site.browser("sub-thief").sign_in(site.start_url("v" * 43))
+    assert page.status == 403 and "not linked to them" in page.text
+    site.link("olaf", "sub-thief")
     assert site.who(site.token("sub-thief"))[0] == "olaf"
+
+
+def test_a_name_that_a_person_here_has_gives_no_account_of_theirs(site: Site) -> None:
+    site.server.ok("POST", "/v1/users", site.server.owner, {"name": "ruth", "role": "owner"})
+    # Who may choose their name at the provider, or be in a group, chooses hers.
+    site.provider.put("sub-mallory", preferred_username="ruth", groups=["vision-team"])
+    page = site.browser("sub-mallory").sign_in(site.start_url("v" * 43))
+    assert page.status == 403 and "yard user link ruth sub-mallory" in html.unescape(page.text)
+    people = site.server.ok("GET", "/v1/users", site.server.owner)["value"]
+    (ruth,) = [person for person in people if person["name"] == "ruth"]
+    assert "data" not in json.dumps(ruth["roles"])
+    site.link("ruth", "sub-ruth")
+    site.provider.put("sub-ruth", preferred_username="anna")
+    assert site.who(site.token("sub-ruth")) == ("ruth", "owner")
+    reply = site.server.ask(
+        "PUT", "/v1/sign-in/accounts/ruth", site.token("sub-ben"), json_body={"subject": "s"}
+    )
+    assert reply.status == 403
 
 
 def test_the_owner_of_the_home_does_not_sign_in(site: Site) -> None:

@@ -7,6 +7,8 @@ import pytest
 from style import words
 
 
+# It reads each file of the tree.
+@pytest.mark.timeout(600)
 def test_no_retired_word_is_used() -> None:
     assert [str(place) for place in words.places()] == []
 

@@ -48,7 +48,9 @@ def test_the_link_of_the_widget_leads_somewhere(seen: dict[str, Any]) -> None:
     # The browser of a person asks whether to trust the server; a test need not.
     with urllib.request.urlopen(link, context=ssl._create_unverified_context()) as answer:
         page = answer.read().decode()
-    assert f"yard job show -n {_run_of(seen['ended'])}" in page, page
+        path = urlsplit(answer.url).path
+    assert path.startswith("/ui/workspaces/") and path.endswith(f"/jobs/{_run_of(seen['ended'])}")
+    assert 'src="/ui/assets/index-' in page, page
 
 
 def test_the_error_of_a_failed_run_is_shown(seen: dict[str, Any]) -> None:
@@ -65,6 +67,35 @@ def test_children_are_listed(seen: dict[str, Any], yard: Yard) -> None:
     assert {statuses[row[-1]] for row in rows} == {"Completed"}, (rows, statuses)
 
 
+def test_a_sweep_shows_its_runs_the_best_first(seen: dict[str, Any], yard: Yard) -> None:
+    sweep = seen["sweep"]
+    address = sweep["links"]["Click here to see the run in Azure Machine Learning studio"]
+    name = urlsplit(address).path.rpartition("/")[2]
+    trials = {each["name"]: each for each in yard.get(f"sweeps/{name}/trials")["trials"]}
+    rows = [row.split() for row in sweep["rows"]]
+    (places,) = {tuple(at for at, cell in enumerate(row) if cell in trials) for row in rows}
+    names = [row[places[0]] for row in rows]
+    values = [trials[each]["values"][0] for each in names]
+    assert len(values) == 3 and values == sorted(values, reverse=True)
+    for row, trial in zip(rows, names, strict=True):
+        rate, kind = (trials[trial]["parameters"][key] for key in ("--rate", "--kind"))
+        assert float(row[-2]) == pytest.approx(rate) and row[-1] == kind, row
+        assert float(row[1]) == pytest.approx(rate), "the best of its accuracies"
+    details = sweep["text"]
+    assert "Max concurrent runs\t2" in details and "Max total runs\t3" in details, details
+
+
+def test_a_sweep_shows_its_metric_its_parameters_and_its_log(seen: dict[str, Any]) -> None:
+    sweep = seen["sweep"]
+    plot = "HyperDrive Run Primary Metric : accuracy"
+    assert (sweep["lines"][plot], sweep["plots"][plot]) == (3, 3), "three runs of three values"
+    assert "--rate ( uniform )" in sweep["text"] and "Metric - accuracy" in sweep["text"]
+    log = sweep["log"]
+    assert "begins: 3 trials, 2 at once, random, maximize accuracy" in log, log
+    assert "best so far: trial" in log and "the sweep ends as Completed: 3 completed" in log, log
+    assert log.endswith("Run is completed."), log
+
+
 def test_nothing_leaves_the_machine(seen: dict[str, Any]) -> None:
     hosts = {urlsplit(url).hostname for url in seen["requests"] if url.startswith("http")}
     assert hosts == {"127.0.0.1"}, hosts
@@ -72,7 +103,7 @@ def test_nothing_leaves_the_machine(seen: dict[str, Any]) -> None:
 
 
 def test_screenshots_are_pictures(seen: dict[str, Any], folder: Path) -> None:
-    for name in ("learning.png", "ended.png", "failed.png", "children.png"):
+    for name in ("learning.png", "ended.png", "failed.png", "children.png", "sweep.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG"), name
 
 

@@ -3,7 +3,7 @@
     python watch_notebook.py ADDRESS FOLDER
 
 Runs in the client's own environment (see clients/azureml-widgets-1.62.in), and writes into FOLDER
-what was on the screen: learning.png, ended.png, failed.png, children.png, and seen.json.
+what was on the screen: learning.png, ended.png, failed.png, children.png, sweep.png, and seen.json.
 """
 
 from __future__ import annotations
@@ -28,12 +28,19 @@ CHROMIUM = (
     "--disable-sync",
 )
 WIDTH, HEIGHT = 1280, 1000
-LEARNING, FAILED, PARENT, DATA = 2, 3, 4, 5
+LEARNING, FAILED, PARENT, DATA, SWEEP = 2, 3, 4, 5, 6
 LIMIT_S = 600
+SWEEP_PLOT = "HyperDrive Run Primary Metric : accuracy"
+SCRIPT_LOG = "user_logs/std_log.txt"
 _PLOTS = """cell => Object.fromEntries(
     Array.from(cell.querySelectorAll('.js-plotly-plot'))
-        .filter(plot => plot.data[0].y)
+        .filter(plot => plot.data?.[0]?.y && plot.layout.title)
         .map(plot => [plot.layout.title.text ?? plot.layout.title, plot.data[0].y.length]))"""
+# How many series are in each chart.
+_LINES = """cell => Object.fromEntries(
+    Array.from(cell.querySelectorAll('.js-plotly-plot'))
+        .filter(plot => plot.data?.[0]?.y && plot.layout.title)
+        .map(plot => [plot.layout.title.text ?? plot.layout.title, plot.data.length]))"""
 
 
 def main(address: str, folder: Path) -> None:
@@ -57,6 +64,8 @@ def main(address: str, folder: Path) -> None:
             _watch(page, folder, seen)
         finally:
             page.screenshot(path=folder / "last.png")
+            outputs = page.locator(".jp-Notebook .jp-CodeCell .jp-Cell-outputWrapper")
+            seen["last"] = outputs.all_inner_texts()
             (folder / "seen.json").write_text(json.dumps(seen, indent=1))
             browser.close()
 
@@ -96,6 +105,7 @@ def _watch(page: Page, folder: Path, seen: dict[str, Any]) -> None:
 
     def half() -> bool:
         now = learning()
+        _choose_log(page, LEARNING)
         # The nodes are asked for beside the log, and come a little later.
         is_running = "(Running)" in now["text"] and "running1" in now["text"]
         return is_running and "epoch 10:" in now["log"] and now["plots"] != {}
@@ -109,15 +119,47 @@ def _watch(page: Page, folder: Path, seen: dict[str, Any]) -> None:
     seen["ended"] = learning()
     _shoot(page, LEARNING, folder / "ended.png")
     seen["run"] = _output_of(page, LEARNING - 1)
-    _until(
-        lambda: "Error occurred" in _output_of(page, FAILED)["log"], "the widget shows the error"
-    )
+
+    def failed() -> bool:
+        _choose_log(page, FAILED)
+        log = _output_of(page, FAILED)["log"]
+        return "Error occurred" in log and "Traceback" in log
+
+    _until(failed, "the widget shows the error")
     seen["failed"] = _output_of(page, FAILED)
     _shoot(page, FAILED, folder / "failed.png")
     _until(lambda: len(_output_of(page, PARENT)["rows"]) == 2, "the widget shows the children")
     seen["parent"] = _output_of(page, PARENT)
     _shoot(page, PARENT, folder / "children.png")
-    _until(lambda: "True" in _output_of(page, DATA)["text"], "the last cell is run")
+    _until(lambda: "True" in _output_of(page, DATA)["text"], "the widget's data are read")
+    _watch_sweep(page, folder, seen)
+
+
+def _watch_sweep(page: Page, folder: Path, seen: dict[str, Any]) -> None:
+    """The widget reads a sweep again every 20 seconds."""
+
+    def is_whole() -> bool:
+        now = _output_of(page, SWEEP)
+        ended = "Status\tCompleted" in now["text"] and "ends as Completed" in now["log"]
+        return ended and len(now["rows"]) == 3 and now["lines"].get(SWEEP_PLOT) == 3
+
+    _until(is_whole, "the widget shows the end of the sweep")
+    seen["sweep"] = _output_of(page, SWEEP)
+    _shoot(page, SWEEP, folder / "sweep.png")
+
+
+def _choose_log(page: Page, place: int) -> None:
+    """Choose the script's log, as a person would, where the widget stays at that of the build.
+
+    It takes the log with the largest number in its name for the newest; and a notebook that is
+    run whole keeps the kernel busy, which may lose the widget's own choice.
+    """
+    cell = page.locator(".jp-Notebook .jp-CodeCell").nth(place)
+    if SCRIPT_LOG in cell.locator("#logName").all_inner_texts():
+        return
+    selector = cell.locator("#logSelector")
+    if selector.locator(f"option[value='{SCRIPT_LOG}']").count():
+        selector.select_option(SCRIPT_LOG)
 
 
 def _output_of(page: Page, place: int) -> dict[str, Any]:
@@ -128,6 +170,7 @@ def _output_of(page: Page, place: int) -> dict[str, Any]:
         "text": cell.inner_text(),
         "log": "\n".join(area.input_value() for area in cell.locator("textarea").all()),
         "plots": cell.evaluate(_PLOTS),
+        "lines": cell.evaluate(_LINES),
         "rows": cell.locator(".jsgrid-row, .jsgrid-alt-row").all_inner_texts(),
         "links": dict(links),
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,9 @@ from fastapi.openapi.utils import get_openapi
 from starlette.datastructures import State
 
 import torchyard
+
+# `yard gc` looks for what it must keep in every table, those of routes that nobody asked yet, too.
+import torchyard.batch_endpoints.actions.endpoints
 from torchyard.app import route_groups, server_routes
 from torchyard.app.error_responses import answer_errors
 from torchyard.app.forwarded import ForwardedRequests
@@ -31,6 +34,7 @@ from torchyard.app.monitoring.probes import Probes
 from torchyard.app.monitoring.requests import Measuring, Requests
 from torchyard.app.monitoring.server_metrics import ServerMetrics
 from torchyard.app.request_guard import RequestGuard
+from torchyard.app.wrong_tokens import WrongTokens
 from torchyard.azureml.common.context import OpenTls
 from torchyard.azureml.common.paths import AzurePaths
 from torchyard.base import machine as machines
@@ -45,26 +49,47 @@ from torchyard.base.home.node_folder import NodeFolder
 from torchyard.base.lazy_routes import LazyRoutes, ShortWay, add_routes, every_route
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
+from torchyard.endpoints.actions import model_uses
+from torchyard.endpoints.running.keeper import keeping as keeping_endpoints
+from torchyard.endpoints.running.router_process import ScoringAt
 from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.environments.services import Environments
+from torchyard.executors import engines
+from torchyard.executors.engines import Engines, Opener
 from torchyard.executors.executor import Executor
+from torchyard.executors.folder_gates import FolderGates
+from torchyard.executors.launch_files import LaunchFiles
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
+from torchyard.executors.ray import heads
+from torchyard.executors.ray.heads import Heads
 from torchyard.executors.runner_client import RunnerClient
+from torchyard.executors.server_for_nodes import NodeAddresses, ServerForNodes
 from torchyard.executors.spawner import RunnerSpawner
+from torchyard.instances.keeper import keeping
+from torchyard.interactive.services import JobServices, ServicesAt
+from torchyard.interactive.shells import Shells
 from torchyard.jobs.admission import machine, quota_checks
 from torchyard.jobs.attempts.idle_time import IdleTime
-from torchyard.jobs.cleanup import asset_deletion
 from torchyard.jobs.files import data_sources, model_sources, owners
 from torchyard.jobs.history.history import History
 from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.messages import checks
+from torchyard.jobs.messages.sender import Sender
+from torchyard.jobs.messages.settings import MessageSettings
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.requests import workspace_lifecycle
 from torchyard.jobs.services import Services
+from torchyard.releases import job_types as release_jobs
+from torchyard.releases.running.keeper import Keeper as ReleaseKeeper
 from torchyard.servers import sharing as sharing_of
 from torchyard.servers.lease import SingleServer
 from torchyard.servers.sharing import Sharing
+from torchyard.shared.server_address import ServerAddress
+from torchyard.sweeps.actions import TYPE as SWEEP
+from torchyard.sweeps.actions import SweepJobs
+from torchyard.sweeps.running.keeper import Keeper as SweepKeeper
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.access import Access
 from torchyard.workspaces.audit import Audit
@@ -84,7 +109,12 @@ class Parts:
     services: Services
     access: Access
     scheduler: Scheduler
+    sender: Sender
     signer: Signer
+    heads: Heads
+    folder_gates: FolderGates
+    sweeps: SweepKeeper
+    releases: ReleaseKeeper
     sharing: Sharing | None = None
 
 
@@ -100,30 +130,32 @@ def build(
     node: NodeFolder | None = None,
     private: Sequence[Path] = (),
     runner: RunnerClient | None = None,
+    node_addresses: Callable[[], NodeAddresses] | None = None,
+    openers: Mapping[str, Opener] | None = None,
+    messages: MessageSettings | None = None,
 ) -> Parts:
     """Open the home folder and put the packages together; nothing runs yet.
 
     Args:
-        environ: the environment of builds and jobs.
+        environ, openers: the environment of builds and jobs; further engines, by name.
         database: its URL; empty for the one that the home had last.
         shared, for_others: other servers may serve the home, too; other machines reach it.
         node: what jobs reach of this machine, apart from the home where they are other users.
-        private: more files that no datastore may show, such as keys.
+        private, messages: files that no datastore may show; how ends of jobs are told.
         runner: starts them as these; None where jobs are the server's own user.
+        node_addresses: where nodes of other machines reach it; by default at `url` alone.
 
     Raises:
         InvalidInput: the database can't be used, or can't be shared.
         Conflict: it is another home's, or in use by servers that exclude this one.
     """
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    clock, node = clock or SystemClock(), node or NodeFolder(home)
-    node.prepare()
+    clock, node = clock or SystemClock(), _prepared(home, node or NodeFolder(home))
     db = _open_database(home, database, shared)
     signals, wakeup = Signals(), threading.Event()
-    if not shared:
-        sharing_of.claim_alone(db, home, node)
-    sharing = _share(db, home, node, url, wakeup, signals) if shared else None
+    sharing = _share(db, home, node, url, wakeup, signals, shared)
     computes.ensure_local(db, clock, workspaces.ensure_default(db, clock).name)
+    devices, for_nodes = Machine(environ), ServerForNodes(_id_of(home), node_addresses or _at(url))
+    executor = executor or _executor(home, node, environ, shared, devices, runner)
     services = Services(
         home=home,
         node=node,
@@ -131,23 +163,73 @@ def build(
         clock=clock,
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores", (node.root, *private)),
-        environments=Environments(
-            home, db, clock, environ, None, shared or for_others, node=node, runner=runner
-        ),
+        environments=_environments(home, db, clock, environ, shared or for_others, node, runner),
         history=History(db),
         logs=Logs(home / "logs", shared, clock),
         signals=signals,
         wakeup=wakeup,
-        server_id=_id_of(home),
+        server_id=for_nodes.server_id,
         machine=machine.read(home),
-        devices=Machine(environ),
+        devices=devices,
+        engines=_engines(home, environ, executor, for_nodes, openers or {}, runner),
+        for_nodes=for_nodes,
         runner=runner,
         membership=sharing.lease if sharing else SingleServer(),
+        messages=messages or MessageSettings(),
     )
-    signer = Signer(home, services.server_id)
-    access = Access(db, clock, partial(owners.of_name, services), signer)
-    scheduler = Scheduler(services, executor or _executor(services, environ, shared), url)
-    return Parts(services, access, scheduler, signer, sharing)
+    return _parts(services, environ, url, sharing)
+
+
+def _prepared(home: Path, node: NodeFolder) -> NodeFolder:
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    node.prepare()
+    return node
+
+
+def _parts(
+    services: Services, environ: Mapping[str, str], url: str, sharing: Sharing | None
+) -> Parts:
+    services.job_types[SWEEP] = SweepJobs()
+    services.job_types.update(release_jobs.job_types())
+    signer = Signer(services.home, services.server_id)
+    access = Access(services.db, services.clock, partial(owners.of_name, services), signer)
+    scheduler = Scheduler(services, services.engines, url)
+    ray_heads = heads.of_server(services.home, environ)
+    sender = Sender(services.db, services.clock, services.messages)
+    gates = FolderGates(services.home, services.server_id, partial(_own_address, services, url))
+    keepers = SweepKeeper(services), ReleaseKeeper(services)
+    return Parts(services, access, scheduler, sender, signer, ray_heads, gates, *keepers, sharing)
+
+
+def _own_address(services: Services, url: str) -> ServerAddress:
+    """Where this server finds itself."""
+    certificate = services.for_nodes.certificate if url.startswith("https:") else ""
+    return ServerAddress(url, services.server_id, certificate=certificate)
+
+
+def _environments(
+    home: Path,
+    db: Database,
+    clock: Clock,
+    environ: Mapping[str, str],
+    for_others: bool,
+    node: NodeFolder,
+    runner: RunnerClient | None,
+) -> Environments:
+    return Environments(home, db, clock, environ, None, for_others, node=node, runner=runner)
+
+
+def _engines(
+    home: Path,
+    environ: Mapping[str, str],
+    local: Executor,
+    for_nodes: ServerForNodes,
+    further: Mapping[str, Opener],
+    runner: RunnerClient | None,
+) -> Engines:
+    installed = engines.openers(home, environ, LaunchFiles(home), for_nodes)
+    refused = {engines.SLURM: engines.AS_SERVER} if runner is not None else {}
+    return Engines(local, {**installed, **further}, refused)
 
 
 def _open_database(home: Path, database: str, shared: bool) -> Database:
@@ -157,11 +239,21 @@ def _open_database(home: Path, database: str, shared: bool) -> Database:
     return home_database.open_for(home, chosen, shared)
 
 
-def _executor(services: Services, environ: Mapping[str, str], shared: bool) -> Executor:
+def _executor(
+    home: Path,
+    node: NodeFolder,
+    environ: Mapping[str, str],
+    shared: bool,
+    devices: Machine,
+    runner: RunnerClient | None,
+) -> Executor:
     here = machines.here() if shared else ""
-    runner = RunnerSpawner(services.home, services.runner) if services.runner else None
-    root = services.node.root
-    return LocalExecutor(root, environ, devices=services.devices, machine=here, spawner=runner)
+    spawner = RunnerSpawner(home, runner) if runner else None
+    return LocalExecutor(node.root, environ, devices=devices, machine=here, spawner=spawner)
+
+
+def _at(url: str) -> Callable[[], NodeAddresses]:
+    return lambda: NodeAddresses((url,))
 
 
 def _share(
@@ -171,7 +263,12 @@ def _share(
     url: str,
     wakeup: threading.Event,
     signals: Signals,
-) -> Sharing:
+    shared: bool,
+) -> Sharing | None:
+    """What servers that share the home have of each other; None where this one is alone."""
+    if not shared:
+        sharing_of.claim_alone(db, home, node)
+        return None
     sharing = sharing_of.share(db, home, url, wakeup.set, signals.heard, signals.missed, node)
     signals.share(sharing.notifier.notify)
     return sharing
@@ -186,6 +283,8 @@ def create_app(
     audit_sink: Sink | None = None,
     public_url: str = "",
     sign_in: SignIn | None = None,
+    services_at: ServicesAt | None = None,
+    scoring_at: ScoringAt | None = None,
 ) -> FastAPI:
     """Create the HTTP application.
 
@@ -196,6 +295,8 @@ def create_app(
         audit_sink: gets copies of the audit's lines.
         public_url: where people on other machines reach the server; empty when they don't.
         sign_in: beside tokens; None for tokens alone.
+        services_at: where the services of jobs are reached; None for this machine alone.
+        scoring_at: where the router of online endpoints listens; None for this machine alone.
     """
     services = parts.services
     builds = RequestedBuilds(services.environments, parts.scheduler.preparer.secrets)
@@ -205,14 +306,15 @@ def create_app(
         app.state.body_spool.clear()
         services.signals.attach(asyncio.get_running_loop())
         parts.scheduler.start()
-        yield
-        parts.scheduler.stop()
-        builds.close()
-        audit.close()
-        if parts.sharing is not None:
-            parts.sharing.stop()
-        services.history.close()
-        services.db.close()
+        parts.folder_gates.start()
+        parts.sender.start()
+        parts.sweeps.start()
+        parts.releases.start()
+        parts.heads.keep(lambda: computes.ray_heads(services.db))
+        async with keeping(services), keeping_endpoints(services, scoring_at):
+            yield
+        app.state.job_services.close()
+        _close(parts, builds, audit)
 
     app = _App(
         title="torchyard",
@@ -223,20 +325,29 @@ def create_app(
         redoc_url=None,
     )
     audit, requests = Audit(services.home, services.clock, audit_sink), Requests()
-    app.add_middleware(ShortWay, routes=app.router.routes)
-    app.add_middleware(RequestGuard, hosts=hosts, server_id=services.server_id)
-    app.add_middleware(Auditing, lines=audit)
-    app.add_middleware(AzurePaths, spellings=Spellings(services.db))
-    app.add_middleware(ForwardedRequests, proxies=proxies)
-    app.add_middleware(Measuring, requests=requests)
-
-    _fill_state(app.state, parts, builds, audit, open_tls, storage_domain)
+    _add_middleware(app, parts, hosts, proxies, audit, requests)
+    _fill_state(app.state, parts, builds, audit, open_tls, storage_domain, services_at)
     app.state.public_url, app.state.sign_in = public_url, sign_in
     _fill_monitoring(app.state, parts, requests, audit)
     add_routes(app.router, server_routes.router, monitoring_routes.router)
     app.router.routes.extend(route_groups.lazy_routes())
     answer_errors(app)
     return app
+
+
+def _close(parts: Parts, builds: RequestedBuilds, audit: Audit) -> None:
+    parts.folder_gates.stop()
+    parts.sweeps.stop()
+    parts.releases.stop()
+    parts.scheduler.stop()
+    parts.sender.stop()
+    builds.close()
+    audit.close()
+    if parts.sharing is not None:
+        parts.sharing.stop()
+    parts.services.engines.close()
+    parts.services.history.close()
+    parts.services.db.close()
 
 
 class _App(FastAPI):
@@ -255,7 +366,29 @@ class _App(FastAPI):
                 openapi_version=self.openapi_version,
                 routes=[route for _, route in every_route(tuple(described))],
             )
+            from torchyard.web import response_types
+
+            response_types.describe(self.openapi_schema)
         return self.openapi_schema
+
+
+def _add_middleware(
+    app: FastAPI,
+    parts: Parts,
+    hosts: Sequence[str],
+    proxies: Sequence[Network],
+    audit: Audit,
+    requests: Requests,
+) -> None:
+    """From the innermost to what a request comes to first."""
+    services = parts.services
+    app.add_middleware(ShortWay, routes=app.router.routes)
+    app.add_middleware(RequestGuard, hosts=hosts, server_id=services.server_id)
+    app.add_middleware(Auditing, lines=audit)
+    app.add_middleware(AzurePaths, spellings=Spellings(services.db))
+    app.add_middleware(WrongTokens, access=parts.access)
+    app.add_middleware(ForwardedRequests, proxies=proxies)
+    app.add_middleware(Measuring, requests=requests)
 
 
 def _fill_state(
@@ -265,6 +398,7 @@ def _fill_state(
     audit: Audit,
     open_tls: OpenTls | None,
     storage_domain: str,
+    services_at: ServicesAt | None,
 ) -> None:
     """What routes receive by `Depends`; see base/dependencies.py."""
     services = parts.services
@@ -282,19 +416,32 @@ def _fill_state(
     state.datastores = services.datastores
     state.environments = services.environments
     state.devices = services.devices
+    state.engines = services.engines
+    state.for_nodes = services.for_nodes
     state.fetcher = services.fetcher
     state.idle_time = IdleTime(services)
+    state.shells = Shells()
+    state.job_services = JobServices(services, services_at or ServicesAt())
     state.builds = builds
+    state.ray_heads = parts.heads
     state.open_tls = open_tls
     state.storage_domain = storage_domain
     # What lower packages call of higher ones.
     state.find_model = partial(model_sources.find, services)
     state.resolve_data = partial(_resolve_data, services)
-    state.delete_assets = partial(asset_deletion.delete, services)
+    state.delete_assets = partial(model_uses.delete_assets, services)
     state.provision_workspace = partial(workspace_lifecycle.provision, services)
-    state.delete_workspace = partial(workspace_lifecycle.delete_empty, services)
+    state.delete_workspace = partial(_delete_workspace, services)
+    state.check_notifications = partial(checks.check_workspace, services.messages)
     state.quota_use = partial(quota_checks.use_of, services)
     state.cancel_jobs_of = partial(owners.cancel_all, services)
+
+
+def _delete_workspace(services: Services, workspace: str) -> None:
+    from torchyard.releases import actions as releases
+
+    workspace_lifecycle.delete_empty(services, workspace)
+    releases.forget(services, workspace)
 
 
 def _fill_monitoring(state: State, parts: Parts, requests: Requests, audit: Audit) -> None:

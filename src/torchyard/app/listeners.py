@@ -14,10 +14,11 @@ import asyncio
 import ipaddress
 import logging
 import os
+import re
 import socket
 import ssl
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Collection, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from torchyard.base.errors import InvalidInput, Unreachable
 _RENEWAL_LOOK_EVERY_S = 6 * 3600.0
 _OPEN_LIMIT_S = 30.0
 _FIRST_INHERITED = 3
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----\n?")
 _log = logging.getLogger(__name__)
 
 
@@ -90,6 +92,16 @@ def context_of(tls: Tls) -> ssl.SSLContext:
             "give PEM files: the certificate with its chain, and the key without a password",
         ) from error
     return context
+
+
+def certificate_of(tls: Tls) -> str:
+    """The server's own certificate as PEM, the first of its file; empty when it can't be read."""
+    try:
+        text = tls.certificate.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    match = _CERTIFICATE.search(text)
+    return match[0] if match else ""
 
 
 def inherited(environ: MutableMapping[str, str]) -> socket.socket | None:
@@ -279,9 +291,18 @@ class OwnTls:
     Args:
         host: where it listens.
         bind: gives its socket.
+        names: further names and addresses of this machine, for the certificate.
     """
 
-    def __init__(self, home: Path, host: str, clock: Clock, bind: Callable[[], socket.socket]):
+    def __init__(
+        self,
+        home: Path,
+        host: str,
+        clock: Clock,
+        bind: Callable[[], socket.socket],
+        names: Callable[[], Collection[str]] = lambda: (),
+    ) -> None:
+        self._names = names
         self._home = home
         self._host = host
         self._clock = clock
@@ -294,11 +315,16 @@ class OwnTls:
         self._ended = threading.Event()
         self.server: Server | None = None
 
-    def at_start(self) -> tuple[socket.socket, ssl.SSLContext] | None:
+    def at_start(self, wanted: bool = False) -> tuple[socket.socket, ssl.SSLContext] | None:
         """What a server that had it before listens with; None when it is not wanted yet.
 
         A certificate that is over is renewed a moment later.
+
+        Args:
+            wanted: whether it is wanted from the start.
         """
+        if wanted:
+            self._refresh()
         kept = certificates.kept(self._home) if certificates.is_made(self._home) else None
         if kept is None:
             return None
@@ -347,7 +373,8 @@ class OwnTls:
 
     def _issued(self, name: str = "") -> certificates.Issued:
         host = "" if self._host in ("0.0.0.0", "::") else self._host
-        return certificates.ensure(self._home, {host, name} - {""}, self._clock.now())
+        names = {host, name, *self._names()} - {""}
+        return certificates.ensure(self._home, names, self._clock.now())
 
     def _refresh(self, name: str = "") -> None:
         issued = self._issued(name)

@@ -24,6 +24,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_AS_SERVED = (b"x-content-type-options", b"nosniff")
 _RETRY_AFTER = (b"retry-after", b"2")
 SERVER_HEADER = b"x-torchyard-server"
 _DISOWNED = (401, 410)
@@ -62,6 +63,9 @@ class RequestGuard:
     def _signed(self, scope: Scope, send: Send, always: bool) -> Send:
         async def signed(message: MutableMapping[str, Any]) -> None:
             starts = message["type"] == "http.response.start"
+            if starts and all(name != _AS_SERVED[0] for name, _ in message["headers"]):
+                # No browser takes what a person uploaded for something else than it is served as.
+                message["headers"] = [*message["headers"], _AS_SERVED]
             if starts and BUSY in scope:
                 message["headers"] = [*message["headers"], _RETRY_AFTER]
             if starts and (always or message["status"] in _DISOWNED):

@@ -6,9 +6,11 @@ import os
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
+from fastapi.responses import RedirectResponse, Response
 
 import torchyard
 from torchyard.base.dependencies import from_state
+from torchyard.base.errors import NotFound
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.shared.failures import Failure
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
@@ -29,6 +31,15 @@ async def health(scheduler: SchedulerOf) -> dict[str, Any]:
         "version": torchyard.__version__,
         "pid": os.getpid(),
     }
+
+
+@router.get("/", include_in_schema=False)
+@needs(Permission.OPEN)
+async def root(request: Request) -> Response:
+    """Browsers get the web page; programs are told where things are."""
+    if "text/html" not in request.headers.get("accept", ""):
+        raise NotFound("nothing answers GET `/`", "the API is below `/v1`, the page at `/ui/`")
+    return RedirectResponse("/ui/", 302, headers={"vary": "accept"})
 
 
 @router.get("/v1/server/limits", tags=["server"])

@@ -28,11 +28,8 @@ from torchyard.workspaces.permissions import Permission
 
 # By the first part of a path (of ARM: the type), what torchyard does not have yet.
 NOT_SERVED = {
-    "onlineendpoints": "online endpoints",
-    "batchendpoints": "batch endpoints",
     "serverlessendpoints": "serverless endpoints",
     "schedules": "schedules",
-    "connections": "connections",
     "featuresets": "feature stores",
     "featurestoreentities": "feature stores",
     "outboundrules": "managed networks",
@@ -40,7 +37,6 @@ NOT_SERVED = {
     "pipelines": "pipelines",
     "studioservice": "pipelines",
     "jasmine": "automated machine learning",
-    "checkcomputenameavailability": "compute instances",
     "linkedservices": "linked services",
     "resynckeys": "keys of storage accounts",
 }
@@ -78,11 +74,14 @@ def _services() -> APIRouter:
     from torchyard.azureml.blob import artifact_routes
     from torchyard.azureml.history import experiment_routes, run_routes
     from torchyard.azureml.sdk_v1 import (
+        assets,
         computes,
         datasets,
         datastores,
+        environment_builds,
         environments,
         execution,
+        hyperdrive,
         local_runs,
         metric_queries,
         metrics,
@@ -90,6 +89,7 @@ def _services() -> APIRouter:
         refused_services,
         snapshots,
     )
+    from torchyard.azureml.web_services import routes as web_services
 
     return _router(
         workspace_routes.in_workspace,
@@ -99,18 +99,34 @@ def _services() -> APIRouter:
         run_routes.batch_routes,
         resolved_uris.routes,
         computes.routes,
+        environment_builds.routes,
         environments.routes,
         datastores.routes,
         snapshots.routes,
         execution.routes,
+        hyperdrive.routes,
         local_runs.routes,
         metrics.routes,
         metric_queries.routes,
         refused_services.routes,
+        web_services.routes,
         models.routes,
+        assets.routes,
         datasets.routes,
         _rest,
     )
+
+
+def _online_endpoints() -> APIRouter:
+    from torchyard.azureml.arm_endpoints import routes
+
+    return _router(routes.routes, _rest)
+
+
+def _batch_endpoints() -> APIRouter:
+    from torchyard.azureml.arm_endpoints import batch_routes
+
+    return _router(batch_routes.routes, _rest)
 
 
 def _above_workspaces() -> APIRouter:
@@ -142,6 +158,8 @@ router.routes.extend(
             )
             for type in RESOURCE_TYPES
         ),
+        LazyRoutes([path_of_type("onlineEndpoints")], _online_endpoints, within=_WORKSPACE),
+        LazyRoutes([path_of_type("batchEndpoints")], _batch_endpoints, within=_WORKSPACE),
         LazyRoutes([""], _services, within=_WORKSPACE),
         LazyRoutes(["/azureml-blob"], _blobs),
         LazyRoutes([ABOVE], _above_workspaces),

@@ -1,11 +1,11 @@
 """How Azure's clients find this server and get their tokens from it.
 
 Owns: the cloud's metadata, discovery, the managed-identity endpoint, the response to
-`yard client-env`, the page of a job that clients print a link to.
+`yard client-env`, the way from the link that clients print to the job's page.
 Leaves: the listener with TLS to app/listeners.py, signing to workspaces/jwts.py.
 Always: every process requests metadata and discovery several times, without a token, and they cost
-no query; the secret of a managed identity is a person's or a job's token, nothing else; the page of
-a job needs no token, and shows only what its address contains.
+no query; the secret of a managed identity is a person's or a job's token, nothing else; the link
+to a job's page needs no token, and leads to the page whether there is such a job or not.
 
 Source: https://learn.microsoft.com/azure/app-service/overview-managed-identity (REST endpoint),
 https://management.azure.com/metadata/endpoints?api-version=2022-09-01 (its shape)
@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from fastapi import Request
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from torchyard.azureml.common import containers, errors
@@ -28,6 +28,7 @@ from torchyard.azureml.common.context import AzureContext, Context
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.base.bodies import request_bodies
 from torchyard.base.errors import Conflict, InvalidInput, NotAuthenticated, TorchyardError
+from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.jobs.spec.values import NAME
 from torchyard.worker.relay import sdk_v1_addresses
 from torchyard.workspaces import jwts
@@ -117,16 +118,12 @@ def get_client_environment(request: Request, context: Context, identity: Person)
 
 @routes.get("/runs/{name}")
 @needs(Permission.OPEN)
-def get_job_page(name: str, wsid: str = "") -> PlainTextResponse:
-    """What the link to a job's page shows as long as torchyard has no web page."""
-    workspace = wsid.partition("&")[0].rstrip("/").rpartition("/")[2]
-    if not NAME.match(name) or not NAME.match(workspace or "default"):
+def get_job_page(name: str, wsid: str = "") -> Response:
+    """The address that Azure's clients print as the job's page in the studio."""
+    workspace = wsid.partition("&")[0].rstrip("/").rpartition("/")[2] or DEFAULT_WORKSPACE
+    if not NAME.match(name) or not NAME.match(workspace):
         return PlainTextResponse("there is no such job\n", 404)
-    option = f" -w {workspace}" if workspace else ""
-    return PlainTextResponse(
-        "torchyard has no web page yet. See the job in a terminal:\n\n"
-        f"    yard job show -n {name}{option}\n    yard job stream -n {name}{option}\n"
-    )
+    return RedirectResponse(f"/ui/workspaces/{quote(workspace)}/jobs/{quote(name)}", 302)
 
 
 def variables(base: str) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 Owns: the variables, the run token as a JWT, the file of certificates that they name, which jobs
 get Azure's address for MLflow.
-Leaves: what the token permits to workspaces/, the listener to app/listeners.py.
+Leaves: what the token permits to workspaces/, the listener to app/listeners.py; on nodes of other
+machines, the address and the file to worker/node/client_gate.py.
 Always: the token is valid as long as the attempt, whatever its expiry date: clients that require
 a date get one that no attempt outlives.
 
@@ -12,10 +13,11 @@ Source: REST.md sections 2 and 8.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from torchyard.azureml.common.calls import resource_id, tracking_uri
 from torchyard.azureml.common.context import OpenTls, TlsEndpoint
@@ -23,8 +25,11 @@ from torchyard.azureml.entry_routes import variables
 from torchyard.base import trust
 from torchyard.base.errors import TorchyardError
 from torchyard.base.home.node_folder import NodeFolder
+from torchyard.executors import server_for_nodes
+from torchyard.jobs.records.client_endpoints import NodeEndpoints
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
+from torchyard.shared.plan import GATE_HOST, GatePlan
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.jwts import Signer
 
@@ -78,10 +83,39 @@ class JobVariables:
             _log.warning("no TLS endpoint for the clients of a job: %s", error)
 
     def of_job(self, job: Job, run_token: str, environment: Path | None) -> dict[str, str]:
+        """For nodes on this machine."""
         endpoint = self._opened_tls()
         if endpoint is None:
             return {}
         base = f"https://{endpoint.host or _LOOPBACK}:{endpoint.port}"
+        return {
+            **self._of_base(job, run_token, environment, base),
+            **_certificates(self._services.node, self._environ, base, endpoint.authority),
+        }
+
+    def of_node(
+        self, job: Job, run_token: str, environment: Path | None, urls: Sequence[str]
+    ) -> NodeEndpoints:
+        """For nodes of other machines, which find the server at `urls`.
+
+        Its own certificate is good for loopback, so clients reach it by the worker's gate, whatever
+        its address is. A configured one is not: they use the first address that has TLS, whose name
+        is the certificate's.
+        """
+        endpoint = self._opened_tls()
+        if endpoint is None:
+            return NodeEndpoints()
+        if not endpoint.authority:
+            name = f"https://{endpoint.host or _LOOPBACK}:{endpoint.port}"
+            base = next((url for url in urls if url.startswith("https://")), name)
+            return NodeEndpoints(self._of_base(job, run_token, environment, base))
+        gate = GatePlan([_with_tls(url, endpoint.port) for url in urls], endpoint.authority)
+        base = f"https://{GATE_HOST}"
+        return NodeEndpoints(self._of_base(job, run_token, environment, base), gate)
+
+    def _of_base(
+        self, job: Job, run_token: str, environment: Path | None, base: str
+    ) -> dict[str, str]:
         now = self._services.clock.now()
         ends_at = now + _LIFETIME
         signed = self._signer.sign(run_token, job.owner, base, now, ends_at)
@@ -89,7 +123,6 @@ class JobVariables:
             **variables(base),
             "IDENTITY_HEADER": run_token,
             "MSI_SECRET": run_token,
-            **_certificates(self._services.node, self._environ, base, endpoint.authority),
             "AZUREML_RUN_TOKEN": signed,
             "AZUREML_RUN_TOKEN_EXPIRY": str(int(ends_at.timestamp())),
             "AZUREML_SERVICE_ENDPOINT": base,
@@ -115,7 +148,17 @@ def publish(
 ) -> None:
     """Give the variables to every job that is launched from now on."""
     job_variables = JobVariables(services, environ, signer, opened_tls, open_tls)
-    services.client_endpoints.open(job_variables.of_job, job_variables.expect)
+    services.client_endpoints.open(
+        job_variables.of_job, job_variables.of_node, job_variables.expect
+    )
+
+
+def _with_tls(url: str, port: int) -> str:
+    """The address of the TLS listener beside the plain one at `url`."""
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        return url
+    return server_for_nodes.url_of("https", parts.hostname or _LOOPBACK, port)
 
 
 def _has_package(environment: Path, names: Collection[str]) -> bool:

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import InvalidInput
+from torchyard.connections.actions import LEFT_OUT
 from torchyard.data.datastores import WITHOUT_CREDENTIALS
 from torchyard.jobs.spec import secrets as job_secrets
-from torchyard.workspaces import signing
+from torchyard.workspaces import notifications, signing
 
 FILE = "secrets.json"
 """Says what the secrets are of, and holds them encrypted, or not at all."""
@@ -70,7 +71,12 @@ def take_out(records: Path, home: Path) -> Secrets:
     with closing(sqlite3.connect(records)) as connection:
         connection.execute("PRAGMA secure_delete = ON")
         with connection:
-            rows = [*_datastores(connection), *_documents(connection)]
+            rows = [
+                *_datastores(connection),
+                *_connections(connection),
+                *_documents(connection),
+                *_notifications(connection),
+            ]
             for row, without in rows:
                 _update(connection, row, without)
         connection.execute("VACUUM")
@@ -183,6 +189,19 @@ def _datastores(connection: sqlite3.Connection) -> list[tuple[Row, str]]:
     return rows
 
 
+def _connections(connection: sqlite3.Connection) -> list[tuple[Row, str]]:
+    rows = []
+    query = "SELECT workspace, name, credentials FROM workspace_connections"
+    for workspace, name, credentials in connection.execute(query):
+        if not json.loads(credentials):
+            continue
+        key = {"workspace": workspace, "name": name}
+        of = f"the credentials of connection `{name}` in workspace `{workspace}`"
+        row = Row("workspace_connections", "credentials", key, credentials, of)
+        rows.append((row, json.dumps(LEFT_OUT)))
+    return rows
+
+
 def _documents(connection: sqlite3.Connection) -> Iterator[tuple[Row, str]]:
     for (table, column), keys in _DOCUMENTS.items():
         query = f'SELECT {", ".join(keys)}, workspace, name, "{column}" FROM {table}'
@@ -192,7 +211,9 @@ def _documents(connection: sqlite3.Connection) -> Iterator[tuple[Row, str]]:
             if not isinstance(document, dict):
                 continue
             without = job_secrets.masked_document(document)
-            variables = without.get("environment_variables")
+            trial = without.get("trial")  # of a sweep
+            owner = trial if isinstance(trial, dict) else without
+            variables = owner.get("environment_variables")
             if not isinstance(variables, dict) or job_secrets.HIDDEN not in variables.values():
                 continue
             for variable, value in variables.items():
@@ -203,9 +224,27 @@ def _documents(connection: sqlite3.Connection) -> Iterator[tuple[Row, str]]:
             yield row, json.dumps(without)
 
 
+def _notifications(connection: sqlite3.Connection) -> Iterator[tuple[Row, str]]:
+    query = "SELECT name, notifications FROM workspaces"
+    for name, text in connection.execute(query).fetchall():
+        stored = json.loads(text)
+        if not stored.get(notifications.SECRETS):
+            continue
+        left_out = dict.fromkeys(stored[notifications.SECRETS], job_secrets.LEFT_OUT)
+        without = json.dumps({**stored, notifications.SECRETS: left_out})
+        of = f"secrets of the webhooks of workspace `{name}`"
+        yield Row("workspaces", "notifications", {"name": name}, text, of), without
+
+
 def _update(connection: sqlite3.Connection, row: Row, text: str) -> None:
-    tables = {table for table, _ in _DOCUMENTS} | {"datastores"}
-    assert row.table in tables and row.column in ("options", "spec", "definition")
+    tables = {table for table, _ in _DOCUMENTS} | {
+        "datastores",
+        "workspace_connections",
+        "workspaces",
+    }
+    assert row.table in tables and row.column in (
+        "options", "credentials", "spec", "definition", "notifications",
+    )  # fmt: skip
     assert set(row.key) <= {"id", "number", "workspace", "name"}
     where = " AND ".join(f'"{name}" = ?' for name in row.key)
     connection.execute(

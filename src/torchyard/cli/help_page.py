@@ -11,17 +11,23 @@ NOUNS = {
     "job": "Submit, list, follow, cancel and download jobs.",
     "experiment": "List experiments, which group jobs.",
     "compute": "Create, list, resize and check clusters of nodes.",
+    "node": "Make this machine a node of a cluster; list, drain and remove machines.",
     "environment": "Register, list, build and export environments; open a shell in one.",
     "data": "Register, list and download data assets.",
     "datastore": "Create, list and delete datastores: folders, buckets, containers.",
     "component": "Register and list components, the steps of pipelines.",
-    "model": "Register, list and download models.",
+    "model": "Register, list, download and deploy models.",
+    "online-endpoint": "Create and call endpoints, divide their traffic, get their keys.",
+    "online-deployment": "Deploy models behind an endpoint; read their logs.",
+    "batch-endpoint": "Create endpoints that score many files, and invoke them.",
+    "batch-deployment": "Deploy models behind a batch endpoint.",
     "workspace": "Create, list and show workspaces; write config.json.",
     "user": "Manage the users of a shared server, their roles and tokens.",
     "quota": "Set and list quotas; request a higher one.",
     "server": "Start, stop, inspect and back up this machine's server.",
 }
 VERBS = {
+    "ui": "Open the web page.",
     "login": "Log in to a shared server.",
     "logout": "Log out of a shared server.",
     "whoami": "Show who you are logged in as, and your role.",
@@ -62,4 +68,4 @@ def help_page() -> str:
 
 
 def _lines(pages: dict[str, str]) -> str:
-    return "\n".join(f"  {name:<12} {text}" for name, text in pages.items())
+    return "\n".join(f"  {name:<17} {text}" for name, text in pages.items())

@@ -7,7 +7,7 @@ Always: `version` may be `latest`; an archived asset can still be read by its na
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -122,7 +122,7 @@ class Assets(Generic[AnyAsset]):
         """One version.
 
         Raises:
-            NotFound: there is no such version.
+            NotFound: the version does not exist.
         """
         return self._asset(self._transport.get(self._version_path(name, version)))
 
@@ -130,7 +130,7 @@ class Assets(Generic[AnyAsset]):
         """The files of a version.
 
         Raises:
-            NotFound: there is no such version.
+            NotFound: the version does not exist.
         """
         return remote_files(self._transport.get(f"{self._version_path(name, version)}/files"))
 
@@ -150,19 +150,41 @@ class Assets(Generic[AnyAsset]):
             timeout_s: how long it may take; None for as long as it takes.
 
         Raises:
-            NotFound: there is no such version.
+            NotFound: the version does not exist.
             Timeout: it took longer than `timeout_s`; files that are there are whole.
+        """
+        listed = self.files(name, version)
+        return self.fetch(name, version, listed, Path(folder) / name, count, timeout_s=timeout_s)
+
+    def fetch(
+        self,
+        name: str,
+        version: str,
+        listed: Sequence[RemoteFile],
+        folder: Path | str,
+        count: Counter | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Paths:
+        """Download some of a version's files to `folder`; returns them in their order.
+
+        Args:
+            listed: of `files(name, version)`.
+
+        Raises:
+            NotFound: the version, or a file of it, does not exist any more.
+            Timeout: as of `download`.
         """
         from torchyard.client.downloads import Wanted, below, download_all
 
         wanted = [
             Wanted(
                 f"{self._version_path(name, version)}/files/{quote(file.path)}",
-                below(Path(folder) / name, file.path),
+                below(Path(folder), file.path),
                 file.size_bytes,
                 f"{self._workspace_path}/bundle",
             )
-            for file in self.files(name, version)
+            for file in listed
         ]
         return download_all(self._transport, wanted, count, timeout_s)
 
@@ -173,10 +195,6 @@ class Assets(Generic[AnyAsset]):
     def restore(self, name: str, version: str = "") -> None:
         """Undo `archive`."""
         self._transport.post(f"{self._container_path(name, version)}/restore")
-
-    def _delete(self, name: str, version: str, *, force: bool, dry_run: bool) -> AssetDeletion:
-        path = self._container_path(name, version)
-        return delete_asset(self._transport, path, force=force, dry_run=dry_run)
 
     def _asset(self, raw: Json) -> AnyAsset:
         raise NotImplementedError
@@ -204,6 +222,49 @@ class Assets(Generic[AnyAsset]):
 
     def _version_path(self, name: str, version: str) -> str:
         return f"{self._path}/{quote(name, safe='')}/versions/{quote(version, safe='')}"
+
+
+class DeletableAssets(Assets[AnyAsset]):
+    """Assets whose description can be changed, and which can be deleted."""
+
+    def update(
+        self,
+        name: str,
+        version: str,
+        *,
+        description: str | None = None,
+        tags: Mapping[str, str | None] | None = None,
+        properties: Mapping[str, str | None] | None = None,
+    ) -> AnyAsset:
+        """Change how a version is described; what is None stays as it is.
+
+        Args:
+            tags: merged with those it has; a tag of value None is removed.
+            properties: merged likewise.
+
+        Raises:
+            NotFound: no such version exists.
+        """
+        changes = {"description": description, "tags": tags, "properties": properties}
+        body = {key: value for key, value in changes.items() if value is not None}
+        return self._asset(self._transport.call("PATCH", self._version_path(name, version), body))
+
+    def delete(
+        self, name: str, version: str = "", *, force: bool = False, dry_run: bool = False
+    ) -> AssetDeletion:
+        """Delete a version, or all of them, for good, with the files that are its own.
+
+        Args:
+            force: delete it although ended jobs, data or aliases name it; `breaks` says what
+                no longer works.
+            dry_run: check everything and delete nothing.
+
+        Raises:
+            NotFound: no such version exists.
+            Conflict: something names it, or an unfinished job uses it; nothing was deleted.
+        """
+        path = self._container_path(name, version)
+        return delete_asset(self._transport, path, force=force, dry_run=dry_run)
 
 
 def delete_asset(transport: Transport, path: str, *, force: bool, dry_run: bool) -> AssetDeletion:

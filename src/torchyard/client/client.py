@@ -20,12 +20,17 @@ from torchyard.base.settings import Settings
 from torchyard.client import connection
 
 if TYPE_CHECKING:
+    from torchyard.client.batch_endpoints.deployments import BatchDeployments
+    from torchyard.client.batch_endpoints.endpoints import BatchEndpoints
     from torchyard.client.components import Components
     from torchyard.client.computes import Computes
     from torchyard.client.data import Data
     from torchyard.client.datastores import Datastores
+    from torchyard.client.endpoints.online_deployments import OnlineDeployments
+    from torchyard.client.endpoints.online_endpoints import OnlineEndpoints
     from torchyard.client.environments import Environments
     from torchyard.client.experiments import Experiments
+    from torchyard.client.interactive.instances import Instances
     from torchyard.client.jobs import Jobs
     from torchyard.client.models import Models
     from torchyard.client.quotas import Quotas
@@ -95,6 +100,13 @@ class Client:
         return Snapshots(self.transport, self._path, self._settings)
 
     @cached_property
+    def instances(self) -> Instances:
+        """Compute instances: a person's own JupyterLab."""
+        from torchyard.client.interactive.instances import Instances
+
+        return Instances(self.transport, self._path)
+
+    @cached_property
     def computes(self) -> Computes:
         """Clusters, their nodes and sizes."""
         from torchyard.client.computes import Computes
@@ -107,6 +119,34 @@ class Client:
         from torchyard.client.models import Models
 
         return Models(self.transport, self._path, self.snapshots)
+
+    @cached_property
+    def online_endpoints(self) -> OnlineEndpoints:
+        """Addresses that answer with models: their traffic and keys; calling them."""
+        from torchyard.client.endpoints.online_endpoints import OnlineEndpoints
+
+        return OnlineEndpoints(self.transport, self._path)
+
+    @cached_property
+    def online_deployments(self) -> OnlineDeployments:
+        """Models behind the endpoints: their instances and logs."""
+        from torchyard.client.endpoints.online_deployments import OnlineDeployments
+
+        return OnlineDeployments(self.transport, self._path, self.snapshots)
+
+    @cached_property
+    def batch_endpoints(self) -> BatchEndpoints:
+        """Endpoints that score many files by a job."""
+        from torchyard.client.batch_endpoints.endpoints import BatchEndpoints
+
+        return BatchEndpoints(self.transport, self._path, self.snapshots, self.jobs)
+
+    @cached_property
+    def batch_deployments(self) -> BatchDeployments:
+        """Models behind the batch endpoints."""
+        from torchyard.client.batch_endpoints.deployments import BatchDeployments
+
+        return BatchDeployments(self.transport, self._path, self.snapshots)
 
     @cached_property
     def data(self) -> Data:

@@ -100,6 +100,54 @@ class CommandJob:
     def outputs(self, values: Mapping[str, Output | Mapping[str, Any] | None]) -> None:
         self.document["outputs"] = {key: _plain(value) or {} for key, value in values.items()}
 
+    def sweep(
+        self,
+        parameters: Mapping[str, str | Mapping[str, Any]],
+        goal: str,
+        *,
+        trials: int,
+        concurrent: int | None = None,
+        algorithm: str = "random",
+        seed: int | None = None,
+        early_termination: Mapping[str, Any] | None = None,
+        timeout: Duration | None = None,
+    ) -> CommandJob:
+        """A sweep over this job, for `client.jobs.create`.
+
+        Args:
+            parameters: ranges of the values themselves, `"loguniform:1e-5,1e-1"`,
+                `"choice:sgd,adam"`, or mappings as in a sweep's file; the command uses them as
+                `${{search_space.<name>}}`, or as inputs.
+            goal: `minimize:val_loss` or `maximize:accuracy`.
+            concurrent: how many trials run at once; all of them when None.
+            algorithm: `random`, `grid`, `bayesian`, or the name of one of Optuna's samplers.
+
+        Raises:
+            InvalidInput: a range or the goal can't be read.
+
+        Example::
+
+            job = command(command="python train.py ${{search_space.lr}}", environment="python")
+            ranges = {"lr": "loguniform:1e-5,1e-1"}
+            client.jobs.create(job.sweep(ranges, "minimize:loss", trials=40, concurrent=4))
+        """
+        from torchyard.client.sweeps import documents
+
+        timeout_s = None if timeout is None else whole_seconds(timeout, "timeout")
+        return CommandJob(
+            documents.sweep_of(
+                self.to_dict(),
+                parameters,
+                goal,
+                trials=trials,
+                concurrent=concurrent,
+                algorithm=algorithm,
+                seed=seed,
+                early_termination=early_termination,
+                timeout_s=timeout_s,
+            )
+        )
+
     def to_dict(self) -> dict[str, Any]:
         return json.loads(json.dumps(self.document))  # type: ignore[no-any-return]
 

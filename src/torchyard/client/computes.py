@@ -16,7 +16,7 @@ from torchyard.client.resources import Json, Listing, Resource
 # What a cluster's document may hold; the server answers with much more.
 _DOCUMENT_KEYS = (
     "name", "type", "engine", "size", "tier", "min_instances", "max_instances",
-    "idle_time_before_scale_down", "description", "tags",
+    "idle_time_before_scale_down", "description", "tags", "torchyard",
 )  # fmt: skip
 
 
@@ -90,12 +90,52 @@ class WaitingJob(Resource):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class EngineMachine(Resource):
+    """A machine of a cluster's engine: what it has, and who uses it."""
+
+    name: str
+    address: str
+    state: str
+    cpus: int
+    memory_bytes: int
+    gpus: int
+    gpu_kind: str
+    users: tuple[str, ...]
+    reason: str
+
+    _shown = ("name", "state", "users")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ComputeEngine(Resource):
+    """What a cluster's engine says of it.
+
+    Args:
+        most_nodes: how many it could ever have; 0 where it does not know.
+        server_urls: where its nodes look for the server.
+    """
+
+    engine: str
+    version: str
+    python: str
+    most_nodes: int
+    machines: Listing[EngineMachine]
+    notices: tuple[str, ...]
+    server_urls: tuple[str, ...]
+
+    _shown = ("engine", "version", "machines")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ComputeNodes(Resource):
-    """The nodes of a cluster, and the first of the jobs that wait for some."""
+    """The nodes of a cluster, and the first of the jobs that wait for some; the machines of its
+    engine, where that is another one than `local`.
+    """
 
     nodes: Listing[ComputeNode]
     waiting: Listing[WaitingJob]
     waiting_count: int
+    machines: Listing[EngineMachine]
 
     _shown = ("nodes", "waiting_count")
 
@@ -174,7 +214,7 @@ class Computes:
         """Change some keys of a cluster, and leave the others as they are.
 
         Raises:
-            NotFound: there is no such cluster.
+            NotFound: the cluster does not exist.
         """
         raw = self.get(name).raw
         body = {key: raw[key] for key in _DOCUMENT_KEYS if raw.get(key) not in (None, "")}
@@ -188,7 +228,7 @@ class Computes:
         """One cluster.
 
         Raises:
-            NotFound: there is no such cluster.
+            NotFound: the cluster does not exist.
         """
         return _compute(self._transport.get(self._compute_path(name)))
 
@@ -197,7 +237,7 @@ class Computes:
         with jobs goes with the last of them.
 
         Raises:
-            NotFound: there is no such cluster.
+            NotFound: the cluster does not exist.
             Conflict: jobs are on it, and `force` is False.
         """
         query = {"force": "true"} if force else None
@@ -208,7 +248,7 @@ class Computes:
         """Its nodes with their jobs, and the jobs that wait for some, with the reason.
 
         Raises:
-            NotFound: there is no such cluster.
+            NotFound: the cluster does not exist.
         """
         raw: Json = self._transport.get(f"{self._compute_path(name)}/nodes")
         return ComputeNodes(
@@ -216,13 +256,33 @@ class Computes:
             nodes=Listing(_node(row) for row in raw["value"]),
             waiting=Listing(_waiting_job(row) for row in raw["waiting"]),
             waiting_count=raw["waiting_count"],
+            machines=Listing(_machine(row) for row in raw.get("machines") or []),
+        )
+
+    def engine(self, name: str) -> ComputeEngine:
+        """Ask a cluster's engine whether it is there, and what it has.
+
+        Raises:
+            NotFound: the cluster does not exist.
+            Conflict: it does not answer, or its nodes can't reach the server.
+        """
+        raw: Json = self._transport.get(f"{self._compute_path(name)}/engine")
+        return ComputeEngine(
+            raw=raw,
+            engine=raw["engine"],
+            version=read.text(raw, "version"),
+            python=read.text(raw, "python"),
+            most_nodes=read.whole(raw, "most_nodes"),
+            machines=Listing(_machine(row) for row in raw["machines"]),
+            notices=read.texts(raw, "notices"),
+            server_urls=read.texts(raw, "server_urls"),
         )
 
     def history(self, name: str) -> ComputeHistory:
         """How many nodes there were, and node-hours by day.
 
         Raises:
-            NotFound: there is no such cluster.
+            NotFound: the cluster does not exist.
         """
         raw: Json = self._transport.get(f"{self._compute_path(name)}/history")
         return ComputeHistory(
@@ -297,6 +357,21 @@ def _node(raw: Json) -> ComputeNode:
         job=read.text(raw, "job"),
         owner=read.text(raw, "owner"),
         rank=read.optional_whole(raw, "rank"),
+    )
+
+
+def _machine(raw: Json) -> EngineMachine:
+    return EngineMachine(
+        raw=raw,
+        name=raw["name"],
+        address=read.text(raw, "address"),
+        state=read.text(raw, "state"),
+        cpus=read.whole(raw, "cpus"),
+        memory_bytes=read.whole(raw, "memory_bytes"),
+        gpus=read.whole(raw, "gpus"),
+        gpu_kind=read.text(raw, "gpu_kind"),
+        users=read.texts(raw, "users"),
+        reason=read.text(raw, "reason"),
     )
 
 

@@ -75,7 +75,7 @@ class Datastores:
         """One datastore.
 
         Raises:
-            NotFound: there is no such datastore.
+            NotFound: the datastore does not exist.
         """
         return _datastore(self._transport.get(self._datastore_path(name)))
 
@@ -83,7 +83,7 @@ class Datastores:
         """Forget the datastore; the files in it stay.
 
         Raises:
-            NotFound: there is no such datastore.
+            NotFound: the datastore does not exist.
         """
         self._transport.delete(self._datastore_path(name))
 

@@ -57,12 +57,14 @@ def ensure(
     on_start: Callable[[], None] | None = None,
     command: Sequence[str] = SERVER_COMMAND,
     port: int | None = None,
+    options: Sequence[str] = (),
 ) -> Running:
     """The running server, started when there is none.
 
     Args:
         on_start: called before a server is started.
         command: what to start; `--home H --ready-fd N` and maybe `--port P` are added.
+        options: further ones of `yard-server`.
 
     Raises:
         InvalidInput: it refuses to start, as with a port that is taken.
@@ -80,7 +82,7 @@ def ensure(
         if running is None:
             if on_start is not None:
                 on_start()
-            return _start(settings, command, port)
+            return _start(settings, [*command, *options], port)
         # Alive without an answer: a loaded machine, or a server that is just starting or ending.
         deadline = time.monotonic() + START_LIMIT_S
         while time.monotonic() < deadline:
@@ -88,7 +90,7 @@ def ensure(
             if answers is not None:
                 return answers
             if find(settings) is None:
-                return _start(settings, command, port)
+                return _start(settings, [*command, *options], port)
             time.sleep(0.1)
     raise Unreachable(
         f"the server (pid {running.pid}) at `{running.url}` is alive and does not answer",

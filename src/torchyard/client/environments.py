@@ -14,10 +14,13 @@ from torchyard.base.errors import BuildFailed
 from torchyard.base.http import Transport
 from torchyard.client import resources as read
 from torchyard.client.assets import AssetDeletion, delete_asset
+from torchyard.client.releases.verbs import EnvironmentReleases
 from torchyard.client.resources import Json, Listing, Resource
 from torchyard.client.times import Deadline
 
 if TYPE_CHECKING:
+    from torchyard.client.images.exported_image import ExportedImage, PushTarget
+    from torchyard.client.images.steps import Steps
     from torchyard.client.snapshots.snapshots import Snapshots
 
 _POLL_S = 0.3
@@ -119,7 +122,7 @@ class BuiltEnvironment(Resource):
     _shown = ("ref", "folder")
 
 
-class Environments:
+class Environments(EnvironmentReleases):
     """Environments that jobs of the workspace may name.
 
     Example::
@@ -129,8 +132,7 @@ class Environments:
     """
 
     def __init__(self, transport: Transport, workspace_path: str, snapshots: Snapshots) -> None:
-        self._transport = transport
-        self._snapshots = snapshots
+        super().__init__(transport, workspace_path, snapshots)
         self._path = f"{workspace_path}/environments"
 
     def create(self, document: Mapping[str, Any], folder: Path | None = None) -> Environment:
@@ -164,7 +166,7 @@ class Environments:
         """One version.
 
         Raises:
-            NotFound: there is no such environment, or not in this version.
+            NotFound: the environment does not exist, or not in this version.
         """
         return _environment(self._transport.get(self._version_path(name, version)))
 
@@ -197,7 +199,7 @@ class Environments:
         """What a reference or an inline definition becomes here: packages, notices, its build.
 
         Raises:
-            NotFound: there is no such environment.
+            NotFound: the environment does not exist.
         """
         body = {"environment": environment}
         return _resolved(self._transport.post(f"{self._path}/resolve", body))
@@ -224,11 +226,9 @@ class Environments:
         hint = "the build goes on; call `build` again to wait for it"
         deadline = Deadline(timeout_s, "the environment is not built", hint)
         try:
-            build = self._built(environment, log, deadline)
+            self._wait_until_ready({"environment": environment}, log, deadline)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(hint) from None
-        if build["status"] != "ready":
-            raise BuildFailed(build["error"] or "the build was broken off", build["hint"])
         return self.resolve(environment)
 
     def export(
@@ -252,6 +252,59 @@ class Environments:
             source=raw["source"],
             notices=read.texts(raw, "notices"),
         )
+
+    def export_image(
+        self,
+        environment: str | Mapping[str, Any],
+        target: Path | str | None = None,
+        *,
+        push: PushTarget | str | None = None,
+        base: str = "",
+        overwrite: bool = False,
+        log: Callable[[str], None] = lambda text: None,
+        steps: Steps | None = None,
+    ) -> ExportedImage:
+        """Write an OCI image of an environment, which runs without torchyard; built if necessary.
+
+        Args:
+            target: a file that ends in `.tar`, or a folder; None to push only.
+            push: a `PushTarget`, or its `place` alone, as `registry.example.com/team/vision:3`.
+            base: an image that the server's container engine puts the environment over; without
+                it, the image has the files of the server's machine that its programs need.
+            overwrite: replace an image at `target`.
+            log: gets the log of a build.
+            steps: is told what is read and sent, and notices.
+
+        Raises:
+            BuildFailed: the environment, or `base`, can't be had.
+            Conflict: `target` exists, and `overwrite` is false.
+            InvalidInput: `target`, `push` or `base` is not one.
+            NotAuthenticated, Forbidden: the registry wants somebody else.
+            TorchyardError: the registry does not take it; an image at `target` stays.
+
+        Example::
+
+            client.environments.export_image("vision:3", "vision.tar")
+        """
+        import os
+
+        from torchyard.client.images import exported_image, image_export
+        from torchyard.client.images import steps as quiet
+
+        def build(body: Json) -> None:
+            deadline = Deadline(None, "the environment is not built", "")
+            self._wait_until_ready(body, log, deadline)
+
+        request = image_export.ImageRequest(
+            environment,
+            None if target is None else Path(target),
+            exported_image.PushTarget(push) if isinstance(push, str) else push,
+            base,
+            overwrite,
+            os.environ,
+        )
+        follow = steps or quiet.Steps()
+        return image_export.make(self._transport, self._path, request, build, follow)
 
     def definition(self, name: str) -> EnvironmentDefinition:
         """What a named environment is made of; curated ones have a definition, too.
@@ -336,14 +389,21 @@ class Environments:
             lock=Path(raw["lock"]),
         )
 
-    def _built(
-        self,
-        environment: str | Mapping[str, Any],
-        log: Callable[[str], None],
-        deadline: Deadline,
-    ) -> Json:
+    def _wait_until_ready(self, body: Json, log: Callable[[str], None], deadline: Deadline) -> None:
+        """
+        Args:
+            body: names what to build.
+
+        Raises:
+            BuildFailed: names the package at fault.
+        """
+        build = self._built(body, log, deadline)
+        if build["status"] != "ready":
+            raise BuildFailed(build["error"] or "the build was broken off", build["hint"])
+
+    def _built(self, body: Json, log: Callable[[str], None], deadline: Deadline) -> Json:
         """The build, when it has ended."""
-        build: Json = self._transport.post(f"{self._path}/build", {"environment": environment})
+        build: Json = self._transport.post(f"{self._path}/build", body)
         while True:
             if build["log"]:
                 log(build["log"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,6 +25,7 @@ from torchyard.client.times import Deadline
 if TYPE_CHECKING:
     from torchyard.client.job_history import DataFrame, MetricPoint
     from torchyard.client.job_reader import JobReader, RemoteFile
+    from torchyard.client.sweeps.trials import SweepTrials
 
 JobStatus = Literal[
     "NotStarted", "Queued", "Preparing", "Provisioning", "Starting", "Running", "Finalizing",
@@ -119,6 +120,18 @@ class JobSummary(Resource):
 
     _shown: ClassVar[tuple[str, ...]] = ("name", "display_name", "status")
 
+    def _repr_html_(self) -> str:
+        from torchyard.client.html.job_tables import job_table
+
+        return job_table(self.raw, self._reader.page(self.name))
+
+    @classmethod
+    def _html_of_list(cls, items: Sequence[Resource], columns: Sequence[str]) -> str:
+        from torchyard.client.html.job_tables import jobs_table
+
+        jobs = [item for item in items if isinstance(item, JobSummary)]
+        return jobs_table([(job.raw, job._reader.page(job.name)) for job in jobs])
+
     @property
     def has_ended(self) -> bool:
         """Whether the status is `Completed`, `Failed` or `Canceled`."""
@@ -209,6 +222,18 @@ class JobSummary(Resource):
             NotFound: the rank has written nothing.
         """
         return self._reader.logs(self.name, rank)
+
+    def trials(self) -> SweepTrials:
+        """The trials of a sweep, with its best one.
+
+        Raises:
+            InvalidInput: the job is not a sweep.
+
+        Example::
+
+            job.trials().to_pandas().sort_values("val_loss")
+        """
+        return self._reader.trials(self.name)
 
     def metrics(self, keys: Iterable[str] | None = None) -> DataFrame:
         """Metrics, side by side: a pandas DataFrame, or a list of `MetricPoint` without pandas.
@@ -302,8 +327,6 @@ class Job(JobSummary):
     params: Mapping[str, str]
     models: tuple[str, ...]
     was_submitted: bool
-
-    _hidden: ClassVar[tuple[str, ...]] = ("spec", "stages")
 
 
 class JobFailed(TorchyardError):

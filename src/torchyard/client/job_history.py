@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     DataFrame = Any
 
 By = Literal["step", "time"]
+System = Literal["hidden", "too", "only"]
 Number = float | list[float]
 
 
@@ -138,13 +139,17 @@ class JobHistory:
             metrics[key] = values[0] if len(values) == 1 else values
         return metrics
 
-    def metric_keys(self, name: str) -> Listing[MetricSummary]:
+    def metric_keys(self, name: str, *, system: System = "hidden") -> Listing[MetricSummary]:
         """Every key that the job logged, sorted, with its range and its last value.
+
+        Args:
+            system: whether what nodes and ranks use, `system/node-0/cpu_utilization_percentage`
+                and so on, is left out, there too, or alone.
 
         Raises:
             NotFound: no job has this name.
         """
-        response = self._transport.get(f"{self._job_path(name)}/metrics")
+        response = self._transport.get(f"{self._job_path(name)}/metrics", {"system": system})
         return Listing(_summary(row) for row in response["value"])
 
     def history(

@@ -24,6 +24,7 @@ from torchyard.client.times import Deadline
 if TYPE_CHECKING:
     from torchyard.client.downloads import Counter
     from torchyard.client.streams import Answer, Cursor, Frame
+    from torchyard.client.sweeps.trials import Rung, SweepTrials
 
 _SILENCE_S = 60.0
 
@@ -81,6 +82,55 @@ class JobReader(JobHistory):
 
         return follow(open_stream, cursor, on_lost=on_lost, deadline=deadline)
 
+    def trials(self, name: str) -> SweepTrials:
+        """The trials of a sweep, with its best one.
+
+        Raises:
+            NotFound: no job has this name.
+            InvalidInput: it is not a sweep.
+
+        Example::
+
+            client.jobs.trials("tuning").best.parameters
+        """
+        from torchyard.client.sweeps.trials import sweep_trials_from_json
+
+        return sweep_trials_from_json(self._transport.get(f"{self._sweep_path(name)}/trials"))
+
+    def rungs(self, name: str) -> Listing[Rung]:
+        """What became of a sweep's trials at the rungs of ASHA or Hyperband, by bracket and
+        interval, the best first; empty for a sweep with another policy.
+
+        Raises:
+            NotFound: no job has this name.
+            InvalidInput: it is not a sweep.
+
+        Example::
+
+            [rung.trial for rung in client.jobs.rungs("tuning") if rung.decision == "promoted"]
+        """
+        from torchyard.client.sweeps.trials import rungs_from_json
+
+        return rungs_from_json(self._transport.get(f"{self._sweep_path(name)}/rungs"))
+
+    def trials_csv(self, name: str) -> bytes:
+        """The trials of a sweep as CSV: a row a trial, a column a parameter and a metric.
+
+        Raises:
+            NotFound: no job has this name.
+            InvalidInput: it is not a sweep.
+        """
+        with self._transport.stream(f"{self._sweep_path(name)}/trials.csv") as response:
+            return response.read()
+
+    def importances(self, name: str) -> tuple[dict[str, float], str]:
+        """How much each parameter of a sweep matters, the most first; and why there is none."""
+        answer = self._transport.get(f"{self._sweep_path(name)}/importances")
+        return {key: float(value) for key, value in answer["value"].items()}, answer["missing"]
+
+    def _sweep_path(self, name: str) -> str:
+        return f"{self._workspace_path}/sweeps/{quote(name, safe='')}"
+
     def logs(self, name: str, rank: int | None = None) -> str:
         """What the job's ranks have written so far, in its newest attempt.
 
@@ -122,6 +172,26 @@ class JobReader(JobHistory):
         """
         with self._transport.stream(f"{self._job_path(name)}/files/{quote(path)}") as response:
             return response.read()
+
+    def read_end(self, name: str, path: str, most_bytes: int) -> bytes:
+        """The last bytes of a file of the job that is not empty.
+
+        Raises:
+            NotFound: the job has no such file.
+        """
+        headers = {"Range": f"bytes=-{most_bytes}"}
+        source = f"{self._job_path(name)}/files/{quote(path)}"
+        with self._transport.stream(source, headers=headers) as response:
+            return response.read()[-most_bytes:]
+
+    def page(self, name: str) -> str:
+        """The address of the job's page."""
+        workspace = self._workspace_path.removeprefix("/v1")
+        return f"{self._transport.url}/ui{workspace}/jobs/{quote(name, safe='')}"
+
+    def twin(self) -> JobReader:
+        """Another one of the same workspace with a connection of its own, for another thread."""
+        return JobReader(self._transport.twin(), self._workspace_path)
 
     def files(self, name: str) -> Listing[RemoteFile]:
         """The job's artifacts and logs: `outputs/…`, `user_logs/…`, `logs/…`."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import quote
 
 from torchyard.base import clock
 from torchyard.base.errors import InvalidInput, NotFound
@@ -23,7 +24,11 @@ from torchyard.client.job_reader import JobReader
 from torchyard.client.resources import Json, Listing, Resource
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from torchyard.client.command_jobs import CommandJob
+    from torchyard.client.interactive.services import JobService
+    from torchyard.client.interactive.shells import RunningShell, ShellOptions
     from torchyard.client.snapshots.snapshots import Snapshots
     from torchyard.client.snapshots.upload import Progress
 
@@ -240,6 +245,7 @@ class Jobs(JobReader):
         experiment_name: str = "",
         status: str = "",
         parent_job_name: str = "",
+        type: str = "",
         tags: Mapping[str, str | None] | None = None,
         owner: str = "",
         text: str = "",
@@ -256,6 +262,7 @@ class Jobs(JobReader):
 
         Args:
             parent_job_name: only the children of this job.
+            type: `command`, `sweep`, or `run` for runs logged outside of a job.
             tags: each with its value, or None for any value.
             text: part of the name, the display name or the description, in any case.
             created_after, created_before: times without a zone are in this machine's.
@@ -265,8 +272,7 @@ class Jobs(JobReader):
             columns: `metrics.loss`, `params.x`, `inputs.lr`, or `metrics`, `params`, `inputs` for
                 all of them; each job's `columns` has their values.
             max_results: None for all.
-            archived: archived ones too.
-            only_archived: no others.
+            archived, only_archived: archived ones too; no others.
 
         Raises:
             InvalidInput: jobs have no such column, or can't be sorted by it.
@@ -281,6 +287,7 @@ class Jobs(JobReader):
             "experiment_name": experiment_name or None,
             "status": status or None,
             "parent": parent_job_name or None,
+            "type": type or None,
             "tag": _tags(tags or {}) or None,
             "owner": owner or None,
             "text": text or None,
@@ -291,9 +298,7 @@ class Jobs(JobReader):
             "column": list(columns) or None,
             "archived": "only" if only_archived else "true" if archived else None,
         }
-        # Jobs with all of their metrics may be long.
-        most = _PAGE if all("." in column for column in columns) else _LONG_PAGE
-        return self._pages(query, max_results, most)
+        return self._pages(query, max_results, _page_size(columns))
 
     def update(
         self,
@@ -308,7 +313,8 @@ class Jobs(JobReader):
 
         Args:
             tags: merged with those it has; a tag of value None is removed.
-            experiment_name: the experiment that an ended job moves to; made if need be.
+            experiment_name: the experiment that a job moves to, which has not begun or has ended;
+                made if need be.
 
         Raises:
             NotFound: no job has this name.
@@ -344,6 +350,63 @@ class Jobs(JobReader):
         """
         query = {"now": "true"} if now else None
         return self._job(self.request("POST", name, "cancel", query=query))
+
+    def shell(
+        self, name: str, options: ShellOptions | None = None
+    ) -> AbstractContextManager[RunningShell]:
+        """Open a shell, or run a command, inside a running job; it ends with the block.
+
+        Raises:
+            Conflict: the job does not run.
+            Forbidden: the job is somebody else's.
+
+        Example::
+
+            with client.jobs.shell("brave-otter", ShellOptions(command=("nvidia-smi",))) as shell:
+                print(b"".join(data for _, data in shell.output()).decode())
+        """
+        from torchyard.client.interactive import shells
+
+        return shells.open_shell(
+            self._transport, self._path, name, options or shells.ShellOptions()
+        )
+
+    def services(self, name: str) -> Listing[JobService]:
+        """The services of a running job, on each of its nodes; none when it does not run."""
+        from torchyard.client.interactive.services import service_from_json
+
+        rows = self.request("GET", name, "services")["value"]
+        return Listing(service_from_json(row) for row in rows)
+
+    def service_link(self, name: str, service: str, node: int | None = None) -> str:
+        """A link that opens a service in a browser; good once, for a minute.
+
+        Raises:
+            NotFound: the job has no such service.
+            Conflict: it does not run.
+            Forbidden: the job is somebody else's.
+        """
+        path = f"{self._path}/{quote(name, safe='')}/services/{quote(service, safe='')}/link"
+        made = self._transport.post(path, {"node": node})
+        return str(made["url"])
+
+    def release(self, name: str) -> Job:
+        """End the time that a job is held after its script (`torchyard.hold`).
+
+        Raises:
+            Conflict: it is not held.
+        """
+        return self._job(self.request("POST", name, "release"))
+
+    def extend_sweep(self, name: str, max_total_trials: int) -> Job:
+        """Let a sweep go on up to so many trials in all, also one that has ended.
+
+        Raises:
+            NotFound: no job has this name.
+            Conflict: it may have as many already, or is ending.
+        """
+        body = {"max_total_trials": max_total_trials}
+        return self._job(self._transport.post(f"{self._sweep_path(name)}/extend", body))
 
     def preempt(self, name: str) -> Job:
         """Take a running job's nodes away; it is queued again and goes on in the same run.
@@ -452,7 +515,9 @@ class Jobs(JobReader):
         return jobs
 
     def _code_of(self, name: str) -> str:
-        code = str(self.document(name)["spec"].get("code") or "")
+        spec = self.document(name)["spec"]
+        trial = spec.get("trial")  # of a sweep
+        code = str((trial if isinstance(trial, dict) else spec).get("code") or "")
         if not code.startswith("snapshot:"):
             raise NotFound(f"job `{name}` has no code snapshot", "it was created without `code`")
         return code.removeprefix("snapshot:")
@@ -466,6 +531,11 @@ def default_experiment(folder: Path) -> str:
     """The experiment of a job that names none: the folder's name, without what names can't hold."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", folder.name).lstrip("_-")[:255]
     return name or "Default"
+
+
+def _page_size(columns: Sequence[str]) -> int:
+    """Jobs with all of their metrics may be long."""
+    return _PAGE if all("." in column for column in columns) else _LONG_PAGE
 
 
 def _tags(tags: Mapping[str, str | None]) -> Strings:

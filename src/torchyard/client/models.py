@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from torchyard.base.errors import InvalidInput
 from torchyard.client import resources as read
-from torchyard.client.assets import Asset, AssetDeletion, Assets, asset_fields
+from torchyard.client.assets import Asset, DeletableAssets, asset_fields
 from torchyard.client.resources import Json
+
+if TYPE_CHECKING:
+    from torchyard.client.endpoints.model_deployments import Deployer
+    from torchyard.client.endpoints.online_deployments import OnlineDeployment
+    from torchyard.client.endpoints.online_endpoints import OnlineEndpoint
+    from torchyard.client.exports.onnx_exports import OnnxExport, OnnxInput
+    from torchyard.client.job import Job
+    from torchyard.client.snapshots.upload import Progress
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ModelTensor:
+    """An input or output of a model.
+
+    Args:
+        dtype: such as `float32`; of a column of a table, MLflow's name of its type.
+        shape: sizes, and the names of dynamic dimensions, "" for one without name; None for a
+            column and where it is unknown.
+        required: False for a column that may be missing.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...] | None
+    required: bool
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ModelSignature:
+    """What a model takes and gives; `format` is `onnx` or `mlflow`."""
+
+    format: str
+    inputs: tuple[ModelTensor, ...]
+    outputs: tuple[ModelTensor, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -17,13 +54,17 @@ class Model(Asset):
     Args:
         source: what it was registered from.
         job: the job that made it; empty for an upload.
+        environment: that of the job, as a job file names it; empty for an upload.
+        signature: of an ONNX or MLflow model that has one, else None.
     """
 
     source: str
     job: str
+    environment: str | dict[str, Any]
+    signature: ModelSignature | None
 
 
-class Models(Assets[Model]):
+class Models(DeletableAssets[Model]):
     """Registered models.
 
     Example::
@@ -35,45 +76,207 @@ class Models(Assets[Model]):
     kind = "models"
     noun = "model"
 
-    def update(
+    def create(
+        self,
+        document: Mapping[str, Any],
+        folder: Path | None = None,
+        progress: Progress | None = None,
+    ) -> Model:
+        """Register a new version; a local folder is sent, and its name kept as in Azure.
+
+        Args:
+            document: `name`, `path`, and more, as in a model's file.
+            folder: where relative paths begin, by default the current folder.
+            progress: told how much of the files was sent.
+
+        Raises:
+            InvalidSpec: what is wrong, and where.
+        """
+        from torchyard.client.snapshots.job_files import is_elsewhere, local_path
+
+        path = document.get("path")
+        if isinstance(path, str) and path and not is_elsewhere(path):
+            place = local_path(path, folder or Path.cwd())
+            if place.is_dir():
+                # As in Azure, the model keeps the name of its folder.
+                document = {**document, "folder": place.resolve().name}
+        return super().create(document, folder, progress)
+
+    def export_onnx(
         self,
         name: str,
-        version: str,
+        version: str = "latest",
         *,
-        description: str | None = None,
-        tags: Mapping[str, str | None] | None = None,
-        properties: Mapping[str, str | None] | None = None,
+        inputs: Sequence[str | OnnxInput] = (),
+        example: str | Path | None = None,
+        dynamic: Mapping[str, Sequence[int]] | None = None,
+        output_names: Sequence[str] = (),
+        opset: int | None = None,
+        optimize: str = "",
+        quantize: bool = False,
+        tolerance: float = 1e-3,
+        module: str = "",
+        module_args: Mapping[str, Any] | None = None,
+        allow_pickle: bool = False,
+        register_as: str = "",
+        environment: str = "",
+        compute: str = "",
+        timeout_s: float | None = None,
     ) -> Model:
-        """Change how a version is described; what is None stays as it is.
+        """Export a model to ONNX by a job, wait for it, and return the model that it registered.
+
+        The job compares the answers of both for real and random inputs, at several batch sizes
+        where dimension 0 is dynamic, and fails if one differs by more than `tolerance`.
 
         Args:
-            tags: merged with those it has; a tag of value None is removed.
-            properties: merged likewise.
+            inputs: each as `image=1,3,224,224/float32`; may be left out with an example.
+            example: real values, as `.npy`, `.npz`, `.json` or `.csv`.
+            dynamic: dynamic dimensions of each input, as `{"image": [0, 2, 3]}`; dimension 0 of
+                all when None, none for `{}`.
+            optimize: store the graph as ONNX Runtime optimizes it: basic, extended or all.
+            quantize: store weights as 8-bit integers; the job prints what that costs.
+            module: the file and class of a state dict, joined by `:`, made with `module_args`.
+            allow_pickle: load a pickled module, which runs code that it holds.
+            register_as: the new model's name; `<name>-onnx` when empty.
+            environment: that of the model's job when empty, with what it lacks.
+            timeout_s: how long to wait; None for as long as it takes.
 
         Raises:
-            NotFound: no such version exists.
-        """
-        changes = {"description": description, "tags": tags, "properties": properties}
-        body = {key: value for key, value in changes.items() if value is not None}
-        return self._asset(self._transport.call("PATCH", self._version_path(name, version), body))
+            NotFound: the model does not exist.
+            InvalidInput: an option can't be honoured, or no file can be exported.
+            JobFailed: the export failed; the job's log says why.
+            Timeout: the job goes on.
 
-    def delete(
-        self, name: str, version: str = "", *, force: bool = False, dry_run: bool = False
-    ) -> AssetDeletion:
-        """Delete a version, or all of them, for good with its files.
+        Example::
+
+            client.models.export_onnx("digits", inputs=["image=1,1,8,8/float32"])
+        """
+        from torchyard.client.exports.onnx_exports import OnnxExport, read_input
+
+        export = OnnxExport(
+            tuple(read_input(entry) if isinstance(entry, str) else entry for entry in inputs),
+            None if example is None else Path(example), dynamic, tuple(output_names), opset,
+            optimize, quantize, tolerance, module, module_args or {}, allow_pickle, register_as,
+            environment, compute,
+        )  # fmt: skip
+        job, _ = self.submit_onnx_export(name, version, export)
+        return self.made_by(job.wait(timeout_s, check=True))
+
+    def submit_onnx_export(self, name: str, version: str, export: OnnxExport) -> tuple[Job, str]:
+        """Submit the job of `export_onnx`; returns it, and a notice about its environment.
+
+        Raises:
+            NotFound: the model does not exist.
+            InvalidInput: an option can't be honoured, or no file can be exported.
+        """
+        from torchyard.client.environments import Environments
+        from torchyard.client.exports import onnx_exports
+        from torchyard.client.jobs import Jobs
+
+        model = self.get(name, version).raw
+        onnx_exports.check(export, model)
+        environments = Environments(self._transport, self._workspace_path, self._snapshots)
+        chosen = onnx_exports.choose_environment(environments, model, export.environment)
+        jobs = Jobs(self._transport, self._workspace_path, self._snapshots)
+        with onnx_exports.job_document(export, model, chosen.environment) as document:
+            return jobs.create(document), chosen.notice
+
+    def made_by(self, job: Job) -> Model:
+        """The model that a job's output was registered as.
+
+        Raises:
+            InvalidInput: the job registered none.
+        """
+        outputs = job.raw["spec"].get("outputs") or {}
+        for output in outputs.values():
+            name = (output or {}).get("name", "")
+            models = [model for model in self.list(name) if model.job == job.name] if name else []
+            if models:
+                return models[0]
+        raise InvalidInput(
+            f"job `{job.name}` registered no model",
+            f"its notices say why: `yard job show -n {job.name}`",
+        )
+
+    def deploy(
+        self,
+        name: str,
+        version: str = "latest",
+        *,
+        endpoint: str = "",
+        deployment: str = "blue",
+        environment: str = "",
+        code: str | Path = "",
+        scoring_script: str = "score.py",
+        instance_count: int = 1,
+        wait: bool = True,
+        tell: Callable[[OnlineDeployment], None] | None = None,
+    ) -> OnlineEndpoint:
+        """Deploy a model behind an endpoint, and return the endpoint once the model answers.
+
+        ONNX files, exported programs and models of type mlflow_model need no scoring script. An
+        endpoint of that name that is there keeps its other deployments, without traffic.
 
         Args:
-            force: delete it although ended jobs, data or aliases name it; `breaks` says what
-                no longer works.
-            dry_run: check everything and delete nothing.
+            endpoint: its name; made from the model's when empty.
+            environment: that of the model's job when empty.
+            code: a folder with the file `scoring_script`.
+            wait: False returns at once; the deployment gets no traffic then.
+            tell: called with the deployment after each look at it.
 
         Raises:
-            NotFound: no such version exists.
-            Conflict: something names it, or an unfinished job uses it; nothing was deleted.
+            NotFound: the model does not exist.
+            InvalidInput: the endpoint needs a name, or the model an environment.
+            DeploymentFailed: it failed; the message says why.
+
+        Example::
+
+            client.models.deploy("digits-onnx")
+            client.online_endpoints.invoke("digits-onnx", {"data": images.tolist()}).json()
         """
-        return self._delete(name, version, force=force, dry_run=dry_run)
+        from torchyard.client.endpoints.model_deployments import ModelDeployment
+
+        options = ModelDeployment(
+            endpoint, deployment, environment, str(code), scoring_script, instance_count
+        )
+        return self.deployer().deploy(self.get(name, version), options, wait, tell)[0]
+
+    def deployer(self) -> Deployer:
+        """What `deploy` uses, and `yard model deploy`, which shows the deployment as well."""
+        from torchyard.client.endpoints.model_deployments import Deployer
+        from torchyard.client.endpoints.online_deployments import OnlineDeployments
+        from torchyard.client.endpoints.online_endpoints import OnlineEndpoints
+        from torchyard.client.jobs import Jobs
+
+        return Deployer(
+            OnlineEndpoints(self._transport, self._workspace_path),
+            OnlineDeployments(self._transport, self._workspace_path, self._snapshots),
+            Jobs(self._transport, self._workspace_path, self._snapshots),
+        )
 
     def _asset(self, raw: Json) -> Model:
         return Model(
-            **asset_fields(raw), source=read.text(raw, "source"), job=read.text(raw, "job")
+            **asset_fields(raw),
+            source=read.text(raw, "source"),
+            job=read.text(raw, "job"),
+            environment=raw.get("environment") or "",
+            signature=_signature(raw.get("signature")),
         )
+
+
+def _signature(raw: Json | None) -> ModelSignature | None:
+    if not raw:
+        return None
+    inputs, outputs = (
+        tuple(
+            ModelTensor(
+                name=tensor["name"],
+                dtype=tensor["dtype"],
+                shape=None if tensor["shape"] is None else tuple(tensor["shape"]),
+                required=tensor.get("required", True),
+            )
+            for tensor in raw[key]
+        )
+        for key in ("inputs", "outputs")
+    )
+    return ModelSignature(format=raw["format"], inputs=inputs, outputs=outputs)

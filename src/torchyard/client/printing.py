@@ -20,7 +20,8 @@ from typing import Any, BinaryIO, Protocol, TextIO
 from torchyard.client.streams import Frame
 from torchyard.client.times import duration, seconds_between
 
-_RANK_LOG = re.compile(r"^user_logs/std_log(?:_process_(\d+))?\.txt\Z")
+# A sweep's own log counts as the output of its only rank.
+_RANK_LOG = re.compile(r"^(?:user_logs/std_log(?:_process_(\d+))?|azureml-logs/hyperdrive)\.txt\Z")
 _SAID_STATUSES = {
     "CancelRequested": "Cancel requested: the job is ending",
     "NotResponding": "Not responding: no sign of life from a node, waiting for it",

@@ -93,7 +93,7 @@ class Quotas:
         """Approve or deny a request.
 
         Raises:
-            NotFound: there is no such request.
+            NotFound: the request does not exist.
             Forbidden: you are not an owner of the workspace.
         """
         verb = "approve" if approve else "deny"

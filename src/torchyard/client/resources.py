@@ -28,7 +28,6 @@ class Resource:
     """The JSON that the server answered."""
 
     _shown: ClassVar[Sequence[str]] = ("name", "version", "status")
-    _hidden: ClassVar[Sequence[str]] = ()
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and getattr(other, "raw", None) == self.raw
@@ -48,9 +47,22 @@ class Resource:
             f"<tr><th style='text-align:left'>{escape(key)}</th>"
             f"<td style='text-align:left'>{_html_of(value)}</td></tr>"
             for key, value in self.raw.items()
-            if value not in (None, "", [], {}) and key not in self._hidden
+            if value not in (None, "", [], {})
         )
         return f"<table>{lines}</table>"
+
+    @classmethod
+    def _html_of_list(cls, items: Sequence[Resource], columns: Sequence[str]) -> str:
+        from html import escape
+
+        keys = {key for item in items for key in item.raw}
+        columns = [key for key in columns if key in keys] or sorted(keys)
+        head = "".join(f"<th>{escape(key)}</th>" for key in columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{_html_of(item.raw.get(key))}</td>" for key in columns) + "</tr>"
+            for item in items
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 Item = TypeVar("Item", bound=Resource)
@@ -77,16 +89,8 @@ class Listing(list[Item]):
         return Listing(items) if isinstance(items, list) else items
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        keys = {key for item in self for key in item.raw}
-        columns = [key for key in self.columns if key in keys] or sorted(keys)
-        head = "".join(f"<th>{escape(key)}</th>" for key in columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{_html_of(item.raw.get(key))}</td>" for key in columns) + "</tr>"
-            for item in self
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        kind = type(self[0]) if self else Resource
+        return kind._html_of_list(self, self.columns)
 
 
 def text(raw: Mapping[str, Any], key: str) -> str:

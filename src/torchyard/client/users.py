@@ -212,7 +212,7 @@ class Users:
             expires_at: None for as long from now as the old one was good for when it was made.
 
         Raises:
-            NotFound: there is no such token.
+            NotFound: the token does not exist.
         """
         path = f"{_user_path(name)}/tokens/{quote(token, safe='')}/rotate"
         return _new_token(self._transport.post(path, {"expires_at": expires_at}))
@@ -221,7 +221,7 @@ class Users:
         """End a token at once.
 
         Raises:
-            NotFound: there is no such token.
+            NotFound: the token does not exist.
         """
         self._transport.delete(f"{_user_path(name)}/tokens/{quote(token, safe='')}")
 
@@ -234,10 +234,23 @@ class Users:
         raw: Json = self._transport.delete(f"{_user_path(name)}/tokens")
         return read.texts(raw, "revoked")
 
+    def link(self, name: str, subject: str) -> None:
+        """Let an account of the server's sign-in provider sign in as this person.
+
+        Args:
+            subject: the account's `sub` there, which a refused sign-in shows.
+
+        Raises:
+            NotFound: there is nobody of this name, or the server has no sign-in.
+            Conflict: the person or the account is linked otherwise.
+        """
+        path = f"/v1/sign-in/accounts/{quote(name, safe='')}"
+        self._transport.put(path, {"subject": subject})
+
     def unlink(self, name: str) -> int:
         """Release a person's account at the sign-in provider, and end their sign-ins.
 
-        The next account there that has their name becomes theirs. Returns how many were released.
+        Returns how many were released.
 
         Raises:
             NotFound: there is nobody of this name.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -26,6 +26,11 @@ class Workspace(Resource):
         max_processes: processes and threads of a job on each node; 0 is torchyard's own limit.
         disk_quota_mb: MiB that a job may write on each node; 0 for no limit.
         network: what jobs connect to at most, `open`, `workspace` or `none`.
+        auto_compute: whether jobs may have `compute: auto`.
+        notification_settings: who gets e-mail of the end of every job, as in a job file.
+        notify: webhooks of the end of every job, as `torchyard: {notify: …}` of a job file.
+        notify_secrets: names of the secrets that `notify` has; their values are not shown.
+        raw: also the keys of Azure ML's schema that were set and have no effect here.
     """
 
     id: str
@@ -33,13 +38,19 @@ class Workspace(Resource):
     subscription_id: str
     resource_group: str
     location: str
+    display_name: str
     description: str
+    tags: Mapping[str, str]
     retention_days: int
     rehearse_on_cpu: bool
     allow_substitutes: bool | None
     max_processes: int
     disk_quota_mb: int
     network: str
+    auto_compute: bool
+    notification_settings: Mapping[str, Any]
+    notify: Sequence[Mapping[str, Any]]
+    notify_secrets: Sequence[str]
     created_at: datetime
 
     _shown = ("name", "description")
@@ -84,7 +95,7 @@ class Workspaces:
         """One workspace.
 
         Raises:
-            NotFound: there is no such workspace.
+            NotFound: the workspace does not exist.
         """
         return _workspace(self._transport.get(_workspace_path(name)))
 
@@ -92,15 +103,27 @@ class Workspaces:
         """Change a workspace's settings.
 
         Args:
-            changes: some of `description`, `retention_days`, `rehearse_on_cpu` and, for owners
-                only, `allow_substitutes`, `max_processes`, `disk_quota_mb`, `network`; see
-                `Workspace`.
+            changes: some of `display_name`, `description`, `tags` (merged; None removes one),
+                `retention_days`, `rehearse_on_cpu`, `notification_settings`, `notify`,
+                `notify_secrets` (values by name, merged; None removes one) and, for owners
+                only, `allow_substitutes`, `max_processes`, `disk_quota_mb`, `network`,
+                `auto_compute`; see `Workspace`.
 
         Raises:
-            NotFound: there is no such workspace.
+            InvalidSpec: a value is wrong.
+            NotFound: the workspace does not exist.
             Forbidden: you may not change it.
         """
         return _workspace(self._transport.call("PATCH", _workspace_path(name), dict(changes)))
+
+    def delete(self, name: str) -> None:
+        """Delete an empty workspace.
+
+        Raises:
+            NotFound: the workspace does not exist.
+            Conflict: there are jobs, data or other things in it; the message lists them.
+        """
+        self._transport.delete(_workspace_path(name))
 
     def url_maps(self, name: str) -> Listing[UrlMap]:
         """Which URLs are read from a datastore instead."""
@@ -125,13 +148,19 @@ def _workspace(raw: Json) -> Workspace:
         subscription_id=read.text(raw, "subscription_id"),
         resource_group=read.text(raw, "resource_group"),
         location=read.text(raw, "location"),
+        display_name=read.text(raw, "display_name"),
         description=read.text(raw, "description"),
+        tags=dict(raw.get("tags") or {}),
         retention_days=read.whole(raw, "retention_days"),
         rehearse_on_cpu=bool(raw.get("rehearse_on_cpu")),
         allow_substitutes=raw.get("allow_substitutes"),
         max_processes=read.whole(raw, "max_processes"),
         disk_quota_mb=read.whole(raw, "disk_quota_mb"),
         network=read.text(raw, "network"),
+        auto_compute=bool(raw.get("auto_compute")),
+        notification_settings=dict(raw.get("notification_settings") or {}),
+        notify=list(raw.get("notify") or ()),
+        notify_secrets=list(raw.get("notify_secrets") or ()),
         created_at=read.moment(raw, "created_at"),
     )
 

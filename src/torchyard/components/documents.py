@@ -19,6 +19,7 @@ from typing import Any
 from torchyard.base import fields
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.data import documents
+from torchyard.data.types import ONNX_TYPE
 
 _DESCRIPTIVE = ("name", "version", "description", "tags", "properties", "$schema")
 _KEYS = (
@@ -135,7 +136,7 @@ def _input(name: str, port: Any, at: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _output(name: str, port: Any, at: tuple[str, ...]) -> dict[str, Any]:
-    return _port(name, port, at, (*_DATA, *_LITERALS), _OUTPUT_KEYS)
+    return _port(name, port, at, (*_DATA, ONNX_TYPE, *_LITERALS), _OUTPUT_KEYS)
 
 
 def _port(

@@ -9,10 +9,12 @@ from fastapi import APIRouter, Body
 from torchyard.base import fields
 from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
 from torchyard.base.clock import to_text
+from torchyard.base.db import Database
 from torchyard.base.dependencies import BlobsOf, ClockOf, DatabaseOf
 from torchyard.base.errors import InvalidSpec
 from torchyard.components import actions
 from torchyard.components.types import Component
+from torchyard.data.deletion import add_archive_routes
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
 
@@ -54,34 +56,13 @@ def show(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, A
     return to_json(actions.get(db, workspace, name, version))
 
 
-@router.post("/{name}/archive")
-@needs(Permission.WRITE)
-def archive_component(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
-    return to_json(actions.archive(db, workspace, name, archived=True))
-
-
-@router.post("/{name}/versions/{version}/archive")
-@needs(Permission.WRITE)
-def archive_component_version(
-    db: DatabaseOf, workspace: str, name: str, version: str
+def _archive(
+    db: Database, workspace: str, name: str, version: str, archived: bool
 ) -> dict[str, Any]:
-    exact = actions.get(db, workspace, name, version).version
-    return to_json(actions.archive(db, workspace, name, exact, archived=True))
+    return to_json(actions.archive(db, workspace, name, version, archived))
 
 
-@router.post("/{name}/restore")
-@needs(Permission.WRITE)
-def restore_component(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
-    return to_json(actions.archive(db, workspace, name, archived=False))
-
-
-@router.post("/{name}/versions/{version}/restore")
-@needs(Permission.WRITE)
-def restore_component_version(
-    db: DatabaseOf, workspace: str, name: str, version: str
-) -> dict[str, Any]:
-    exact = actions.get(db, workspace, name, version).version
-    return to_json(actions.archive(db, workspace, name, exact, archived=False))
+add_archive_routes(router, "", _archive)
 
 
 def to_json(component: Component) -> dict[str, Any]:

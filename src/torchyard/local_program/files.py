@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from torchyard.local_program import connection as signed_addresses
 from torchyard.local_program.connection import RunConnection
@@ -50,7 +51,7 @@ def inputs(
             target = folder / file["path"]
             try:
                 retry(
-                    lambda: signed_addresses.get(file["url"], target),  # noqa: B023
+                    lambda: _fetch(connection, name, file, target),  # noqa: B023
                     retry_delays.after(_WAIT_S),
                 )
             except Refused as refusal:
@@ -62,6 +63,19 @@ def inputs(
                 ) from refusal
         paths[name] = str(folder / source["files"][0]["path"] if source["is_file"] else folder)
     return paths
+
+
+def _fetch(
+    connection: RunConnection, input_name: str, file: Mapping[str, Any], target: Path
+) -> None:
+    """From its signed address, or through the server where it is behind a web address."""
+    if "url" in file:
+        signed_addresses.get(file["url"], target)
+        return
+    query = urlencode({"path": file["path"]})
+    path = f"/inputs/{quote(input_name)}?{query}"
+    size_bytes = int(file["size_bytes"])
+    signed_addresses.store(target, lambda write: connection.download(path, write), size_bytes)
 
 
 def outputs(

@@ -11,10 +11,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from torchyard.base.bodies.body_spool import in_body_thread
+from torchyard.base.bodies.file_responses import OpenFileResponse
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs.services import ServicesOf
 from torchyard.mlflow.artifact_repositories import (
@@ -64,7 +65,9 @@ def list_files(call: CallOf, services: ServicesOf) -> JSONResponse:
 
 @router.get(_PROXY + "/{path:path}")
 @needs(Permission.READ)
-def download(request: Request, path: str, identity: Person, services: ServicesOf) -> FileResponse:
+def download(
+    request: Request, path: str, identity: Person, services: ServicesOf
+) -> OpenFileResponse:
     workspace = workspace_of(request, identity)
     repository, inner_path = find_repository(services, workspace, checked_path(path))
     return _file_response(repository.file(inner_path))
@@ -72,7 +75,7 @@ def download(request: Request, path: str, identity: Person, services: ServicesOf
 
 @router.get("/get-artifact")
 @needs(Permission.READ)
-def download_run_file(call: CallOf, services: ServicesOf) -> FileResponse:
+def download_run_file(call: CallOf, services: ServicesOf) -> OpenFileResponse:
     run_id, path = call.text("run_id", "run_uuid"), checked_path(call.text("path"))
     job = get_run(services, call.workspace, run_id)
     return _file_response(RunArtifacts(services, job).file(normalize(path)))
@@ -82,7 +85,7 @@ def download_run_file(call: CallOf, services: ServicesOf) -> FileResponse:
 @router.get("//model-versions/get-artifact")
 @router.get("/model-versions/get-artifact")
 @needs(Permission.READ)
-def download_version_file(call: CallOf, services: ServicesOf) -> FileResponse:
+def download_version_file(call: CallOf, services: ServicesOf) -> OpenFileResponse:
     name, version = call.text("name"), call.text("version")
     path = normalize(checked_path(call.text("path")))
     model = get_version(services, call.workspace, name, version)
@@ -136,7 +139,7 @@ def delete(request: Request, path: str, identity: Person, services: ServicesOf) 
     return JSONResponse({})
 
 
-def _file_response(file: Path) -> FileResponse:
+def _file_response(file: Path) -> OpenFileResponse:
     name = file.name
     if _PLAIN_NAME.fullmatch(name):
         disposition = f"attachment; filename={name}"
@@ -148,7 +151,7 @@ def _file_response(file: Path) -> FileResponse:
         # Set here, or FastAPI adds a charset to a text's type.
         "Content-Type": _content_type(name),
     }
-    return FileResponse(file, headers=headers)
+    return OpenFileResponse(file, headers=headers)
 
 
 def _content_type(name: str) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import JSONResponse
 
+from torchyard.base.bodies.file_responses import OpenFileResponse
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records import names
@@ -135,10 +136,10 @@ def list_files(call: CallOf, services: ServicesOf, model_id: str) -> JSONRespons
 @router.get(_PAGE_PREFIX + "/{model_id}/artifacts/files")
 @router.get(_PREFIX + "/{model_id}/artifacts/files")
 @needs(Permission.READ)
-def download(call: CallOf, services: ServicesOf, model_id: str) -> FileResponse:
+def download(call: CallOf, services: ServicesOf, model_id: str) -> OpenFileResponse:
     model = logged.get(services.db, call.workspace, model_id)
     file = logged.file(services.datastores, model, call.text("artifact_file_path"))
-    return FileResponse(file, media_type="application/octet-stream")
+    return OpenFileResponse(file, media_type="application/octet-stream")
 
 
 def _to_json(

@@ -122,7 +122,7 @@ def _uploads_folder(services: Services, workspace: str) -> Path:
 def _upload_folder(services: Services, workspace: str, upload_id: str) -> Path:
     """
     Raises:
-        NotFound: there is no such upload.
+        NotFound: the upload does not exist.
     """
     folder = _uploads_folder(services, workspace) / upload_id
     if not _UPLOAD_ID.fullmatch(upload_id) or not folder.is_dir():

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
+from torchyard.endpoints.actions import model_uses
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.mlflow import search
 from torchyard.mlflow.calls import Call, CallOf, CallRoute, page_response
@@ -87,6 +88,7 @@ def rename(call: CallOf, services: ServicesOf) -> JSONResponse:
 def delete(call: CallOf, services: ServicesOf) -> JSONResponse:
     name = _name(call)
     try:
+        model_uses.refuse_deployed(services, call.workspace, name)
         actions.delete_all(services.db, services.datastores, call.workspace, name)
     except NotFound as error:
         raise model_not_found(name) from error

@@ -33,14 +33,16 @@ MLFLOW_VERSION = "2.22.0"
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
-class _AjaxApi:
-    """Serve `/ajax-api/`, which MLflow's page calls, as `/api/`, which its clients call."""
+class _OtherPrefix:
+    """Serve paths below `prefix` as those that begin with `actual`."""
 
-    def __init__(self, api: ASGIApp) -> None:
+    def __init__(self, api: ASGIApp, prefix: str, actual: str) -> None:
         self._api = api
+        self._prefix = prefix
+        self._actual = actual
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"].replace("/ajax-api/", "/api/", 1)
+        path = scope["path"].replace(self._prefix, self._actual, 1)
         await self._api({**scope, "path": path, "raw_path": path.encode()}, receive, send)
 
 
@@ -76,7 +78,9 @@ def server_info() -> dict[str, Any]:
     }
 
 
-router.routes.append(Route("/ajax-api/{path:path}", _AjaxApi(router)))
+# MLflow's page calls the first; MLflow 1 has its registry below the second.
+for _prefix, _actual in (("/ajax-api/", "/api/"), ("/api/2.0/preview/mlflow/", "/api/2.0/mlflow/")):
+    router.routes.append(Route(_prefix + "{path:path}", _OtherPrefix(router, _prefix, _actual)))
 
 
 @router.api_route("/api/2.0/mlflow/{path:path}", methods=_METHODS)

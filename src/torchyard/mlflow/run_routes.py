@@ -32,6 +32,7 @@ from torchyard.mlflow.lookups import (
     read_deleted,
 )
 from torchyard.models import logged
+from torchyard.shared.record_rules import is_sampled
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
 
@@ -209,7 +210,11 @@ def search_runs(call: CallOf, services: ServicesOf) -> JSONResponse:
         call.text("page_token", default=""), call.count("max_results", 1000, _PAGE_LIMIT), find
     )
     job_ids = [job.id for job in page]
-    data, datasets = services.history.data_of(job_ids), runs.datasets_of(services, job_ids)
+    # Those that workers sample would be columns of each table of runs.
+    named = [term.key for term in conditions] + [order.key for order in orders]
+    sampled = any(map(is_sampled, named))
+    data = services.history.data_of(job_ids, sampled)
+    datasets = runs.datasets_of(services, job_ids)
     models = logged.of_runs(services.db, call.workspace, [job.name for job in page])
     items = [
         translate.run_json(

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.endpoints.actions import model_uses
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.mlflow import search, version_sources
 from torchyard.mlflow.calls import Call, CallOf, CallRoute, page_response
@@ -96,6 +97,7 @@ def update(call: CallOf, services: ServicesOf) -> JSONResponse:
 @needs(Permission.WRITE)
 def delete(call: CallOf, services: ServicesOf) -> JSONResponse:
     model = _version(call, services)
+    model_uses.refuse_deployed(services, call.workspace, model.name, str(model.version))
     actions.delete(
         services.db,
         services.clock,

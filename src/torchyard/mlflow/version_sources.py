@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.jobs.files import model_sources
+from torchyard.jobs.files import job_environments, model_sources
 from torchyard.jobs.services import Services
 from torchyard.mlflow.model_json import (
     REGISTERED_FOLDER,
@@ -63,14 +63,25 @@ def logged_model_source(services: Services, model: LoggedModel, folder: str = ""
         for path, _ in logged.list_files(services.datastores, model)
         if path.startswith(above)
     )
-    return Source(files, model.run, uri="" if files else logged_model_uri(model))
+    return Source(
+        files,
+        model.run,
+        uri="" if files else logged_model_uri(model),
+        environment=job_environments.named_by(services, model.workspace, model.run),
+    )
 
 
 def version_source(services: Services, model: Model) -> Source:
     files = tuple(
         (file.path, actions.file(services.datastores, model, file.path)) for file in model.files
     )
-    return Source(files, model.job, model.single, "" if files else version_uri(model))
+    return Source(
+        files,
+        model.job,
+        model.single,
+        "" if files else version_uri(model),
+        environment=model.environment,
+    )
 
 
 def find_version(services: Services, workspace: str, name: str, text: str) -> Model:

@@ -76,7 +76,7 @@ def _check_code() -> None:
         package,
         *package.glob("*.py"),
         *package.glob("runner/*.py"),
-        *package.glob("shared/*.py"),
+        *package.glob("shared/**/*.py"),
     ):
         configuration.check_only_root_writes(file)
 

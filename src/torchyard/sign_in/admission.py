@@ -3,14 +3,17 @@
 Owns: who gets in, under which name, and the roles that groups give.
 Leaves: the claims' truth to provider.py, people and roles to workspaces/people.py and its store.
 Always: an account at the provider stays one person here, whatever its name becomes, and a name that
-is taken is never given to another account; a removed person does not get in; the owner of the home
-folder does not sign in here.
+is taken is never given to another account; a person who is here before gets an account by an
+owner's word or by a name that the settings trust; a removed person does not get in; the owner of
+the home folder does not sign in here.
 """
 
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Connection
@@ -23,7 +26,7 @@ from torchyard.workspaces import people
 from torchyard.workspaces.types import Role
 
 BY = "oidc"
-_SUBJECT_LENGTH = 255
+_CREATE = "ask one of its owners: `yard user create {} --no-token`"
 
 
 def admit(db: Database, clock: Clock, settings: OidcSettings, claims: Mapping[str, Any]) -> str:
@@ -33,7 +36,7 @@ def admit(db: Database, clock: Clock, settings: OidcSettings, claims: Mapping[st
         Forbidden: they have no account here, or it was removed, or belongs to somebody else.
     """
     subject = str(claims["sub"])
-    if not subject or len(subject) > _SUBJECT_LENGTH:
+    if not people.is_subject(subject):
         raise Forbidden("the provider's ID token names nobody", "ask who runs the provider")
     wanted = _roles_of_groups(settings, claims)
     with db.write() as connection:
@@ -42,13 +45,18 @@ def admit(db: Database, clock: Clock, settings: OidcSettings, claims: Mapping[st
             user = _name_of(settings, claims)
             _claim(connection, clock, settings, user, subject, bool(wanted))
         elif not people.is_present(connection, user):
-            raise _not_here(user)
+            raise _not_here(settings, user, subject)
         people.grant_from_groups(connection, user, wanted, BY, clock.now())
     return user
 
 
-def new_session(db: Database, clock: Clock, settings: OidcSettings, user: str) -> tuple[str, str]:
+def new_session(
+    db: Database, clock: Clock, settings: OidcSettings, user: str, lifetime: timedelta | None = None
+) -> tuple[str, str]:
     """(name, text) of a token for a person who signed in; their expired sign-ins are removed.
+
+    Args:
+        lifetime: the settings' unless it is given.
 
     Raises:
         NotFound: they were removed meanwhile.
@@ -56,7 +64,7 @@ def new_session(db: Database, clock: Clock, settings: OidcSettings, user: str) -
     people.drop_expired(db, clock, user, people.SIGN_IN_TOKENS)
     now = clock.now()
     name = f"{people.SIGN_IN_TOKENS}{to_text(now)[:10]}-{secrets.token_hex(3)}"
-    return name, people.new_token(db, clock, user, name, now + settings.session)
+    return name, people.new_token(db, clock, user, name, now + (lifetime or settings.session))
 
 
 def _claim(
@@ -67,10 +75,14 @@ def _claim(
     subject: str,
     may_create: bool,
 ) -> None:
-    """Bind the account to the person of this name, for good."""
+    """Bind the account to the person of this name, for good.
+
+    Raises:
+        Forbidden: the person is not here, has another account, or needs an owner's word.
+    """
     if not people.is_present(connection, user):
         if people.is_removed(connection, user) or not may_create:
-            raise _not_here(user)
+            raise _not_here(settings, user, subject)
         people.add_without_role(connection, user, clock.now())
     elif people.owns_home(connection, user):
         raise Forbidden(
@@ -80,7 +92,15 @@ def _claim(
     elif people.subject_of(connection, settings.issuer, user) is not None:
         raise Forbidden(
             f"`{user}` is another account of `{settings.issuer}`",
-            f"if theirs was made anew, an owner runs `yard user unlink {user}`",
+            f"if theirs was made anew, an owner runs `yard user unlink {user}`, then "
+            f"`{_link(user, subject)}`",
+        )
+    elif not settings.trusts_names:
+        raise Forbidden(
+            f"`{user}` exists on this server, and this account of `{settings.issuer}` is not "
+            "linked to them",
+            f"if it is yours, ask an owner of the server: `{_link(user, subject)}`",
+            code="account_not_linked",
         )
     people.bind_subject(connection, settings.issuer, subject, user, clock.now())
 
@@ -117,9 +137,14 @@ def _roles_of_groups(settings: OidcSettings, claims: Mapping[str, Any]) -> dict[
     return roles
 
 
-def _not_here(user: str) -> Forbidden:
+def _not_here(settings: OidcSettings, user: str, subject: str) -> Forbidden:
+    then = "" if settings.trusts_names else f", then `{_link(user, subject)}`"
     return Forbidden(
         f"you are signed in as `{user}`, who has no account on this server",
-        f"ask one of its owners: `yard user create {user} --no-token`",
+        _CREATE.format(user) + then,
         code="no_account",
     )
+
+
+def _link(user: str, subject: str) -> str:
+    return f"yard user link {user} {shlex.quote(subject)}"

@@ -1,10 +1,11 @@
 """HTTP: signing in with a browser.
 
-Owns: /v1/sign-in/…: the way from `yard login` to the provider, back, and to a token.
-Leaves: the provider to provider.py, who gets in to admission.py.
-Always: a token goes only to who holds the secret that began the sign-in; what the browser carries
-is bound to that browser by a cookie, and reaches a program only on the browser's own machine, or
-through its user's hands.
+Owns: /v1/sign-in/…: the way from `yard login` or the web page to the provider, back, and to a
+token; PUT /v1/sign-in/accounts/…: an owner's word whose account it is.
+Leaves: the provider to provider.py, who gets in to admission.py, the page's cookie to workspaces/.
+Always: a token goes only to who holds the secret that began the sign-in, or into the cookie of the
+browser that began it; what the browser carries is bound to that browser by a cookie, and reaches a
+program only on the browser's own machine, or through its user's hands.
 
 1. `yard login` makes a secret, opens a port on loopback and sends the browser to /start with the
    secret's hash and the port.
@@ -13,6 +14,9 @@ through its user's hands.
 3. The provider sends it to /callback with a code. The server redeems the code, checks the ID token,
    and sends the browser to the port with a sealed grant; without a port it shows the grant.
 4. `yard login` posts grant and secret to /token, and gets a token of that person.
+
+For the web page /page takes the place of 1 and 2, and the answer to 3 sets the session's cookie and
+leads back to the page.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ from torchyard.base.errors import InvalidInput, NotAuthenticated, NotFound, Torc
 from torchyard.sign_in import admission
 from torchyard.sign_in.provider import Provider
 from torchyard.sign_in.sealing import Seal
-from torchyard.workspaces import audit
+from torchyard.workspaces import audit, people, session_cookies, sessions
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, TokenKind
@@ -50,6 +54,8 @@ _CHALLENGE = re.compile(r"[\w-]{43}", re.ASCII)
 _STATE = re.compile(r"[\w-]{16,128}", re.ASCII)
 _MOST_USED = 10_000
 _CODE_LENGTH = 4096
+_PAGES = "/ui/"
+_LONGEST_ADDRESS = 1000
 _HEADERS = {
     "cache-control": "no-store",
     "referrer-policy": "no-referrer",
@@ -116,10 +122,23 @@ def start(sign_in: SignInOf, challenge: str = "", state: str = "", port: int = 0
         raise InvalidInput("this sign-in was not begun by `yard login`", "run `yard login URL`")
     if port and not 1024 <= port <= 65535:
         raise InvalidInput("`port` must be from 1024 to 65535", at=["port"])
+    return _to_provider(sign_in, {"challenge": challenge, "back": state, "port": port})
+
+
+@router.get("/page")
+@needs(Permission.OPEN)
+def start_page(sign_in: SignInOf, next: str = "") -> Response:
+    """Sign in to the web page; `next` is the address of the page to come back to."""
+    if len(next) > _LONGEST_ADDRESS or not next.startswith(_PAGES) or "\\" in next:
+        next = _PAGES
+    return _to_provider(sign_in, {"page": next})
+
+
+def _to_provider(sign_in: SignIn, begun: Mapping[str, Any]) -> Response:
+    """Send the browser to the provider; `begun` comes back with it, sealed."""
     browser, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
     nonce = secrets.token_urlsafe(24)
-    record = {"challenge": challenge, "back": state, "port": port, "nonce": nonce}
-    record |= {"verifier": verifier, "browser": hash_of(browser)}
+    record = {**begun, "nonce": nonce, "verifier": verifier, "browser": hash_of(browser)}
     sealed = sign_in.seal.close("state", record)
     url = sign_in.provider.authorization_url(sealed, nonce, hash_of(verifier))
     response = RedirectResponse(url, 302, headers=_HEADERS)
@@ -155,12 +174,15 @@ def callback(
     except TorchyardError as refusal:
         return _page("Not signed in", refusal, refusal.http_status)
     try:
-        grant = _redeem(sign_in, db, clock, record, code, error, iss)
+        user = _redeem(sign_in, db, clock, record, code, error, iss)
+        if "page" in record:
+            response = _page_session(sign_in, db, clock, request, user, record["page"])
+        else:
+            grant = _grant(sign_in, user, record)
+            response = _back(record, {"grant": grant}) or _page_of(grant)
     except TorchyardError as refusal:
-        response = _back(record, {"error": refusal.message, "hint": refusal.hint})
-        response = response or _page("Not signed in", refusal, refusal.http_status)
-    else:
-        response = _back(record, {"grant": grant}) or _page_of(grant)
+        answer = _back(record, {"error": refusal.message, "hint": refusal.hint})
+        response = answer or _page("Not signed in", refusal, refusal.http_status)
     response.delete_cookie(cookie, secure=sign_in.provider.settings.has_tls, httponly=True)
     return response
 
@@ -200,6 +222,25 @@ def token(
     }
 
 
+@router.put("/accounts/{name}")
+@needs(Permission.SERVER)
+def link(
+    sign_in: SignInOf,
+    db: DatabaseOf,
+    clock: ClockOf,
+    name: str,
+    request: Request,
+    document: Annotated[Any, Body()],
+) -> dict[str, Any]:
+    """Let an account at the sign-in provider sign in as a person."""
+    body = fields.mapping(document, "the document")
+    fields.refuse_unknown(body, ("subject",))
+    subject = fields.text(body, "subject")
+    audit.note_about(request.scope, person=name, subject=subject[:255])
+    people.link(db, clock, sign_in.provider.settings.issuer, subject, name)
+    return {"user": name, "subject": subject}
+
+
 def hash_of(secret: str) -> str:
     """The S256 of PKCE: base64url of SHA-256, without padding."""
     digest = hashlib.sha256(secret.encode("utf-8", "replace")).digest()
@@ -224,9 +265,29 @@ def _redeem(
             code="sign_in_refused",
         )
     claims = sign_in.provider.redeem(code, record["verifier"], record["nonce"])
-    user = admission.admit(db, clock, sign_in.provider.settings, claims)
+    return admission.admit(db, clock, sign_in.provider.settings, claims)
+
+
+def _grant(sign_in: SignIn, user: str, record: Mapping[str, Any]) -> str:
     grant = {"user": user, "challenge": record["challenge"], "id": secrets.token_hex(16)}
     return sign_in.seal.close("grant", grant)
+
+
+def _page_session(
+    sign_in: SignIn, db: Database, clock: Clock, request: Request, user: str, page: str
+) -> Response:
+    """Back to the page, signed in."""
+    settings = sign_in.provider.settings
+    lifetime = min(settings.session, sessions.SESSION_LIMIT)
+    name, text = admission.new_session(db, clock, settings, user, lifetime)
+    audit.note_identity(
+        request.scope, Identity(user, TokenKind.PERSON, token=name), Permission.SELF, ""
+    )
+    audit.note_about(request.scope, signed_in_with=settings.issuer)
+    response = RedirectResponse(page, 302, headers=_HEADERS)
+    cookie = session_cookies.header(request.scope, text, int(lifetime.total_seconds()))
+    response.headers.append("set-cookie", cookie)
+    return response
 
 
 def _cookie(has_tls: bool) -> str:
@@ -236,7 +297,7 @@ def _cookie(has_tls: bool) -> str:
 
 def _back(record: Mapping[str, Any], answer: Mapping[str, str]) -> Response | None:
     """To the `yard login` that listens on the browser's machine; None if it does not listen."""
-    if not record["port"]:
+    if not record.get("port"):
         return None
     query = urlencode({**answer, "state": record["back"]})
     url = f"http://127.0.0.1:{record['port']}/?{query}"

@@ -22,7 +22,7 @@ from torchyard.workspaces.types import Role, role_named
 
 _KEYS = (
     *("issuer", "client_id", "client_secret_file", "name_claim", "groups_claim", "groups"),
-    *("scopes", "session_hours", "ca_cert", "public_url"),
+    *("scopes", "session_hours", "ca_cert", "public_url", "link_by_name"),
 )
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _LONGEST_HOURS = 24 * 90
@@ -43,6 +43,8 @@ class OidcSettings:
         public_url: how browsers reach this server; the provider knows `…/v1/sign-in/callback`.
         secret_file: None for a client that has no secret.
         name_claim: becomes the person's name.
+        link_by_name: an account whose name a person here has is theirs, unlinked: for providers
+            whose accounts can't choose their names.
         groups: what members get; people without an account get in only by one of these.
         ca_cert: who signed the provider's certificate; empty for the system's authorities.
     """
@@ -57,6 +59,12 @@ class OidcSettings:
     scopes: tuple[str, ...] = ("openid", "profile", "email")
     session: timedelta = timedelta(hours=24)
     ca_cert: str = ""
+    link_by_name: bool = False
+
+    @property
+    def trusts_names(self) -> bool:
+        """Whether `name_claim` says whose account it is; of addresses, only verified ones count."""
+        return self.link_by_name or self.name_claim == "email"
 
     @property
     def redirect_uri(self) -> str:
@@ -125,6 +133,7 @@ def read(file: Path, public_url: str) -> OidcSettings:
         scopes=_scopes(body.get("scopes")),
         session=_session(body.get("session_hours", 24)),
         ca_cert=fields.text(body, "ca_cert"),
+        link_by_name=_flag(body, "link_by_name"),
     )
     settings.secret()
     return settings
@@ -146,6 +155,13 @@ def _needed(body: Mapping[str, Any], key: str) -> str:
     value = fields.text(body, key)
     if not value:
         raise InvalidInput(f"the sign-in has no `{key}`", "see the guide `sign-in`", at=[key])
+    return value
+
+
+def _flag(body: Mapping[str, Any], key: str) -> bool:
+    value = body.get(key, False)
+    if not isinstance(value, bool):
+        raise InvalidInput(f"`{key}` must be true or false", at=[key])
     return value
 
 

@@ -46,6 +46,15 @@ def cluster(size: str = "STANDARD_DS3_v2", idle: str = "PT2M", **overrides: Any)
     return {"computeType": "AmlCompute", "disableLocalAuth": True, "properties": inner}
 
 
+def test_a_name_is_available_until_a_compute_has_it(azure: Azure) -> None:
+    body = {"Name": "GPU-cluster", "Type": "Microsoft.BatchAI/DataScienceInstance"}
+    assert azure.ask("POST", "checkComputeNameAvailability", body) == {"nameAvailable": True}
+    azure.put("computes/gpu-cluster", cluster())
+    answer = azure.ask("POST", "checkComputeNameAvailability", body)
+    assert (answer["nameAvailable"], answer["reason"]) == (False, "AlreadyExists")
+    assert "`GPU-cluster` already exists in workspace `default`" in answer["message"]
+
+
 def test_a_cluster_is_created_changed_read_and_deleted(azure: Azure) -> None:
     body = {"location": "westus", "tags": {"a": "1"}, "properties": cluster()}
     first = azure.answer("PUT", "computes/gpu-cluster", body)
@@ -111,7 +120,6 @@ BAD: tuple[tuple[dict[str, Any], int, str], ...] = (
     (cluster(userAccountCredentials={"adminUserName": "a"}), 400, "`ssh_settings`"),
     (cluster(remoteLoginPortPublicAccess="Enabled"), 400, "`ssh_public_access_enabled`"),
     ({**cluster(), "properties": 3}, 400, "`properties`"),
-    ({"computeType": "ComputeInstance", "properties": {}}, 501, "compute instances"),
     ({"computeType": "Kubernetes", "properties": {}}, 501, "Kubernetes"),
     ({"computeType": "VirtualMachine", "properties": {}}, 501, "attached virtual machines"),
     ({"computeType": "SynapseSpark", "properties": {}}, 501, "Spark pools"),
@@ -146,7 +154,8 @@ def test_a_data_scientist_reads_computes_but_creates_none(azure: Azure) -> None:
     assert error["code"] == "AuthorizationFailed"
     assert "create, change or delete compute" in error["message"]
     scientist.refused(403, "DELETE", "computes/local")
-    scientist.refused(403, "POST", "computes/local/stop")
+    # They may stop instances of their own, and clusters are never stopped.
+    scientist.refused(501, "POST", "computes/local/stop")
 
 
 def test_sizes_and_usage(azure: Azure) -> None:
@@ -158,3 +167,18 @@ def test_sizes_and_usage(azure: Azure) -> None:
     usages = azure.ask("GET", f"{top}/usages")["value"]
     assert [item["name"]["value"] for item in usages] == ["cores", "gpus"]
     assert all(item["currentValue"] <= item["limit"] for item in usages)
+
+
+def test_a_cluster_of_another_engine_is_described_by_tags(azure: Azure) -> None:
+    tags = {"torchyard.engine": "slurm", "torchyard.partition": "gpu", "team": "vision"}
+    body = {"location": "westus", "tags": tags, "properties": cluster(size="local")}
+    assert azure.answer("PUT", "computes/lab", body).json()["tags"] == tags
+    native = azure.site.ok("carl", "GET", f"{HERE}/computes/lab")
+    assert native["torchyard"] == {"engine": "slurm", "partition": "gpu"}
+    assert native["tags"] == {"team": "vision"}
+    # Clients that send no tags, or change a single key, leave the engine as it is.
+    azure.put("computes/lab", cluster(size="local"))
+    wider = {"properties": {"properties": {"scaleSettings": {"maxNodeCount": 7}}}}
+    patched = azure.ask("PATCH", "computes/lab", wider)
+    assert patched["tags"]["torchyard.partition"] == "gpu"
+    assert patched["properties"]["computeType"] == "AmlCompute"

@@ -149,6 +149,19 @@ def test_a_datastore_is_created_with_a_key(site: Served) -> None:
     assert site.ask("dan", "PUT", f"{STORES}/share", share()).status_code == 200
 
 
+def test_a_share_with_a_sas_token_is_kept_and_says_at_use_what_it_lacks(site: Served) -> None:
+    secrets = {"secretsType": "Sas", "sasToken": "?sig=c2VjcmV0"}
+    request = share(credentials={"credentialsType": "Sas", "secrets": secrets})
+    created = site.ask("dan", "PUT", f"{STORES}/share", request)
+    assert created.status_code == 201 and "c2VjcmV0" not in created.text
+    response = created.json()["properties"]
+    sas = site.ok("dan", "POST", f"{STORES}/share/listSecrets", {})["sasToken"]
+    assert "c2VjcmV0" not in sas
+    read: Any = site.client.get(f"/{response['containerName']}/x?{sas}")
+    assert read.status_code == 400 and "needs the account's key" in read.text
+    assert site.ask("dan", "DELETE", f"{STORES}/share").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("properties", "fields"),
     [

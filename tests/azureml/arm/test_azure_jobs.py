@@ -100,6 +100,39 @@ def test_a_job_is_returned_as_it_was_put(azure: Azure) -> None:
     assert native["priority"] == "high"
 
 
+def test_an_elastic_job_is_an_ordinary_one(azure: Azure) -> None:
+    """Also between two attempts, when its row has the fewest nodes that it needs."""
+    properties = {"torchyard.min_nodes": "1", "torchyard.max_nodes": "3"}
+    resources = {"instanceCount": 2, "properties": {}}
+    sent = body(properties=properties, resources=resources)
+    created = azure.put("jobs/elastic", sent)["properties"]
+    assert created["resources"] == resources
+    assert created["properties"] == properties
+    native = azure.site.ok("dan", "GET", f"{HERE}/jobs/elastic")
+    assert (native["node_count"], native["attempts"]) == (1, [])
+    services = azure.site.parts.services
+    with services.db.write() as connection:
+        job = store.job_named(connection, "default", "elastic")
+        assert job is not None
+        store.change_job(connection, job.id, status=Status.QUEUED.value, node_count=1, attempt=1)
+    waiting = azure.ask("GET", "jobs/elastic")["properties"]
+    assert waiting == {**created, "status": "Queued"}
+    assert azure.put("jobs/elastic", waiting)["properties"] == waiting
+
+
+def test_recipients_of_a_job_are_returned_as_they_were_put(azure: Azure) -> None:
+    setting = {"emailOn": ["JobFailed", "JobCancelled"], "emails": ["ann@example.org"]}
+    created = azure.put("jobs/messaged", body(notificationSetting=setting))
+    assert created["properties"]["notificationSetting"] == setting
+    again = azure.put("jobs/messaged", created["properties"])
+    assert again["properties"]["notificationSetting"] == setting
+    native = azure.site.ok("dan", "GET", f"{HERE}/jobs/messaged")
+    assert native["spec"]["notification_settings"] == {
+        "email_on": ["JobFailed", "JobCancelled"],
+        "emails": ["ann@example.org"],
+    }
+
+
 def test_a_job_from_a_file_and_from_azures_client_are_the_same(azure: Azure) -> None:
     """The other's client reads it, and puts it again as the same job."""
     document = {
@@ -254,7 +287,7 @@ def test_errors_have_azures_envelope(azure: Azure) -> None:
         error = azure.refused(status, "PUT", "jobs/wrong", {"properties": body(**change)})
         return str(error["message"])
 
-    assert "sweep jobs" in refused(501, jobType="Sweep")
+    assert "Spark jobs" in refused(501, jobType="Spark")
     assert "gpu-8" in refused(400, computeId=f"{WORKSPACE}/computes/gpu-8")
     assert "nope" in refused(400, environmentId="azureml:nope:1")
     assert "ray" in refused(400, distribution={"distributionType": "Ray", "port": 1})
@@ -510,8 +543,9 @@ def test_types_of_outputs_have_each_clients_names(azure: Azure) -> None:
 
 
 def test_the_page_of_a_job(azure: Azure) -> None:
-    page = azure.site.client.get(f"/runs/j-1?wsid={WORKSPACE}")
-    assert page.status_code == 200 and "yard job show -n j-1 -w default" in page.text
+    page = azure.site.client.get(f"/runs/j-1?wsid={WORKSPACE}", follow_redirects=False)
+    assert page.status_code in (302, 303, 307)
+    assert page.headers["location"] == "/ui/workspaces/default/jobs/j-1"
     assert azure.site.client.get("/runs/<b>?wsid=x").status_code == 404
 
 

@@ -34,3 +34,65 @@ def test_only_the_servers_owner_deletes_a_workspace_with_its_account(azure: Azur
     assert azure.answer("DELETE", ACCOUNT).status_code == 403
     owner = Azure(azure.site, "home")
     assert owner.answer("DELETE", ACCOUNT).status_code == 204
+
+
+def test_what_was_set_is_given_back(azure: Azure) -> None:
+    azure.user = "home"
+    place = f"{GROUP}/Microsoft.MachineLearningServices/workspaces/vision"
+    properties = {
+        "friendlyName": "Pictures",
+        "description": "of the sea",
+        "hbiWorkspace": True,
+        "imageBuildCompute": "cpu",
+        "storageAccount": "[resourceId('Microsoft.Storage/storageAccounts', 'made-with-it')]",
+    }
+    body = {"location": "eastus", "tags": {"a": "1", "b": "2"}, "properties": properties}
+    assert azure.answer("PUT", place, body).status_code == 201
+    made = azure.ask("GET", place)
+    assert made["tags"] == {"a": "1", "b": "2"}
+    assert {key: made["properties"][key] for key in properties if key != "storageAccount"} == {
+        key: value for key, value in properties.items() if key != "storageAccount"
+    }
+    # The clients send the whole workspace back as they got it.
+    assert azure.answer("PUT", place, made).status_code == 200
+    changes = {
+        "tags": {"b": "3"},
+        "properties": {"friendlyName": "Photos", "containerRegistry": ""},
+    }
+    changed = azure.ask("PATCH", place, changes)
+    assert (changed["tags"], changed["properties"]["friendlyName"]) == ({"b": "3"}, "Photos")
+    assert changed["properties"]["description"] == "of the sea"
+    assert azure.ask("PATCH", place, {"properties": {}})["tags"] == {"b": "3"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "key"),
+    [
+        ({"storageAccount": ACCOUNT}, "storage_account"),
+        ({"keyVault": f"{GROUP}/Microsoft.KeyVault/vaults/v"}, "key_vault"),
+        ({"publicNetworkAccess": "Disabled"}, "public_network_access"),
+        ({"managedNetwork": {"isolationMode": "AllowInternetOutbound"}}, "managed_network"),
+        ({"encryption": {"status": "Enabled"}}, "customer_managed_key"),
+    ],
+)
+def test_resources_and_networks_of_azure_are_refused_by_name(
+    azure: Azure, properties: dict[str, object], key: str
+) -> None:
+    azure.user = "home"
+    place = f"{GROUP}/Microsoft.MachineLearningServices/workspaces/vision"
+    error = azure.refused(400, "PUT", place, {"location": "x", "properties": properties})
+    assert key in error["message"]
+
+
+def test_resources_that_sdk_v1_wants_made_are_not_a_persons_choice(azure: Azure) -> None:
+    azure.user = "home"
+    place = f"{GROUP}/Microsoft.MachineLearningServices/workspaces/sdk-v1-made"
+    properties = {
+        "storageAccount": f"{GROUP}/Microsoft.Storage/storageAccounts/sdkv1madstorage0a1b2c3d4",
+        "keyVault": f"{GROUP}/Microsoft.KeyVault/vaults/sdkv1madkeyvault0a1b2c3d",
+        "applicationInsights": f"{GROUP}/microsoft.insights/components/sdkv1madinsights0a1b2c3d",
+    }
+    made = azure.ask("PUT", place, {"location": "x", "properties": properties})
+    assert made["name"] == "sdk-v1-made"
+    other = {"storageAccount": f"{GROUP}/Microsoft.Storage/storageAccounts/labstorage1"}
+    azure.refused(400, "PUT", place, {"location": "x", "properties": other})

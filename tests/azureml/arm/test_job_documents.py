@@ -169,8 +169,22 @@ def read(**properties: Any) -> dict[str, Any]:
         ),
         (
             "services",
-            {"board": {"jobServiceType": "TensorBoard"}},
-            {"services": {"board": {"type": "tensor_board"}}},
+            {
+                "board": {
+                    "jobServiceType": "TensorBoard",
+                    "nodes": {"nodesValueType": "All"},
+                    "properties": {"logDir": "tb"},
+                }
+            },
+            {
+                "services": {
+                    "board": {
+                        "type": "tensor_board",
+                        "nodes": "all",
+                        "properties": {"logDir": "tb"},
+                    }
+                }
+            },
         ),
         (
             "queueSettings",
@@ -180,6 +194,11 @@ def read(**properties: Any) -> dict[str, Any]:
         ("queueSettings", {"jobTier": "Null"}, {}),
         ("autologgerSettings", {"mlflowAutologger": "Disabled"}, {}),
         ("notificationSetting", {"emailOn": [], "emails": None}, {}),
+        (
+            "notificationSetting",
+            {"emailOn": ["JobFailed"], "emails": ["a@b.org"]},
+            {"notification_settings": {"email_on": ["JobFailed"], "emails": ["a@b.org"]}},
+        ),
         ("componentId", "", {}),
     ],
 )
@@ -190,7 +209,6 @@ def test_a_key_is_translated(key: str, azure_value: Any, native: dict[str, Any])
 @pytest.mark.parametrize(
     ("properties", "kind", "says"),
     [
-        ({"jobType": "Sweep"}, NotServed, "does not serve sweep jobs yet"),
         ({"jobType": "Pipeline"}, NotServed, "pipeline jobs"),
         ({"jobType": "AutoML"}, NotServed, "automated machine learning"),
         ({"jobType": "Spark"}, NotServed, "Spark"),
@@ -206,7 +224,7 @@ def test_a_key_is_translated(key: str, azure_value: Any, native: dict[str, Any])
         ({"queueSettings": {"priority": 7}}, InvalidInput, "`priority` is `7`"),
         ({"identity": {"identityType": "Odd"}}, InvalidInput, "`Odd` is not a value"),
         ({"autologgerSettings": {"mlflowAutologger": "Enabled"}}, InvalidInput, "autologger"),
-        ({"notificationSetting": {"emails": ["a@b"]}}, InvalidInput, "notificationSetting"),
+        ({"notificationSetting": {"sms": ["1"]}}, InvalidInput, "notificationSetting"),
         (
             {"inputs": {"a": {"jobInputType": "uri_file", "uri": "x", "mode": "Sideways"}}},
             InvalidInput,

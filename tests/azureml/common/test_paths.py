@@ -21,11 +21,14 @@ GROUP = "/subscriptions/local/resourceGroups/torchyard"
 UNKNOWN_PATHS = (
     "/azureml/{workspace}/{path:path}",
     "/azureml/{workspace}/credential/{path:path}",
+    "/azureml/{workspace}/modelmanagement/services/{name}/{path:path}",
     "/azureml-above/subscriptions/{path:path}",
 )
 QUERIES = {
+    "/arm/checkcomputenameavailability",
     "/arm/computes/{name}/listnodes",
     "/arm/datastores/{name}/listsecrets",
+    "/arm/onlineendpoints/{name}/deployments/{deployment}/getlogs",
     "/content/snapshots/{snapshot_id}/zip",
     "/data/dataversion/batchGetResolvedUris",
     "/history/batchrundata",
@@ -134,7 +137,7 @@ def test_errors_of_unknown_paths_say_what_is_unknown(azure: Azure) -> None:
     assert "did you mean `default`?" in error["message"]
     error = azure.refused(404, "POST", f"{WORKSPACE}/listKeys")
     assert "does not answer POST" in error["message"]
-    error = azure.refused(501, "GET", f"{WORKSPACE}/onlineEndpoints")
+    error = azure.refused(501, "GET", f"{WORKSPACE}/serverlessEndpoints")
     assert error["code"] == "NotImplemented"
     error = azure.refused(404, "GET", "/subscriptions/local/providers/Microsoft.Compute/skus")
     assert "does not answer GET `/subscriptions/local" in error["message"]
@@ -256,7 +259,7 @@ def test_other_templates_and_kinds_are_refused(azure: Azure) -> None:
 def test_a_request_refused_before_its_route_has_azures_envelope(azure: Azure) -> None:
     client: Any = azure.site.client
     token = {"Authorization": f"Bearer {azure.site.tokens['dan']}"}
-    large = b"x" * ((16 << 20) + 1)
+    large = b"x" * ((4 << 20) + 1)
     answer = client.put(f"{WORKSPACE}/jobs/one", content=large, headers=token)
     assert answer.status_code == 413
     assert answer.json()["error"]["code"] == "RequestEntityTooLarge"

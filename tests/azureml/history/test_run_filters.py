@@ -9,6 +9,7 @@ import pytest
 
 from torchyard.azureml.history import run_filters
 from torchyard.base.errors import InvalidInput
+from torchyard.jobs.records.job_candidates import Having
 
 RUN: dict[str, Any] = {
     "runId": "a",
@@ -96,3 +97,30 @@ def test_long_filters_of_short_conditions_are_read() -> None:
     text = " or ".join(f"RunId eq b{number}" for number in range(499))
     assert not run_filters.read(text)(RUN)
     assert run_filters.read(f"{text} or RunId eq a")(RUN)
+
+
+@pytest.mark.parametrize(
+    ("text", "requires"),
+    [
+        ("RunId eq a", [("name", "", ("a",))]),
+        ("runid eq a or RunId eq b", [("name", "", ("a", "b"))]),
+        ("RunId eq a or Status eq Failed", []),
+        ("RunId ne a", []),
+        ("ParentRunId eq a", [("parent", "", ("a",))]),
+        ("ParentRunId eq null", []),
+        (
+            "(Status eq Failed and Tags/k eq v) or (Tags/k eq w and Status eq Running)",
+            [("status", "", ("Failed", "Running")), ("tag", "k", ("v", "w"))],
+        ),
+        ("Tags/k ne null or Tags/k eq null", [("tag", "k", None)]),
+        ("Tags/k eq v or Tags/k gt w", [("tag", "k", None)]),
+        ("Properties/k eq v", []),
+        # Stars may stand for a secret.
+        ("Tags/k eq '**'", [("tag", "k", None)]),
+        ("Tags/*** eq v", []),
+    ],
+)
+def test_a_filter_says_what_every_job_that_fits_has(
+    text: str, requires: list[tuple[str, str, tuple[str, ...] | None]]
+) -> None:
+    assert list(run_filters.read(text).requires) == [Having(*each) for each in requires]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from azureml.azure_server import WORKSPACE
 from azureml.sdk_v1.test_v1_services import Services
 from postgres_server import NewDatabase
 from torchyard.azureml.sdk_v1.run_configs import job_document
@@ -38,6 +40,11 @@ def put(v1: Services, body: Any) -> Any:
 
 def run_of(body: Any) -> dict[str, Any]:
     return {"Configuration": {"command": "true", "target": "local-cluster", "environment": body}}
+
+
+def build(v1: Services, path: str) -> Any:
+    where = f"/environment/v2.0{WORKSPACE}/environments/{path}"
+    return v1.site.ask("olga", "POST", where, {})
 
 
 def submit(v1: Services, name: str, body: Any) -> Any:
@@ -126,6 +133,41 @@ def test_an_environment_is_not_an_image_in_a_registry(v1: Services) -> None:
     path = "environments/python/versions/1/image"
     status, message = v1.refusal("environment", "GET", path)
     assert status == 501 and "yard environment build -n python" in message
+
+
+def test_an_environment_is_built_and_its_log_says_why_it_failed(v1: Services) -> None:
+    put(v1, environment("to-build", {"baseImage": None, "baseDockerfile": DOCKERFILE}))
+    began = build(v1, "to-build/versions/1/image")
+    assert began.status_code == 202, began.text
+    location = began.json()["location"]
+    deadline = time.monotonic() + 30
+    while (shown := v1.site.ask("olga", "GET", location).json())["status"] == "Running":
+        assert time.monotonic() < deadline, shown
+        time.sleep(0.05)
+    assert shown["status"] == "Failed" and shown["location"] == location
+    # As the client opens it, without a token.
+    log: Any = v1.site.client.get(shown["logUrl"])
+    assert log.status_code == 200, log.text
+    assert "/no/such/podman" in log.text and "Hint: " in log.text, log.text
+    path, _, query = shown["logUrl"].partition("?")
+    assert v1.site.client.get(path).status_code == 401
+    assert v1.site.client.get(f"{path}?{query[:-3]}abc").status_code == 403
+    other = path.replace(location.rpartition("/")[2], "0" * 64)
+    assert v1.site.client.get(f"{other}?{query}").status_code == 403
+    again = build(v1, "to-build/imageoncompute/cpu")
+    assert again.status_code == 202 and again.json()["location"] == location
+    status, message = v1.refusal("environment", "POST", "environments/none/versions/1/image", {})
+    assert status == 404 and "`azureml:none:1`" in message
+
+
+def test_a_built_environment_is_succeeded(v1: Services) -> None:
+    services = v1.site.parts.services
+    spec = services.environments.resolver.resolve("azureml:python", "default")
+    services.environments.records.end_ready(spec, "")
+    shown = v1.of("environment", "GET", f"builds/{spec.hash}")
+    assert shown["status"] == "Succeeded"
+    status, _ = v1.refusal("environment", "GET", "builds/nothing")
+    assert status == 404
 
 
 def test_sdk_v1_calls_this_machine_local_cluster(v1: Services) -> None:

@@ -116,7 +116,7 @@ def test_errors_of_models_have_the_form_of_their_client(v1: Services) -> None:
     assert (status, response["statusCode"]) == (404, 404)
     assert response["correlation"]["message"] == response["error"]["message"]
     status, response = v1.of("modelmanagement", "POST", "packages", {})
-    assert status == 501 and "web services" in response["message"]
+    assert status == 501 and "`Model.deploy`" in response["message"]
 
 
 def test_secrets_are_refused(v1: Services) -> None:

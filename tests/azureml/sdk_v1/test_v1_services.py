@@ -8,6 +8,7 @@ import uuid
 import zipfile
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -415,8 +416,8 @@ def test_models_are_created_from_artifacts(v1: Services, cluster: str) -> None:
     listed = v1.of("modelmanagement", "GET", "models", name="m", tags="x=y")["value"]
     assert [item["id"] for item in listed] == ["m:1"]
     assert v1.of("modelmanagement", "GET", "models", name="m", tags="x=z")["value"] == []
-    status, message = v1.refusal("modelmanagement", "POST", "services", {})
-    assert status == 501 and "does not serve web services" in message
+    status, message = v1.refusal("modelmanagement", "POST", "packages", {})
+    assert status == 501 and "makes no images, packages" in message
 
 
 def test_computes_have_the_keys_that_the_client_reads(v1: Services, cluster: str) -> None:
@@ -435,14 +436,6 @@ def test_the_default_datastore_and_its_signature(v1: Services) -> None:
     assert [item["name"] for item in listed][:2] == ["workspaceblobstore", "workspaceartifactstore"]
     status, message = v1.refusal("datastore", "POST", "datastores", {"name": "x"})
     assert status == 501 and "yard datastore create" in message
-
-
-def test_a_hyperdrive_run_is_refused_as_its_client_reads_it(v1: Services) -> None:
-    where = f"/hyperdrive/v1.0{WORKSPACE}/experiments"
-    answer = v1.site.ask(v1.user, "POST", where, {})
-    response = answer.json()
-    assert (answer.status_code, response["code"]) == (501, 501)
-    assert "does not serve HyperDrive yet" in response["message"]
 
 
 @pytest.mark.parametrize("service", ["pipelines", "studioservice"])
@@ -466,3 +459,82 @@ def test_a_datasets_description_changes_and_it_can_be_unregistered(v1: Services)
     assert v1.refusal("dataset", "GET", "datasets/query/name=short")[0] == 404
     again = v1.of("dataset", "POST", "datasets/register", body)
     assert again["latest"]["versionId"] == "2"
+
+
+def explanation(v1: Services, run: str, number: int, **properties: str | None) -> dict[str, Any]:
+    body = {
+        "name": "azureml.explanation",
+        "artifacts": [{"prefix": f"ExperimentRun/dcid.{run}/explanation/{number}"}],
+        "runid": run,
+        "type": "azureml.v1.model.explanation",
+        "properties": properties,
+    }
+    created: dict[str, Any] = v1.of("modelmanagement", "POST", "assets", body)
+    return created
+
+
+def test_assets_of_a_run_are_listed_by_name_type_and_properties(v1: Services) -> None:
+    run = v1.site.ask(
+        "olga", "PATCH", f"/history/v1.0{WORKSPACE}/experiments/explained/runs/e1", {}
+    )
+    assert run.status_code == 200, run.text
+    # The client sends keys without a value, and looks for them later.
+    first = explanation(v1, "e1", 1, comment="all features", explanation_id="a", model_class=None)
+    assert first["properties"]["model_class"] is None
+    explanation(v1, "e1", 2, comment="top 2", explanation_id="b")
+    listed = v1.of("modelmanagement", "GET", "assets", runId="e1")["value"]
+    assert [asset["properties"]["explanation_id"] for asset in listed] == ["a", "b"]
+    assert listed[0] == first and listed[0]["createdTime"].endswith("Z")
+    for query, ids in (
+        ({"properties": "comment=all features"}, ["a"]),
+        ({"properties": "comment=all features,explanation_id=b"}, []),
+        ({"type": "azureml.v1.model.explanation", "name": "azureml.explanation"}, ["a", "b"]),
+        ({"type": "other"}, []),
+        ({"name": "other"}, []),
+    ):
+        shown = v1.of("modelmanagement", "GET", "assets", runId="e1", **query)["value"]
+        assert [asset["properties"]["explanation_id"] for asset in shown] == ids, query
+
+
+def test_an_asset_with_the_same_artifacts_replaces_the_one_before(v1: Services) -> None:
+    v1.site.ask("olga", "PATCH", f"/history/v1.0{WORKSPACE}/experiments/explained/runs/e2", {})
+    explanation(v1, "e2", 1, comment="before")
+    explanation(v1, "e2", 1, comment="after")
+    listed = v1.of("modelmanagement", "GET", "assets", runId="e2")["value"]
+    assert [asset["properties"] for asset in listed] == [{"comment": "after"}]
+
+
+def test_a_long_list_of_assets_has_pages(v1: Services) -> None:
+    v1.site.ask("olga", "PATCH", f"/history/v1.0{WORKSPACE}/experiments/explained/runs/e3", {})
+    for number in range(3):
+        explanation(v1, "e3", number, n=str(number))
+    page = v1.of("modelmanagement", "GET", "assets", runId="e3", count="2")
+    assert [asset["properties"]["n"] for asset in page["value"]] == ["0", "1"]
+    assert "$skipToken=2" in unquote(page["nextLink"])
+    rest = v1.of("modelmanagement", "GET", "assets", **{"runId": "e3", "$skipToken": "2"})
+    assert [asset["properties"]["n"] for asset in rest["value"]] == ["2"]
+    assert rest["nextLink"] is None
+
+
+def test_assets_of_no_run_are_refused(v1: Services) -> None:
+    status, message = v1.refusal("modelmanagement", "GET", "assets", runId="no-such")
+    assert status == 404 and "no-such" in message
+    status, message = v1.refusal("modelmanagement", "GET", "assets")
+    assert status == 501 and "the assets of one run" in message
+
+
+def test_a_runs_files_are_the_datastore_that_its_client_registers_for_them(v1: Services) -> None:
+    """As `run._get_outputs_datapath()` does."""
+    account = v1.of("datastore", "GET", "default")["azureStorageSection"]["accountName"]
+    body = {
+        "name": "blobstorage_datastore",
+        "dataStoreType": "AzureBlob",
+        "azureStorageSection": {
+            "accountName": account,
+            "containerName": "azureml",
+            "credentialType": "None",
+        },
+    }
+    assert v1.of("datastore", "POST", "datastores", body)["name"] == "workspaceartifactstore"
+    registered = v1.of("datastore", "GET", "datastores/blobstorage_datastore")
+    assert registered["name"] == "workspaceartifactstore"

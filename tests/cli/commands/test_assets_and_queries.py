@@ -78,6 +78,14 @@ def test_workspaces_and_url_maps(server: FakeServer, yard: Yard) -> None:
     assert server.state.workspaces == [
         {"name": "vision", "resource_group": "team", "location": "here"}
     ]
+    network = ("--managed-network", "allow_internet_outbound", "--hbi-workspace")
+    assert yard("workspace", "create", "-n", "speech", "--tags", "a=b", *network).code == 0
+    assert server.state.workspaces[1] == {
+        "name": "speech",
+        "tags": {"a": "b"},
+        "managed_network": "allow_internet_outbound",
+        "hbi_workspace": True,
+    }
     target = "azureml://datastores/nas/paths/mnist"
     assert yard("workspace", "map-url", "https://e.org/mnist", target).code == 0
     assert server.state.url_maps == {"https://e.org/mnist": target}
@@ -196,8 +204,8 @@ def test_query(jobs: FakeServer, yard: Yard, query: str, form: list[str], printe
 
 def test_options_that_az_has(jobs: FakeServer, yard: Yard) -> None:
     Path("job.yml").write_text("command: x\n")
-    answer = yard("job", "create", "--file", "job.yml", "--web", "--skip-validation", "-o", "none")
-    assert answer.code == 0 and answer.err.count("` is ignored") == 2
+    answer = yard("job", "create", "--file", "job.yml", "--skip-validation", "-o", "none")
+    assert answer.code == 0 and answer.err.count("` is ignored") == 1
     saved = yard("job", "create", "-f", "job.yml", "--save-as", "made.json", "--only-show-errors")
     assert saved.code == 0 and json.loads(Path("made.json").read_text())["name"]
     answer = yard("job", "create", "-f", "job.yml", "--set", "tags.a=1", "tags.b=2", "-o", "none")

@@ -99,7 +99,7 @@ def test_list_pages_until_it_has_enough(server: FakeServer, yard: Yard, jobs: li
 def test_outputs_of_show(server: FakeServer, yard: Yard, jobs: list[str], form: list[str]) -> None:
     document = json.loads(yard("job", "show", *form, "-o", "json").out)
     link = document["services"]["Studio"]["endpoint"]
-    assert link.startswith("http://") and link.endswith("/runs/job-1?wsid=/workspaces/default")
+    assert link.startswith("http://") and link.endswith("/ui/workspaces/default/jobs/job-1")
     body = {**server.state.jobs["job-1"].body, "services": document["services"]}
     assert document == body
     assert yaml.safe_load(yard("job", "show", *form, "-o", "yaml").out) == body

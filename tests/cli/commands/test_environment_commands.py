@@ -101,6 +101,18 @@ def test_a_fresh_workspace_has_the_curated_ones(real: RealServer, yard: Yard) ->
     assert environments["python"]["packages"] == []
 
 
+def test_show_tells_what_each_component_is_here(real: RealServer, yard: Yard) -> None:
+    text = yard("environment", "show", "-n", "acpt-pytorch-2.13-cpu").text
+    lines = {line.split("  ")[0]: line for line in text.splitlines()}
+    assert "2.13.0+cpu" in lines["PyTorch"]
+    assert "0.28.1 (torchyard's layer)" in lines["Horovod"]
+    assert "not available: it is 400 MB" in lines["PySpark"] and "instead: " in lines["PySpark"]
+    shown = json.loads(yard("environment", "show", "acpt-pytorch-2.0-cuda11.7", "-o", "json").out)
+    states = {held["name"]: held["state"] for held in shown["components"]}
+    assert (states["ONNX Runtime training"], states["Horovod"]) == ("installed", "layer")
+    assert "components" not in json.loads(yard("environment", "show", "python", "-o", "json").out)
+
+
 def test_build_shows_its_log_and_its_failure(real: RealServer, yard: Yard) -> None:
     answer = yard("environment", "build", "python")
     assert (
@@ -113,3 +125,38 @@ def test_build_shows_its_log_and_its_failure(real: RealServer, yard: Yard) -> No
     answer = yard("environment", "build", "broken")
     assert answer.code == 2 and "no-such-package-at-all" in answer.err
     assert json.loads(yard("environment", "show", "broken", "-o", "json").out)["build"] == "failed"
+
+
+def test_an_environment_becomes_an_image_once(real: RealServer, yard: Yard) -> None:
+    answer = yard("environment", "export", "-n", "python", "--image", "python.tar", "-o", "json")
+    exported = json.loads(answer.out)
+    assert exported["path"] == "python.tar" and Path("python.tar").stat().st_size > 1 << 20
+    assert exported["name"] == "localhost/python:1"
+    assert exported["labels"]["torchyard.environment"] == "python:1"
+    assert [layer["name"] for layer in exported["layers"]] == ["system", "python", "packages"]
+    assert "no C compiler" in answer.err and "layer packages" in answer.err
+    again = yard("environment", "export", "-n", "python", "--image", "python.tar")
+    assert again.code == 2 and "`python.tar` exists already" in again.err
+    assert [file.name for file in Path().iterdir()] == ["python.tar"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (("--image", "a.tar", "--format", "conda"), "`--format` does not go with an image", "one"),
+        (("--base", "debian:12"), "`--base` is for an image", "--image FILE.tar"),
+        (("--overwrite",), "`--overwrite` is for an image", "--image FILE.tar"),
+        (("--image", "a.tar", "--username", "me"), "`--password-stdin` go together", "<"),
+        (("--push", "vision"), "`vision` is not a place in a registry", "REGISTRY/NAME:TAG"),
+        (("--push", "127.0.0.1:9/x"), "`127.0.0.1:9` does not answer", "--plain-http"),
+        (("--image", "a.tar.gz"), "compressed already", "`.tar` file"),
+        (("--image", "no/a.tar"), "`no` does not exist", "create it"),
+        (("--image", "a.tar", "--base", "-x"), "`-x` is not a valid image name", "debian:12"),
+    ],
+)
+def test_what_an_export_of_an_image_refuses(
+    real: RealServer, yard: Yard, words: tuple[str, ...], message: str, hint: str
+) -> None:
+    answer = yard("environment", "export", "-n", "python", *words)
+    assert answer.code in (1, 2) and message in answer.err and hint in answer.err
+    assert not list(Path().iterdir())

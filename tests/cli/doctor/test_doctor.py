@@ -121,7 +121,8 @@ def test_a_check_that_breaks_spoils_no_other() -> None:
         (
             {"cpu": False, "memory": True, "pids": False, "network": True},
             "note",
-            "held for jobs: memory, network, open files, disk (watched); not held: CPU, processes",
+            "held for jobs: memory, network, open files, disk (watched); not held: CPU, processes; "
+            "processes are counted for all jobs of a user together",
         ),
     ],
 )

@@ -54,6 +54,12 @@ DOCUMENTS = {
     "binary tag": (b"command: !!binary aGk=\n", "1:10: the tag", "remove"),
     "two documents": (b"command: a\n---\ncommand: b\n", "2:1: found another", "one document"),
     "list as key": (b"? [a, b]\n: c\n", "1:3: a key is not a string", "hint:"),
+    "placeholder": (b"command: {{NAME}}\n", "1:11: `{{NAME}}` is a placeholder", "its value"),
+    "placeholder in a text": (
+        b"environment: {{NAME}}.azurecr.io/a:1\n",
+        "1:22: ",
+        "replace the placeholder `{{NAME}}`",
+    ),
     "not finite": (b"command: x\ninputs:\n  a: .nan\n", "3:6: `.nan` is not a finite", "quotes"),
     "huge number": (b"command: 99999999999999999999999\n", "1:10: the number", "quotes"),
     "not UTF-8": (b"command: x\ndescription: caf\xe9\n", "2:17: the file is not text", "UTF-8"),
@@ -62,6 +68,17 @@ DOCUMENTS = {
     "too large": (b"#" * (10 << 20), "1:1: the file is larger than 1 MB", "hint:"),
     "merge of a text": (b"command: x\n<<: y\n", "2:5: `<<` takes a mapping", "hint:"),
     # Found by the server, placed by the command.
+    "more nodes than it may have": (
+        b"command: x\nenvironment: python\ntorchyard:\n  max_nodes: 2\n  min_nodes: 3\n",
+        "5:3: `torchyard.min_nodes` is 3, and `torchyard.max_nodes` is 2",
+        "hint:",
+    ),
+    "another number to start with": (
+        b"command: x\nenvironment: python\nresources:\n  instance_count: 5\n"
+        b"torchyard: {max_nodes: 2}\n",
+        "4:3: `instance_count` is 5, and the job has 1 to 2 nodes",
+        "hint:",
+    ),
     "unknown key": (b"command: x\ncomand: y\n", "2:1: unknown key `comand`", "`command`"),
     "key in another's case": (b"Command: x\n", "1:1: unknown key `Command`", "`command`"),
     "unknown key below": (
@@ -123,7 +140,7 @@ DOCUMENTS = {
     ),
     "tags of a wrong type": (b"command: x\nenvironment: python\ntags: nice\n", "3:1: ", "hint:"),
     "unknown type of job": (b"type: comand\ncommand: x\n", "1:1: ", "`command`"),
-    "another type of job": (b"type: sweep\ncommand: x\n", "1:1: ", "hint:"),
+    "another type of job": (b"type: pipeline\ncommand: x\n", "1:1: ", "hint:"),
     "unknown type of input": (
         b"command: x\nenvironment: python\ninputs:\n"
         b"  a: {type: uri_flie, path: 'https://e.org/x'}\n",

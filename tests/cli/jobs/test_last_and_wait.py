@@ -42,6 +42,8 @@ def test_last_stands_for_the_newest_job(real: RealServer, yard: Yard) -> None:
     yard("job", "cancel", "-n", "@last")
     waited = yard("job", "wait", "-n", "@last", "--timeout", "20", "-o", "json")
     assert (waited.code, json.loads(waited.out)["status"]) == (1, "Canceled")
+    for verb in (("shell", "@last", "--", "pwd"), ("release", "@last")):
+        assert "job `second` is Canceled" in yard("job", *verb).err
     path = "azureml://jobs/@last/outputs/artifacts/paths/outputs/m.pt"
     assert "`second`" in yard("model", "create", "-n", "m", "-p", path).err
     assert yard("job", "delete", "@last", "--yes").code == 0

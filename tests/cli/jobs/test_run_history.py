@@ -309,6 +309,74 @@ def test_how_long_a_workspace_keeps_jobs(ask: Yard, runs: Runs) -> None:
     assert ask("workspace", "update", "--set", "location=x").code == 2
 
 
+def test_whom_a_workspace_tells_of_its_jobs(ask: Yard, tmp_path: Path) -> None:
+    hook = "https://hooks.example.org/jobs"
+    answer = ask(
+        *("workspace", "update", "--notify", hook, "--notify", "ann@example.org"),
+        *("--notify-on", "failed", "-o", "json"),
+    )
+    assert answer.code == 0, answer.err
+    assert "sends no e-mail" in answer.err
+    shown = json.loads(answer.text)
+    assert shown["notify"] == [{"url": hook, "on": ["failed"]}]
+    emails = {"email_on": ["JobFailed"], "emails": ["ann@example.org"]}
+    assert shown["notification_settings"] == emails
+
+    file = tmp_path / "told.yml"
+    file.write_text(
+        "torchyard:\n  notify:\n    - url_env: CHAT_URL\n      on: [failed, completed]\n"
+        "  notify_secrets: {CHAT_URL: 'https://chat.example.org/T0-secret'}\n"
+    )
+    answer = ask("workspace", "update", "-f", str(file), "-o", "json")
+    assert answer.code == 0, answer.err
+    assert json.loads(answer.text)["notify_secrets"] == {"CHAT_URL": "*****"}
+    assert "T0-secret" not in answer.text + ask("workspace", "show", "-o", "json").text
+
+    file.write_text("torchyard:\n  notify:\n    - url_env: CHAT\n      on: failed\n")
+    refused = ask("workspace", "update", "-f", str(file))
+    assert refused.code == 2 and f"error: {file}:3:7: `url_env` names `CHAT`" in refused.err
+    assert "hint: did you mean `CHAT_URL`?" in refused.err or "add it to" in refused.err
+    for wrong, message in (
+        (("--notify", "ann"), "`--notify ann` is neither a URL nor an e-mail address"),
+        (("--notify-on", "failed"), "`--notify-on` is given without `--notify`"),
+        (("--notify", "http://127.0.0.1/x"), "`127.0.0.1` is not at an address of the internet"),
+        (("--set", "notify=[{url: 'ftp://x'}]"), "is not the URL of a webhook"),
+    ):
+        refused = ask("workspace", "update", *wrong)
+        assert refused.code == 2 and message in refused.err and "hint:" in refused.err
+
+    assert ask("workspace", "update", "--notify", "none").code == 0
+    shown = json.loads(ask("workspace", "show", "-o", "json").text)
+    assert (shown["notify"], shown["notification_settings"]) == ([], {})
+    assert shown["notify_secrets"] == {}
+
+
+def test_a_workspaces_file_updates_what_can_be_changed(ask: Yard, tmp_path: Path) -> None:
+    file = tmp_path / "workspace.yml"
+    file.write_text(
+        "$schema: https://azuremlschemas.azureedge.net/latest/workspace.schema.json\n"
+        "name: filed\nlocation: eastus\ndisplay_name: First\ntags: {team: vision}\n"
+    )
+    assert ask("workspace", "create", "-f", str(file)).code == 0
+    file.write_text(file.read_text().replace("First", "Second").replace("vision", "speech"))
+    changed = ask(
+        *("workspace", "update", "--file", str(file), "--set", "description=d", "-o", "json")
+    )
+    shown = json.loads(changed.text)
+    assert (shown["display_name"], shown["description"]) == ("Second", "d")
+    assert (shown["name"], shown["tags"]) == ("filed", {"team": "speech"})
+
+    file.write_text("name: filed\nlocation: elsewhere\ndisplay_name: Third\n")
+    refused = ask("workspace", "update", "-f", str(file))
+    assert refused.code == 2
+    assert f"{file}:2:1: `location` of workspace `filed` is `eastus`" in refused.err
+    file.write_text("name: filed\nlocatoin: eastus\n")
+    refused = ask("workspace", "update", "-f", str(file))
+    assert refused.code == 2 and f"{file}:2:1: `locatoin` can't be changed" in refused.err
+    shown = json.loads(ask("workspace", "show", "-n", "filed", "-o", "json").text)
+    assert shown["display_name"] == "Second"
+
+
 @pytest.mark.parametrize(
     "columns",
     [

@@ -14,7 +14,7 @@ MISSING = {"code": "./no-such-folder", "inputs": {"data": {"path": "./nothing"}}
 
 
 @pytest.mark.parametrize(
-    "kind", [{"type": "pipeline"}, {"type": "finetuning"}, {"jobs": {}}, {"trial": {}}]
+    "kind", [{"type": "pipeline"}, {"type": "finetuning"}, {"jobs": {}}, {"task": {}}]
 )
 def test_a_job_of_another_type_is_left_to_the_server(tmp_path: Path, kind: dict[str, Any]) -> None:
     files = job_files.find({**MISSING, **kind}, tmp_path)

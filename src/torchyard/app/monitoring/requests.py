@@ -28,7 +28,9 @@ _OF_WORKSPACE = frozenset(
     {
         *("jobs", "metrics", "blobs", "snapshots", "environments", "computes", "compute-sizes"),
         *("data", "datastores", "url-maps", "models", "components", "experiments", "bundle"),
-        *("quotas", "quota-requests", "people", "audit"),
+        *("quotas", "quota-requests", "people", "audit", "machines", "events", "shells"),
+        *("instances", "sweeps", "online-endpoints", "batch-endpoints", "endpoint-metrics"),
+        *("environment-releases", "release-schedules", "advisories"),
     }
 )
 _OF_SERVER = frozenset({"attempts", "users", "whoami", "audit", "disk", "gc", "server", "sign-in"})
@@ -49,6 +51,8 @@ def group_of(path: str) -> str:
         return noun if noun in _OF_WORKSPACE or noun == "workspaces" else OTHER
     if first == "mlflow" or path.startswith("/api/2.0/mlflow"):
         return "mlflow"
+    if first == "ui":
+        return "page"
     if first in _MONITORING:
         return "monitoring"
     return "azureml" if first in _AZURE else OTHER

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from torchyard.assets import versions
 from torchyard.azureml.arm.resources import Page, PageRequest, PutResult, Resource, VersionAction
 from torchyard.azureml.common.calls import Call
-from torchyard.base import fields
+from torchyard.base import fields, refs
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.data import uris
 from torchyard.data.uris import DatastoreUri
@@ -99,7 +99,7 @@ class AssetKind(Protocol):
         """All versions of a name, newest first.
 
         Raises:
-            NotFound: there is no such name.
+            NotFound: the name does not exist.
         """
         ...
 
@@ -355,6 +355,17 @@ def long_uri(call: Call, uri: str) -> str:
         f"azureml://subscriptions/{workspace.subscription_id}/resourcegroups/{workspace.resource_group}"
         f"/workspaces/{workspace.name}/{uri.removeprefix('azureml://')}"
     )
+
+
+def version_id(call: Call, type: str, reference: str) -> str:
+    """The resource path of `azureml:name:version`; any other reference as Azure writes it."""
+    try:
+        ref = refs.parse(reference)
+    except InvalidInput:
+        return long_uri(call, reference)
+    if ref.registry or not ref.version:
+        return long_uri(call, reference)
+    return call.id(type, ref.name, "versions", ref.version)
 
 
 def short_uri(call: Call, uri: str, of_blob: DatastoreUriOf) -> str:

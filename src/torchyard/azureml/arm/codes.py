@@ -7,6 +7,7 @@ Always: a client finds an earlier upload of the same files by their hash.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -29,6 +30,7 @@ from torchyard.data.uris import DatastoreUri
 from torchyard.workspaces.permissions import Permission
 
 _HASH = "hash_sha256"
+_SNAPSHOT_ID = re.compile(r"[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,9 @@ class Codes:
 
         Raises:
             InvalidInput: it is not the id of a code.
-            NotFound: there is no such code, or its files were deleted.
+            NotFound: the code does not exist, or its files were deleted.
         """
-        name, version = parse_code_id(call, code_id)
-        code = codes.get(self.places, call.workspace.name, name, version)
-        return codes.snapshot_of(self.places, code)
+        return snapshot_of_code(self.places, call, code_id)
 
     def _start(self, call: Call, name: str, version: str) -> Mapping[str, Any]:
         return self.pending_upload(call)
@@ -129,6 +129,21 @@ class Codes:
                 at=at,
             )
         return str(uri)
+
+
+def snapshot_of_code(places: Places, call: Call, code_id: str) -> str:
+    """The snapshot that a code's resource path stands for.
+
+    Clients see the snapshot of a component as the name of its code, and send that back for a job.
+
+    Raises:
+        InvalidInput: it is not the id of a code.
+        NotFound: the code does not exist, or its files were deleted.
+    """
+    name, version = parse_code_id(call, code_id)
+    if version == "1" and _SNAPSHOT_ID.fullmatch(name):
+        return places.blobs.snapshot(name.lower()).id
+    return codes.snapshot_of(places, codes.get(places, call.workspace.name, name, version))
 
 
 def parse_code_id(call: Call, code_id: str) -> tuple[str, str]:

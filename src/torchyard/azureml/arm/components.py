@@ -7,13 +7,12 @@ Always: a job's own component is stored below Azure's name for those, and found 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchyard.azureml.arm import assets as arm
 from torchyard.azureml.arm.assets import AssetVersion
-from torchyard.azureml.arm.codes import parse_code_id
+from torchyard.azureml.arm.codes import snapshot_of_code
 from torchyard.azureml.arm.job_documents import Reader
 from torchyard.azureml.arm.resources import Permissions
 from torchyard.azureml.common.calls import Call
@@ -22,14 +21,12 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
 from torchyard.components import actions
 from torchyard.components.types import Component
-from torchyard.data import codes
 from torchyard.data.codes import Places
 
 NOUN = "component"
 ANONYMOUS = "azureml_anonymous"
 _DEFAULT = "azureml_default"
 _SNAPSHOT = "snapshot:"
-_OF_SNAPSHOT = re.compile(r".*/codes/(?P<snapshot>[0-9a-f]{64})/versions/1\Z", re.IGNORECASE)
 # The client writes these about itself; the spec has them twice, or they are not part of the
 # content.
 _LEFT_OUT = ("_source", "$schema", "schema", "name", "version", "description", "tags", "properties")
@@ -95,14 +92,7 @@ class ComponentAssets:
         return document
 
     def _snapshot(self, call: Call, code_id: str) -> str:
-        """The snapshot that a code's resource path stands for; our own codes have its id as their
-        name.
-        """
-        match = _OF_SNAPSHOT.match(code_id)
-        if match is not None:
-            return self._places.blobs.snapshot(match["snapshot"]).id
-        code = codes.get(self._places, call.workspace.name, *parse_code_id(call, code_id))
-        return codes.snapshot_of(self._places, code)
+        return snapshot_of_code(self._places, call, code_id)
 
 
 def spec_of(call: Call, component: Component) -> dict[str, Any]:

@@ -10,12 +10,14 @@ Source: https://learn.microsoft.com/rest/api/azureml/compute/get
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from torchyard.azureml.arm import assets
+from torchyard.azureml.arm import assets, compute_instances
 from torchyard.azureml.arm.job_documents import duration_s
 from torchyard.azureml.arm.resources import (
+    Accepted,
     Action,
     Page,
     PageRequest,
@@ -27,17 +29,19 @@ from torchyard.azureml.arm.resources import (
 from torchyard.azureml.common.calls import Call
 from torchyard.azureml.common.errors import NotServed
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.compute import actions
+from torchyard.compute import actions, engine_settings
 from torchyard.compute.types import Compute, Use
+from torchyard.instances import actions as instances
+from torchyard.instances.types import Instance
 from torchyard.jobs.scheduling import clusters
 from torchyard.jobs.services import Services
+from torchyard.workspaces import people
 from torchyard.workspaces.permissions import Permission
 
 THIS_MACHINE = "local"
 """The `vmSize` of nodes without a size: Azure's clients need some text."""
 
 _KINDS = {
-    "computeinstance": "compute instances",
     "kubernetes": "Kubernetes clusters",
     "aks": "Kubernetes clusters",
     "virtualmachine": "attached virtual machines",
@@ -47,8 +51,20 @@ _KINDS = {
     "datafactory": "data factories",
     "datalakeanalytics": "data lakes",
 }
-_INSTANCE_ACTIONS = ("start", "stop", "restart", "enablesso")
+_INSTANCE_ACTIONS = ("start", "stop", "restart")
 _STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
+
+
+def name_availability(services: Services, call: Call) -> dict[str, Any]:
+    """Whether a new compute may have a name; SDK v1 asks before it creates an instance."""
+    name = str(call.document.get("Name") or call.document.get("name") or "")
+    workspace = call.workspace.name
+    names = {compute.name.lower() for compute, _ in actions.list_in(services.db, workspace)}
+    names |= {instance.name.lower() for instance in instances.list_in(services, workspace)}
+    if name.lower() not in names:
+        return {"nameAvailable": True}
+    message = f"compute `{name}` already exists in workspace `{workspace}`"
+    return {"nameAvailable": False, "reason": "AlreadyExists", "message": message}
 
 
 class Computes:
@@ -60,7 +76,8 @@ class Computes:
         delete=Permission.COMPUTE,
         actions={
             "listnodes": Permission.READ,
-            **dict.fromkeys(_INSTANCE_ACTIONS, Permission.COMPUTE),
+            **dict.fromkeys(_INSTANCE_ACTIONS, Permission.WRITE),
+            "enablesso": Permission.COMPUTE,
         },
     )
 
@@ -68,21 +85,34 @@ class Computes:
         self._services = services
         self.actions: Mapping[str, Action] = {
             "listnodes": self._nodes,
-            **dict.fromkeys(_INSTANCE_ACTIONS, self._refuse_instance_action),
+            "start": partial(self._act, instances.start),
+            "stop": partial(self._act, instances.stop),
+            "restart": partial(self._act, instances.restart),
+            "enablesso": self._refuse_instance_action,
         }
 
     def list(self, call: Call, request: PageRequest) -> Page:
         computes = actions.list_in(self._services.db, call.workspace.name)
         rows = [(compute.name, to_resource(call, compute, use)) for compute, use in computes]
+        rows += [
+            (instance.name, compute_instances.to_resource(self._services, call, instance))
+            for instance in instances.list_in(self._services, call.workspace.name)
+        ]
         return assets.page_of(call, request, rows)
 
     def get(self, call: Call, name: str) -> Resource:
+        instance = self._instance(call, name)
+        if instance is not None:
+            return compute_instances.to_resource(self._services, call, instance)
         return self._resource(call, self._existing(call, name))
 
     def put(self, call: Call, name: str) -> PutResult:
+        instance = self._instance(call, name)
+        if instance is not None or compute_instances.is_instance(call):
+            return self._put_instance(call, instance.name if instance else name, instance is None)
         patched = call.method == "PATCH"
         before = self._existing(call, name) if patched else self._find(call, name)
-        document = document_of(call, before if patched else None)
+        document = with_engine(document_of(call, before if patched else None), before)
         compute = actions.create(
             self._services.db,
             self._services.clock,
@@ -90,10 +120,17 @@ class Computes:
             {**document, "name": before.name if before else name},
             home=self._services.home,
             owner=call.identity.user,
+            engines=self._services.engines.names,
+            describe=self._services.engines.describe,
+            may_name_files=people.administers(self._services.db, call.identity),
         )
         return PutResult(self._resource(call, compute), before is None, slow=True)
 
     def delete(self, call: Call, name: str) -> None:
+        instance = self._instance(call, name)
+        if instance is not None:
+            instances.delete(self._services, call.workspace.name, instance.name, call.identity.user)
+            return
         action = assets.query_value(call, "underlyingresourceaction") or "Delete"
         compute = self._existing(call, name)
         if action.lower() != "delete":
@@ -102,6 +139,29 @@ class Computes:
                 "delete it: `underlyingResourceAction=Delete`",
             )
         clusters.delete(self._services, call.workspace.name, compute.name, call.identity.user)
+
+    def _instance(self, call: Call, name: str) -> Instance | None:
+        return instances.find(self._services, call.workspace.name, name)
+
+    def _put_instance(self, call: Call, name: str, is_new: bool) -> PutResult:
+        document = {**compute_instances.document_of(call), "name": name}
+        made = instances.create(self._services, call.workspace.name, document, call.identity)
+        resource = compute_instances.to_resource(self._services, call, made)
+        return PutResult(resource, is_new, slow=True)
+
+    def _act(
+        self, act: Callable[[Services, str, str, str], Instance], call: Call, name: str
+    ) -> Accepted:
+        """Start, stop or restart an instance.
+
+        Raises:
+            NotServed: it is a cluster.
+        """
+        instance = self._instance(call, name)
+        if instance is None:
+            raise self._no_instance(call, name)
+        act(self._services, call.workspace.name, instance.name, call.identity.user)
+        return Accepted()
 
     def _find(self, call: Call, name: str) -> Compute | None:
         """In any case, as ARM compares names."""
@@ -144,10 +204,13 @@ class Computes:
         }
 
     def _refuse_instance_action(self, call: Call, name: str) -> None:
+        raise self._no_instance(call, name)
+
+    def _no_instance(self, call: Call, name: str) -> NotServed:
         compute = self._existing(call, name)
-        raise NotServed(
+        return NotServed(
             f"compute `{compute.name}` is a cluster, which is neither started nor stopped",
-            "its nodes start and stop with its jobs; torchyard has no compute instances",
+            "its nodes start and stop with its jobs",
         )
 
 
@@ -164,7 +227,7 @@ def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
         what = _KINDS.get(kind.lower(), f"compute of type `{kind[:40]}`")
         raise NotServed(
             f"torchyard does not serve {what}",
-            "create a cluster: `type: amlcompute`",
+            "create a cluster, `type: amlcompute`, or an instance, `type: computeinstance`",
             at=["properties", "computeType"],
         )
     inner = _mapping(call.properties.get("properties"), "properties")
@@ -189,6 +252,16 @@ def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
             key: text for key, text in _mapping(tags, "tags").items() if text is not None
         }
     return {**document, **_scale(inner), **_refused_settings(call, inner)}
+
+
+def with_engine(document: dict[str, Any], before: Compute | None) -> dict[str, Any]:
+    """The document with the engine that a cluster has, unless its tags name one: clients that
+    change a cluster may send none of its tags.
+    """
+    tags = document.get("tags") or {}
+    if before is None or any(key.startswith(engine_settings.PREFIX) for key in tags):
+        return document
+    return {**document, "torchyard": {"engine": before.engine, **(before.engine_settings or {})}}
 
 
 def to_resource(call: Call, compute: Compute, use: Use) -> Resource:
@@ -233,7 +306,10 @@ def to_resource(call: Call, compute: Compute, use: Use) -> Resource:
     }
     extra = {
         "location": call.workspace.location,
-        "tags": compute.tags or {},
+        "tags": {
+            **(compute.tags or {}),
+            **engine_settings.as_tags(compute.engine, compute.engine_settings or {}),
+        },
         "identity": None,
         "sku": None,
     }

@@ -72,13 +72,15 @@ class EnvironmentAssets:
         versions_found = assets.list_in(
             self._environments.db, call.workspace.name, name, archived=None
         )
-        return [_registered(call, asset) for asset in versions_found] or [
-            self._published(call, name, versions.LATEST)
-        ]
+        listed = [_registered(call, asset) for asset in versions_found]
+        curated = curated_environments.named(name)
+        if listed and curated is not None:  # those are the workspace's releases of it
+            return [*listed, _curated(curated, name, curated.version)]
+        return listed or [self._published(call, name, versions.LATEST)]
 
     def get(self, call: Call, name: str, version: str) -> AssetVersion:
         registered = assets.list_in(self._environments.db, call.workspace.name, name, archived=None)
-        if registered:
+        if registered and curated_environments.named(name) is None:
             return _registered(call, versions.pick(NOUN, name, version, registered))
         return self._published(call, name, version)
 
@@ -147,7 +149,10 @@ class EnvironmentAssets:
             )
         except InvalidInput as error:
             raise NotFound(f"environment `{name}` does not exist: {error}") from error
-        assert published.curated is not None
+        if published.curated is None:  # the workspace's release of a curated one
+            released, _, exact = published.ref.rpartition(":")
+            asset = assets.get(self._environments.db, call.workspace.name, released, exact)
+            return _registered(call, asset)
         return _curated(
             published.curated,
             name,

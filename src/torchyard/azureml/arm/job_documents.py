@@ -18,7 +18,6 @@ from torchyard.azureml.common.errors import NotServed
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
 
 NOT_SERVED = {
-    "sweep": "sweep jobs",
     "pipeline": "pipeline jobs",
     "automl": "automated machine learning",
     "spark": "Spark jobs",
@@ -54,14 +53,21 @@ _UNIT_S = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 _LONGEST_S = 1000 * 366 * 86_400
 _SNAPSHOT = re.compile(r"^azureml:(snapshot:[0-9a-f]{64})\Z")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_IMPORTED = "azureml.materializationAssetName"
 _COMMON_RUNTIME = "AZUREML_COMPUTE_USE_COMMON_RUNTIME"
 _LOCAL = "local"
 _LOCAL_SIGNS = ("IsLocal", "isLocal", "local")
 # The server writes these, and clients that change a job they have read send them back.
 _READ_ONLY = ("status", "parameters", "isArchived", "jobType", "provisioningState")
 _SERVER_SERVICES = ("tracking", "studio")
-_SAME = {
-    "command": "command",
+_SERVICE_TYPES = {
+    "jupyterlab": "jupyter_lab",
+    "tensorboard": "tensor_board",
+    "vscode": "vs_code",
+    "ssh": "ssh",
+    "custom": "custom",
+}
+SAME_KEYS = {
     "displayName": "display_name",
     "description": "description",
     "experimentName": "experiment_name",
@@ -69,6 +75,10 @@ _SAME = {
     "properties": "properties",
     "parentJobName": "parent_job_name",
 }
+
+
+KeyReader = Callable[["Reader", Any], dict[str, Any]]
+"""What one key of Azure's means in our document."""
 
 
 @dataclass(frozen=True)
@@ -89,20 +99,41 @@ class Reader:
         kind = str(properties.get("jobType") or "")
         if kind.lower() != "command":
             what = NOT_SERVED.get(kind.lower(), f"jobs of type `{kind[:40]}`")
+            # `data.import_data` sends a pipeline of one step.
+            written = properties.get("properties")
+            if isinstance(written, Mapping) and _IMPORTED in written:
+                what = "imports of data by a connection"
             raise NotServed(
                 f"torchyard does not serve {what} yet",
                 "submit its parts as command jobs; see docs/reference/azure-ml.md",
                 at=["properties", "jobType"],
             )
-        document: dict[str, Any] = {"name": name}
+        same = {"command": "command", **SAME_KEYS}
+        return self.read_keys({"name": name}, properties, same, _READERS)
+
+    def read_keys(
+        self,
+        document: dict[str, Any],
+        properties: Mapping[str, Any],
+        same: Mapping[str, str],
+        readers: Mapping[str, KeyReader],
+    ) -> dict[str, Any]:
+        """`document` with what the keys of a kind of job mean.
+
+        Args:
+            same: our name of each key whose value means the same.
+
+        Raises:
+            InvalidSpec: a value of the wrong form, or an unknown key.
+        """
         for key, value in properties.items():
             if key in _READ_ONLY or value is None:
                 continue
-            if key in _SAME:
+            if key in same:
                 if value not in ("", {}):
-                    document[_SAME[key]] = value
-            elif key in _READERS:
-                document.update(_READERS[key](self, value))
+                    document[same[key]] = value
+            elif key in readers:
+                document.update(readers[key](self, value))
             elif value not in ("", {}, [], False):
                 raise InvalidSpec(
                     f"`{key}` of a job is not served", "leave it out", at=["properties", key]
@@ -110,28 +141,28 @@ class Reader:
         return document
 
     def code(self, value: Any) -> dict[str, Any]:
-        return {"code": f"snapshot:{self.snapshot_of(_text(value, 'codeId'))}"} if value else {}
+        return {"code": f"snapshot:{self.snapshot_of(text_at(value, 'codeId'))}"} if value else {}
 
     def variables(self, value: Any) -> dict[str, Any]:
         """Without the variable that the SDK adds to every job of `compute: local`."""
-        variables = dict(_mapping(value, "environmentVariables"))
+        variables = dict(mapping_at(value, "environmentVariables"))
         if variables.get(_COMMON_RUNTIME) == "true":
             del variables[_COMMON_RUNTIME]
         return {"environment_variables": variables} if variables else {}
 
     def compute(self, value: Any) -> dict[str, Any]:
-        name = self.name_of(_text(value, "computeId"), "computes")
+        name = self.name_of(text_at(value, "computeId"), "computes")
         return {"compute": f"azureml:{name}"} if name else {}
 
     def environment(self, value: Any) -> dict[str, Any]:
-        return {"environment": self.reference(_text(value, "environmentId"), "environments")}
+        return {"environment": self.reference(text_at(value, "environmentId"), "environments")}
 
     def inputs(self, value: Any) -> dict[str, Any]:
-        inputs = _mapping(value, "inputs")
+        inputs = mapping_at(value, "inputs")
         return {"inputs": {name: self._input(name, document) for name, document in inputs.items()}}
 
     def outputs(self, value: Any) -> dict[str, Any]:
-        documents = _mapping(value, "outputs")
+        documents = mapping_at(value, "outputs")
         outputs = {name: _output(name, document) for name, document in documents.items()}
         return {"outputs": outputs} if outputs else {}
 
@@ -167,28 +198,28 @@ class Reader:
         if value is None:
             return None
         at = ("properties", "inputs", name)
-        document = _mapping(value, *at[1:])
+        document = mapping_at(value, *at[1:])
         kind = str(document.get("jobInputType") or "").lower()
         if kind == "literal":
             return document.get("value")
-        _refuse_other_keys(
+        refuse_other_keys(
             document, at, "jobInputType", "uri", "mode", "description", "pathOnCompute"
         )
-        path = _text(document.get("uri") or "", "uri", at)
+        path = text_at(document.get("uri") or "", "uri", at)
         for type in ("data", "models"):
             path = self.reference(path, type)
         # Clients treat a text that is not a URL as a name with a version, and write it so.
         path = _SNAPSHOT.sub(r"\1", path)
-        input = {"type": _snake(str(document.get("jobInputType") or "")), "path": path}
+        input = {"type": snake(str(document.get("jobInputType") or "")), "path": path}
         if document.get("mode"):
-            input["mode"] = _choice(str(document["mode"]), INPUT_MODES, (*at, "mode"))
+            input["mode"] = choice_of(str(document["mode"]), INPUT_MODES, (*at, "mode"))
         if document.get("pathOnCompute"):
             input["path_on_compute"] = document["pathOnCompute"]
         return input
 
 
-def duration_s(text: str, at: tuple[str, ...] = ()) -> int:
-    """The seconds of an ISO 8601 duration without years and months.
+def duration_ms(text: str, at: tuple[str, ...] = ()) -> int:
+    """The milliseconds of an ISO 8601 duration without years and months.
 
     Raises:
         InvalidSpec: it is not one.
@@ -199,15 +230,24 @@ def duration_s(text: str, at: tuple[str, ...] = ()) -> int:
     total_s = sum(float(match[unit] or 0) * each_s for unit, each_s in _UNIT_S.items())
     if total_s > _LONGEST_S:
         raise InvalidSpec(f"`{text[:40]}` is longer than a thousand years", "shorten it", at=at)
-    return round(total_s)
+    return round(total_s * 1000)
+
+
+def duration_s(text: str, at: tuple[str, ...] = ()) -> int:
+    """The seconds of an ISO 8601 duration without years and months.
+
+    Raises:
+        InvalidSpec: it is not one.
+    """
+    return round(duration_ms(text, at) / 1000)
 
 
 def _distribution(reader: Reader, value: Any) -> dict[str, Any]:
-    document = _mapping(value, "distribution")
+    document = mapping_at(value, "distribution")
     at = ("properties", "distribution")
-    kind = _text(document.get("distributionType") or "", "distributionType", at)
+    kind = text_at(document.get("distributionType") or "", "distributionType", at)
     settings = {
-        _snake(key): setting
+        snake(key): setting
         for key, setting in document.items()
         if key != "distributionType" and setting is not None
     }
@@ -217,13 +257,15 @@ def _distribution(reader: Reader, value: Any) -> dict[str, Any]:
 def _resources(reader: Reader, value: Any) -> dict[str, Any]:
     """`IsLocal` among the properties is how the SDK writes `compute: local`."""
     document = {
-        key: setting for key, setting in _mapping(value, "resources").items() if setting is not None
+        key: setting
+        for key, setting in mapping_at(value, "resources").items()
+        if setting is not None
     }
     compute: dict[str, Any] = {}
     all_properties = document.pop("properties", None) or {}
     properties = {
         key: setting
-        for key, setting in _mapping(all_properties, "resources", "properties").items()
+        for key, setting in mapping_at(all_properties, "resources", "properties").items()
         if setting
     }
     for sign in _LOCAL_SIGNS:
@@ -232,7 +274,7 @@ def _resources(reader: Reader, value: Any) -> dict[str, Any]:
     arguments = document.pop("dockerArgsList", None) or document.pop("dockerArgs", None)
     document.pop("dockerArgs", None)
     resources = {
-        _snake(key): setting for key, setting in document.items() if setting not in ("", [], {})
+        snake(key): setting for key, setting in document.items() if setting not in ("", [], {})
     }
     if arguments:
         resources["docker_args"] = arguments
@@ -242,18 +284,18 @@ def _resources(reader: Reader, value: Any) -> dict[str, Any]:
 
 
 def _limits(reader: Reader, value: Any) -> dict[str, Any]:
-    document = _mapping(value, "limits")
+    document = mapping_at(value, "limits")
     at = ("properties", "limits")
-    _refuse_other_keys(document, at, "jobLimitsType", "timeout")
+    refuse_other_keys(document, at, "jobLimitsType", "timeout")
     if not document.get("timeout"):
         return {}
-    return {"limits": {"timeout": duration_s(_text(document["timeout"], "timeout", at), at)}}
+    return {"limits": {"timeout": duration_s(text_at(document["timeout"], "timeout", at), at)}}
 
 
 def _identity(reader: Reader, value: Any) -> dict[str, Any]:
-    document = _mapping(value, "identity")
+    document = mapping_at(value, "identity")
     at = ("properties", "identity", "identityType")
-    kind = _choice(str(document.get("identityType") or ""), _IDENTITIES, at)
+    kind = choice_of(str(document.get("identityType") or ""), _IDENTITIES, at)
     ids = {
         id_key: document[key]
         for key, id_key in (
@@ -269,18 +311,33 @@ def _identity(reader: Reader, value: Any) -> dict[str, Any]:
 def _services(reader: Reader, value: Any) -> dict[str, Any]:
     """The services that the user requests, without the links that the server adds to every job."""
     services: dict[str, Any] = {}
-    for name, service in _mapping(value, "services").items():
-        document = _mapping(service or {}, "services", name)
+    for name, service in mapping_at(value, "services").items():
+        document = mapping_at(service or {}, "services", name)
         kind = str(document.get("jobServiceType") or "")
         if kind.lower() not in _SERVER_SERVICES:
-            services[name] = {"type": _snake(kind)}
+            extra = document.get("properties") or {}
+            rest = {
+                "port": document.get("port"),
+                "nodes": _nodes(document.get("nodes")),
+                "properties": extra,
+            }
+            services[name] = {
+                "type": _SERVICE_TYPES.get(kind.lower(), snake(kind)),
+                **{key: content for key, content in rest.items() if content},
+            }
     return {"services": services} if services else {}
 
 
+def _nodes(value: Any) -> Any:
+    """`all`, or what it is instead; nothing for the first node."""
+    kind = value.get("nodesValueType") if isinstance(value, Mapping) else value
+    return str(kind).lower() if kind else None
+
+
 def _queue_settings(reader: Reader, value: Any) -> dict[str, Any]:
-    document = _mapping(value, "queueSettings")
+    document = mapping_at(value, "queueSettings")
     at = ("properties", "queueSettings")
-    _refuse_other_keys(document, at, "jobTier", "priority")
+    refuse_other_keys(document, at, "jobTier", "priority")
     settings: dict[str, Any] = {}
     tier = str(document.get("jobTier") or "").lower()
     if tier and tier != "null":
@@ -298,7 +355,7 @@ def _queue_settings(reader: Reader, value: Any) -> dict[str, Any]:
 
 
 def _autologger(reader: Reader, value: Any) -> dict[str, Any]:
-    document = _mapping(value, "autologgerSettings")
+    document = mapping_at(value, "autologgerSettings")
     if str(document.get("mlflowAutologger") or "").lower() == "enabled":
         raise InvalidSpec(
             "`autologgerSettings` of a job is not served",
@@ -309,46 +366,54 @@ def _autologger(reader: Reader, value: Any) -> dict[str, Any]:
 
 
 def _notification(reader: Reader, value: Any) -> dict[str, Any]:
-    document = _mapping(value, "notificationSetting")
-    if any(document.get(key) for key in ("emails", "webhooks", "emailOn")):
-        raise InvalidSpec(
-            "`notificationSetting` of a job is not served",
-            "wait for it with `jobs.stream`",
-            at=["properties", "notificationSetting"],
-        )
-    return {}
+    """A webhook of Azure is Azure DevOps, which the job file refuses by its name, too."""
+    document = mapping_at(value, "notificationSetting")
+    refuse_other_keys(
+        document, ("properties", "notificationSetting"), "emailOn", "emails", "webhooks"
+    )
+    settings = {
+        snake(key): document[key] for key in ("emailOn", "emails", "webhooks") if document.get(key)
+    }
+    return {"notification_settings": settings} if settings else {}
 
 
-_READERS: dict[str, Callable[[Reader, Any], dict[str, Any]]] = {
+# What of a job a sweep has once for each trial, and what it has once for all of them.
+TRIAL_READERS: Mapping[str, KeyReader] = {
     "codeId": Reader.code,
-    "computeId": Reader.compute,
     "environmentId": Reader.environment,
     "environmentVariables": Reader.variables,
-    "inputs": Reader.inputs,
-    "outputs": Reader.outputs,
     "distribution": _distribution,
     "resources": _resources,
-    "limits": _limits,
+}
+COMMON_READERS: Mapping[str, KeyReader] = {
+    "computeId": Reader.compute,
+    "inputs": Reader.inputs,
+    "outputs": Reader.outputs,
     "identity": _identity,
     "services": _services,
     "queueSettings": _queue_settings,
-    "autologgerSettings": _autologger,
     "notificationSetting": _notification,
+}
+_READERS: Mapping[str, KeyReader] = {
+    **TRIAL_READERS,
+    **COMMON_READERS,
+    "limits": _limits,
+    "autologgerSettings": _autologger,
 }
 
 
 def _output(name: str, value: Any) -> dict[str, Any]:
     at = ("properties", "outputs", name)
-    document = _mapping(value or {}, *at[1:])
-    _refuse_other_keys(
+    document = mapping_at(value or {}, *at[1:])
+    refuse_other_keys(
         document, at, "jobOutputType", "uri", "mode", "assetName", "assetVersion", "description",
         "autoDeleteSetting", "pathOnCompute",
     )  # fmt: skip
-    output: dict[str, Any] = {"type": _snake(str(document.get("jobOutputType") or "uri_folder"))}
+    output: dict[str, Any] = {"type": snake(str(document.get("jobOutputType") or "uri_folder"))}
     if document.get("uri"):
         output["path"] = document["uri"]
     if document.get("mode"):
-        output["mode"] = _choice(str(document["mode"]), OUTPUT_MODES, (*at, "mode"))
+        output["mode"] = choice_of(str(document["mode"]), OUTPUT_MODES, (*at, "mode"))
     for key, output_key in (("assetName", "name"), ("assetVersion", "version")):
         if document.get(key):
             output[output_key] = document[key]
@@ -360,12 +425,12 @@ def _output(name: str, value: Any) -> dict[str, Any]:
     return output
 
 
-def _snake(name: str) -> str:
+def snake(name: str) -> str:
     """`processCountPerInstance` as `process_count_per_instance`."""
     return _HUMP.sub("_", name).lower()
 
 
-def _choice(written: str, choices: Mapping[str, str], at: tuple[str, ...]) -> str:
+def choice_of(written: str, choices: Mapping[str, str], at: tuple[str, ...]) -> str:
     """Our value for Azure's, in any case and with or without `_`."""
     plain = written.replace("_", "").lower()
     if plain not in choices and plain not in {
@@ -379,7 +444,7 @@ def _choice(written: str, choices: Mapping[str, str], at: tuple[str, ...]) -> st
     return choices.get(plain, written.lower())
 
 
-def _refuse_other_keys(document: Mapping[str, Any], at: tuple[str, ...], *keys: str) -> None:
+def refuse_other_keys(document: Mapping[str, Any], at: tuple[str, ...], *keys: str) -> None:
     for key, value in document.items():
         if key not in keys and value not in (None, "", [], {}):
             raise InvalidSpec(
@@ -387,14 +452,14 @@ def _refuse_other_keys(document: Mapping[str, Any], at: tuple[str, ...], *keys: 
             )
 
 
-def _mapping(value: Any, *at: str) -> Mapping[str, Any]:
+def mapping_at(value: Any, *at: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         place = ".".join(at)
         raise InvalidInput(f"`{place}` of the job is not a JSON object", at=["properties", *at])
     return value
 
 
-def _text(value: Any, key: str, at: tuple[str, ...] = ("properties",)) -> str:
+def text_at(value: Any, key: str, at: tuple[str, ...] = ("properties",)) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"`{key}` of the job is not a string", at=[*at, key])
     return value

@@ -1,7 +1,8 @@
-"""Our command job as an Azure resource.
+"""Our command job as the properties of an Azure resource.
 
 Owns: the translation from a job and its document to Azure's JSON, key by key.
-Leaves: the opposite direction to job_documents.py, runs in the run history to history/runs.py.
+Leaves: the opposite direction to job_documents.py, sweeps to sweep_resources.py, the resource
+around the properties to job_views.py, runs in the run history to history/runs.py.
 Always: what a client reads and puts again means the same job; no secret is shown.
 """
 
@@ -13,16 +14,14 @@ from urllib.parse import quote
 
 from torchyard.azureml.arm import assets
 from torchyard.azureml.arm.job_documents import PRIORITIES
-from torchyard.azureml.arm.resources import Resource
 from torchyard.azureml.common.calls import Call
-from torchyard.base import refs
-from torchyard.base.errors import InvalidInput
-from torchyard.data.types import MODEL_TYPES
+from torchyard.data.types import MODEL_TYPES, ONNX_TYPE
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.spec import secrets
 from torchyard.jobs.spec.inputs import LITERAL, Input, Output
 from torchyard.jobs.spec.job_spec import JobSpec
+from torchyard.jobs.spec.services import Service
 
 ANONYMOUS = "CliV2AnonymousEnvironment"
 """Azure's clients' name for an environment without a name."""
@@ -46,28 +45,14 @@ _IDENTITIES = {
     "managedidentity": "Managed",
 }
 _TIERS = {"spot": "Spot", "basic": "Basic", "standard": "Standard", "premium": "Premium"}
+SERVICE_TYPES = {
+    "jupyter_lab": "JupyterLab",
+    "tensor_board": "TensorBoard",
+    "vs_code": "VSCode",
+    "custom": "Custom",
+}
+_EMAIL_EVENTS = {"Completed": "JobCompleted", "Failed": "JobFailed", "Canceled": "JobCancelled"}
 _RESOURCES = {"instance_type": "instanceType", "shm_size": "shmSize"}
-
-
-def to_resource(
-    call: Call, job: Job, environment_hash: str, params: Mapping[str, str] | None = None
-) -> Resource:
-    """
-    Args:
-        environment_hash: of the job's environment; needed if that has no name.
-        params: what the job's script logged as its parameters.
-    """
-    properties = _command(call, job, environment_hash) if job.type == "command" else None
-    if properties is not None and params:
-        properties["parameters"] = job_masking.masked(job, dict(params))
-    return Resource(
-        ("jobs", job.name),
-        # Not a job but a run: clients read it from the run history.
-        properties,
-        job.created_at,
-        job.owner,
-        job.ended_at or job.started_at,
-    )
 
 
 def anonymous(environment_hash: str) -> str:
@@ -86,10 +71,14 @@ def duration(seconds: float) -> str:
 
 
 def services(call: Call, job: Job) -> dict[str, Any]:
-    """The two links that clients show of every job."""
+    """The two links that clients show of every job, and the services that it asked for; where
+    those are, the run history says.
+    """
     host = call.base.partition("://")[2]
     page = f"{call.base}/runs/{quote(job.name)}?wsid={call.workspace_id}"
+    requested = job.spec.services if job.type == "command" else {}
     return {
+        **{name: _service(service) for name, service in requested.items()},
         "Tracking": {
             "jobServiceType": "Tracking",
             "endpoint": f"azureml://{host}/mlflow/v1.0{call.workspace_id}?",
@@ -98,13 +87,52 @@ def services(call: Call, job: Job) -> dict[str, Any]:
     }
 
 
-def _command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
+def _service(service: Service) -> dict[str, Any]:
+    extra = {"logDir": service.log_dir, "command": service.command}
+    return {
+        "jobServiceType": SERVICE_TYPES.get(service.type, "Custom"),
+        "port": service.port or None,
+        "nodes": {"nodesValueType": "All"} if service.all_nodes else None,
+        "properties": {key: value for key, value in extra.items() if value},
+    }
+
+
+def command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
+    """The properties of a command job's resource.
+
+    Args:
+        environment_hash: of the job's environment; needed if that has no name.
+    """
     read = job.spec
-    masked = secrets.masked_document(job.document)
+    return {
+        "jobType": "Command",
+        "command": job_masking.masked(job, read.command),
+        **trial_parts(call, read, job.document, environment_hash),
+        **common_parts(call, job, read),
+        "limits": _limits(read),
+        "parameters": {},
+    }
+
+
+def trial_parts(
+    call: Call, read: JobSpec, document: Mapping[str, Any], environment_hash: str
+) -> dict[str, Any]:
+    """What a sweep has in its trial, without the command."""
+    masked = secrets.masked_document(document)
+    return {
+        "codeId": _code(call, read.code),
+        "environmentId": _environment(call, read.environment, environment_hash),
+        "environmentVariables": dict(masked.get("environment_variables") or {}),
+        "distribution": _distribution(read),
+        "resources": _resources(read, document),
+    }
+
+
+def common_parts(call: Call, job: Job, read: JobSpec) -> dict[str, Any]:
+    """What every type of job has at its top."""
     described: dict[str, Any] = job_masking.masked(
         job,
         {
-            "command": read.command,
             "displayName": job.display_name,
             "description": job.description,
             "tags": job.tags,
@@ -113,24 +141,17 @@ def _command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
         },
     )
     return {
-        "jobType": "Command",
         "status": job.status.value,
         "isArchived": job.archived,
         **described,
-        "codeId": _code(call, read.code),
         "computeId": call.id("computes", read.compute),
-        "environmentId": _environment(call, read.environment, environment_hash),
-        "environmentVariables": dict(masked.get("environment_variables") or {}),
-        "distribution": _distribution(read),
         "inputs": _inputs(call, job, read.inputs),
         "outputs": {name: _output(call, output) for name, output in read.outputs.items()},
-        "resources": _resources(read, job.document),
-        "limits": _limits(read),
         "identity": _identity(job.document),
         "queueSettings": _queue(read, job.document),
+        "notificationSetting": _notification(read),
         "parentJobName": read.parent_job_name or None,
         "services": services(call, job),
-        "parameters": {},
     }
 
 
@@ -142,18 +163,7 @@ def _code(call: Call, code: str) -> str | None:
 
 def _environment(call: Call, written: str | dict[str, Any], environment_hash: str) -> str:
     reference = written if isinstance(written, str) else anonymous(environment_hash)
-    return _by_id(call, "environments", reference)
-
-
-def _by_id(call: Call, type: str, reference: str) -> str:
-    """The resource path of `azureml:name:version`; any other reference unchanged."""
-    try:
-        ref = refs.parse(reference)
-    except InvalidInput:
-        return reference
-    if ref.registry or not ref.version:
-        return reference
-    return call.id(type, ref.name, "versions", ref.version)
+    return assets.version_id(call, "environments", reference)
 
 
 def _inputs(call: Call, job: Job, inputs: Mapping[str, Input]) -> dict[str, Any]:
@@ -167,13 +177,14 @@ def _input(call: Call, job_input: Input) -> dict[str, Any]:
     type = "models" if job_input.type in MODEL_TYPES else "data"
     path = assets.long_uri(call, job_input.path)
     if path.startswith("azureml:") and not path.startswith("azureml:/"):
-        path = f"azureml:{_by_id(call, type, path)}"
+        path = f"azureml:{assets.version_id(call, type, path)}"
     return {"jobInputType": job_input.type, "uri": path, "mode": _MODES[job_input.mode]}
 
 
 def _output(call: Call, job_output: Output) -> dict[str, Any]:
     return {
-        "jobOutputType": job_output.type,
+        # Azure's clients know no type for ONNX.
+        "jobOutputType": "custom_model" if job_output.type == ONNX_TYPE else job_output.type,
         "uri": assets.long_uri(call, job_output.path) or None,
         "mode": _MODES[job_output.mode],
         "assetName": job_output.name or None,
@@ -217,6 +228,16 @@ def _identity(document: Mapping[str, Any]) -> dict[str, Any] | None:
     written = str((document.get("identity") or {}).get("type") or "")
     kind = _IDENTITIES.get(written.replace("_", "").lower())
     return None if kind is None else {"identityType": kind}
+
+
+def _notification(read: JobSpec) -> dict[str, Any] | None:
+    emails = [recipient for recipient in read.recipients if recipient.email]
+    if not emails:
+        return None
+    return {
+        "emailOn": [_EMAIL_EVENTS[status] for status in emails[0].on],
+        "emails": [recipient.email for recipient in emails],
+    }
 
 
 def _queue(read: JobSpec, document: Mapping[str, Any]) -> dict[str, Any] | None:

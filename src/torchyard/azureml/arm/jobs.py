@@ -1,7 +1,7 @@
 """Jobs as Azure Resource Manager resources.
 
 Owns: creating, changing, listing, cancelling and deleting jobs by Azure's JSON.
-Leaves: reading a body to job_documents.py, a job's JSON to job_resources.py.
+Leaves: reading a body to job_documents.py and sweep_documents.py, a job's JSON to job_views.py.
 Always: a repeated create returns the existing job; a PUT of an existing job changes only its
 description, tags and the like.
 """
@@ -10,9 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
-from torchyard.azureml.arm import assets, job_resources
+from torchyard.azureml.arm import (
+    assets,
+    job_resources,
+    job_views,
+    sweep_documents,
+    sweep_resubmission,
+)
 from torchyard.azureml.arm.job_documents import NOT_SERVED, Reader
 from torchyard.azureml.arm.resources import (
     Action,
@@ -31,11 +38,11 @@ from torchyard.jobs.cleanup import deletion, removal
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import resubmission, submission
 from torchyard.jobs.services import Services
+from torchyard.sweeps import actions as sweeps
 from torchyard.workspaces.access import refuse_foreign
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Role
 
-_COMMAND = "command"
 _VIEWS: dict[str, bool | None] = {"activeonly": False, "archivedonly": True, "all": None}
 _FIELDS = {"displayName": "display_name", "description": "description"}
 
@@ -70,7 +77,8 @@ class Jobs:
             tags=[tag] if tag else (),
             before=continuation_id(request.after),
             limit=request.limit,
-            type=_COMMAND,
+            types=[kind] if kind in job_views.TRANSLATED else tuple(job_views.TRANSLATED),
+            with_trials=False,
         )
         has_more = len(jobs) == request.limit and not assets.query_value(call, "top")
         following = str(jobs[-1].id) if has_more else ""
@@ -93,16 +101,17 @@ class Jobs:
         _matches(call, name)
         existing = actions.named(self.services, workspace, name)
         reader = Reader(workspace, lambda code_id: self._snapshot(call, existing, code_id))
-        document = reader.read(name, call.properties)
+        is_sweep = str(call.properties.get("jobType") or "").lower() == sweep_documents.KIND
+        read = partial(sweep_documents.read, reader) if is_sweep else reader.read
+        document = read(name, call.properties)
         if existing is None:
-            job, is_new = submission.create_new(self.services, workspace, document, call.identity)
+            create = sweeps.create if is_sweep else submission.create_new
+            job, is_new = create(self.services, workspace, document, call.identity)
             if is_new:
                 return PutResult(self._resource(call, job))
         else:
             job = existing
-        if self._is_anonymous_environment(job, document.get("environment")):
-            document["environment"] = job.spec.environment
-        resubmission.require_same(self.services, job, document)
+        self._require_same(job, document)
         return PutResult(self._resource(call, self._change(call, job)), new=False)
 
     def delete(self, call: Call, name: str) -> None:
@@ -120,7 +129,7 @@ class Jobs:
         identity = replace(call.identity, own_only=call.identity.role is Role.DATA_SCIENTIST)
         refuse_foreign(identity, job.owner, f"job `{job.name}`")
         properties = call.properties
-        if job.type != _COMMAND:
+        if job.type not in job_views.TRANSLATED:
             raise InvalidInput(f"`{job.name}` is a run that was started outside any job")
         fields: dict[str, Any] = {
             field: properties[key]
@@ -139,10 +148,23 @@ class Jobs:
             changes = replace(changes, properties=new_properties)
         return actions.change(self.services, job, changes)
 
+    def _require_same(self, job: Job, document: dict[str, Any]) -> None:
+        """
+        Raises:
+            Conflict: the document is another job's.
+        """
+        trial = document.get("trial") or document
+        if self._is_anonymous_environment(job, trial.get("environment")):
+            trial["environment"] = _trial_of(job)["environment"]
+        if job.type == sweeps.TYPE:
+            sweep_resubmission.require_same(self.services, job, document)
+        else:
+            resubmission.require_same(self.services, job, document)
+
     def _snapshot(self, call: Call, job: Job | None, code_id: str) -> str:
         """The snapshot of a code; clients see a job's own snapshot as the name of its code."""
-        if job is not None and job.type == _COMMAND:
-            snapshot = job.spec.code.removeprefix(SNAPSHOT_PREFIX)
+        if job is not None and job.type in job_views.TRANSLATED:
+            snapshot = str(_trial_of(job).get("code") or "").removeprefix(SNAPSHOT_PREFIX)
             if snapshot and code_id.endswith(f"/codes/{snapshot}/versions/1"):
                 return snapshot
         return self.snapshot_of(call, code_id)
@@ -155,9 +177,17 @@ class Jobs:
         return reference == prefix + actions.environment_hash(self.services, job)
 
     def _resource(self, call: Call, job: Job, params: Mapping[str, str] | None = None) -> Resource:
-        is_nameless = job.type == _COMMAND and not isinstance(job.spec.environment, str)
-        environment_hash = actions.environment_hash(self.services, job) if is_nameless else ""
-        return job_resources.to_resource(call, job, environment_hash, params)
+        environment = _trial_of(job).get("environment")
+        environment_hash = ""
+        if job.type in job_views.TRANSLATED and not isinstance(environment, str):
+            environment_hash = actions.environment_hash(self.services, job)
+        return job_views.to_resource(call, job, environment_hash, params)
+
+
+def _trial_of(job: Job) -> Mapping[str, Any]:
+    """The part of a job's file that names code and environment."""
+    trial = job.document.get("trial")
+    return trial if isinstance(trial, Mapping) else job.document
 
 
 def _view(call: Call) -> bool | None:

@@ -8,7 +8,7 @@ equal when the model is put again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torchyard.azureml.arm import assets as arm
@@ -39,12 +39,14 @@ class ModelAssets:
         stores: Datastores,
         find: FindSource,
         of_blob: DatastoreUriOf,
+        refuse_deployed: Callable[[str, str, str], None],
     ) -> None:
         self._db = db
         self._clock = clock
         self._stores = stores
         self._find = find
         self._of_blob = of_blob
+        self._refuse_deployed = refuse_deployed
 
     def list_all(self, call: Call) -> Sequence[AssetVersion]:
         return [
@@ -101,6 +103,7 @@ class ModelAssets:
 
     def delete(self, call: Call, name: str, version: str) -> None:
         model = actions.get(self._db, call.workspace.name, name, version)
+        self._refuse_deployed(call.workspace.name, name, str(model.version))
         actions.delete(
             self._db, self._clock, self._stores, call.workspace.name, name, model.version
         )

@@ -61,7 +61,7 @@ def _location(services: Services, call: Call, asset_id: str) -> tuple[str, str]:
     """(datastore URI, type) of a job's output, a data asset or a model.
 
     Raises:
-        NotFound: there is no such asset.
+        NotFound: the asset does not exist.
         InvalidInput: the id has an unknown form.
     """
     workspace = call.workspace.name

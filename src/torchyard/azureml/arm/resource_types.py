@@ -7,10 +7,13 @@ Always: a type is one line of the table.
 
 from __future__ import annotations
 
+from functools import partial
+
 from torchyard.azureml.arm.assets import AssetKind, AssetResources
 from torchyard.azureml.arm.codes import Codes
 from torchyard.azureml.arm.components import ComponentAssets
 from torchyard.azureml.arm.computes import Computes
+from torchyard.azureml.arm.connections import Connections
 from torchyard.azureml.arm.data import DataAssets
 from torchyard.azureml.arm.datastores import DatastoreKind
 from torchyard.azureml.arm.environments import EnvironmentAssets
@@ -21,6 +24,7 @@ from torchyard.azureml.blob.links import links_of
 from torchyard.azureml.common.calls import Call
 from torchyard.azureml.common.context import AzureContext
 from torchyard.data.codes import Places
+from torchyard.endpoints.actions import model_uses
 from torchyard.jobs.files import data_sources
 
 
@@ -31,6 +35,10 @@ def computes(context: AzureContext) -> Computes:
 def datastores(context: AzureContext) -> DatastoreKind:
     services = context.services
     return DatastoreKind(services.db, services.clock, services.datastores, links_of(context))
+
+
+def connections(context: AzureContext) -> Connections:
+    return Connections(context.services.db, context.services.clock)
 
 
 def jobs(context: AzureContext) -> Jobs:
@@ -68,7 +76,12 @@ def data(context: AzureContext) -> AssetResources:
 def models(context: AzureContext) -> AssetResources:
     services, datastore_uri = context.services, links_of(context).datastore_uri
     kind = ModelAssets(
-        services.db, services.clock, services.datastores, context.find_model, datastore_uri
+        services.db,
+        services.clock,
+        services.datastores,
+        context.find_model,
+        datastore_uri,
+        partial(model_uses.refuse_deployed, services),
     )
     return _with_uploads(context, kind)
 
@@ -81,6 +94,7 @@ def components(context: AzureContext) -> AssetResources:
 RESOURCE_TYPES = (
     ResourceType("datastores", DatastoreKind.permissions, datastores),
     ResourceType("computes", Computes.permissions, computes),
+    ResourceType("connections", Connections.permissions, connections),
     ResourceType("jobs", Jobs.permissions, jobs),
     VersionedResourceType("environments", EnvironmentAssets.permissions, environments),
     VersionedResourceType("data", DataAssets.permissions, data),

@@ -67,6 +67,10 @@ class PutResult:
     slow: bool = False
 
 
+class Accepted:
+    """What an action returns whose clients expect that it takes some time."""
+
+
 @dataclass(frozen=True)
 class PageRequest:
     """The page that a client requests: up to `limit` resources after an earlier page's `next`."""
@@ -258,7 +262,8 @@ def continuation_id(token: str) -> int | None:
     return int(token)
 
 
-def _page(call: Call, page: Page) -> JSONResponse:
+def page_response(call: Call, page: Page) -> JSONResponse:
+    """A page in ARM's envelope, with the address of the next."""
     body: dict[str, Any] = {"value": [to_json(call, resource) for resource in page.value]}
     if page.next:
         query = {k: v for k, v in call.query.items() if k.lower() not in ("$skiptoken", "$skip")}
@@ -269,12 +274,14 @@ def _page(call: Call, page: Page) -> JSONResponse:
     return JSONResponse(body)
 
 
-def _put_response(call: Call, result: PutResult) -> JSONResponse:
+def put_response(call: Call, result: PutResult) -> JSONResponse:
     status = 201 if result.new else 200
-    return JSONResponse(to_json(call, result.resource), status, _operation(call, result.slow))
+    return JSONResponse(
+        to_json(call, result.resource), status, operation_headers(call, result.slow)
+    )
 
 
-def _operation(call: Call, slow: bool = False) -> dict[str, str]:
+def operation_headers(call: Call, slow: bool = False) -> dict[str, str]:
     """Where a client asks for the state of its change before it reads the resource again.
 
     Unless the change is slow, only old clients need it: without it their library reads a response
@@ -289,7 +296,7 @@ def _operation(call: Call, slow: bool = False) -> dict[str, str]:
 
 
 def _list(adapter: AnyAdapter, call: AzureCall, context: Context) -> JSONResponse:
-    return _page(call, adapter(context).list(call, page_request(call)))
+    return page_response(call, adapter(context).list(call, page_request(call)))
 
 
 def _get(
@@ -302,12 +309,12 @@ def _get(
 
 
 def _put(adapter: Adapter, call: AzureCall, context: Context, name: str) -> JSONResponse:
-    return _put_response(call, adapter(context).put(call, name))
+    return put_response(call, adapter(context).put(call, name))
 
 
 def _delete(adapter: Adapter, call: AzureCall, context: Context, name: str) -> Response:
     adapter(context).delete(call, name)
-    return Response(status_code=200, headers=_operation(call))
+    return Response(status_code=200, headers=operation_headers(call))
 
 
 def _act(
@@ -317,7 +324,10 @@ def _act(
     context: Context,
     name: str,
 ) -> Response:
-    return _action_response(adapter(context).actions[action](call, name))
+    body = adapter(context).actions[action](call, name)
+    if isinstance(body, Accepted):
+        return Response(status_code=202, headers=operation_headers(call))
+    return _action_response(body)
 
 
 def _put_container(
@@ -329,7 +339,7 @@ def _put_container(
 def _list_versions(
     adapter: VersionedAdapter, call: AzureCall, context: Context, name: str
 ) -> JSONResponse:
-    return _page(call, adapter(context).list_versions(call, name, page_request(call)))
+    return page_response(call, adapter(context).list_versions(call, name, page_request(call)))
 
 
 def _get_version(
@@ -349,7 +359,7 @@ def _put_version(
     name: str,
     version: str,
 ) -> JSONResponse:
-    return _put_response(call, adapter(context).put(call, name, version))
+    return put_response(call, adapter(context).put(call, name, version))
 
 
 def _delete_version(

@@ -1,7 +1,8 @@
 """Workspaces as Azure Resource Manager shows them, and what is above them.
 
 Owns: subscriptions, resource groups, workspaces: reading, creating, changing, deleting.
-Leaves: what a workspace is to workspaces/, what is in one to the other modules.
+Leaves: what a workspace is to workspaces/, which property is which of its keys to
+workspace_documents.py, what is in one to the other modules.
 Always: subscriptions and resource groups are only names that workspaces have; people see the
 workspaces in which they have a role.
 """
@@ -13,15 +14,9 @@ from typing import Annotated, Any
 from fastapi import Body, Request, Response
 from fastapi.responses import JSONResponse
 
-from torchyard.azureml.arm import workspace_templates
+from torchyard.azureml.arm import computes, workspace_documents, workspace_templates
 from torchyard.azureml.arm.resources import timestamp
-from torchyard.azureml.common.calls import (
-    AzureCall,
-    base_url,
-    object_at,
-    resource_id,
-    tracking_uri,
-)
+from torchyard.azureml.common.calls import AzureCall, base_url, resource_id, tracking_uri
 from torchyard.azureml.common.containers import account, workspace_guid
 from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.paths import ABOVE, ARM, PROVIDER, SCOPE_KEY, AzurePath
@@ -40,6 +35,7 @@ _SUBSCRIPTION = "/subscriptions/{subscription}"
 _GROUP = f"{_SUBSCRIPTION}/resourcegroups/{{group}}"
 _DEPLOYMENT = f"{_GROUP}/providers/microsoft.resources/deployments/{{name}}"
 _KINDS = ("", "default")
+_FIXED = ("name", "subscription_id", "resource_group", "location")
 _SEE_CONFIG = "`yard workspace config` writes a correct config.json; see `yard workspace list`"
 
 Document = Annotated[Any, Body()]
@@ -60,8 +56,8 @@ def get(call: AzureCall, services: ServicesOf) -> JSONResponse:
 @in_workspace.patch("")
 @needs(Permission.SETTINGS)
 def update(call: AzureCall, services: ServicesOf) -> JSONResponse:
-    description = object_at(call.document, "properties").get("description")
-    changes = {} if description is None else {"description": description}
+    changes = workspace_documents.of_body(call.document, call.workspace.name)
+    changes = workspace_documents.replaced_tags(call.workspace, changes)
     workspace = workspaces.update(services.db, call.workspace.name, changes)
     return JSONResponse(to_json(workspace, call.base, services.server_id))
 
@@ -84,9 +80,16 @@ def create(
     existing = _find(services.db, name, path.subscription, path.resource_group)
     if existing is None:
         return JSONResponse(to_json(_create(services, requested), base, services.server_id), 201)
-    changes = {"description": requested["description"]} if requested["description"] else {}
+    changes = {key: value for key, value in requested.items() if key not in _FIXED and value}
+    changes = workspace_documents.replaced_tags(existing, changes)
     workspace = workspaces.update(services.db, existing.name, changes)
     return JSONResponse(to_json(workspace, base, services.server_id))
+
+
+@in_workspace.post("/checkcomputenameavailability")
+@needs(Permission.READ)
+def check_compute_name(call: AzureCall, services: ServicesOf) -> dict[str, Any]:
+    return computes.name_availability(services, call)
 
 
 @above_workspaces.get("/subscriptions")
@@ -244,14 +247,13 @@ def to_json(workspace: Workspace, base: str, server_id: str) -> dict[str, Any]:
         "name": workspace.name,
         "type": f"{PROVIDER}/workspaces",
         "location": workspace.location,
-        "tags": {},
+        "tags": workspace.tags,
         "kind": "Default",
         "sku": {"name": "Basic", "tier": "Basic"},
         "identity": {"type": "SystemAssigned", "principalId": "", "tenantId": ""},
         "systemData": {"createdAt": created_at, "lastModifiedAt": created_at},
         "properties": {
-            "friendlyName": workspace.name,
-            "description": workspace.description,
+            **workspace_documents.properties_of(workspace),
             "workspaceId": workspace_guid(server_id, workspace.name),
             "creationTime": created_at,
             "storageAccount": f"{group}/providers/Microsoft.Storage/storageAccounts/"
@@ -263,8 +265,6 @@ def to_json(workspace: Workspace, base: str, server_id: str) -> dict[str, Any]:
             "discoveryUrl": f"{base}/discovery",
             "mlFlowTrackingUri": tracking_uri(base, path),
             "provisioningState": "Succeeded",
-            "publicNetworkAccess": "Enabled",
-            "hbiWorkspace": False,
         },
     }
 
@@ -311,14 +311,17 @@ def _requested(name: Any, subscription: str, group: str, body: Any) -> dict[str,
         raise NotServed(
             f"torchyard has no workspaces of the kind `{kind[:30]}`", "leave `kind` out"
         )
-    properties = body.get("properties")
-    described = properties if isinstance(properties, dict) else body
+    is_template = "workspaceName" in body and not isinstance(body.get("properties"), dict)
     return {
+        **(
+            workspace_documents.of_parameters(body)
+            if is_template
+            else workspace_documents.of_body(body, str(name))
+        ),
         "name": name,
         "subscription_id": subscription,
         "resource_group": group,
         "location": body.get("location") or "",
-        "description": described.get("description") or "",
     }
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
 
 from torchyard.azureml.blob import artifact_places as places
 from torchyard.azureml.blob.artifact_places import RUN_MARK, RUNS, Place
@@ -24,6 +24,7 @@ from torchyard.azureml.common.calls import AzureCall, Call
 from torchyard.azureml.common.context import context_of
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.base import files
+from torchyard.base.bodies.file_responses import OpenFileResponse
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import ARTIFACT_STORE
 from torchyard.data.types import Entry
@@ -77,16 +78,14 @@ class Artifacts:
         place = self._existing(call, origin, container, path)
         return JSONResponse(self._links.url(call, place.datastore, place.stored(path)))
 
-    def content(self, call: Call, origin: str, container: str, path: str) -> StreamingResponse:
+    def content(self, call: Call, origin: str, container: str, path: str) -> OpenFileResponse:
         place = self._existing(call, origin, container, path)
         root = self._services.datastores.root(call.workspace.name, place.datastore)
         stored = place.stored(path)
         file = files.inside(root, stored)
         if place.datastore == ARTIFACT_STORE:
             file = RunFiles(self._services, call.workspace.name).local(stored)
-        stream = file.open("rb")
-        headers = {"content-length": str(file.stat().st_size)}
-        return StreamingResponse(files.chunks(stream), 200, headers, "application/octet-stream")
+        return OpenFileResponse(file, media_type="application/octet-stream")
 
     def write_links(
         self, call: Call, origin: str, container: str, by_v1: bool = False
@@ -275,7 +274,8 @@ def _artifact(place: Place, path: str) -> dict[str, Any]:
         "path": path,
         "etag": None,
         "createdTime": None,
-        "dataPath": {"dataStoreName": place.datastore, "relativePath": place.stored(path)},
+        # azureml-core reads `datastore_name` of it, which its own class for it lacks.
+        "dataPath": None,
         "tags": {},
     }
 

@@ -57,7 +57,7 @@ class Grants:
         Raises:
             Unsigned, NotAuthenticated: the caller is unknown.
             BadSignature, NotGranted, Forbidden: the caller may not do this.
-            NoContainer: there is no such container.
+            NoContainer: the container does not exist.
         """
         permission = permission_of(request)
         if "sig" not in request.query_params:

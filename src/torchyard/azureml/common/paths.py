@@ -6,7 +6,7 @@ Always: Azure's words in a path may be in any case, and names keep their case; t
 ignored.
 
     /subscriptions/S/resourceGroups/G/providers/Microsoft.MachineLearningServices/workspaces/W/jobs/J
-        -> /azureml/W/arm/jobs/J
+        -> /azureml/W/arm/jobs/J; also with /mferp/managementfrontend before it
     /history/v1.0/subscriptions/S/…/workspaces/W/runs/R/details
         -> /azureml/W/history/runs/R/details
     /mlflow/v2.0/subscriptions/S/…/workspaces/W/api/2.0/mlflow/runs/get
@@ -40,7 +40,7 @@ SCOPE_KEY = "azureml"
 """Where a request's scope has its `AzurePath`."""
 
 _IN_WORKSPACE = re.compile(
-    r"(?:/(?P<service>[a-z]+)(?:/(?P<version>v\d+\.\d+|workspaces))?)?"
+    r"(?:/mferp/managementfrontend|/(?P<service>[a-z]+)(?:/(?P<version>v\d+\.\d+|workspaces))?)?"
     r"/subscriptions/(?P<subscription>[^/]+)/resourceGroups/(?P<group>[^/]+)"
     r"/providers/Microsoft\.MachineLearningServices/workspaces/(?P<workspace>[^/]+)"
     r"(?P<rest>/.*)?",

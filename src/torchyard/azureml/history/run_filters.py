@@ -1,6 +1,7 @@
 """The run history's filter language for runs.
 
-Owns: reading `RunId eq a or (Status eq Failed and Tags/k eq v)`, and whether a run matches.
+Owns: reading `RunId eq a or (Status eq Failed and Tags/k eq v)`, whether a run matches, and what
+every job that matches has.
 Leaves: selecting runs to run_routes.py.
 Always: a condition that can't be read is refused; none is ignored.
 
@@ -14,12 +15,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from torchyard.base.errors import InvalidInput
 from torchyard.base.fields import bounded
-
-Condition = Callable[[Mapping[str, Any]], bool]
+from torchyard.jobs.records.job_candidates import Having
 
 _SPACE = re.compile(r"\s*")
 _WORD = re.compile(r"[^\s()]+")
@@ -39,9 +40,28 @@ _COMPARISONS: dict[str, Callable[[str, str], bool]] = {
     "lt": lambda actual, value: actual < value,
 }
 _MAPS = {"tags": "tags", "properties": "properties"}
+# What a job is found by, in lower case.
+# A secret shows as stars, which the job need not hold.
+_STAR = "*"
+_FOUND_BY = {"runid": "name", "status": "status", "parentrunid": "parent"}
 _LONGEST = 64 << 10
 _MAX_DEPTH = 50
 _MOST_CONDITIONS = 500
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Whether a run's JSON matches; called with it.
+
+    Args:
+        requires: what every job that matches has, each of them.
+    """
+
+    test: Callable[[Mapping[str, Any]], bool]
+    requires: tuple[Having, ...] = ()
+
+    def __call__(self, run: Mapping[str, Any]) -> bool:
+        return self.test(run)
 
 
 def read(text: str) -> Condition:
@@ -53,7 +73,7 @@ def read(text: str) -> Condition:
     bounded(text, _LONGEST, "the filter", at=["filter"])
     parser = _Parser(text)
     if parser.is_at_end:
-        return lambda run: True
+        return Condition(lambda run: True)
     condition = parser.either(0)
     if not parser.is_at_end:
         raise parser.unexpected()
@@ -175,8 +195,11 @@ def _comparison(key: str, operator: str, values: tuple[str, ...]) -> Condition:
     if slash and top.lower() in _MAPS:
         return _comparison_below(_MAPS[top.lower()], name, operator, values)
     if not values:
-        return lambda run: (_value(run, key) is None) == (operator == "eq")
-    return lambda run: _compares(operator, _value(run, key), values)
+        return Condition(lambda run: (_value(run, key) is None) == (operator == "eq"))
+    kind = _FOUND_BY.get(key.lower())
+    is_exact = operator == "eq" and not any(_STAR in value for value in values)
+    requires = (Having(kind, "", values),) if kind and is_exact else ()
+    return Condition(lambda run: _compares(operator, _value(run, key), values), requires)
 
 
 def _comparison_below(part: str, name: str, operator: str, values: tuple[str, ...]) -> Condition:
@@ -193,7 +216,10 @@ def _comparison_below(part: str, name: str, operator: str, values: tuple[str, ..
             return (texts[name] is None) == (operator == "eq")
         return _compares(operator, texts[name], values)
 
-    return fits
+    if part != "tags" or _STAR in name:
+        return Condition(fits)
+    is_exact = operator == "eq" and values and not any(_STAR in value for value in values)
+    return Condition(fits, (Having("tag", name, values if is_exact else None),))
 
 
 def _compares(operator: str, actual: Any, values: tuple[str, ...]) -> bool:
@@ -211,13 +237,29 @@ def _value(run: Mapping[str, Any], key: str) -> Any:
 def _any_of(conditions: Sequence[Condition]) -> Condition:
     if len(conditions) == 1:
         return conditions[0]
-    return lambda run: any(condition(run) for condition in conditions)
+    first, *others = conditions
+    requires = tuple(
+        either for having in first.requires if (either := _in_each(having, others)) is not None
+    )
+    return Condition(lambda run: any(condition(run) for condition in conditions), requires)
+
+
+def _in_each(having: Having, others: Sequence[Condition]) -> Having | None:
+    """What all jobs have of which each has this or fits one of the others; None for nothing."""
+    values = having.values
+    for other in others:
+        same = next((more for more in other.requires if more.is_about(having)), None)
+        if same is None:
+            return None
+        values = None if values is None or same.values is None else values + same.values
+    return Having(having.kind, having.key, values)
 
 
 def _all_of(conditions: Sequence[Condition]) -> Condition:
     if len(conditions) == 1:
         return conditions[0]
-    return lambda run: all(condition(run) for condition in conditions)
+    requires = tuple(having for condition in conditions for having in condition.requires)
+    return Condition(lambda run: all(condition(run) for condition in conditions), requires)
 
 
 def _invalid(text: str) -> InvalidInput:

@@ -13,12 +13,14 @@ Source: REST.md sections 4 to 6; the requests of azure-ai-ml 1.35, 1.20, 1.12 an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
 from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from torchyard.azureml.arm.assets import query_value
@@ -30,7 +32,9 @@ from torchyard.azureml.common.routing import RouteTable
 from torchyard.azureml.history import experiment_routes, run_changes, run_filters, runs
 from torchyard.azureml.history.experiment_routes import BY_EXPERIMENT
 from torchyard.azureml.history.followers import Followers
-from torchyard.base.errors import InvalidInput, TorchyardError
+from torchyard.base.errors import Conflict, Forbidden, InvalidInput, TorchyardError
+from torchyard.batch_endpoints.actions import invocations
+from torchyard.interactive.job_routes import JobServicesOf
 from torchyard.jobs import actions
 from torchyard.jobs.files import owners
 from torchyard.jobs.records.types import Job, Status
@@ -38,6 +42,7 @@ from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces.access import refuse_foreign
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
+from torchyard.workspaces.types import TokenKind
 
 _RUNS = tuple(f"{top}/runs/{{name}}" for top in ("", *BY_EXPERIMENT))
 # This client requests a run's details only in order to follow it; see followers.py.
@@ -66,7 +71,28 @@ def _below(suffix: str = "") -> tuple[str, ...]:
 @routes.get(*_below())
 @needs(Permission.READ)
 def get(call: AzureCall, services: ServicesOf, followers: RunFollowers, name: str) -> JSONResponse:
-    return JSONResponse(_json_for(followers, call, _job(services, call, name)))
+    job = _job(services, call, name)
+    return JSONResponse(runs.with_trials(services, job, _json_for(followers, call, job)))
+
+
+@routes.get(*_below("/serviceinstances/{node}"))
+@needs(Permission.READ)
+async def service_instances(
+    call: AzureCall, services: ServicesOf, running: JobServicesOf, name: str, node: int
+) -> JSONResponse:
+    """Those of one node, each with a link for who may open it."""
+    job = await run_in_threadpool(_job, services, call, name)
+    states = await run_in_threadpool(running.states, job)
+    instances = {}
+    for state in states:
+        if state.node == node:
+            link = state.endpoint
+            if call.identity.kind is not TokenKind.PERSON:
+                continue  # a script gets no link to what its owner opens
+            with suppress(Forbidden, Conflict):
+                link = await running.link(job, state.name, node, call.identity.user)
+            instances[state.name] = runs.service_instance(state, link)
+    return JSONResponse({"instances": instances})
 
 
 @routes.route(["PATCH", "PUT"], *_below())
@@ -124,11 +150,14 @@ def list_children(
         before=continuation_id(page.after),
         limit=limit + 1,
     )
+    is_azure_ai_ml = _STREAMING_AGENT in request.headers.get("user-agent", "")
+    if not jobs and not page.after and is_azure_ai_ml:
+        jobs = _scoring_step(services, call, name)
     children = jobs[:limit]
     body = _page(call, [_json_for(followers, call, job) for job in children])
     if len(jobs) > limit:
         body["continuationToken"] = str(children[-1].id)
-        if _STREAMING_AGENT in request.headers.get("user-agent", ""):
+        if is_azure_ai_ml:
             # It follows only the link; SDK v1 would follow the link's path and find nothing.
             body["nextLink"] = _next_link(call, name, children[-1].id)
     return JSONResponse(body)
@@ -257,7 +286,12 @@ def _query(services: Services, call: Call, experiment: str, followers: Followers
     before = continuation_id(token)
     while len(jobs) < top:
         page = actions.list_in(
-            services, call.workspace.name, experiment_name=experiment, before=before, limit=_PAGE
+            services,
+            call.workspace.name,
+            experiment_name=experiment,
+            having=matches.requires,
+            before=before,
+            limit=_PAGE,
         )
         jobs += [job for job in page if matches(runs.to_json(call, job))]
         if len(page) < _PAGE:
@@ -326,6 +360,14 @@ def _next_link(call: Call, name: str, last: int) -> str:
     query = {key: value for key, value in call.query.items() if "token" not in key.lower()}
     text = urlencode({**query, "$continuationToken": str(last)})
     return f"{call.base}/history/v1.0{call.workspace_id}/runs/{quote(name)}/children?{text}"
+
+
+def _scoring_step(services: Services, call: Call, name: str) -> list[Job]:
+    """A batch endpoint's job is a pipeline in Azure, whose step people's code looks up for the
+    output; here it is the step itself.
+    """
+    job = actions.named(services, call.workspace.name, name)
+    return [job] if job is not None and invocations.is_invocation(services, job) else []
 
 
 def _job(services: Services, call: Call, name: str) -> Job:

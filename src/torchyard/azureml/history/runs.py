@@ -1,7 +1,7 @@
 """Jobs and runs in the run history.
 
 Owns: the JSON of a run, of its details and of its error.
-Leaves: the routes to run_routes.py, jobs as ARM resources to arm/job_resources.py.
+Leaves: the routes to run_routes.py, jobs as ARM resources to arm/job_views.py.
 Always: an error says what `yard job show` says: cause, hint, rank and node, where in the user's
 code, the last lines; no secret is shown.
 """
@@ -14,13 +14,15 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from torchyard.azureml.arm import job_resources
+from torchyard.azureml.arm import job_resources, job_views
 from torchyard.azureml.arm.resources import timestamp
 from torchyard.azureml.common.calls import Call
+from torchyard.azureml.history import sweep_runs
 from torchyard.azureml.sdk_v1 import input_datasets, run_definitions
 from torchyard.base.errors import TorchyardError
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.data.types import DATA_TYPES
+from torchyard.interactive.services import ServiceState
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, build_logs
 from torchyard.jobs.records import job_masking
@@ -28,6 +30,7 @@ from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, JobError
 from torchyard.jobs.requests import local_runs
 from torchyard.jobs.services import Services
+from torchyard.sweeps import actions as sweeps
 
 Link = Callable[[Call, str, str], str]
 """A signed link to a file of a datastore: (call, datastore, path)."""
@@ -39,6 +42,7 @@ _ASSET_TYPES = {
     "custom_model": "CustomModel",
     "mlflow_model": "MLFlowModel",
     "triton_model": "TritonModel",
+    "onnx_model": "CustomModel",
 }
 _AGENT = re.compile(r"azure-ai-ml/(\d{1,4})\.(\d{1,4})")
 _PLAIN_TYPES_FROM = (1, 35)
@@ -84,15 +88,15 @@ def to_json(call: Call, job: Job) -> dict[str, Any]:
         "description": job.description,
         "dataContainerId": container(job.name),
         "hidden": job.archived,
-        "runType": "azureml.scriptrun" if is_script else "azureml.interactiverun",
+        "runType": _run_type(job, is_script),
         "runTypeV2": {
-            "orchestrator": "Execution" if is_script else None,
+            "orchestrator": _orchestrator(job, is_script),
             "traits": [],
             "attribution": None,
             "computeType": None,
         },
-        "tags": _tags(job),
-        "properties": job.properties,
+        "tags": _tags(call, job),
+        "properties": _properties(job),
         "parameters": {},
         "target": _target(job),
         "primaryMetricName": None,
@@ -114,6 +118,19 @@ def to_json(call: Call, job: Job) -> dict[str, Any]:
     return _masked(job, body)
 
 
+def service_instance(state: ServiceState, link: str) -> dict[str, Any]:
+    """A service on one node; `link` opens it."""
+    error = {"error": {"code": "ServiceFailed", "message": state.message}}
+    return {
+        "type": job_resources.SERVICE_TYPES.get(state.type, "Custom"),
+        "port": state.port or None,
+        "status": state.state,
+        "error": error if state.state == "Failed" else None,
+        "endpoint": link or None,
+        "properties": {},
+    }
+
+
 def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, Any]:
     """What `stream` repeatedly requests: status, links to logs, error, warnings."""
     notices = [
@@ -131,8 +148,8 @@ def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, A
         "services": {},
         "error": error_json(call, job),
         "warnings": notices,
-        "tags": _tags(job),
-        "properties": job.properties,
+        "tags": _tags(call, job),
+        "properties": _properties(job),
         "parameters": {},
         "inputDatasets": input_datasets.of_run(job.properties),
         "outputDatasets": [],
@@ -147,12 +164,37 @@ def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, A
     if not paths and build_logs.is_there(services, job):
         paths = [build_logs.PATH]
     logs = {path: link(call, ARTIFACT_STORE, f"{folder}/{path}") for path in paths}
-    return {**_masked(job, body), "logFiles": logs}
+    return with_trials(services, job, {**_masked(job, body), "logFiles": logs})
 
 
-def _tags(job: Job) -> dict[str, str | None]:
+def with_trials(services: Services, job: Job, run: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON of a run or of its details, with what is known of a sweep's trials."""
+    if not sweep_runs.is_sweep(job):
+        return dict(run)
+    trial_tags = job_masking.masked(job, sweep_runs.trial_tags(sweeps.parameters(services, job)))
+    return {**run, "tags": {**run["tags"], **trial_tags}}
+
+
+def _run_type(job: Job, is_script: bool) -> str:
+    if sweep_runs.is_sweep(job):
+        return sweep_runs.RUN_TYPE
+    return "azureml.scriptrun" if is_script else "azureml.interactiverun"
+
+
+def _orchestrator(job: Job, is_script: bool) -> str | None:
+    if sweep_runs.is_sweep(job):
+        return "HyperDrive"
+    return "Execution" if is_script else None
+
+
+def _tags(call: Call, job: Job) -> dict[str, str | None]:
     """A tag without a value has null, as `run.tag("x")` sent it."""
-    return {name: value or None for name, value in job.tags.items()}
+    tags: dict[str, str | None] = {name: value or None for name, value in job.tags.items()}
+    return {**tags, **sweep_runs.tags(call, job)} if sweep_runs.is_sweep(job) else tags
+
+
+def _properties(job: Job) -> Mapping[str, str]:
+    return sweep_runs.properties(job) if sweep_runs.is_sweep(job) else job.properties
 
 
 def _target(job: Job) -> str | None:
@@ -199,7 +241,7 @@ def outputs(job: Job, agent: str = "") -> dict[str, Any]:
 
 def definition(call: Call, job: Job) -> dict[str, Any] | None:
     """The job as its ARM resource's properties, for clients that request its specification."""
-    properties = job_resources.to_resource(call, job, "").properties
+    properties = job_views.to_resource(call, job, "").properties
     return None if properties is None else dict(properties)
 
 

@@ -23,13 +23,16 @@ from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.data import datastores
-from torchyard.data.datastores import BLOB_STORE
+from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE
 from torchyard.data.types import Datastore
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
 
 _SECRETS = {"AccountKey": "key", "Sas": "sasToken"}
+
+# Azure keeps runs' files in this container of the workspace's account.
+_RUN_FILES, _RUN_CONTAINER = "blobstorage_datastore", "azureml"
 
 routes = RouteTable("/datastore")
 
@@ -62,6 +65,8 @@ def list_all(call: AzureCall, services: ServicesOf, links: BlobLinks) -> JSONRes
 @routes.get("/datastores/{name}")
 @needs(Permission.READ)
 def get(call: AzureCall, services: ServicesOf, links: BlobLinks, name: str) -> JSONResponse:
+    if name == _RUN_FILES and name not in {store.name for store in _list(services, call)}:
+        name = ARTIFACT_STORE
     return JSONResponse(_json(links, call, _find(services, call, name)))
 
 
@@ -69,6 +74,8 @@ def get(call: AzureCall, services: ServicesOf, links: BlobLinks, name: str) -> J
 @needs(Permission.WRITE)
 def register(call: AzureCall, services: ServicesOf, links: BlobLinks) -> JSONResponse:
     name = str(call.document.get("name") or "")
+    if name == _RUN_FILES and _names_run_files(call):
+        return JSONResponse(_json(links, call, _find(services, call, ARTIFACT_STORE)))
     if name in {datastore.name for datastore in _list(services, call)}:
         # With `overwrite=True` the client looks for this text in a response 400, and changes it.
         raise InvalidInput(
@@ -89,6 +96,18 @@ def change(call: AzureCall, services: ServicesOf, links: BlobLinks, name: str) -
 def delete(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
     datastores.drop(services.db, services.datastores, call.workspace.name, name)
     return JSONResponse({})
+
+
+def _names_run_files(call: Call) -> bool:
+    """Whether a registration means the workspace's own container of runs' files.
+
+    The client that asks for a run's `outputs` as a DataReference registers it by these names.
+    """
+    section = call.document.get("azureStorageSection")
+    return isinstance(section, Mapping) and (
+        section.get("accountName") == containers.account(call.workspace.name)
+        and section.get("containerName") == _RUN_CONTAINER
+    )
 
 
 def _find(services: Services, call: Call, name: str) -> Datastore:

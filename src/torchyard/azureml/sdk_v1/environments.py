@@ -54,7 +54,7 @@ def list_all(call: AzureCall, services: ServicesOf) -> JSONResponse:
     workspace, environments = call.workspace.name, services.environments
     names = [curated.name for curated in curated_environments.every()]
     names += [asset.name for asset in assets.list_in(environments.db, workspace)]
-    value = [environment_json(environments, workspace, name) for name in names]
+    value = [environment_json(environments, workspace, name) for name in dict.fromkeys(names)]
     value += _published(environments, workspace)
     return JSONResponse({"value": value, "continuationToken": None})
 
@@ -111,7 +111,7 @@ def get_image(call: AzureCall, name: str) -> JSONResponse:
     raise NotServed(
         f"environment `{name}` is not an image in a registry: it is built on the server's machine "
         "by the first run that needs it, and kept",
-        f"build it now with `yard environment build -n {name}`",
+        f"build it now with `environment.build(workspace)`, or `yard environment build -n {name}`",
     )
 
 

@@ -72,6 +72,31 @@ def submit(services: Services, call: Call, experiment: str) -> str:
             "the client, not the server, starts a run on the target `local`",
             "submit it by `Experiment.submit`, or name a compute target",
         )
+    document = document_of(
+        services, call, configuration, str(call.document.get("SnapshotId") or "")
+    )
+    document["name"] = call.query.get("runId") or None
+    document["experiment_name"] = experiment
+    if call.document.get("ParentRunId"):
+        document["parent_job_name"] = call.document["ParentRunId"]
+    document = {key: value for key, value in document.items() if value is not None}
+    job, _ = submission.create(services, call.workspace.name, document, call.identity)
+    return job.name
+
+
+def document_of(
+    services: Services, call: Call, configuration: Mapping[str, Any], snapshot_id: str
+) -> dict[str, Any]:
+    """The job file that a run configuration stands for, without name and experiment.
+
+    Args:
+        snapshot_id: of its code, by the client's id; empty for none.
+
+    Raises:
+        InvalidInput: a part contradicts another.
+        NotServed: a part that torchyard does not have.
+        NotFound: it names something that does not exist.
+    """
     workspace, datasets = call.workspace.name, Datasets(services)
     environment = configuration.get("environment")
     document: dict[str, Any] = run_configs.job_document(
@@ -87,18 +112,11 @@ def submit(services: Services, call: Call, experiment: str) -> str:
     )
     if computes.is_local(Computes(services), call, document["compute"]):
         document["compute"] = LOCAL
-    document["name"] = call.query.get("runId") or None
-    document["experiment_name"] = experiment
     properties = input_datasets.properties_of(datasets, workspace, configuration)
-    snapshot_id = str(call.document.get("SnapshotId") or "")
     if snapshot_id:
         snapshot = Snapshots(services.blobs, services.datastores).find(workspace, snapshot_id)
         document["code"] = f"snapshot:{snapshot.id}"
         properties["ContentSnapshotId"] = snapshot_id
     if properties:
         document["properties"] = properties
-    if call.document.get("ParentRunId"):
-        document["parent_job_name"] = call.document["ParentRunId"]
-    document = {key: value for key, value in document.items() if value is not None}
-    job, _ = submission.create(services, workspace, document, call.identity)
-    return job.name
+    return document

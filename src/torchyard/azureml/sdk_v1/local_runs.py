@@ -1,8 +1,8 @@
 """SDK v1's target `local`: a run on the user's own machine, recorded here.
 
 Owns: the request for one, and the requests of its program below `runs/{name}/local`.
-Leaves: the run to jobs/requests/local_runs.py, the program's files to local_archive.py, what it
-does to local_program/program.py.
+Leaves: the run to jobs/requests/local_runs.py, the program's files to local_archive.py, the run's
+inputs to local_inputs.py, what the program does to local_program/program.py.
 Always: the script's folder stays on the user's machine, except for the snapshot that the client
 sends; the server builds an environment only for a program that can read it there.
 
@@ -13,10 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import email
-import email.policy
 import ipaddress
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -24,10 +21,10 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi import Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from torchyard.azureml.blob.links import BlobLinks, Links
+from torchyard.azureml.blob.links import BlobLinks
 from torchyard.azureml.common.calls import AzureCall, Call
 from torchyard.azureml.common.context import AzureContext, Context
 from torchyard.azureml.common.errors import NotServed
@@ -36,15 +33,16 @@ from torchyard.azureml.sdk_v1 import (
     environments as v1_environments,
 )
 from torchyard.azureml.sdk_v1 import (
+    forms,
     input_datasets,
     local_archive,
     local_configs,
+    local_inputs,
     run_configs,
 )
 from torchyard.azureml.sdk_v1.datasets import Datasets
 from torchyard.base import files
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
-from torchyard.data import actions as data
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import planner
@@ -72,7 +70,9 @@ _RUN = "/runs/{name}/local"
 async def start(
     call: AzureCall, services: ServicesOf, experiment: str, request: Request
 ) -> Response:
-    definition = _definition(request.headers.get("content-type", ""), await request.body())
+    definition = forms.json_file(
+        _DEFINITION, request.headers.get("content-type", ""), await request.body()
+    )
     is_local = _is_same_machine(request)
     archive = partial(_start, services, call, experiment, definition, is_local)
     return Response(await run_in_threadpool(archive), media_type="application/zip")
@@ -138,10 +138,22 @@ def get_upload_urls(
 def get_inputs(call: AzureCall, services: ServicesOf, links: BlobLinks, name: str) -> JSONResponse:
     spec = local_runs.spec_of(_find(services, call, name))
     inputs = {
-        input_name: _input(services, links, call, job_input["path"])
+        input_name: local_inputs.listing(services, links, call, job_input["path"])
         for input_name, job_input in spec.inputs.items()
     }
     return JSONResponse({"inputs": inputs})
+
+
+@routes.get(f"{_RUN}/inputs/{{input_name}}")
+@needs(Permission.JOB)
+def get_input_file(
+    call: AzureCall, services: ServicesOf, name: str, input_name: str
+) -> StreamingResponse:
+    spec = local_runs.spec_of(_find(services, call, name))
+    if input_name not in spec.inputs:
+        raise NotFound(f"run `{name}` has no input `{input_name}`")
+    path, file = spec.inputs[input_name]["path"], str(call.query.get("path") or "")
+    return local_inputs.content(services, call, path, file)
 
 
 @routes.post(f"{_RUN}/environment")
@@ -193,12 +205,7 @@ def submit(
         partial(datasets.of_configuration, workspace),
         partial(datasets.of_reference, workspace),
     )
-    for key, job_input in spec.inputs.items():
-        if not data.locate(services.db, services.datastores, workspace, job_input["path"]).store:
-            raise NotServed(
-                f"input `{key}` of a run on the target `local` is not in a datastore",
-                "upload it to one, or download it in the script",
-            )
+    spec = replace(spec, inputs=local_inputs.pinned(services, workspace, spec.inputs))
     if local_configs.is_user_managed(configuration):
         environment = _registered(services, call, configuration)
     else:
@@ -277,24 +284,6 @@ def _environment(
     return {**progress, "status": "building"}
 
 
-def _input(services: Services, links: Links, call: Call, path: str) -> dict[str, Any]:
-    """The files of an input, each with its URL."""
-    place = data.locate(services.db, services.datastores, call.workspace.name, path)
-    single = place.files.entry(place.path) if place.path else None
-    if single is not None:
-        entries = {place.path.rpartition("/")[2]: place.path}
-    else:
-        top = f"{place.path}/" if place.path else ""
-        entries = {file.path: f"{top}{file.path}" for file in place.files.walk(place.path)}
-    if not entries:
-        raise NotFound(f"there are no files at `{place.uri}`")
-    urls = [
-        {"path": path, "url": links.url(call, place.store, stored, host_style=False)}
-        for path, stored in entries.items()
-    ]
-    return {"is_file": single is not None, "files": urls}
-
-
 def _append(services: Services, job: Job, chunk: Mapping[str, Any]) -> JSONResponse:
     path, offset = files.safe_relative(str(chunk.get("path") or "")), chunk.get("offset")
     if not path.startswith(_LOGS) or not isinstance(offset, int) or offset < 0:
@@ -341,21 +330,6 @@ def _error(document: Any) -> JobError:
         str(error.get("hint") or "")[:_MAX_TEXT],
         dict(details) if isinstance(details, Mapping) else {},
     )
-
-
-def _definition(content_type: str, body: bytes) -> Mapping[str, Any]:
-    """The JSON among the files of a form."""
-    head = f"Content-Type: {content_type}\r\n\r\n".encode()
-    form = email.message_from_bytes(head + body, policy=email.policy.HTTP)
-    for part in form.iter_parts() if form.is_multipart() else ():
-        if part.get_filename() == _DEFINITION:
-            try:
-                definition = json.loads(part.get_content())
-            except (ValueError, RecursionError) as error:
-                raise InvalidInput(f"`{_DEFINITION}` is not JSON") from error
-            if isinstance(definition, dict):
-                return definition
-    raise InvalidInput(f"the request contains no `{_DEFINITION}`", "send it as a form with files")
 
 
 def _is_same_machine(request: Request) -> bool:

@@ -174,7 +174,7 @@ def _keys(services: Services, job: Job, filter: _Filter) -> list[str]:
         rows = {row.key for row in metric_rows.of_job(connection, job.id)}
     return sorted(
         key
-        for key in {*rows, *services.history.keys(job.id)}
+        for key in {*rows, *services.history.keys(job.id, sampled=bool(filter.keys))}
         if not filter.keys or key in filter.keys
     )
 

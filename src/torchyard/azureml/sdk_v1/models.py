@@ -1,29 +1,29 @@
-"""SDK v1's model management: assets and models.
+"""SDK v1's model management: models.
 
-Owns: the JSON of a model and of the asset that has its files.
-Leaves: models to models/, their files and those of runs to the artifact service.
-Always: an asset is only the list of its artifacts, and its id encodes that list.
+Owns: the JSON of a model.
+Leaves: models to models/, the asset that has a model's files to assets.py, the files and those of
+runs to the artifact service.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlencode
 
-from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 
 from torchyard.azureml.arm.resources import continuation_id, page_request, timestamp
 from torchyard.azureml.blob.artifact_places import REGISTERED
 from torchyard.azureml.common.calls import AzureCall, Call, objects_at
-from torchyard.azureml.common.errors import AzureRoute, Handle, NotServed
+from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.routing import RouteTable
+from torchyard.azureml.sdk_v1 import assets
 from torchyard.base import fields
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import ARTIFACT_STORE
+from torchyard.endpoints.actions import model_uses
 from torchyard.jobs.files import model_sources
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.models import actions, documents
@@ -35,50 +35,13 @@ _RUN = "ExperimentRun/dcid."
 _PREFIX = "azureml.v1."
 
 
-class ModelRoute(AzureRoute):
-    """A route whose errors have the keys that azureml.core.Model reads beside Azure's envelope."""
-
-    def get_route_handler(self) -> Handle:
-        handle = super().get_route_handler()
-
-        async def answering(request: Request) -> Response:
-            response = await handle(request)
-            if response.status_code < 400:
-                return response
-            body = json.loads(bytes(response.body))
-            code, message = body["error"]["code"], body["error"].get("message") or ""
-            top = {
-                "code": code,
-                "statusCode": response.status_code,
-                "message": message,
-                "details": [{"code": code, "message": message}],
-                # The only part of an unexpected error that the client shows.
-                "correlation": {"message": message},
-            }
-            return JSONResponse({**body, **top}, response.status_code)
-
-        return answering
-
-
-routes = RouteTable("/modelmanagement", ModelRoute)
-
-
-@routes.post("/assets")
-@needs(Permission.WRITE)
-def create_asset(call: AzureCall) -> JSONResponse:
-    return JSONResponse(_asset(_artifacts(call.document), call.document))
-
-
-@routes.get("/assets/{asset}")
-@needs(Permission.READ)
-def get_asset(call: AzureCall, asset: str) -> JSONResponse:
-    return JSONResponse(_asset(_artifacts_of(asset), {}))
+routes = RouteTable("/modelmanagement", assets.ModelRoute)
 
 
 @routes.post("/models")
 @needs(Permission.WRITE)
 def register(call: AzureCall, services: ServicesOf) -> JSONResponse:
-    return JSONResponse(_json(_register(services, call)))
+    return JSONResponse(to_json(_register(services, call)))
 
 
 @routes.get("/models")
@@ -90,23 +53,24 @@ def list_all(call: AzureCall, services: ServicesOf) -> JSONResponse:
 @routes.get("/models/{model}")
 @needs(Permission.READ)
 def get(call: AzureCall, services: ServicesOf, model: str) -> JSONResponse:
-    return JSONResponse(_json(_find(services, call, model)))
+    return JSONResponse(to_json(find(services, call, model)))
 
 
 @routes.patch("/models/{model}")
 @needs(Permission.WRITE)
 def patch(call: AzureCall, services: ServicesOf, model: str) -> JSONResponse:
-    before = _find(services, call, model)
+    before = find(services, call, model)
     changes = _changes(call.body, before)
     workspace, version = call.workspace.name, str(before.version)
     changed = actions.update(services.db, services.clock, workspace, before.name, version, changes)
-    return JSONResponse(_json(changed))
+    return JSONResponse(to_json(changed))
 
 
 @routes.delete("/models/{model}")
 @needs(Permission.WRITE)
 def delete(call: AzureCall, services: ServicesOf, model: str) -> JSONResponse:
-    version = _find(services, call, model)
+    version = find(services, call, model)
+    model_uses.refuse_deployed(services, version.workspace, version.name, str(version.version))
     actions.delete(
         services.db,
         services.clock,
@@ -118,26 +82,26 @@ def delete(call: AzureCall, services: ServicesOf, model: str) -> JSONResponse:
     return JSONResponse({})
 
 
-@routes.get("/services", "/images")
+@routes.get("/images")
 @needs(Permission.READ)
-def list_web_services(call: AzureCall) -> JSONResponse:
+def list_images(call: AzureCall) -> JSONResponse:
     # No `nextLink`: the client follows one that is null.
     return JSONResponse({"value": []})
 
 
-@routes.post("/services", "/images", "/environments", "/packages", "/profiles")
+@routes.post("/images", "/environments", "/packages", "/profiles")
 @needs(Permission.WRITE)
-def deploy(call: AzureCall) -> JSONResponse:
+def make_image(call: AzureCall) -> JSONResponse:
     raise NotServed(
-        "torchyard does not serve web services and their images yet",
-        "`model.download` gives you the files, for a server of your own",
+        "torchyard makes no images, packages and profiles of models",
+        "serve the model with `Model.deploy`; `model.download` gives you its files",
     )
 
 
 def _register(services: Services, call: Call) -> Model:
     body = call.document
     url = str(body.get("url") or "")
-    artifacts = _artifacts_of(url.removeprefix("aml://asset/"))
+    artifacts = assets.artifacts_of(url.removeprefix("aml://asset/"))
     if len(artifacts) != 1:
         raise InvalidInput("a model is one file or one folder", "put its files into a folder")
     document = {
@@ -201,7 +165,7 @@ def _list(services: Services, call: Call) -> dict[str, Any]:
     page = page_request(call)
     start = continuation_id(page.after) or 0
     end = start + page.limit
-    body: dict[str, Any] = {"value": [_json(model) for model in models[start:end]]}
+    body: dict[str, Any] = {"value": [to_json(model) for model in models[start:end]]}
     body["nextLink"] = None
     if end < len(models):
         parameters = {k: v for k, v in call.query.items() if k.lower() != "$skiptoken"}
@@ -222,28 +186,31 @@ def _matches(model: Model, query: Mapping[str, str]) -> bool:
         dataset = json.dumps(query["datasetid"])
         if dataset not in properties.get(f"{_PREFIX}datasets", ""):
             return False
-    kinds = ("tags", "properties", "tag")
-    return all(_has(model, kind, query[kind]) for kind in kinds if query.get(kind))
+    kinds = {"tags": model.tags, "tag": model.tags, "properties": properties}
+    return all(assets.has_all(texts, query.get(kind) or "") for kind, texts in kinds.items())
 
 
-def _has(model: Model, kind: str, conditions: str) -> bool:
-    """Whether all conditions hold; `a=1,b` is a key with its value, and a key alone."""
-    texts = model.properties if kind == "properties" else model.tags
-    for condition in conditions.split(","):
-        key, equals, value = condition.partition("=")
-        if key not in texts or (equals and texts[key] != value):
-            return False
-    return True
+def find(services: Services, call: Call, model: str) -> Model:
+    """The version with this id, `name:version`.
 
-
-def _find(services: Services, call: Call, model: str) -> Model:
+    Raises:
+        NotFound: it does not exist.
+    """
     name, _, version = unquote(model).rpartition(":")
     if not name:
         raise NotFound(f"model `{model[:200]}` does not exist", "its id is `name:version`")
     return actions.get(services.db, call.workspace.name, name, version)
 
 
-def _json(model: Model) -> dict[str, Any]:
+def framework_of(model: Model) -> tuple[str, str]:
+    """Its framework, `Custom` without one, and the version of that, empty without one."""
+    properties = model.properties
+    version = properties.get(f"{_PREFIX}frameworkVersion", "")
+    return properties.get(f"{_PREFIX}framework") or "Custom", version
+
+
+def to_json(model: Model) -> dict[str, Any]:
+    """A model as azureml.core.Model reads it."""
     v1 = {
         key.removeprefix(_PREFIX): value
         for key, value in model.properties.items()
@@ -260,7 +227,7 @@ def _json(model: Model) -> dict[str, Any]:
         "framework": v1.get("framework") or "Custom",
         "frameworkVersion": v1.get("frameworkVersion"),
         "datasets": json.loads(v1.get("datasets") or "[]"),
-        "url": f"aml://asset/{_asset_id([_artifact_of(model)])}",
+        "url": f"aml://asset/{assets.asset_id([_artifact_of(model)])}",
         "mimeType": v1.get("mimeType") or "application/json",
         "description": model.description or None,
         "createdTime": timestamp(model.created_at),
@@ -284,10 +251,11 @@ def _artifact_of(model: Model) -> dict[str, str]:
     if model.single:
         return {"id": f"{container}/{model.version}/{model.files[0].path}"}
     # The last part is the name of the folder that a download creates.
-    return {"prefix": f"{container}/{model.version}:/{_folder_name(model)}"}
+    return {"prefix": f"{container}/{model.version}:/{folder_name(model)}"}
 
 
-def _folder_name(model: Model) -> str:
+def folder_name(model: Model) -> str:
+    """The folder that holds a model's files in a download and in AZUREML_MODEL_DIR."""
     return model.source.rstrip("/").rpartition("/")[2] or model.name
 
 
@@ -314,45 +282,6 @@ def _changes(body: Any, model: Model) -> dict[str, Any]:
         else:
             raise InvalidInput(f"`{str(change.get('path'))[:100]}` of a model can't be changed")
     return changes
-
-
-def _asset(artifacts: list[dict[str, str]], document: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "id": _asset_id(artifacts),
-        "name": document.get("name") or "asset",
-        "type": document.get("type"),
-        "description": document.get("description"),
-        "artifacts": artifacts,
-        "kvTags": document.get("kvTags") or {},
-        "properties": document.get("properties") or {},
-        "runid": document.get("runid"),
-        "meta": document.get("meta") or {},
-    }
-
-
-def _asset_id(artifacts: list[dict[str, str]]) -> str:
-    text = json.dumps(artifacts, sort_keys=True, separators=(",", ":"))
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _artifacts_of(asset: str) -> list[dict[str, str]]:
-    try:
-        text = base64.urlsafe_b64decode(asset + "=" * (-len(asset) % 4)).decode()
-        return _artifacts({"artifacts": json.loads(text)})
-    except (ValueError, RecursionError) as error:
-        raise NotFound(f"asset `{asset[:100]}` does not exist") from error
-
-
-def _artifacts(document: Mapping[str, Any]) -> list[dict[str, str]]:
-    artifacts = []
-    for artifact in objects_at(document, "artifacts"):
-        for key in ("id", "prefix"):
-            if isinstance(artifact.get(key), str) and artifact[key]:
-                artifacts.append({key: artifact[key]})
-                break
-    if not artifacts:
-        raise InvalidInput("an asset consists of artifacts, and this one has none")
-    return artifacts
 
 
 def _source(artifact: Mapping[str, str]) -> str:

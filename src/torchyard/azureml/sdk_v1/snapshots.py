@@ -16,7 +16,7 @@ import uuid
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -103,7 +103,7 @@ class Snapshots:
                 snapshot_files.append(parent_files[path])
             else:
                 raise InvalidInput(f"file `{path[:200]}` of the snapshot was not uploaded")
-        snapshot = self.blobs.put_snapshot({"files": [vars(file) for file in snapshot_files]})
+        snapshot = self.blobs.put_snapshot({"files": [asdict(file) for file in snapshot_files]})
         with self.datastores.writing(workspace, BLOB_STORE, _record_path(snapshot_id)) as writing:
             writing.write(json.dumps({"snapshot": snapshot.id}).encode())
         for folder in folders:

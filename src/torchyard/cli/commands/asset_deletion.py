@@ -35,8 +35,9 @@ def add(group: click.Group, noun: str, attribute: str, word: str, example: str) 
 
     @group.command(
         "delete",
-        help=f"Delete a {noun}, or one version of it, permanently.\n\nIt is refused while "
-        "something names it: a job, a component, data, an alias.\n\n"
+        help=f"Delete {'an' if noun[0] in 'aeiou' else 'a'} {noun}, or one version of it, "
+        "permanently.\n\nIt is refused while something names it: a job, a component, data, an "
+        "alias.\n\n"
         f"Example: yard {word} delete -n {example} -v 1",
     )
     @named(noun, attribute)

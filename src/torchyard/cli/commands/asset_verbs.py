@@ -1,13 +1,13 @@
 """The verbs that versioned assets share.
 
-Owns: create, list, show, download, archive and restore.
+Owns: create, update, list, show, download, archive and restore.
 Leaves: columns and wording to each noun's module, `delete` to asset_deletion.py.
 Always: a name may include its version: `digits:1`, `azureml:digits@latest`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from torchyard.cli.parsing.options import (
     accepts,
     archivable,
     at_most,
+    changes_from,
     common,
     filed,
     many,
@@ -30,20 +31,23 @@ from torchyard.cli.parsing.options import (
     version_of,
     versioned,
 )
-from torchyard.cli.terminal import tables
-from torchyard.client.assets import Asset, Assets
+from torchyard.cli.terminal import next_steps, tables
+from torchyard.client.assets import Asset, Assets, DeletableAssets
 from torchyard.client.client import Client
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
 
 
+_CHANGEABLE = ("description", "tags", "properties")
+
+
 @dataclass(frozen=True)
 class Kind:
     """How the verbs talk about a kind of asset.
 
-    `attribute` is its name in `Client`, `word` its noun on the command line, `example` a name and
-    `path_example` a value of `-p`.
+    `attribute` is its name in `Client`, `word` its noun on the command line, `example` a name,
+    `path_example` a value of `-p`, `next_steps` the commands that usually follow `create`.
     """
 
     noun: str
@@ -53,15 +57,21 @@ class Kind:
     example: str
     path_example: str
     columns: Sequence[tables.Column]
+    next_steps: Callable[[Mapping[str, Any]], list[str]] | None = None
 
     def of(self, client: Client) -> Assets[Asset]:
         assets: Assets[Asset] = getattr(client, self.attribute)
         return assets
 
+    def deletable(self, client: Client) -> DeletableAssets[Asset]:
+        """As `of`, for a kind that was added by `add`."""
+        assets: DeletableAssets[Asset] = getattr(client, self.attribute)
+        return assets
+
 
 def add(group: click.Group, kind: Kind) -> None:
     """Add the verbs to `group`."""
-    for verb in (_create, _list, _show, _download, _archive, _restore):
+    for verb in (_create, _update, _list, _show, _download, _archive, _restore):
         verb(group, kind)
     asset_deletion.add(group, kind.noun, kind.attribute, kind.word, kind.example)
 
@@ -123,6 +133,8 @@ def _create(group: click.Group, kind: Kind) -> None:
         except TorchyardError as error:
             raise document.locate(error) from error.__cause__
         show_one(session, asset)
+        if kind.next_steps is not None:
+            next_steps.say(session.form, kind.next_steps(asset.raw))
 
 
 def _list(group: click.Group, kind: Kind) -> None:
@@ -194,38 +206,56 @@ def _download(group: click.Group, kind: Kind) -> None:
         tables.files(session.form, written)
 
 
-def _archive(group: click.Group, kind: Kind) -> None:
+def _update(group: click.Group, kind: Kind) -> None:
     @group.command(
-        "archive",
+        "update",
         help=_page(
-            f"Hide a {kind.noun}, or one version of it, from lists.",
-            f"yard {kind.word} archive -n {kind.example} -v 1",
+            f"Change the description, tags or properties of a {kind.noun}.",
+            f"yard {kind.word} update -n {kind.example} -v 1 --set tags.stage=production",
         ),
     )
     @named(kind.noun, kind.attribute)
-    @click.option("-v", "--version", default="", help="Version. Default: all versions.")
+    @versioned
     @click.option(
-        "-l",
-        "--label",
-        default="",
-        metavar="LABEL",
-        help="Label such as latest, instead of a version.",
+        "--set",
+        "assignments",
+        multiple=True,
+        metavar="A.B=VALUE",
+        help="Set description, tags.<tag> or properties.<key>.",
     )
+    @click.option("--description", default=None, help="Description.")
+    @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to add or change.")
     @common
-    def archive(session: Session, name: str, version: str, label: str) -> None:
+    def update(
+        session: Session,
+        name: str,
+        version: str,
+        label: str,
+        assignments: tuple[str, ...],
+        tags: tuple[str, ...],
+        **options: Any,
+    ) -> None:
         name, version = version_of(name, version, label)
-        kind.of(session.client()).archive(name, version)
-        _say(session, kind, name, version, archived=True)
+        changes = changes_from(assignments, {"tags": tagged(tags), **options}, _CHANGEABLE)
+        assets = kind.deletable(session.client())
+        show_one(session, assets.update(name, version or "latest", **changes))
+
+
+def _archive(group: click.Group, kind: Kind) -> None:
+    _hide_or_show(
+        group, kind, "archive", f"Hide a {kind.noun}, or one version of it, from lists.", "archived"
+    )
 
 
 def _restore(group: click.Group, kind: Kind) -> None:
-    @group.command(
-        "restore",
-        help=_page(
-            f"Show an archived {kind.noun} in lists again.",
-            f"yard {kind.word} restore -n {kind.example} -v 1",
-        ),
-    )
+    what = f"Show an archived {kind.noun} in lists again."
+    _hide_or_show(group, kind, "restore", what, "restored")
+
+
+def _hide_or_show(group: click.Group, kind: Kind, verb: str, what: str, participle: str) -> None:
+    """Add `archive` or `restore`, which are the same call but for its name."""
+
+    @group.command(verb, help=_page(what, f"yard {kind.word} {verb} -n {kind.example} -v 1"))
     @named(kind.noun, kind.attribute)
     @click.option("-v", "--version", default="", help="Version. Default: all versions.")
     @click.option(
@@ -236,17 +266,13 @@ def _restore(group: click.Group, kind: Kind) -> None:
         help="Label such as latest, instead of a version.",
     )
     @common
-    def restore(session: Session, name: str, version: str, label: str) -> None:
+    def hide_or_show(session: Session, name: str, version: str, label: str) -> None:
         name, version = version_of(name, version, label)
-        kind.of(session.client()).restore(name, version)
-        _say(session, kind, name, version, archived=False)
-
-
-def _say(session: Session, kind: Kind, name: str, version: str, *, archived: bool) -> None:
-    which = f"{name}:{version}" if version else name
-    result = {"name": name, "version": version or None, "archived": archived}
-    word = "is archived" if archived else "is restored"
-    tables.done(session.form, result, f"{kind.noun.capitalize()} `{which}` {word}.")
+        getattr(kind.of(session.client()), verb)(name, version)
+        which = f"{name}:{version}" if version else name
+        result = {"name": name, "version": version or None, "archived": verb == "archive"}
+        text = f"{kind.noun.capitalize()} `{which}` is {participle}."
+        tables.done(session.form, result, text)
 
 
 def _page(what: str, example: str) -> str:

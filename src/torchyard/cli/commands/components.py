@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchyard.base.errors import TorchyardError
+from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.cli.commands import asset_verbs
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import Session, accepts, common, filed, tagged
@@ -56,9 +56,35 @@ def create(session: Session, document: Document, tags: tuple[str, ...], **option
 
     Example: yard component create -f train.yml
     """
+    document.fill({**options, "tags": tagged(tags)})
+    _register(session, document)
+
+
+@group.command("update")
+@click.option("-n", "--name", default=None, help="Component name.")
+@click.option("-v", "--version", default=None, help="Version. Default: the latest one.")
+@click.option("--description", default=None, help="Description.")
+@click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to set.")
+@accepts("--no-wait")
+@common
+@filed("component")
+def update(session: Session, document: Document, tags: tuple[str, ...], **options: Any) -> None:
+    """Change a component's description, tags or properties to those of its file.
+
+    Example: yard component update -f train.yml --set description="A step"
+    """
+    document.fill({**options, "tags": tagged(tags)})
+    name = document.value.get("name")
+    if not isinstance(name, str) or "command" not in document.value:
+        raise InvalidInput("a component is changed by its file", "give it with `-f FILE`")
+    version = str(document.value.get("version") or "latest")
+    document.fill({"version": session.client().components.get(name, version).version})
+    _register(session, document)
+
+
+def _register(session: Session, document: Document) -> None:
     from torchyard.cli.terminal import progress
 
-    document.fill({**options, "tags": tagged(tags)})
     try:
         with progress.uploading() as sent:
             component = session.client().components.create(document.value, document.folder, sent)

@@ -19,11 +19,12 @@ import click
 
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.cli.parsing.group import Verb
-from torchyard.cli.parsing.options import Session, common, named
+from torchyard.cli.parsing.options import Session, common, named, warn
 from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
     from torchyard.client.client import Client
+    from torchyard.client.computes import ComputeEngine
     from torchyard.client.job import Job
 
 EXPERIMENT = "compute-checks"
@@ -32,6 +33,7 @@ _LIMIT_S = 600
 # Sent as a file, never imported: it belongs to the worker.
 _PROGRAM = Path(__file__).resolve().parents[2] / "worker" / "preflight" / "bandwidth.py"
 _MARK = "torchyard-check "
+_USABLE = ("idle", "running")
 _GIB, _MIB = 1 << 30, 1 << 20
 
 
@@ -42,7 +44,7 @@ _GIB, _MIB = 1 << 30, 1 << 20
     type=click.IntRange(min=1),
     metavar="COUNT",
     default=None,
-    help="Number of nodes. Default: the cluster's maximum.",
+    help="Number of nodes. Default: the cluster's maximum, or the machines it has.",
 )
 @click.option(
     "--environment",
@@ -58,15 +60,38 @@ _GIB, _MIB = 1 << 30, 1 << 20
     show_default=True,
     help="Size of the all-reduce between the nodes, in MiB.",
 )
+@click.option("--engine-only", is_flag=True, help="Ask the engine alone; run no job.")
 @common
-def check(session: Session, name: str, nodes: int | None, environment: str, size_mb: int) -> int:
+def check(
+    session: Session,
+    name: str,
+    nodes: int | None,
+    environment: str,
+    size_mb: int,
+    engine_only: bool,
+) -> int:
     """Check a cluster's nodes as before a distributed job, and measure their network.
+
+    Another engine than `local` is first asked whether it answers, which version it has, and whether
+    its nodes can reach the server.
 
     Example: yard compute check -n gpu-cluster --nodes 2
     """
     client = session.client()
-    most = client.computes.get(name).max_instances
-    count = nodes or most
+    compute = client.computes.get(name)
+    most = wanted = compute.max_instances
+    if compute.engine not in ("", "local") or engine_only:
+        view = client.computes.engine(name)
+        for notice in view.notices:
+            warn(notice)
+        if engine_only:
+            tables.one(session.form, view.raw, lambda: _engine_page(name, view))
+            return 0
+        if session.form.kind == "table":
+            click.echo(_engine_page(name, view), err=True)
+        usable = [machine for machine in view.machines if machine.state in _USABLE]
+        wanted = max(1, min(most, len(usable)))
+    count = nodes or wanted
     if count > most:
         raise InvalidInput(
             f"compute `{name}` has at most {most} nodes, not {count}",
@@ -83,6 +108,17 @@ def check(session: Session, name: str, nodes: int | None, environment: str, size
     report = _answer(client, name, ended)
     tables.one(session.form, report, lambda: _page(report))
     return 0 if report["ok"] else 1
+
+
+def _engine_page(name: str, view: ComputeEngine) -> str:
+    version = f"{view.engine} {view.version}".strip()
+    python = f", Python {view.python}" if view.python else ""
+    states: dict[str, int] = {}
+    for machine in view.machines:
+        states[machine.state] = states.get(machine.state, 0) + 1
+    counted = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "none"
+    urls = f"; nodes reach the server at {', '.join(view.server_urls)}" if view.server_urls else ""
+    return f"`{name}`: {version}{python}; machines: {counted}{urls}."
 
 
 def _document(compute: str, nodes: int, environment: str, size_mb: int) -> dict[str, Any]:

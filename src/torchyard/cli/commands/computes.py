@@ -9,6 +9,7 @@ import click
 
 from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.cli.commands import compute_check
+from torchyard.cli.compute import instances
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 group = noun("compute")
 group.add_command(compute_check.check)
+for _verb in (instances.start, instances.stop, instances.restart, instances.open_instance):
+    group.add_command(_verb)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -51,6 +54,16 @@ _NODE_COLUMNS: list[tables.Column] = [
     ("OWNER", lambda node: node["owner"]),
     ("RANK", lambda node: node["rank"]),
     ("GPUS", lambda node: " ".join(str(device["index"]) for device in node["devices"])),
+]
+_MACHINE_COLUMNS: list[tables.Column] = [
+    ("MACHINE", lambda node: node["name"]),
+    ("STATE", lambda node: node["state"]),
+    ("ADDRESS", lambda node: node["address"]),
+    ("CORES", lambda node: node["cpus"] or ""),
+    ("GIB", lambda node: f"{node['memory_bytes'] / 2**30:.0f}" if node["memory_bytes"] else ""),
+    ("GPUS", lambda node: f"{node['gpus']} {node['gpu_kind']}".strip() if node["gpus"] else ""),
+    ("JOBS", lambda node: " ".join(node["users"])),
+    ("REASON", lambda node: node["reason"]),
 ]
 _WAITING_COLUMNS: list[tables.Column] = [
     ("WAITING JOB", lambda job: job["job"]),
@@ -97,10 +110,16 @@ _SIZE_OPTIONS = (
 
 @group.command("create")
 @click.option("-n", "--name", default=None, help="Compute name.")
-@click.option("-t", "--type", "kind", default=None, help="Type: amlcompute.")
+@click.option("-t", "--type", "kind", default=None, help="Type: amlcompute or computeinstance.")
 @click.option("-s", "--size", default=None, help="Node size, such as STANDARD_D2_V2.")
 @accepts("--location")
-@click.option("--engine", default=None, help="Where nodes run: local, the server's machine.")
+@click.option("--engine", default=None, help="What runs the nodes: local, ray or slurm.")
+@click.option(
+    "--hosts",
+    multiple=True,
+    metavar="HOST,…",
+    help="Make these hosts its nodes, by ssh; with --engine ray.",
+)
 @_sized
 @common
 @filed("compute")
@@ -108,19 +127,89 @@ def create(
     session: Session,
     document: Document,
     kind: str | None,
+    hosts: tuple[str, ...],
     tags: tuple[str, ...],
     **options: Any,
-) -> None:
-    """Create or change a cluster.
+) -> int:
+    """Create or change a cluster, or a compute instance, which is started.
 
+    With --hosts your own `ssh` makes each host a node, as `yard node join` there would. Without
+    a name the cluster is `machines`. Hosts that have joined are left as they are.
+
+    \b
     Example: yard compute create -n cpu-cluster --type amlcompute --size STANDARD_D2_V2
-    --max-instances 4
+             yard compute create --engine ray --hosts lab-1,ann@lab-2:2222
     """
     document.fill({"type": kind, "tags": tagged(tags), **options})
+    if hosts:
+        from torchyard.cli.hosts import clusters_of_hosts
+
+        return clusters_of_hosts.create(session, document, hosts)
     try:
+        if instances.is_instance(document.value):
+            made = session.client().instances.create(document.value)
+            instances.show(session, made)
+            return 0
         compute = session.client().computes.create(document.value)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
+    _print(session, compute)
+    return 0
+
+
+@group.command("attach")
+@click.argument("name", required=False)
+@click.option("-n", "--name", "named_so", default=None, help="Compute name.")
+@click.option("--engine", default=None, help="What runs the nodes: ray or slurm.")
+@click.option("--address", default=None, metavar="HOST:PORT", help="Address of Ray's head.")
+@click.option("--partition", default=None, help="Slurm's partition.")
+@click.option("--account", default=None, help="Slurm's account.")
+@click.option("--qos", default=None, help="Slurm's quality of service.")
+@_sized
+@common
+@filed("compute")
+def attach(
+    session: Session,
+    document: Document,
+    named_so: str | None,
+    engine: str | None,
+    address: str | None,
+    partition: str | None,
+    account: str | None,
+    qos: str | None,
+    tags: tuple[str, ...],
+    name: str | None = None,
+    **options: Any,
+) -> None:
+    """Use a cluster that another engine runs.
+
+    Settings without an option of their own: `--set torchyard.constraint=a100`. Without
+    `--max-instances` a job may have as many nodes as the engine has.
+
+    Example: yard compute attach lab --engine slurm --partition gpu
+    """
+    settings = {"address": address, "partition": partition, "account": account, "qos": qos}
+    engine_settings = {key: value for key, value in settings.items() if value is not None}
+    engine = engine or ("ray" if address else "slurm" if partition else None)
+    document.fill({"name": name or named_so, "tags": tagged(tags), **options})
+    mapping = document.value.setdefault("torchyard", {})
+    if isinstance(mapping, dict):
+        mapping |= {**engine_settings, **({"engine": engine} if engine else {})}
+    client = session.client()
+    try:
+        compute = client.computes.create(document.value)
+    except TorchyardError as error:
+        raise document.locate(error) from error.__cause__
+    try:
+        view = client.computes.engine(compute.name)
+    except TorchyardError as error:
+        warn(f"{error.message}; the cluster is kept: ask again with `yard compute check`")
+    else:
+        most = view.most_nodes or len(view.machines)
+        if most and "max_instances" not in document.value:
+            compute = client.computes.update(compute.name, {"max_instances": most})
+        for notice in view.notices:
+            warn(notice)
     _print(session, compute)
 
 
@@ -151,13 +240,14 @@ def update(
 @many
 @common
 def list_computes(session: Session, kind: str, max_results: int | None) -> None:
-    """List clusters.
+    """List clusters and compute instances.
 
     Example: yard compute list
     """
-    computes = session.client().computes.list()
-    wanted = kind.lower()
-    kept = [row.raw for row in computes if not wanted or row.type.lower() == wanted]
+    client, wanted = session.client(), kind.lower()
+    rows = [row.raw for row in client.computes.list()]
+    rows += [row.raw for row in client.instances.list()]
+    kept = [row for row in rows if not wanted or str(row.get("type")).lower() == wanted]
     tables.rows(session.form, at_most(kept, "no", max_results), _COLUMNS)
 
 
@@ -165,10 +255,14 @@ def list_computes(session: Session, kind: str, max_results: int | None) -> None:
 @named("compute", "computes")
 @common
 def show(session: Session, name: str) -> None:
-    """Show a cluster: its nodes, waiting jobs and usage.
+    """Show a cluster: its nodes, waiting jobs and usage; or a compute instance.
 
     Example: yard compute show -n cpu-cluster
     """
+    instance = instances.find(session, name)
+    if instance is not None:
+        instances.show(session, instance)
+        return
     _show(session, session.client().computes.get(name))
 
 
@@ -180,7 +274,11 @@ def list_nodes(session: Session, name: str) -> None:
 
     Example: yard compute list-nodes -n cpu-cluster
     """
-    tables.rows(session.form, session.client().computes.nodes(name).nodes.raw, _NODE_COLUMNS)
+    client = session.client()
+    if client.computes.get(name).engine in ("", "local"):
+        tables.rows(session.form, client.computes.nodes(name).nodes.raw, _NODE_COLUMNS)
+        return
+    tables.rows(session.form, client.computes.engine(name).machines.raw, _MACHINE_COLUMNS)
 
 
 @group.command("sizes")
@@ -216,6 +314,10 @@ def delete(session: Session, name: str, force: bool, yes: bool) -> None:
     Example: yard compute delete -n cpu-cluster --yes
     """
     client = session.client()
+    if instances.find(session, name) is not None:
+        confirm(f"Delete compute `{name}`?", yes)
+        instances.delete(session, name)
+        return
     client.computes.get(name)
     confirm(f"Delete compute `{name}`?", yes)
     gone = client.computes.delete(name, force)
@@ -243,6 +345,8 @@ def _show(session: Session, compute: Compute) -> None:
     parts = [tables.fields([*_page(compute.raw), *_cost(usage)])]
     if nodes.nodes:
         parts.append(tables.table_text(nodes.nodes.raw, _NODE_COLUMNS))
+    if nodes.machines:
+        parts.append(tables.table_text(nodes.machines.raw, _MACHINE_COLUMNS))
     if nodes.waiting:
         parts.append(tables.table_text(nodes.waiting.raw, _WAITING_COLUMNS))
     more = nodes.waiting_count - len(nodes.waiting)
@@ -260,8 +364,11 @@ def _page(compute: dict[str, Any]) -> list[tuple[str, Any]]:
     if compute.get("gpus"):
         promised += f", {compute['gpus']} x {compute['gpu_kind'] or 'GPU'}"
     shown = {key: value for key, value in compute.items() if key not in _IN_WORDS}
+    settings = {**(compute.get("torchyard") or {})}
+    settings.pop("engine", None)
     return [
         *tables.titled(shown),
+        *((key.replace("_", " ").capitalize(), value) for key, value in settings.items()),
         ("Node", promised),
         ("Nodes", f"{compute.get('current_node_count', 0)} of {compute.get('max_instances')}"),
         ("Node states", ", ".join(states)),
@@ -270,7 +377,7 @@ def _page(compute: dict[str, Any]) -> list[tuple[str, Any]]:
 
 _IN_WORDS = {
     "node_state_counts", "scale_settings", "current_node_count", "cores", "memory_bytes", "gpus",
-    "gpu_kind", "workspace", "errors",
+    "gpu_kind", "workspace", "errors", "torchyard",
 }  # fmt: skip
 
 
@@ -297,5 +404,7 @@ def _busy(compute: dict[str, Any]) -> int:
 
 def _state(compute: dict[str, Any]) -> str:
     """The allocation state, or the provisioning state unless that is Succeeded."""
+    if instances.is_instance(compute):
+        return str(compute.get("state"))
     state = str(compute.get("provisioning_state"))
     return str(compute.get("allocation_state") or state) if state == "Succeeded" else state

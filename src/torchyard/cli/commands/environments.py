@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from torchyard.base.errors import TorchyardError
-from torchyard.cli.commands import asset_deletion, environment_copies, environment_shell
+from torchyard.cli.commands import asset_deletion
+from torchyard.cli.environments import copies, export, releases, shell
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
@@ -175,11 +177,16 @@ def build(session: Session, name: str, version: str, label: str) -> None:
 
 
 asset_deletion.add(group, "environment", "environments", "environment", "vision")
-group.add_command(environment_copies.export)
-group.add_command(environment_copies.save)
-group.add_command(environment_copies.load)
-group.add_command(environment_copies.clone)
-group.add_command(environment_shell.shell)
+group.add_command(export.export)
+group.add_command(copies.save)
+group.add_command(copies.load)
+group.add_command(copies.clone)
+group.add_command(shell.shell)
+group.add_command(releases.validate)
+group.add_command(releases.validations)
+group.add_command(releases.audit)
+group.add_command(releases.release)
+group.add_command(releases.releases)
 
 
 def _archive(session: Session, name: str, version: str, *, archived: bool) -> None:
@@ -193,5 +200,33 @@ def _archive(session: Session, name: str, version: str, *, archived: bool) -> No
 
 
 def _show(session: Session, environment: Environment) -> None:
-    raw = environment.raw
-    tables.one(session.form, raw, lambda: tables.fields(tables.titled(raw)))
+    tables.one(session.form, environment.raw, lambda: _page(environment.raw))
+
+
+def _page(raw: Mapping[str, Any]) -> str:
+    """The fields, then the components of a curated environment with what was tested where."""
+    plain = {key: value for key, value in raw.items() if key not in ("components", "tests")}
+    pairs = tables.titled(plain)
+    for number, run in enumerate(raw.get("tests", ())):
+        pairs.append(("" if number else "Tested", _run_line(run)))
+    text = tables.fields((name or " ", value) for name, value in pairs)
+    lines = [(held["name"], _held_line(held)) for held in raw.get("components", ())]
+    return f"{text}\n\n{tables.fields(lines)}" if lines else text
+
+
+def _run_line(run: Mapping[str, Any]) -> str:
+    label = f"{len(run['label_differences'])} differences from the label"
+    steps = f", {run['steps'] - len(run['failed'])} of {run['steps']} steps" if run["steps"] else ""
+    where = f"{run['hardware']}, {run['date']}"
+    return f"{run['distributions']} packages, {label}{steps} ({where})"
+
+
+def _held_line(held: Mapping[str, Any]) -> str:
+    if held["state"] == "unavailable":
+        instead = f"; instead: {held['instead']}" if held["instead"] else ""
+        return f"not available: {held['reason']}{instead}"
+    layer = " (torchyard's layer)" if held["state"] == "layer" else ""
+    results = [test["error"] or test["result"] for test in held["tests"]]
+    return (
+        f"{held['version'].partition('+torchyard')[0]}{layer}  {'; '.join(results) or 'not tested'}"
+    )

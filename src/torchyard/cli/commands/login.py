@@ -22,7 +22,7 @@ from torchyard.base.http import Transport
 from torchyard.cli.commands import sign_in
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, warn
-from torchyard.cli.terminal import tables
+from torchyard.cli.terminal import browser, tables
 
 
 @click.command("login", cls=Verb)
@@ -168,7 +168,7 @@ class _Way:
 def _obtain_token(address: str, ca_cert: str, way: _Way) -> str:
     if not way.token_file and not way.with_token:
         transport = Transport(address, "", ca_cert=ca_cert)
-        token = sign_in.try_sign_in(transport, sign_in.has_browser() and not way.no_browser)
+        token = sign_in.try_sign_in(transport, browser.is_here() and not way.no_browser)
         if token is not None:
             return token
     return _read_token(address, way.token_file)

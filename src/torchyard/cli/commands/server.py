@@ -29,18 +29,39 @@ _POLL_S = 0.2
     metavar="PORT",
     help="Port, also for later starts.",
 )
+@click.option(
+    "--listen/--no-listen",
+    default=None,
+    help="Listen at all addresses of this machine with TLS, for nodes on other machines; also for "
+    "later starts.",
+)
+@click.option(
+    "--jobs-as-server-user",
+    is_flag=True,
+    help="With `--listen` and without a runner: jobs of everybody who has a token run as you.",
+)
 @common
-def start(session: Session, port: int | None) -> None:
+def start(
+    session: Session, port: int | None, listen: bool | None, jobs_as_server_user: bool
+) -> None:
     """Start this machine's server if it isn't running.
 
-    Example: yard server start --port 8765
+    Example: yard server start --listen
     """
     from torchyard.client import embedded
 
     _refuse_beside_shared(session)
     _warn_of_url(session)
     before = embedded.find(session.settings)
-    running = embedded.ensure(session.settings, port=port)
+    options = [] if listen is None else ["--listen" if listen else "--no-listen"]
+    options += ["--jobs-as-server-user"] if jobs_as_server_user else []
+    running = embedded.ensure(session.settings, port=port, options=options)
+    if before == running and listen is not None:
+        click.echo(
+            "warning: the server is running as it was started; stop it first with "
+            "`yard server stop`",
+            err=True,
+        )
     if before == running and port is not None and not running.url.endswith(f":{port}"):
         click.echo(
             f"warning: `--port {port}` is ignored: the server is running; stop it first", err=True

@@ -12,7 +12,6 @@ import base64
 import hashlib
 import hmac
 import secrets
-import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -21,7 +20,6 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import click
 
-from torchyard.base import settings
 from torchyard.base.errors import NotAuthenticated, NotFound
 from torchyard.base.http import Transport
 
@@ -57,16 +55,6 @@ def token_of(transport: Transport, with_browser: bool) -> str:
         grant = _pasted(f"{transport.url}/v1/sign-in/start?{urlencode(query)}")
     answer = transport.post("/v1/sign-in/token", {"grant": grant, "verifier": verifier})
     return str(answer["token"])
-
-
-def has_browser() -> bool:
-    """Whether a window can be opened here, not over SSH on another machine."""
-    if settings.is_set("BROWSER"):
-        return True
-    if settings.is_set("SSH_CONNECTION"):
-        return False
-    is_desktop = settings.is_set("DISPLAY") or settings.is_set("WAYLAND_DISPLAY")
-    return is_desktop or sys.platform in ("darwin", "win32")
 
 
 def _pasted(url: str) -> str:

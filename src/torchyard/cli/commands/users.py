@@ -147,13 +147,30 @@ def remove(session: Session, name: str, cancel_jobs: bool, yes: bool) -> None:
     tables.done(session.form, result.raw, text)
 
 
+@group.command("link")
+@named("user")
+@click.argument("subject")
+@common
+def link(session: Session, name: str, subject: str) -> None:
+    """Let an account at the sign-in provider sign in as this user.
+
+    SUBJECT is the account's `sub` there. A person whose account is not linked is shown it when
+    they sign in; make sure that it is they who tell you.
+
+    Example: yard user link anna 3f1c9a52-77d0-4a0e-9a55-0f6f2f0b7e11
+    """
+    session.client().users.link(name, subject)
+    text = f"`{name}` can sign in with this account."
+    tables.done(session.form, {"user": name, "subject": subject}, text)
+
+
 @group.command("unlink")
 @named("user")
 @common
 def unlink(session: Session, name: str) -> None:
     """Release a user's account at the sign-in provider, and end their sign-ins.
 
-    For an account that was made anew there: the next one with their name becomes theirs.
+    For an account that was made anew there; `yard user link` names the new one.
 
     Example: yard user unlink anna
     """

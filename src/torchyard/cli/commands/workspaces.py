@@ -12,13 +12,16 @@ import click
 from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
+    Command,
     Session,
     accepts,
     changes_from,
     common,
     confirm,
+    document_from,
     filed,
     tagged,
+    warn,
     with_session,
 )
 from torchyard.cli.terminal import tables
@@ -35,10 +38,31 @@ _COLUMNS: list[tables.Column] = [
     ("RESOURCE GROUP", lambda workspace: workspace.get("resource_group")),
     ("SUBSCRIPTION", lambda workspace: workspace.get("subscription_id")),
 ]
+# Of Azure's schema, what the server may know a reason about.
+_AZURE_KEYS = (
+    "hbi_workspace", "image_build_compute", "public_network_access", "container_registry",
+    "application_insights", "primary_user_assigned_identity", "identity", "managed_network",
+    "network_acls", "serverless_compute", "system_datastores_auth_mode",
+    "allow_roleassignment_on_rg",
+)  # fmt: skip
+# A workspace keeps these from its creation.
+_FIXED = ("name", "location", "resource_group", "subscription_id")
+# How jobs end, and Azure's names for it.
+_EVENTS = {"completed": "JobCompleted", "failed": "JobFailed", "canceled": "JobCancelled"}
 _MAP_COLUMNS: list[tables.Column] = [
     ("PREFIX", lambda mapping: mapping["prefix"]),
     ("TARGET", lambda mapping: mapping["target"]),
 ]
+
+
+def _azure_options(command: Command) -> Command:
+    """Options of `az ml workspace` for keys that the server satisfies or refuses by name."""
+    for key in (*_AZURE_KEYS, "storage_account", "key_vault", "enable_data_isolation"):
+        is_flag = key in ("hbi_workspace", "enable_data_isolation")
+        name = "--" + key.replace("_", "-")
+        option = click.option(name, is_flag=is_flag, default=None, hidden=True)
+        command = option(command)
+    return command
 
 
 @group.command("create")
@@ -51,6 +75,7 @@ _MAP_COLUMNS: list[tables.Column] = [
     "-g", "--resource-group", default=None, metavar="NAME", help="Azure resource group to report."
 )
 @click.option("--subscription", default=None, metavar="ID", help="Azure subscription ID to report.")
+@_azure_options
 @accepts("--no-wait")
 @with_session
 @filed("workspace")
@@ -111,15 +136,20 @@ def list_workspaces(session: Session) -> None:
 @group.command("update")
 @click.argument("argument", metavar="[NAME]", required=False)
 @click.option("-n", "--name", default="", help="Workspace name. Default: the current one.")
+@click.option("-f", "--file", default="", metavar="FILE", help="YAML file of the workspace.")
 @click.option(
     "--set",
     "assignments",
     multiple=True,
     metavar="A.B=VALUE",
-    help="Set description, retention_days, rehearse_on_cpu, allow_substitutes, max_processes, "
-    "disk_quota_mb or network.",
+    help="Set display_name, description, tags.KEY, retention_days, rehearse_on_cpu, "
+    "allow_substitutes, max_processes, disk_quota_mb, network, auto_compute, "
+    "notification_settings, notify or notify_secrets.NAME.",
 )
+@click.option("--display-name", default=None, help="Display name.")
 @click.option("--description", default=None, help="Description.")
+@click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to set.")
+@_azure_options
 @click.option(
     "--retention-days",
     type=click.IntRange(min=0),
@@ -146,35 +176,94 @@ def list_workspaces(session: Session) -> None:
     help="Replace Azure ML's published environments and images by torchyard's own. Default: true "
     "unless the server is shared.",
 )
+@click.option(
+    "--notify",
+    "recipients",
+    multiple=True,
+    metavar="URL|EMAIL",
+    help="Tell this webhook or e-mail address of the end of every job, instead of those set now; "
+    "repeatable. `none` removes all.",
+)
+@click.option(
+    "--notify-on",
+    "events",
+    multiple=True,
+    type=click.Choice(tuple(_EVENTS), case_sensitive=False),
+    help="With --notify: only of jobs that end so; repeatable.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
-@accepts("--no-wait")
+@accepts("--no-wait", "--update-dependent-resources")
 @common
 def update(
     session: Session,
     argument: str | None,
     name: str,
+    file: str,
     assignments: tuple[str, ...],
+    tags: tuple[str, ...],
+    recipients: tuple[str, ...],
+    events: tuple[str, ...],
     yes: bool,
     **options: Any,
 ) -> None:
     """Change a workspace's settings; for owners.
+
+    Of a file, all keys are set that can be changed; what can't be must be as it is.
+
+    A file has `notification_settings` and `torchyard: {notify: …}` as a job file has, and what
+    `url_env` and `secret_env` name in `torchyard: {notify_secrets: …}`.
 
     Retention never deletes running jobs, nor jobs that models or data were registered from.
 
     Example: yard workspace update --retention-days 90
     """
     keys = (
-        "description", "retention_days", "rehearse_on_cpu", "allow_substitutes", "max_processes",
-        "disk_quota_mb", "network",
+        "display_name", "description", "tags", "retention_days", "rehearse_on_cpu",
+        "allow_substitutes", "max_processes", "disk_quota_mb", "network", "auto_compute",
+        "notification_settings", "notify", "notify_secrets", *_AZURE_KEYS,
     )  # fmt: skip
-    changes = changes_from(assignments, options, keys)
-    wanted = _one_name(name, argument)
+    document = document_from(file, ())
+    _lift_own_keys(document)
+    wanted = _one_name(name, argument) or str(document.value.get("name") or "")
     client = session.client()
     workspace = wanted or client.workspace
+    if file:
+        _check_fixed(document, client.workspaces.get(workspace))
+    recipient_keys = _notifications(recipients, events)
+    changes = changes_from(
+        assignments, {"tags": tagged(tags), **options, **recipient_keys}, keys, document
+    )
+    changes |= {key: None for key, value in recipient_keys.items() if not value}
     days = changes.get("retention_days")
     if isinstance(days, int) and days:
         confirm(f"Delete the jobs of workspace `{workspace}` {days} days after they end?", yes)
-    _print(session, client.workspaces.update(workspace, changes))
+    try:
+        changed = client.workspaces.update(workspace, changes)
+    except TorchyardError as error:
+        raise document.locate(error) from error.__cause__
+    for notice in changed.raw.get("notices") or ():
+        warn(notice)
+    shown = {key: value for key, value in changed.raw.items() if key != "notices"}
+    _print(session, replace(changed, raw=shown))
+
+
+@group.command("delete")
+@click.argument("argument", metavar="[NAME]", required=False)
+@click.option("-n", "--name", default="", help="Workspace name.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
+@accepts("--no-wait", "--all-resources", "--permanently-delete")
+@common
+def delete(session: Session, argument: str | None, name: str, yes: bool) -> None:
+    """Delete an empty workspace.
+
+    Example: yard workspace delete vision
+    """
+    wanted = _one_name(name, argument) or session.workspace
+    if not wanted:
+        raise InvalidInput("no workspace was named", "give one with `--name`")
+    confirm(f"Delete workspace `{wanted}`?", yes)
+    session.client().workspaces.delete(wanted)
+    tables.done(session.form, {"name": wanted}, f"Deleted workspace `{wanted}`.")
 
 
 @group.command("config")
@@ -241,6 +330,65 @@ def unmap_url(session: Session, prefix: str) -> None:
     client = session.client()
     client.workspaces.unmap_url(client.workspace, prefix)
     tables.done(session.form, {"prefix": prefix}, f"`{prefix}` is no longer mapped.")
+
+
+def _lift_own_keys(document: Document) -> None:
+    """Move the keys of the mapping `torchyard` of a file, and their positions, to its top."""
+    torchyard_keys = document.value.get("torchyard")
+    if not isinstance(torchyard_keys, dict):
+        return
+    del document.value["torchyard"]
+    document.value.update(torchyard_keys)
+    lifted = {at[1:]: at for at in document.places if at[:1] == ("torchyard",) and len(at) > 1}
+    document.places.update({to: document.places[at] for to, at in lifted.items()})
+
+
+def _notifications(recipients: tuple[str, ...], events: tuple[str, ...]) -> dict[str, Any]:
+    """The keys that `--notify` and `--notify-on` set.
+
+    Raises:
+        InvalidInput: a recipient is neither a URL nor an e-mail address.
+    """
+    if not recipients:
+        if events:
+            raise InvalidInput(
+                "`--notify-on` is given without `--notify`",
+                "name whom to tell: `--notify ann@example.org`",
+            )
+        return {}
+    if recipients == ("none",):
+        return {"notify": [], "notification_settings": {}}
+    urls = [text for text in recipients if "://" in text]
+    emails = [text for text in recipients if "@" in text and "://" not in text]
+    for text in recipients:
+        if text not in urls and text not in emails:
+            raise InvalidInput(
+                f"`--notify {text}` is neither a URL nor an e-mail address",
+                "write `--notify https://host/path` or `--notify name@example.org`",
+            )
+    on = list(events or _EVENTS)
+    settings = {"email_on": [_EVENTS[event] for event in on], "emails": emails}
+    return {
+        "notify": [{"url": url, "on": on} for url in urls],
+        "notification_settings": settings if emails else {},
+    }
+
+
+def _check_fixed(document: Document, workspace: Workspace) -> None:
+    """Take out of a file what no update changes.
+
+    Raises:
+        InvalidInput: the workspace has another name, location or resource group.
+    """
+    document.value.pop("$schema", None)
+    for key in _FIXED:
+        wanted, current = document.value.pop(key, None), workspace.raw.get(key)
+        if wanted is not None and wanted != current:
+            raise InvalidInput(
+                f"{document.place((key,))}: `{key}` of workspace `{workspace.name}` is "
+                f"`{current}`, and can't be changed to `{wanted}`",
+                f"leave `{key}` out, or create another workspace: `yard workspace create`",
+            )
 
 
 def _one_name(name: str, argument: str | None) -> str:

@@ -66,10 +66,11 @@ def limits(settings: Settings) -> Finding:
     what = f"held for jobs: {', '.join([*held, 'open files', 'disk (watched)'])}"
     if not missing:
         return ok("limits", what)
+    shared = "" if holds.get("pids") else "; processes are counted for all jobs of a user together"
     return Finding(
         "limits",
         "note",
-        f"{what}; not held: {', '.join(missing)}",
+        f"{what}; not held: {', '.join(missing)}{shared}",
         "run the server by its systemd unit, which has `Delegate=` (systemd 254 or later), or as "
         "root where cgroups can be written; for the network allow user namespaces",
     )

@@ -2,8 +2,8 @@
 
 Owns: the verbs, their options.
 Leaves: creating to creation.py, lists to lists.py, one job's page to page.py, streams to
-streaming.py, metrics to metrics.py, comparing to comparison.py, deleting to deletion.py, requests
-to client/.
+streaming.py, metrics to metrics.py, resource use to top.py, comparing to comparison.py, deleting to
+deletion.py, requests to client/.
 Always: a verb makes one request through the client.
 """
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchyard.base.errors import InvalidInput
-from torchyard.cli.jobs import comparison, deletion, lists, metrics
+from torchyard.base.errors import InvalidInput, TorchyardError
+from torchyard.cli.jobs import comparison, deletion, lists, metrics, services, shell, sweeps, top
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
@@ -26,9 +26,12 @@ from torchyard.cli.parsing.options import (
     tagged,
     warn,
 )
-from torchyard.cli.terminal import tables
+from torchyard.cli.terminal import browser, next_steps, tables
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torchyard.client.client import Client
     from torchyard.client.job import Job
 
 group = noun("job")
@@ -53,7 +56,8 @@ _CHANGEABLE = ("display_name", "description", "tags", "experiment_name")
 @click.option("-n", "--name", default="", help="Job name. Default: a generated one.")
 @click.option("-s", "--stream", "streamed", is_flag=True, help="Follow the job until it ends.")
 @click.option("-a", "--save-as", default="", metavar="FILE", help="Write the job's JSON to FILE.")
-@accepts("--web", "--skip-validation")
+@click.option("-e", "--web", "web", is_flag=True, help="Open the job's page in a browser.")
+@accepts("--skip-validation")
 @click.option(
     "--rehearse-on-cpu",
     is_flag=True,
@@ -68,6 +72,7 @@ def create(
     name: str,
     streamed: bool,
     save_as: str,
+    web: bool,
     rehearse_on_cpu: bool,
 ) -> int:
     """Submit a job.
@@ -92,6 +97,8 @@ def create(
             Path(save_as).write_text(text, encoding="utf-8")
         except OSError as error:
             warn(f"the job was submitted, but `{save_as}` can't be written ({error.strerror})")
+    if web:
+        _open_page(session, job.name)
     if not streamed:
         _print(session, job)
         return 0
@@ -131,17 +138,26 @@ def validate(
 @group.command("show")
 @named("job", "jobs")
 @click.option("--code", "show_code", is_flag=True, help="Show the files of its code instead.")
-@accepts("--web")
+@click.option("--plot", "plotted", is_flag=True, help="Draw charts of a sweep below its page.")
+@click.option("-e", "--web", "web", is_flag=True, help="Open the job's page in a browser.")
 @common
-def show(session: Session, name: str, show_code: bool) -> None:
+def show(session: Session, name: str, show_code: bool, plotted: bool, web: bool) -> None:
     """Show a job: its status, what it waits for, its error and metrics.
 
     Example: yard job show -n brave-otter --query status -o tsv
     """
     client = session.client()
+    if web:
+        _open_page(session, name)
     if not show_code:
-        link = f"{client.transport.url}/runs/{name}?wsid=/workspaces/{client.workspace}"
-        _print(session, client.jobs.get(name), link)
+        link = f"{client.transport.url}{browser.jobs_page(client.workspace, name)}"
+        job = client.jobs.get(name)
+        if plotted and job.type != "sweep":
+            raise InvalidInput(
+                f"job `{name}` is not a sweep",
+                f"draw its metrics: `yard job metrics -n {name} --plot`",
+            )
+        _print(session, job, link, plotted)
         return
     tables.rows(
         session.form,
@@ -346,10 +362,15 @@ def restore(session: Session, name: str) -> None:
 @click.option("--display-name", default=None, help="Display name.")
 @click.option("--description", default=None, help="Description.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to add or change.")
-@accepts("--web")
+@click.option("-e", "--web", "web", is_flag=True, help="Open the job's page in a browser.")
 @common
 def update(
-    session: Session, name: str, assignments: tuple[str, ...], tags: tuple[str, ...], **options: Any
+    session: Session,
+    name: str,
+    assignments: tuple[str, ...],
+    tags: tuple[str, ...],
+    web: bool,
+    **options: Any,
 ) -> None:
     """Change a job's display name, description, experiment or tags.
 
@@ -357,6 +378,8 @@ def update(
     """
     changes = changes_from(assignments, {"tags": tagged(tags), **options}, _CHANGEABLE)
     _print(session, session.client().jobs.update(name, **changes))
+    if web:
+        _open_page(session, name)
 
 
 @group.command("clone")
@@ -394,8 +417,15 @@ def clone(
 
 group.add_command(lists.list_jobs)
 group.add_command(metrics.metrics)
+group.add_command(top.top)
+group.add_command(sweeps.sweep)
+group.add_command(sweeps.trials)
+group.add_command(sweeps.sweep_extend)
 group.add_command(comparison.compare)
 group.add_command(deletion.delete)
+group.add_command(shell.shell)
+group.add_command(services.show_services)
+group.add_command(services.release)
 
 
 def _stream(session: Session, name: str, rank: int | None) -> int:
@@ -410,14 +440,51 @@ def _stream(session: Session, name: str, rank: int | None) -> int:
     form = session.form
     if form.query or form.output not in (None, "none"):
         tables.one(form, job, lambda: page.page(job))
+    next_steps.say(form, _next_steps(client, job))
     return streaming.exit_code(job)
 
 
-def _print(session: Session, job: Job, link: str = "") -> None:
-    """Show a job; with the `link` of its page where Azure's document has it."""
-    from torchyard.cli.jobs import page as job_page
+def _next_steps(client: Client, job: Mapping[str, Any]) -> list[str]:
+    if job["status"] != "Completed":
+        return []
+    try:
+        return next_steps.after_job(
+            job, [file.path for file in client.jobs.get(job["name"]).files()]
+        )
+    except TorchyardError:
+        return []  # only a hint
 
+
+def _open_page(session: Session, name: str) -> None:
+    """Open the job's page, and say where it is: output is for the job itself."""
+    client = session.client()
+    link = browser.show(client.transport, browser.jobs_page(client.workspace, name))
+    click.echo(f"Web page: {link['url']}", err=True)
+
+
+def _print(session: Session, job: Job, link: str = "", plotted: bool = False) -> None:
+    """Show a job; with the `link` of its page where Azure's document has it.
+
+    Args:
+        plotted: draw charts below the page of a sweep.
+    """
     raw = job.raw
     if link:
         raw = {**raw, "services": {"Studio": {"type": "Studio", "endpoint": link}}}
-    tables.one(session.form, raw, lambda: job_page.page(job.raw))
+    tables.one(session.form, raw, lambda: _page(session, job, plotted))
+
+
+def _page(session: Session, job: Job, plotted: bool) -> str:
+    from torchyard.cli.jobs import page as job_page
+
+    if job.type != "sweep":
+        return job_page.page(job.raw)
+    from torchyard.cli.jobs import sweep_page
+
+    sweep_trials = job.trials()
+    rungs = sweep_page.rungs(session.client().jobs.rungs(job.name))
+    parts = [job_page.page(job.raw), sweep_page.page(sweep_trials), *([rungs] if rungs else ())]
+    if plotted:
+        importances, missing = session.client().jobs.importances(job.name)
+        parts.append(sweep_page.charts(sweep_trials, importances, missing, metrics.chart_style()))
+    return "\n\n".join(parts)

@@ -30,6 +30,11 @@ def create(
     document = document_from(file, assignments)
     if rehearse_on_cpu:
         _rehearse(document)
+    return submit(session, document, name)
+
+
+def submit(session: Session, document: Document, name: str = "") -> Job:
+    """Submit a document that was read or made."""
     client = session.client()
     try:
         with progress.uploading() as sent:

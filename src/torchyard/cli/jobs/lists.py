@@ -42,6 +42,12 @@ _ASKED_FOR = ("metrics", "params", "inputs")
     "-p", "--parent-job-name", default="", metavar="NAME", help="List only this job's children."
 )
 @click.option(
+    "--type",
+    type=click.Choice(["command", "sweep", "run"], case_sensitive=False),
+    default=None,
+    help="List only jobs of this type; a run was logged outside of a job.",
+)
+@click.option(
     "--tag",
     "tags",
     multiple=True,
@@ -98,6 +104,7 @@ def list_jobs(
     max_results: int,
     all_results: bool,
     archived: str,
+    type: str | None,
     **conditions: Any,
 ) -> None:
     """List jobs, newest first, or the best first as a leaderboard.
@@ -105,11 +112,13 @@ def list_jobs(
     \b
     Example: yard job list --experiment-name digits -o json
              yard job list --tag sweep=1 --sort metrics.loss --columns inputs
+             yard job list --type sweep
              yard job list --owner ann --since 7d --sort metrics.accuracy --desc
     """
     names = _names(columns, sort)
     jobs = session.client().jobs.list(
         **conditions,
+        type=type or "",
         tags=_tags(tags),
         created_after=_moment(since),
         created_before=_moment(until),

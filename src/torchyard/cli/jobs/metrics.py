@@ -11,6 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,9 @@ from torchyard.cli.parsing.options import Session, common, many_names
 from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
-    from torchyard.cli.terminal.plots import Line
+    from torchyard.cli.terminal.plots import Line, Style
     from torchyard.client.client import Client
+    from torchyard.client.job_history import System
 
 _ENDED = ("Completed", "Failed", "Canceled")
 _EVERY_S = 2.0
@@ -104,6 +106,11 @@ def _offered(context: click.Context, parameter: click.Parameter, incomplete: str
     help="Write every point to a .csv or .parquet file; of several jobs, with their names.",
 )
 @click.option("--follow", is_flag=True, help="Update until the jobs have ended.")
+@click.option(
+    "--system",
+    is_flag=True,
+    help="Show what nodes and ranks used, too: system/node-0/cpu_utilization_percentage and so on.",
+)
 @common
 def metrics(
     session: Session,
@@ -117,6 +124,7 @@ def metrics(
     end: int | None,
     export: str,
     follow: bool,
+    system: bool,
 ) -> int:
     """Show the metrics that jobs logged: their last values, or a chart of all values.
 
@@ -141,7 +149,7 @@ def metrics(
     client = session.client()
     if export:
         return _export(session, client, names, keys, export, x, start, end)
-    selection = _Selection(names, keys, x, start, end, log, smooth)
+    selection = _Selection(names, keys, x, start, end, log, smooth, system)
     if for_programs:
         _answer(session, client, selection, plot)
         return 0
@@ -163,8 +171,12 @@ class _Selection:
         end: int | None,
         log: bool = False,
         smooth: float = 0.0,
+        system: bool = False,
     ) -> None:
         self.log, self.smooth = log, smooth
+        self.system: System = "hidden"
+        if system or any(key.startswith("system/") for key in keys):
+            self.system = "too"
         self.names, self.keys = names, keys
         self.axis: dict[str, Any] = {"x": x, "start": start, "end": end}
         self.by_time = x == "time"
@@ -219,7 +231,7 @@ def _rows(client: Client, selection: _Selection) -> list[dict[str, Any]]:
     summaries = [
         {"job": name, **row}
         for name in selection.names
-        for row in client.jobs.metric_keys(name).raw
+        for row in client.jobs.metric_keys(name, system=selection.system).raw
     ]
     logged_keys = sorted({row["key"] for row in summaries})
     for key in selection.keys:
@@ -267,8 +279,7 @@ def _chart(client: Client, selection: _Selection, keys: list[str], height: int) 
             f"{len(keys) * len(selection.names)} lines are too many for one chart",
             f"name fewer jobs or metrics: at most {_MOST_LINES} lines",
         )
-    width = shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns
-    width = min(width, 200) if sys.stdout.isatty() else _PLAIN_WIDTH
+    width = _chart_width()
     chart_lines = client.jobs.chart(list(selection.names), keys, width=2 * width, **selection.axis)
     lines = [
         plots.Line(
@@ -286,10 +297,20 @@ def _chart(client: Client, selection: _Selection, keys: list[str], height: int) 
         lines = [_since_start(line, 1000 * size) for line in lines]
     if selection.smooth:
         lines = [plots.smoothed(line, selection.smooth) for line in lines]
-    style = plots.Style(
-        width, height, colour=_colour(), braille=_speaks_braille(), log=selection.log
-    )
+    style = replace(chart_style(height), log=selection.log)
     return plots.draw(lines, style, keys[0] if len(keys) == 1 else "", unit)
+
+
+def chart_style(height: int = _SMALL_HEIGHT) -> Style:
+    """How this terminal draws charts."""
+    from torchyard.cli.terminal import plots
+
+    return plots.Style(_chart_width(), height, colour=_colour(), braille=_speaks_braille())
+
+
+def _chart_width() -> int:
+    width = shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns
+    return min(width, 200) if sys.stdout.isatty() else _PLAIN_WIDTH
 
 
 def _since_start(line: Line, unit_ms: float) -> Line:

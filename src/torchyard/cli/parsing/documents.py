@@ -33,6 +33,8 @@ _TAG = "tag:yaml.org,2002:"
 # Mappings whose values are texts: `yes` and `1e3` stay as they are written.
 _TEXTS = ("tags", "environment_variables")
 _ASSIGNMENT = re.compile(r"""((?:"[^"]*"|[^"=])*)(=)(.*)\Z""", re.DOTALL)
+# Of a template, such as `{{ENDPOINT_NAME}}`.
+_PLACEHOLDER = re.compile(r"\{\{ ?[\w.-]{1,100} ?\}\}")
 _BASE_60 = re.compile(r"^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?\Z")
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -53,6 +55,10 @@ class Document:
     def place(self, at: Iterable[str | int]) -> str:
         """The position of `at`, or of the nearest value around it that exists."""
         steps = tuple(at)
+        if len(steps) == 2 and steps[0] == "properties" and steps not in self.places:
+            # It may stand in the mapping `torchyard`, which means the same.
+            written = tuple(str(steps[1]).split("."))
+            steps = written if written in self.places else steps
         while steps not in self.places and steps:
             steps = steps[:-1]
         return self.places.get(steps, self.name)
@@ -192,7 +198,10 @@ def _syntax_error(name: str, text: str, error: yaml.YAMLError) -> InvalidSpec:
             f"{name}:{mark.line + 1}:{column}: a tab can't indent YAML", "indent with spaces"
         )
     hint = "correct the YAML at this place"
-    if "mapping values are not allowed" in problem:
+    placeholder = _PLACEHOLDER.search(line)
+    if placeholder:
+        hint = f"replace the placeholder `{placeholder[0]}`"
+    elif "mapping values are not allowed" in problem:
         hint = "put a text that holds `: ` in quotes, and check the indentation"
     elif "undefined alias" in problem or "alphabetic or numeric" in problem:
         hint = "define the anchor `&name` first, or put a text that begins with `*` in quotes"
@@ -248,7 +257,7 @@ class _Reading:
                 merged += value_node.value if many else [value_node]
                 continue
             if not isinstance(key_node, ScalarNode):
-                raise self._wrong(key_node, "a key is not a string", "write `key: value`")
+                raise self._wrong(key_node, *_no_key(key_node))
             key = key_node.value
             if key in first:
                 raise self._wrong(
@@ -288,6 +297,15 @@ class _Reading:
 
     def _wrong(self, node: Node, problem: str, hint: str) -> InvalidSpec:
         return InvalidSpec(f"{_mark(self._name, node)}: {problem}", hint)
+
+
+def _no_key(node: Node) -> tuple[str, str]:
+    """Problem and hint of a key that is a list or a mapping, as `{{NAME}}` is one."""
+    pairs = node.value if isinstance(node, MappingNode) else []
+    if len(pairs) == 1 and isinstance(pairs[0][0], ScalarNode):
+        name = pairs[0][0].value[:80]
+        return f"`{{{{{name}}}}}` is a placeholder", "replace it by its value"
+    return "a key is not a string", "write `key: value`"
 
 
 def _mark(name: str, node: Node) -> str:

@@ -75,6 +75,9 @@ IGNORED = {
         _Ignored(("--only-show-errors",)),
         _Ignored(("--no-wait",)),
         _Ignored(("--location", "-l"), is_flag=False),
+        _Ignored(("--all-resources",)),
+        _Ignored(("--permanently-delete", "-p")),
+        _Ignored(("--update-dependent-resources", "-u")),
         _Ignored(
             ("--datastore",),
             is_flag=False,
@@ -83,11 +86,6 @@ IGNORED = {
         _Ignored(
             ("--skip-validation",),
             warning="`--skip-validation` is ignored: the server validates whatever it accepts",
-        ),
-        _Ignored(
-            ("--web", "-e"),
-            warning="`--web` is ignored: torchyard has no web page yet; use `yard job show` or "
-            "`yard job stream`",
         ),
     )
 }
@@ -166,7 +164,7 @@ def _with_last(session: Session, options: dict[str, Any]) -> dict[str, Any]:
         return value.replace(LAST, last, 1)
 
     is_job = "job" in click.get_current_context().command_path.split()[1:2]
-    wanted = ("name", "names", "parent_job_name", "path") if is_job else ("path",)
+    wanted = ("name", "names", "argument", "parent_job_name", "path") if is_job else ("path",)
     keys = [key for key in wanted if key in options]
     return {**options, **{key: replaced(options[key]) for key in keys}}
 
@@ -356,16 +354,28 @@ def document_from(file: str, assignments: tuple[str, ...]) -> Document:
 
 
 def changes_from(
-    assignments: tuple[str, ...], options: dict[str, Any], changeable: tuple[str, ...]
+    assignments: tuple[str, ...],
+    options: dict[str, Any],
+    changeable: tuple[str, ...],
+    document: Document | None = None,
 ) -> dict[str, Any]:
-    """The changes that `update` sends: at least one, and only `changeable` keys."""
-    document = document_from("", assignments)
+    """The changes that `update` sends: at least one, and only `changeable` keys.
+
+    Args:
+        document: of a file, over which assignments and options win.
+    """
+    document = document or document_from("", ())
+    for assignment in assignments:
+        document.set(assignment)
     document.fill(options)
     wrong = [key for key in document.value if key not in changeable]
     if wrong:
         like = nearest(wrong[0], changeable)
+        place = document.place((wrong[0],)) if document.name else ""
         raise InvalidInput(
-            f"`{wrong[0]}` can't be changed",
+            f"{place}: `{wrong[0]}` can't be changed"
+            if place
+            else f"`{wrong[0]}` can't be changed",
             (f"did you mean `{like}`? " if like else "") + f"one of: {', '.join(changeable)}",
         )
     if not document.value:

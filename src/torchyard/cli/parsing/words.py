@@ -59,8 +59,6 @@ HINTS = {
     "logs": "write `yard job stream NAME`, or `yard server logs`",
     "status": "write `yard job list`, or `yard server status`",
     "diagnose": "write `yard doctor`",
-    "online-endpoint": "endpoints are not supported yet",
-    "batch-endpoint": "endpoints are not supported yet",
     "registry": "registries are not supported, except as `azureml://registries/…` in job files",
     "schedule": "schedules are not supported yet; use cron with `yard job create`",
 }

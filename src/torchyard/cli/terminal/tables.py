@@ -114,7 +114,9 @@ def _worded(key: str, value: Any) -> Any:
     if key.endswith("_at") and isinstance(value, str):
         return "" if value.startswith("1970-") else moment(value)
     if isinstance(value, dict) and not any(isinstance(v, (dict, list)) for v in value.values()):
-        return ", ".join(f"{inner}={_shown(v)}" for inner, v in value.items())
+        # Several lines, such as those of `pip_requirements`, would look like fields of their own.
+        texts = (f"{inner}={_shown(v).strip()}" for inner, v in value.items())
+        return plain(", ".join(text.replace("\n", " ") for text in texts))
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         more = len(value) - _MOST_SHOWN
         shown = ", ".join(value[:_MOST_SHOWN])

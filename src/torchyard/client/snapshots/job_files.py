@@ -2,7 +2,8 @@
 
 Owns: which keys of a job may name something on this machine: `code`, `inputs.<n>.path`,
 `environment.conda_file`, `environment.pip_requirements`, `environment.build.path`,
-`environment: file:…`; and `code` that names a git repository, which this machine clones.
+`environment: file:…`, all but inputs below `trial` in a sweep, whose `trial` may itself be a file;
+and `code` that names a git repository, which this machine clones.
 Leaves: every other key to the server, which alone says what is valid.
 Always: paths are relative to the folder of the document; an error carries the place in the
 document (`at`); finding reads no file's content but the environment's.
@@ -30,6 +31,11 @@ _ELSEWHERE = re.compile(r"^(azureml:|snapshot:|runs:/|git\+|git@|[a-z][a-z0-9+.-
 # Keys of jobs of other types, where `type` is left out.
 _OTHER_KINDS = frozenset({"jobs", "trial", "search_space", "task"})
 _INLINE_LIMIT_BYTES = 1 << 20
+_SWEEP = "sweep"
+# What of a component's or a job's file a trial has; its inputs are the sweep's.
+_OF_TRIAL_FILE = (
+    *("command", "code", "environment", "environment_variables", "distribution", "resources"),
+)
 
 
 @dataclass(frozen=True)
@@ -58,17 +64,18 @@ class JobFiles:
     document: dict[str, Any]
     paths: tuple[LocalPath, ...]
     clones: str = ""
+    code_at: At = ("code",)
 
     @contextmanager
     def with_code(self, limits: Limits = CODE_LIMITS) -> Iterator[JobFiles]:
         """The same with `code` on this disk and what git says of it among the properties."""
         if self.clones:
-            with git.cloned(self.clones) as checkout, _located(("code",)):
+            with git.cloned(self.clones) as checkout, _located(self.code_at):
                 files = snapshot.find(checkout.folder, limits, ignore=True)
-                code = LocalPath(("code",), checkout.folder, files, passing=True)
+                code = LocalPath(self.code_at, checkout.folder, files, passing=True)
                 yield self._described(checkout.properties, (code, *self.paths))
             return
-        code_folder = next((path.place for path in self.paths if path.at == ("code",)), None)
+        code_folder = next((path.place for path in self.paths if path.at == self.code_at), None)
         git_properties = git.properties(code_folder) if code_folder and code_folder.is_dir() else {}
         yield self._described(git_properties, self.paths)
 
@@ -103,22 +110,59 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
         TorchyardError: a folder can't be a snapshot.
     """
     body: dict[str, Any] = copy.deepcopy(dict(document))
-    if not _is_command(body):
+    if _is_sweep(body):
+        at, code_folder = _read_trial(body, folder)
+        part = body["trial"] if at else {}
+    elif _is_command(body):
+        at, code_folder, part = (), folder, body
+    else:
         # Its paths may mean anything; the server says that its type is not served.
         return JobFiles(body, ())
-    paths = []
+    code_at = (*at, "code")
+    paths, clones = _find_code(part, code_folder, code_at, limits)
+    paths += _find_inputs(body, folder)
+    if "environment" in part:
+        here = (*at, "environment")
+        part["environment"], context = _environment(part["environment"], code_folder, limits, here)
+        paths += context
+    return JobFiles(body, tuple(paths), clones, code_at)
+
+
+def _read_trial(sweep: dict[str, Any], folder: Path) -> tuple[At, Path]:
+    """Put the trial's file in its place; where its keys are, and what they are relative to.
+
+    The place is empty where the trial is on the server, or no mapping at all.
+    """
+    trial = sweep.get("trial")
+    if isinstance(trial, str) and trial.strip() and not is_elsewhere(trial):
+        file = _existing(trial, folder, ("trial",))
+        trial, folder = _yaml(file, ("trial",)), file.parent
+        if isinstance(trial, dict):
+            trial = {key: value for key, value in trial.items() if key in _OF_TRIAL_FILE}
+        sweep["trial"] = trial
+    return (("trial",) if isinstance(trial, dict) else ()), folder
+
+
+def _find_code(
+    body: dict[str, Any], folder: Path, at: At, limits: Limits
+) -> tuple[list[LocalPath], str]:
+    """The code's placeholder, if it is here; and its URL, if it is a git repository."""
     code = body.get("code")
-    clones = ""
     if isinstance(code, str) and git.is_url(code):
         git.parse(code)
-        clones = code
         body["code"] = f"local:{git.without_password(code)}"
-    elif isinstance(code, str) and code and not is_elsewhere(code):
-        place = _existing(code, folder, ("code",))
-        with _located(("code",)):
-            files = snapshot.find(place, limits, ignore=True)
-        body["code"] = f"local:{code}"
-        paths.append(LocalPath(("code",), place, files))
+        return [], code
+    if not isinstance(code, str) or not code or is_elsewhere(code):
+        return [], ""
+    place = _existing(code, folder, at)
+    with _located(at):
+        files = snapshot.find(place, limits, ignore=True)
+    body["code"] = f"local:{code}"
+    return [LocalPath(at, place, files)], ""
+
+
+def _find_inputs(body: dict[str, Any], folder: Path) -> list[LocalPath]:
+    paths = []
     inputs = body.get("inputs")
     for name, value in inputs.items() if isinstance(inputs, dict) else ():
         path = value.get("path") if isinstance(value, dict) else None
@@ -131,10 +175,7 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
             files = snapshot.find(place, Limits())
         value["path"] = f"local:{path}"
         paths.append(LocalPath(at, place, files))
-    if "environment" in body:
-        body["environment"], context = _environment(body["environment"], folder, limits)
-        paths += context
-    return JobFiles(body, tuple(paths), clones)
+    return paths
 
 
 def is_elsewhere(path: str) -> bool:
@@ -257,8 +298,9 @@ def _check_dockerfile(named: Any, files: list[Found], at: At) -> None:
         )
 
 
-def _environment(environment: Any, folder: Path, limits: Limits) -> tuple[Any, list[LocalPath]]:
-    at: At = ("environment",)
+def _environment(
+    environment: Any, folder: Path, limits: Limits, at: At
+) -> tuple[Any, list[LocalPath]]:
     if isinstance(environment, str) and environment.lower().startswith("file:"):
         file = _existing(environment, folder, at)
         environment = _yaml(file, at)
@@ -326,6 +368,13 @@ class _located:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TorchyardError) and not error.at:
             error.at = self._at
+
+
+def _is_sweep(document: Mapping[str, Any]) -> bool:
+    kind = document.get("type")
+    if isinstance(kind, str) and kind.strip():
+        return kind.strip().lower() == _SWEEP
+    return "command" not in document and bool({"trial", "search_space"} & set(document))
 
 
 def _is_command(document: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""`yard environment export`, `save`, `load`, `clone`: copies of environments."""
+"""`yard environment save`, `load`, `clone`: copies of environments."""
 
 from __future__ import annotations
 
@@ -21,45 +21,6 @@ from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
     from torchyard.client.environments import Environment
-
-
-@click.command("export", cls=Verb)
-@named("environment", "environments")
-@versioned
-@click.option(
-    "--format",
-    type=click.Choice(("dockerfile", "requirements", "conda"), case_sensitive=False),
-    default="dockerfile",
-    show_default=True,
-    help="File format.",
-)
-@click.option(
-    "--file",
-    "-f",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=None,
-    metavar="FILE",
-    help="Write to FILE. Default: print it.",
-)
-@common
-def export(
-    session: Session, name: str, version: str, label: str, format: str, file: Path | None
-) -> None:
-    """Export an environment as a Dockerfile, requirements.txt or conda.yml.
-
-    Example: yard environment export -n vision --format requirements -f requirements.txt
-    """
-    exported = session.client().environments.export(reference_of(name, version, label), format)
-    if exported.source != "lock":
-        warn(
-            f"`{exported.name}` was never built here: these are the requested packages; "
-            f"`yard environment build {name}` locks their versions"
-        )
-    if file is None:
-        tables.one(session.form, exported.raw, lambda: exported.text.rstrip("\n"))
-        return
-    file.write_text(exported.text, encoding="utf-8")
-    tables.done(session.form, {**exported.raw, "path": str(file)}, f"Wrote `{file}`.")
 
 
 @click.command("save", cls=Verb)

@@ -1,0 +1,136 @@
+"""Responses with files that people and jobs have written.
+
+Owns: their headers; the head of a file as text or as a table; which images are shown.
+Leaves: which file, and who may read it, to the routes.
+Always: no browser runs what is in such a file as a page of this server: files are downloads, and
+what is shown in place is JSON, or an image of a kind that holds no script, told by its content.
+
+Source: https://developer.mozilla.org/docs/Web/HTTP/Reference/Headers/Content-Security-Policy/sandbox
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from torchyard.base.bodies.file_responses import OpenFileResponse
+from torchyard.base.errors import Conflict
+
+HEADERS = {
+    "content-security-policy": "sandbox; default-src 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+}
+_HEAD_BYTES = 256 << 10
+_MOST_ROWS, _MOST_COLUMNS, _MOST_CELL = 200, 200, 1000
+_MOST_IMAGE_BYTES = 64 << 20
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+def attachment(file: Path, is_named: bool = True) -> OpenFileResponse:
+    """The file, to be saved under its name, else under the one that the link to it says."""
+    name = quote(file.name, safe="")
+    disposition = f"attachment; filename*=utf-8''{name}" if is_named else "attachment"
+    headers = {**HEADERS, "content-disposition": disposition}
+    return OpenFileResponse(file, media_type="application/octet-stream", headers=headers)
+
+
+def image(file: Path) -> OpenFileResponse:
+    """The file, to be shown in a page.
+
+    Raises:
+        Conflict: it is not an image that is safe to show.
+    """
+    type = _image_type(file)
+    if not type or file.stat().st_size > _MOST_IMAGE_BYTES:
+        raise Conflict(
+            "the file is not an image that is shown in a page",
+            "PNG, JPEG, GIF, WebP, AVIF and BMP are, up to 64 MiB; download any other file",
+            code="not_an_image",
+        )
+    return OpenFileResponse(file, media_type=type, headers={**HEADERS, "cache-control": "no-cache"})
+
+
+def preview(file: Path, path: str) -> dict[str, Any]:
+    """What a page shows of a file: `kind` is text, table, image or binary.
+
+    A table has `columns` and `rows` of texts, a text its `text`; `truncated` says that there is
+    more of either.
+    """
+    size_bytes = file.stat().st_size
+    body = {"path": path, "size_bytes": size_bytes, "kind": "binary", "truncated": False}
+    type = _image_type(file)
+    if type:
+        return {**body, "kind": "image", "media_type": type}
+    head = _head(file)
+    text = _text_of(head, is_whole=size_bytes <= len(head))
+    if text is None:
+        return body
+    is_cut = size_bytes > len(head)
+    delimiter = _DELIMITERS.get(file.suffix.lower())
+    table = _table(text, delimiter, is_cut) if delimiter else None
+    if table is not None:
+        return {**body, "kind": "table", **table}
+    return {**body, "kind": "text", "text": text, "truncated": is_cut}
+
+
+def head_text(file: Path) -> tuple[str | None, bool]:
+    """The head of a file as text, None if it is binary; whether that is all of it."""
+    head = _head(file)
+    is_whole = file.stat().st_size <= len(head)
+    return _text_of(head, is_whole), is_whole
+
+
+def _head(file: Path, size_bytes: int = _HEAD_BYTES) -> bytes:
+    with open(file, "rb") as opened:
+        return opened.read(size_bytes)
+
+
+def _text_of(head: bytes, is_whole: bool) -> str | None:
+    """None where the bytes are not a text in UTF-8."""
+    if b"\0" in head:
+        return None
+    # A character may have been cut in two at the end.
+    for cut in range(1 if is_whole else 4):
+        try:
+            return head[: len(head) - cut].decode()
+        except UnicodeDecodeError:
+            continue
+    return None
+
+
+def _table(text: str, delimiter: str, is_cut: bool) -> dict[str, Any] | None:
+    lines = text.rpartition("\n")[0] if is_cut else text
+    rows: list[list[str]] = []
+    try:
+        for row in csv.reader(io.StringIO(lines, newline=""), delimiter=delimiter):
+            if len(rows) > _MOST_ROWS:
+                break
+            rows.append([cell[:_MOST_CELL] for cell in row[:_MOST_COLUMNS]])
+    except csv.Error:
+        return None
+    if not rows:
+        return None
+    more = is_cut or len(rows) > _MOST_ROWS
+    return {"columns": rows[0], "rows": rows[1 : _MOST_ROWS + 1], "truncated": more}
+
+
+def _image_type(file: Path) -> str:
+    """Of an image whose kind holds no script, by its first bytes; else empty."""
+    head = _head(file, 32)
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if head.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    if head[4:12] in (b"ftypavif", b"ftypavis"):
+        return "image/avif"
+    # Two letters alone are the beginning of many a text.
+    if head.startswith(b"BM") and head[6:10] == b"\0\0\0\0":
+        return "image/bmp"
+    return ""

@@ -1,0 +1,226 @@
+"""What a web service runs: its model, code and environment, from an `environmentImageRequest`.
+
+Owns: `Image`; which file of an upload is the scoring script; several models in one folder; the
+scoring script of scikit-learn models without code.
+Leaves: reading archives to archives.py, environments to sdk_v1/environments.py, models without
+code of other kinds to the engine.
+Always: code becomes a snapshot, so that what is served never changes with the upload.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torchyard.azureml.blob import artifact_places
+from torchyard.azureml.common.calls import Call, object_at, objects_at
+from torchyard.azureml.common.errors import NotServed
+from torchyard.azureml.sdk_v1 import environments, models
+from torchyard.azureml.web_services import archives
+from torchyard.base import fields, files
+from torchyard.base.blobs import SNAPSHOT_PREFIX, SnapshotFile
+from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.jobs.services import Services
+from torchyard.models import actions
+from torchyard.models.types import Model
+
+ENTRY_SCRIPT, SOURCE_DIRECTORY = "AZUREML_ENTRY_SCRIPT", "AZUREML_SOURCE_DIRECTORY"
+_ARTIFACT = re.compile(r"aml://artifact/([^/]+)/([^/]+)/(.+)", re.DOTALL)
+# The client's own program imports the scoring script by this line.
+_IMPORTED = re.compile(r"^script_location = os\.path\.join\(.*, '([^'\n]+)'\)$", re.MULTILINE)
+_MOST_PROGRAM_BYTES = 1 << 20
+_SKLEARN, _ONNX = "ScikitLearn", "Onnx"
+_SKLEARN_SCRIPT = Path(__file__).with_name("sklearn_score.py.txt")
+
+
+@dataclass(frozen=True)
+class Image:
+    """Keys of a deployment's file; `models` are their ids in SDK v1, `name:version`."""
+
+    models: tuple[str, ...] = ()
+    model: str | Mapping[str, Any] | None = None
+    code: str = ""
+    scoring_script: str = ""
+    environment: str | Mapping[str, Any] | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def read(services: Services, call: Call, request: Mapping[str, Any]) -> Image:
+    """
+    Raises:
+        InvalidInput: the request contradicts itself, or its archive is not one.
+        NotFound: a model or an uploaded file is not there.
+        NotServed: an upload elsewhere, or a framework that needs a scoring script here.
+    """
+    wanted = [_model(services, call, id) for id in _ids(request)]
+    environment = object_at(request, "environment")
+    assets = objects_at(request, "assets")
+    if not assets:
+        return _without_code(services, wanted)
+    variables = fields.texts(environment, "environmentVariables", ("environment",))
+    script = variables.pop(ENTRY_SCRIPT, "") or _imported(services, call, request, assets)
+    code = [asset for asset in assets if asset.get("id") != request.get("driverProgram")]
+    snapshot = _snapshot(services, _code(services, call, code))
+    script = files.safe_relative(script)
+    return Image(
+        models=tuple(f"{model.name}:{model.version}" for model in wanted),
+        model=_reference(services, wanted),
+        code=snapshot,
+        scoring_script=script,
+        environment=_environment(services, call, environment, variables),
+        variables=variables,
+    )
+
+
+def _ids(request: Mapping[str, Any]) -> list[str]:
+    ids = request.get("modelIds") or []
+    if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids) or len(ids) > 100:
+        raise InvalidInput("`modelIds` must be a list of at most 100 ids", at=["modelIds"])
+    return list(dict.fromkeys(ids))
+
+
+def _model(services: Services, call: Call, id: str) -> Model:
+    model = models.find(services, call, id)
+    if not model.folder:
+        raise NotFound(
+            f"the files of model `{id[:200]}` are not on this server", f"see `{model.source}`"
+        )
+    return model
+
+
+def _reference(services: Services, wanted: Sequence[Model]) -> str | Mapping[str, Any] | None:
+    """What AZUREML_MODEL_DIR leads to: one model, or `NAME/VERSION/…` of each."""
+    if not wanted:
+        return None
+    if len(wanted) == 1:
+        return f"azureml:{wanted[0].name}:{wanted[0].version}"
+    together = []
+    for model in wanted:
+        folder = "" if model.single else f"{models.folder_name(model)}/"
+        for file in model.files:
+            source = actions.file(services.datastores, model, file.path)
+            if services.blobs.missing([file.sha256]):
+                services.blobs.put(file.sha256, files.chunks(open(source, "rb")))
+            path = f"{model.name}/{model.version}/{folder}{file.path}"
+            together.append(SnapshotFile(path, file.sha256, file.size_bytes))
+    return {"path": _snapshot(services, together), "type": "custom_model"}
+
+
+def _imported(
+    services: Services,
+    call: Call,
+    request: Mapping[str, Any],
+    assets: Sequence[Mapping[str, Any]],
+) -> str:
+    """The scoring script, by the client's own program; environments say it by a variable."""
+    for asset in assets:
+        if asset.get("id") == request.get("driverProgram"):
+            with open(_upload(services, call, asset), "rb") as file:
+                text = file.read(_MOST_PROGRAM_BYTES).decode("utf-8", "replace")
+            match = _IMPORTED.search(text)
+            if match is not None:
+                return match[1]
+    raise InvalidInput(
+        "the request doesn't say which file is the scoring script",
+        "give the InferenceConfig an `environment`",
+        at=["driverProgram"],
+    )
+
+
+def _code(
+    services: Services, call: Call, assets: Sequence[Mapping[str, Any]]
+) -> list[SnapshotFile]:
+    code: dict[str, SnapshotFile] = {}
+    for asset in assets:
+        upload = _upload(services, call, asset)
+        if asset.get("unpack"):
+            unpacked = archives.unpacked(services.blobs, upload, _temporary(services))
+            code.update({file.path: file for file in unpacked})
+        else:
+            path = files.safe_relative(str(asset.get("id") or "").rpartition("/")[2])
+            code[path] = archives.stored(services.blobs, path, upload)
+    return list(code.values())
+
+
+def _upload(services: Services, call: Call, asset: Mapping[str, Any]) -> Path:
+    """An uploaded file, for as long as the request lasts."""
+    url = str(asset.get("url") or "")
+    match = _ARTIFACT.fullmatch(url)
+    if match is None:
+        raise NotServed(
+            f"code at `{url[:200]}` is not served",
+            "give the InferenceConfig a local `entry_script` and `source_directory`",
+            at=["assets"],
+        )
+    origin, container, path = match.groups()
+    place = artifact_places.find(services, call.workspace.name, origin, container, path)
+    return services.datastores.file(call.workspace.name, place.datastore, place.stored(path))
+
+
+def _environment(
+    services: Services,
+    call: Call,
+    environment: Mapping[str, Any],
+    variables: Mapping[str, str],
+) -> str | Mapping[str, Any] | None:
+    """The deployment's environment; None where the model brings it.
+
+    The client adds its variables to the environment. They belong to the service.
+    """
+    if not environment:
+        return None
+    service_variables = {key: text for key, text in variables.items() if key != SOURCE_DIRECTORY}
+    document = {**environment, "environmentVariables": service_variables or None}
+    reference: str | Mapping[str, Any] = environments.for_job(
+        services.environments, services.clock, call, document
+    )
+    return reference
+
+
+def _without_code(services: Services, wanted: Sequence[Model]) -> Image:
+    if len(wanted) != 1:
+        raise InvalidInput(
+            "a web service without a scoring script has exactly one model",
+            "give an InferenceConfig",
+            at=["modelIds"],
+        )
+    (model,) = wanted
+    framework, version = models.framework_of(model)
+    ids, reference = (f"{model.name}:{model.version}",), _reference(services, wanted)
+    if framework == _ONNX:
+        packages = ["onnxruntime", "numpy"]
+        return Image(models=ids, model=reference, environment=_python(packages))
+    if framework != _SKLEARN:
+        raise NotServed(
+            f"a model with `model_framework={framework}` is not served without a scoring script",
+            "give an InferenceConfig with `entry_script` and `environment`",
+            at=["modelIds"],
+        )
+    text = services.blobs.put_bytes(_SKLEARN_SCRIPT.read_bytes())
+    script = SnapshotFile("score.py", text, _SKLEARN_SCRIPT.stat().st_size)
+    packages = [f"scikit-learn=={version}" if version else "scikit-learn", "joblib"]
+    return Image(
+        models=ids,
+        model=reference,
+        code=_snapshot(services, [script]),
+        scoring_script="score.py",
+        environment=_python(packages),
+    )
+
+
+def _python(packages: Sequence[str]) -> Mapping[str, Any]:
+    return {"conda_file": {"dependencies": ["python", "pip", {"pip": list(packages)}]}}
+
+
+def _snapshot(services: Services, code: Sequence[SnapshotFile]) -> str:
+    snapshot = services.blobs.put_snapshot({"files": [asdict(file) for file in code]})
+    return f"{SNAPSHOT_PREFIX}{snapshot.id}"
+
+
+def _temporary(services: Services) -> Path:
+    folder = services.home / "tmp"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder

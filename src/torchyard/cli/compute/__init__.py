@@ -1,0 +1,1 @@
+"""Parts of `yard compute` beside clusters."""

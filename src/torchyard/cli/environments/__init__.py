@@ -1,0 +1,1 @@
+"""Verbs of `yard environment`: validate, audit, release, export, copy, open a shell."""

@@ -1,0 +1,228 @@
+"""`yard environment export`: an environment as a file, or as an OCI image.
+
+Owns: the options of both, the password on stdin, progress of an image.
+Leaves: files and images to client/.
+Always: options of the one are refused with the other; a password is taken from stdin alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torchyard.base.errors import InvalidInput
+from torchyard.cli.parsing.group import Verb
+from torchyard.cli.parsing.options import Session, common, named, reference_of, versioned, warn
+from torchyard.cli.terminal import tables
+from torchyard.cli.terminal.progress import Progress
+from torchyard.client.images.steps import Steps, megabytes
+
+if TYPE_CHECKING:
+    from torchyard.client.images.exported_image import PushTarget
+
+
+@dataclass(frozen=True)
+class _ImageOptions:
+    """The options that only an image has; empty ones were not given."""
+
+    image: Path | None
+    push: str
+    base: str
+    overwrite: bool
+    username: str
+    password_stdin: bool
+    token_host: str
+    plain_http: bool
+    ca_cert: Path | None
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.image is not None or bool(self.push)
+
+
+@click.command("export", cls=Verb)
+@named("environment", "environments")
+@versioned
+@click.option(
+    "--format",
+    type=click.Choice(("dockerfile", "requirements", "conda"), case_sensitive=False),
+    default=None,
+    help="File format.  [default: dockerfile]",
+)
+@click.option(
+    "--file",
+    "-f",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    metavar="FILE",
+    help="Write to FILE. Default: print it.",
+)
+@click.option(
+    "--image",
+    type=click.Path(path_type=Path),
+    default=None,
+    metavar="FILE.tar|FOLDER",
+    help="Write an OCI image instead, which runs outside torchyard.",
+)
+@click.option(
+    "--push", default="", metavar="REGISTRY/NAME[:TAG]", help="Push the image to a registry."
+)
+@click.option(
+    "--base",
+    default="",
+    metavar="IMAGE",
+    help="Put the environment over an image that podman or docker has or pulls. "
+    "Default: the files of the server's machine that its programs need.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace an existing image.")
+@click.option(
+    "--username",
+    default="",
+    metavar="NAME",
+    help="User at the registry. Default: your docker login.",
+)
+@click.option("--password-stdin", is_flag=True, help="Read the password from stdin.")
+@click.option(
+    "--token-host", default="", metavar="HOST", help="Token service that may see the password."
+)
+@click.option("--plain-http", is_flag=True, help="Allow a registry without TLS.")
+@click.option(
+    "--ca-cert",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    default=None,
+    metavar="FILE",
+    help="Trust the certificates in FILE, too.",
+)
+@common
+def export(
+    session: Session,
+    name: str,
+    version: str,
+    label: str,
+    format: str | None,
+    file: Path | None,
+    **image: Any,
+) -> None:
+    """Export an environment as a Dockerfile, requirements.txt, conda.yml or OCI image.
+
+    Example: yard environment export -n vision --image vision.tar
+    """
+    options = _ImageOptions(**image)
+    reference = reference_of(name, version, label)
+    if options.is_wanted:
+        if format is not None or file is not None:
+            chosen_option = "--format" if format is not None else "--file"
+            raise InvalidInput(
+                f"`{chosen_option}` does not go with an image",
+                "export the file and the image one by one",
+            )
+        _export_image(session, reference, options)
+        return
+    without = [key for key, value in vars(options).items() if value]
+    if without:
+        raise InvalidInput(
+            f"`--{without[0].replace('_', '-')}` is for an image",
+            "say `--image FILE.tar` or `--push REGISTRY/NAME:TAG` as well",
+        )
+    _export_file(session, reference, format or "dockerfile", file)
+
+
+def _export_file(session: Session, reference: str, format: str, file: Path | None) -> None:
+    exported = session.client().environments.export(reference, format)
+    if exported.source != "lock":
+        warn(
+            f"`{exported.name}` was never built here: these are the requested packages; "
+            f"`yard environment build {reference}` locks their versions"
+        )
+    if file is None:
+        tables.one(session.form, exported.raw, lambda: exported.text.rstrip("\n"))
+        return
+    file.write_text(exported.text, encoding="utf-8")
+    tables.done(session.form, {**exported.raw, "path": str(file)}, f"Wrote `{file}`.")
+
+
+def _export_image(session: Session, reference: str, options: _ImageOptions) -> None:
+    steps = _Printed()
+    try:
+        exported = session.client().environments.export_image(
+            reference,
+            options.image,
+            push=_push_target(options),
+            base=options.base,
+            overwrite=options.overwrite,
+            log=lambda text: click.echo(text, nl=False, err=True),
+            steps=steps,
+        )
+    finally:
+        steps.close()
+    size = megabytes(exported.size_bytes)
+    words = []
+    if exported.path is not None:
+        words.append(f"Wrote `{exported.path}`: {exported.name}, {size}, {exported.digest}.")
+    if exported.pushed:
+        words.append(f"Pushed `{exported.pushed}`: {size}, {exported.digest}.")
+    tables.done(session.form, exported.raw, "\n".join(words))
+
+
+def _push_target(options: _ImageOptions) -> PushTarget | None:
+    if bool(options.username) != options.password_stdin:
+        raise InvalidInput(
+            "`--username` and `--password-stdin` go together",
+            "for example `--username me --password-stdin < password.txt`",
+        )
+    if not options.push:
+        if options.username:
+            raise InvalidInput(
+                "`--username` is for a push", "say `--push REGISTRY/NAME:TAG` as well"
+            )
+        return None
+    password = ""
+    if options.password_stdin:
+        password = sys.stdin.read().rstrip("\r\n")
+        if not password:
+            raise InvalidInput(
+                "stdin holds no password", "for example `--password-stdin < password.txt`"
+            )
+    from torchyard.client.images.exported_image import PushTarget
+
+    return PushTarget(
+        options.push,
+        options.username,
+        password,
+        options.token_host,
+        options.plain_http,
+        options.ca_cert or "",
+    )
+
+
+class _Printed(Steps):
+    """Each step in a line, with a bar while it lasts."""
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+
+    def note(self, text: str) -> None:
+        warn(text)
+
+    def begin(self, what: str, size_bytes: int) -> None:
+        self.close()
+        if sys.stderr.isatty():
+            self._bar = Progress(what)
+            self._bar.total(size_bytes)
+
+    def add(self, size_bytes: int) -> None:
+        if self._bar is not None:
+            self._bar.add(size_bytes)
+
+    def end(self, text: str) -> None:
+        self.close()
+        click.echo(text, err=True)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None

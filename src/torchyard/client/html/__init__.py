@@ -1,0 +1,1 @@
+"""Objects of the SDK as HTML, at the end of a notebook's cell."""

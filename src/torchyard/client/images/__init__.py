@@ -1,0 +1,1 @@
+"""OCI images: writing them, and bringing them to a registry."""

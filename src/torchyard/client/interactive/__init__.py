@@ -1,0 +1,1 @@
+"""Into a running job, over HTTP: shells and services."""

@@ -1,0 +1,1 @@
+"""Validations, audits and releases of environments, over HTTP."""

@@ -1,0 +1,82 @@
+"""Clusters of other engines by the real `yard` against the real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Yard
+from cli.real_server import RealServer
+from torchyard.executors.executor import EngineUnreachable
+from torchyard.executors.fake import FakeEngine
+
+
+@pytest.fixture(scope="module")
+def engine() -> FakeEngine:
+    return FakeEngine("slurm", machines=2, most_nodes=6)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, engine: FakeEngine) -> Iterator[RealServer]:
+    server = RealServer(
+        tmp_path_factory.mktemp("server"),
+        openers={"slurm": lambda: engine},
+        node_urls=["https://10.0.0.9:8766"],
+    )
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def lab(running: RealServer, yard: Yard, monkeypatch: pytest.MonkeyPatch) -> Yard:
+    """`yard` with a cluster `lab`."""
+    monkeypatch.setenv("TORCHYARD_URL", running.url)
+    monkeypatch.setenv("TORCHYARD_TOKEN", running.token)
+    words = ("compute", "attach", "lab", "--partition", "gpu", "--set", "torchyard.exclusive=true")
+    attached = yard(*words, "-o", "json")
+    assert attached.code == 0, attached.err
+    return yard
+
+
+def test_attach_takes_settings_and_as_many_nodes_as_there_can_be(lab: Yard) -> None:
+    compute = json.loads(lab("compute", "show", "lab", "-o", "json").text)
+    assert compute["torchyard"] == {"engine": "slurm", "partition": "gpu", "exclusive": True}
+    assert (compute["engine"], compute["max_instances"]) == ("slurm", 6)
+    page = lab("compute", "show", "lab").text
+    assert "Partition" in page and "machine-1" in page
+    changed = lab("compute", "update", "lab", "--max-instances", "3", "-o", "json")
+    assert json.loads(changed.text)["torchyard"] == compute["torchyard"]
+
+
+def test_list_nodes_and_check_say_what_the_engine_says(lab: Yard) -> None:
+    nodes = lab("compute", "list-nodes", "lab").text
+    assert "MACHINE" in nodes and "machine-0" in nodes and "10.0.0.1" in nodes
+    checked = lab("compute", "check", "lab", "--engine-only")
+    assert checked.code == 0
+    expected = (
+        "`lab`: slurm 1.0; machines: 2 idle; nodes reach the server at https://10.0.0.9:8766."
+    )
+    assert checked.text.strip() == expected
+
+
+def test_check_of_an_engine_that_does_not_answer(lab: Yard, engine: FakeEngine) -> None:
+    engine.unreachable = EngineUnreachable("slurmctld does not answer", "start it")
+    try:
+        checked = lab("compute", "check", "lab", "--engine-only")
+    finally:
+        engine.unreachable = None
+    assert checked.code == 2
+    assert "compute `lab`: slurmctld does not answer" in checked.err
+    assert "start it" in checked.err
+
+
+def test_a_wrong_setting_is_told_with_its_line(lab: Yard, tmp_path: Path) -> None:
+    file = tmp_path / "lab.yml"
+    file.write_text("name: lab2\ntorchyard:\n  engine: slurm\n  partitoin: gpu\n")
+    refused = lab("compute", "create", "-f", file)
+    assert refused.code == 2
+    assert "lab.yml:4:3: unknown key `partitoin`" in refused.err
+    assert "did you mean `partition`?" in refused.err

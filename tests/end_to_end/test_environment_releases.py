@@ -1,0 +1,140 @@
+"""From one version of an environment to the next, for real; three planted faults each stop it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from end_to_end.yard_under_test import Yard
+from environments import wheels
+
+# By hand: it was written on a machine too busy to run it.
+pytestmark = [pytest.mark.end_to_end, pytest.mark.long, pytest.mark.timeout(900)]
+
+# What a team would write: it asserts what its own package comes to.
+WORKLOAD = """
+import samplelib
+from torchyard_validation import checks
+
+
+def run():
+    return {"accuracy": checks.at_least("accuracy", samplelib.accuracy(), 0.95)}
+"""
+
+
+def put(folder: Path, version: str, accuracy: float = 0.97) -> None:
+    text = f"__version__ = {version!r}\n\n\ndef accuracy():\n    return {accuracy}\n"
+    wheels.put(folder, "samplelib", version, text=text)
+
+
+def advisory(package: str, versions: list[str], days: int) -> dict[str, Any]:
+    published = datetime.now(timezone.utc) - timedelta(days=days)
+    affected = {"package": {"ecosystem": "PyPI", "name": package}, "versions": versions}
+    return {
+        "id": "CVE-2026-1",
+        "summary": "runs code of strangers",
+        "published": published.isoformat(),
+        "affected": [affected],
+    }
+
+
+@pytest.fixture(scope="module")
+def place(yard: Yard, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of wheels, two environments built of it, a workload, advisories."""
+    place = tmp_path_factory.mktemp("releases")
+    put(place / "wheels", "1.0")
+    requirements = place / "requirements.txt"
+    requirements.write_text(f"--find-links {place / 'wheels'}\nsamplelib>=1,<3\n")
+    for name in ("team", "samplelib-1.0"):
+        yard("environment", "create", "-n", name, "--pip-requirements", str(requirements))
+        yard("environment", "build", name)
+    (place / "workloads").mkdir()
+    (place / "workloads" / "team_accuracy.py").write_text(WORKLOAD)
+    (place / "osv.json").write_text(json.dumps([advisory("other", ["1"], 90)]))
+    return place
+
+
+def release(yard: Yard, place: Path, name: str, *more: str, expect: int = 0) -> dict[str, Any]:
+    only = "interpreter,requested-imports,team_accuracy"
+    printed = yard(
+        "environment", "release", name, "--only", only,
+        "--workloads", str(place / "workloads"), "-o", "json", *more,
+        expect=expect,
+    )  # fmt: skip
+    shown: dict[str, Any] = json.loads(printed)
+    return shown
+
+
+def versions(yard: Yard, name: str) -> list[str]:
+    listed = json.loads(yard("environment", "list", "-n", name, "-o", "json"))
+    return [row["version"] for row in listed]
+
+
+def test_releases_and_what_stops_them(yard: Yard, place: Path) -> None:
+    put(place / "wheels", "2.0")
+    made = release(yard, place, "team", "--osv", str(place / "osv.json"))
+    assert made["version"] == "2"
+    assert made["changelog"] == "samplelib: 1.0 → 2.0"
+    figures = {row["name"]: row["figures"] for row in made["report"]["workloads"]}
+    assert figures["team_accuracy"] == {"accuracy": 0.97}
+    assert made["report"]["hardware"][0]["cores"] >= 1
+    assert [gate["status"] for gate in made["gates"]] == ["passed"] * 6
+
+    # Both versions run, the old one also once it is archived.
+    yard("environment", "archive", "-n", "team", "-v", "1")
+    assert versions(yard, "team") == ["2"]
+    for version in ("1", "2"):
+        command = "python -c 'import samplelib; print(samplelib.__version__)'"
+        job = json.dumps(
+            {"command": command, "environment": f"azureml:team:{version}", "name": f"old-{version}"}
+        )
+        (place / "job.yml").write_text(job)
+        yard("job", "create", "-f", str(place / "job.yml"), "--stream")
+        assert yard.logs_of_attempts(f"old-{version}") == [f"{version}.0\n"]
+
+    # A wrong label: its name says what it holds no more.
+    refused = release(yard, place, "samplelib-1.0", expect=1)
+    assert "the name says samplelib 1.0, and the build holds 2.0" in refused["error"]["message"]
+    assert versions(yard, "samplelib-1.0") == ["1"]
+
+    # A package with a known vulnerability, older than 30 days.
+    put(place / "wheels", "2.1")
+    (place / "osv.json").write_text(json.dumps([advisory("samplelib", ["2.1"], 40)]))
+    refused = release(yard, place, "team", "--osv", str(place / "osv.json"), expect=1)
+    assert "gate `audit`: samplelib 2.1: CVE-2026-1 (40 days old)" in refused["error"]["message"]
+    assert versions(yard, "team") == ["2"]
+
+    # A package by which training loses accuracy; the vulnerability is excused for a week.
+    put(place / "wheels", "2.2", accuracy=0.41)
+    refused = release(yard, place, "team", expect=1)
+    message = refused["error"]["message"]
+    assert "gate `validate`: team_accuracy: accuracy is 0.41, below 0.95" in message
+    assert versions(yard, "team") == ["2"]
+    listed = json.loads(yard("environment", "releases", "team", "-o", "json"))
+    assert [row["status"] for row in listed] == ["Failed", "Failed", "Completed"]
+
+
+def test_an_audit_shows_what_excuses_and_writes_a_bill_of_materials(
+    yard: Yard, place: Path
+) -> None:
+    (place / "osv.json").write_text(json.dumps([advisory("samplelib", ["1.0"], 40)]))
+    audit = ("environment", "audit", "samplelib-1.0", "--osv", str(place / "osv.json"))
+    printed = yard(*audit, expect=1)
+    assert "FAIL" in printed and "CVE-2026-1" in printed and "40 days" in printed
+    day = (datetime.now(timezone.utc) + timedelta(days=7)).date().isoformat()
+    exceptions = place / "exceptions.yml"
+    exceptions.write_text(
+        f"exceptions:\n- {{id: CVE-2026-1, reason: only its server, expires: {day}}}\n"
+    )
+    sbom = place / "sbom.json"
+    printed = yard(*audit, "--exceptions", str(exceptions), "--sbom", str(sbom))
+    assert f"exception until {day}: only its server" in printed
+    bill = json.loads(sbom.read_text())
+    [component] = [each for each in bill["components"] if each["name"] == "samplelib"]
+    assert len(component["hashes"][0]["content"]) == 64
+    exceptions.write_text("exceptions:\n- {id: CVE-2026-1, expires: 2030-01-01}\n")
+    yard(*audit, "--exceptions", str(exceptions), expect=2)

@@ -1,0 +1,58 @@
+"""A model that a job made, exported to ONNX by another job in that job's environment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from end_to_end.yard_under_test import REPOSITORY, Yard
+from torchyard.models import onnx_files
+
+pytestmark = [
+    pytest.mark.end_to_end,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("torch_environment"),
+]
+
+SCRIPT = """
+import sys
+import torch
+
+net = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 10))
+batch = torch.export.Dim("batch")
+image = torch.randn(2, 1, 8, 8)
+program = torch.export.export(net.eval(), (image,), dynamic_shapes=({0: batch},))
+torch.export.save(program, sys.argv[1] + "/net.pt2")
+"""
+
+
+def test_a_model_of_a_job_becomes_an_onnx_model_with_its_signature(
+    yard: Yard, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    document = {
+        "name": "maker",
+        "command": "python train.py ${{outputs.model}}",
+        "code": "train.py",
+        "environment": {"pip_requirements": str(REPOSITORY / "examples/digits/requirements.txt")},
+        "outputs": {"model": {"type": "custom_model", "name": "net"}},
+    }
+    (tmp_path / "job.yml").write_text(json.dumps(document))
+    yard("job", "create", "-f", str(tmp_path / "job.yml"), "--stream")
+    yard.completed("maker")
+    printed = yard(
+        "model", "export-onnx", "net:1", "--input", "image=1,1,8,8/float32", "--optimize", "basic"
+    )
+    assert "MAX DIFFERENCE" in printed and "within 0.001" in printed
+    model = json.loads(yard("model", "show", "-n", "net-onnx", "-o", "json"))
+    assert model["signature"]["inputs"] == [
+        {"name": "image", "dtype": "float32", "shape": ["batch", 1, 8, 8]}
+    ]
+    assert model["properties"]["onnx.source"] == "net:1"
+    assert model["properties"]["onnx.optimized"] == "basic"
+    assert "onnxruntime" in model["environment"]["pip_requirements"]
+    yard("model", "download", "-n", "net-onnx", "-p", str(tmp_path / "copy"))
+    (file,) = (tmp_path / "copy").rglob("*.onnx")
+    assert onnx_files.read(file).opset >= 18
