@@ -19,7 +19,7 @@ def as_nobody(words: list[str]) -> subprocess.CompletedProcess[str]:
     """Run a program as the user `nobody`."""
     return subprocess.run(
         words, user="nobody", group="nogroup", extra_groups=[], cwd="/",
-        capture_output=True, text=True, timeout=20,
+        capture_output=True, text=True, timeout=60,
     )  # fmt: skip
 
 

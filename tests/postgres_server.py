@@ -124,7 +124,7 @@ class PostgresServer:
         """End it; its folder goes with the folder for temporary files."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGQUIT)  # no checkpoint: the folder goes anyway
-            self._process.wait(30)
+            self._process.wait(60)
 
     def url(self, database: str, user: str = USER, password: str = "") -> str:
         secret = f":{password}" if password else ""

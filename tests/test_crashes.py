@@ -69,7 +69,7 @@ class Server:
     def close(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
-            self._process.wait(30)
+            self._process.wait(60)
 
     def log(self) -> str:
         return (self.home / "server.log").read_text()
@@ -85,7 +85,7 @@ class Server:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             content: bytes = answer.read()
         return content
 

@@ -42,5 +42,5 @@ def started_server(
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-            process.wait(30)
+            process.wait(60)
         (home / "server.json").unlink(missing_ok=True)

@@ -112,7 +112,7 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int
 
 
 def _ask(port: int, method: str, path: str, headers: dict[str, str], body: str = "") -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request(method, path, body or None, headers)
     answer = connection.getresponse()
     answer.read()

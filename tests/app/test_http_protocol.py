@@ -74,7 +74,7 @@ class _Site:
             time.sleep(0.01)
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
     def send(self, method: str, path: str, size_bytes: int = 0, body: bytes = b"") -> socket.socket:
         connection = self.connect()
@@ -84,7 +84,7 @@ class _Site:
     def end(self) -> None:
         self.go_on.set()
         self.server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         self._plain.close()
         self._secure.close()
         assert not self._thread.is_alive()
@@ -232,7 +232,7 @@ def test_a_response_on_its_way_is_not_cut_off_for_a_newcomer(
     limits = ConnectionLimits(total=1)
     with _site(limits, tmp_path if is_secure else None) as site:
         port = site.tls_port if is_secure else site.port
-        reader: socket.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        reader: socket.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         if is_secure:
             trusted = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
             reader = trusted.wrap_socket(reader, server_hostname="localhost")
@@ -338,7 +338,7 @@ def test_a_handshake_counts_and_ends(tmp_path: Path) -> None:
     limits = ConnectionLimits(total=2, handshake_s=0.3, look_s=0.05)
     with _site(limits, tmp_path) as site, ExitStack() as opened:
         silent = [
-            opened.enter_context(socket.create_connection(("127.0.0.1", site.tls_port), timeout=10))
+            opened.enter_context(socket.create_connection(("127.0.0.1", site.tls_port), timeout=60))
             for _ in range(5)
         ]
         site.until(lambda: len(site.server.connections) == 2)
@@ -370,7 +370,7 @@ def test_a_request_right_behind_the_handshake_is_answered(tmp_path: Path) -> Non
 
 def test_what_is_no_tls_is_closed(tmp_path: Path) -> None:
     with _site(_BRIEF, tmp_path) as site:
-        with socket.create_connection(("127.0.0.1", site.tls_port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", site.tls_port), timeout=60) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert b"HTTP" not in _all_of(connection)
         assert _ask_by_tls(tmp_path, site.tls_port) == 200
@@ -378,7 +378,7 @@ def test_what_is_no_tls_is_closed(tmp_path: Path) -> None:
 
 def _ask_by_tls(folder: Path, port: int, body: bytes = b"") -> int:
     context = ssl.create_default_context(cafile=str(folder / "cert.pem"))
-    connection = http.client.HTTPSConnection("localhost", port, timeout=10, context=context)
+    connection = http.client.HTTPSConnection("localhost", port, timeout=60, context=context)
     try:
         connection.request("PUT", "/count", body)
         answer = connection.getresponse()

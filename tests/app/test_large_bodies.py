@@ -32,7 +32,7 @@ def server(tmp_path: Path) -> Iterator[tuple[Path, int, int]]:
 def _begin(home: Path, port: int, token: str = "") -> socket.socket:
     """A request most of whose body is sent."""
     token = token or (home / "token").read_text().strip()
-    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
     connection.sendall(
         f"PUT {_SNAPSHOTS} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {_SIZE_BYTES}\r\n\r\n".encode()
@@ -73,7 +73,7 @@ def test_bodies_that_do_not_end_do_not_fill_the_memory(
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
         assert _memory_mb(pid) - before_mb < _MOST_GROWTH_MB
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("GET", "/health")
         assert connection.getresponse().status == 200
         connection.close()
@@ -99,7 +99,7 @@ def test_a_killed_server_leaves_no_body(server: tuple[Path, int, int]) -> None:
 
 def _is_listening(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+        socket.create_connection(("127.0.0.1", port), timeout=60).close()
     except OSError:
         return False
     return True
@@ -117,7 +117,7 @@ def test_a_compressed_body_is_not_expanded(server: tuple[Path, int, int]) -> Non
     }
     for path in (_SNAPSHOTS, "/mlflow/default/api/2.0/mlflow/runs/create"):
         method = "PUT" if path == _SNAPSHOTS else "POST"
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request(method, path, bomb, headers)
         assert connection.getresponse().status == 400
         connection.close()

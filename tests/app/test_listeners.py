@@ -105,19 +105,19 @@ def test_tls_for_others_and_plain_for_this_machine(tmp_path: Path, tls: listener
             time.sleep(0.05)
         url = json.loads((home / "server.json").read_text())["url"]
         assert url.startswith("http://127.0.0.1:")
-        plain = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
+        plain = http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)
         assert _status(plain) == 200
         assert _status(plain, host="evil.example") == 403
         context = ssl.create_default_context(cafile=str(tls.certificate))
         secure_port = int((home / "tls-port").read_text())
-        secure = http.client.HTTPSConnection("localhost", secure_port, context=context, timeout=30)
+        secure = http.client.HTTPSConnection("localhost", secure_port, context=context, timeout=60)
         assert _status(secure) == 200
         # A name is what the certificate is for.
         assert _status(secure, host="gpu-box.example") == 200
         _endless_head(int(url.rpartition(":")[2]))
     finally:
         server.send_signal(signal.SIGTERM)
-        assert server.wait(30) is not None
+        assert server.wait(60) is not None
 
 
 def _status(connection: http.client.HTTPConnection, host: str = "localhost") -> int:
@@ -130,7 +130,7 @@ def _status(connection: http.client.HTTPConnection, host: str = "localhost") -> 
 
 def _endless_head(port: int) -> None:
     """A head without an end is answered, and the connection closed, before it fills the memory."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
         for number in range(9):
             connection.sendall(b"X-%d: %b\r\n" % (number, b"x" * 8000))

@@ -53,7 +53,7 @@ class Life:
     def end(self) -> None:
         self.own.close()
         self.server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         self.plain.close()
         assert not self._thread.is_alive()
 
@@ -70,7 +70,7 @@ def living(home: Path, clock: Clock | None = None) -> Iterator[Life]:
 def scheme_at(way: listeners.TlsEndpoint, name: str = "127.0.0.1") -> str:
     """What the server says of a connection by a client that trusts its authority alone."""
     trusting = ssl.create_default_context(cadata=way.authority)
-    asking = http.client.HTTPSConnection(name, way.port, timeout=20, context=trusting)
+    asking = http.client.HTTPSConnection(name, way.port, timeout=60, context=trusting)
     try:
         asking.request("GET", "/")
         return asking.getresponse().read().decode()
@@ -123,7 +123,7 @@ def test_it_is_renewed_while_it_runs(tmp_path: Path) -> None:
 def _ends(way: listeners.TlsEndpoint) -> datetime:
     trusting = ssl.create_default_context(cadata=way.authority)
     with (
-        socket.create_connection(("127.0.0.1", way.port), timeout=20) as plain,
+        socket.create_connection(("127.0.0.1", way.port), timeout=60) as plain,
         trusting.wrap_socket(plain, server_hostname="localhost") as secure,
     ):
         certificate = secure.getpeercert()

@@ -74,7 +74,7 @@ def test_systemds_socket_is_served_with_tls(tmp_path: Path) -> None:
         assert b"LISTEN_FDS=1" in environ  # that is how it was told; see the next test for jobs
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(60)
     assert "torchyard" in (tmp_path / "log").read_text()
 
 

@@ -294,7 +294,7 @@ def test_no_setting_of_slurm_is_read_by_a_shell(tmp_path: Path) -> None:
             "SLURM_JOB_NUM_NODES": "2",
             "SLURM_JOB_ID": "7",
         },
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert SHELL in (tmp_path / "srun").read_text().split("\0")

@@ -122,7 +122,7 @@ def test_a_writer_of_everything_waits_for_those_of_parts_and_they_for_it(db: Dat
     def part() -> None:
         with db.write("job/1"):
             inside.set()
-            held.wait(30)
+            held.wait(60)
             order.append("part")
 
     def everything() -> None:
@@ -135,13 +135,13 @@ def test_a_writer_of_everything_waits_for_those_of_parts_and_they_for_it(db: Dat
 
     threads = [threading.Thread(target=part)]
     threads[0].start()
-    assert inside.wait(30)
+    assert inside.wait(60)
     threads += [threading.Thread(target=everything), threading.Thread(target=same_part)]
     for thread in threads[1:]:
         thread.start()
     held.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert order[0] == "part" and sorted(order) == ["everything", "part", "same part"]
 
 
@@ -157,7 +157,7 @@ def test_writers_of_two_parts_run_beside_each_other(postgres: PostgresServer) ->
     with db.write("job/1"):
         thread = threading.Thread(target=other)
         thread.start()
-        assert done.wait(30)
+        assert done.wait(60)
     thread.join()
     db.close()
 

@@ -26,7 +26,7 @@ class Notes:
     def gather(self, connection: Connection, items: Sequence[str]) -> Plan:
         def apply() -> list[str | None]:
             self.began.set()
-            assert self.may_go_on.wait(30)
+            assert self.may_go_on.wait(60)
             self.groups.append(list(items))
             return [self._write(connection, item) for item in items]
 

@@ -110,5 +110,5 @@ class RealServer:
         self._signals.close()
         self._own.close()
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         self._listener.close()

@@ -27,7 +27,7 @@ main()
 
 def imported(*arguments: str) -> set[str]:
     ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(arguments)], capture_output=True, timeout=30
+        [sys.executable, "-c", SCRIPT, json.dumps(arguments)], capture_output=True, timeout=60
     )
     names: list[str] = json.loads(ran.stderr.splitlines()[-1])
     return set(names)
@@ -68,7 +68,7 @@ def completed(monkeypatch: pytest.MonkeyPatch, words: str) -> list[str]:
     monkeypatch.setenv("COMP_WORDS", words)
     monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
     ran = subprocess.run(
-        [sys.executable, "-m", "torchyard.cli.main"], capture_output=True, text=True, timeout=30
+        [sys.executable, "-m", "torchyard.cli.main"], capture_output=True, text=True, timeout=60
     )
     assert ran.stderr == ""
     return [line.removeprefix("plain,") for line in ran.stdout.splitlines() if line]

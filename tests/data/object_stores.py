@@ -132,7 +132,7 @@ def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
     while time.monotonic() < deadline:
         assert server.poll() is None, "Azurite ended"
         try:
-            urllib.request.urlopen(url, timeout=10).close()
+            urllib.request.urlopen(url, timeout=60).close()
             return
         except urllib.error.HTTPError as error:
             error.close()

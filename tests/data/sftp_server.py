@@ -133,6 +133,6 @@ def running(folder: Path, port: int = 0, free_bytes: int | None = None) -> Itera
     finally:
         listener.shutdown(socket.SHUT_RDWR)  # A close alone leaves `accept` waiting.
         listener.close()
-        server.join(20)
+        server.join(60)
         for open_transport in open_transports:
             open_transport.close()

@@ -99,7 +99,7 @@ class Site:
             ["ip", "netns", "exec", self.names[node], *words],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
         )
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
@@ -191,7 +191,7 @@ def serving(site: Site, home: Path, new_url: Callable[[], str]) -> Iterator[Part
     finally:
         parts.services.signals.close()
         running.should_exit = True
-        thread.join(20)
+        thread.join(60)
 
 
 def _free_net() -> str:
@@ -228,5 +228,5 @@ def _remove_namespace(name: str) -> None:
 
 
 def _ip(*words: str, check: bool = True) -> None:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 or not check, (words, done.stderr)

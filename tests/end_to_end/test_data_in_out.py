@@ -82,7 +82,7 @@ def services(tmp_path: Path, new_url: Callable[[], str]) -> Iterator[Services]:
     yield parts.services
     parts.services.signals.close()  # lets the open requests go
     running.should_exit = True
-    thread.join(20)
+    thread.join(60)
 
 
 def _run(services: Services, **document: Any) -> Job:

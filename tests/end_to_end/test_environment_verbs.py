@@ -114,7 +114,7 @@ def test_a_killed_shell_leaves_nothing_to_the_next(yard: Yard, small: str, shell
         assert shell.stdout is not None
         inner = int(shell.stdout.readline())
         shell.kill()
-        shell.wait(30)
+        shell.wait(60)
         os.kill(inner, signal.SIGKILL)
     assert list(shells.iterdir())
     assert inside(yard, shells, "true").returncode == 0
@@ -140,7 +140,7 @@ def test_ones_own_shell_at_a_terminal(yard: Yard, small: str, shells: Path) -> N
         assert shell.wait(60) == 5
     finally:
         shell.kill()
-        shell.wait(30)
+        shell.wait(60)
         os.close(terminal)
 
 

@@ -39,7 +39,7 @@ def log(key, value, step):
         {"Content-Type": "application/json",
          "Authorization": "Bearer " + os.environ["MLFLOW_TRACKING_TOKEN"]},
     )
-    urllib.request.urlopen(request, timeout=30).read()
+    urllib.request.urlopen(request, timeout=60).read()
 
 
 while state["step"] < STEPS:

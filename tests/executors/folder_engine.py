@@ -126,7 +126,7 @@ class FolderEngine:
             if node.stdin is not None:
                 node.stdin.close()
             try:
-                node.wait(20)
+                node.wait(60)
             except subprocess.TimeoutExpired:
                 node.kill()
                 node.wait()

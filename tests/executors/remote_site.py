@@ -144,4 +144,4 @@ def serving(
         engine.close()
         parts.services.signals.close()
         running.should_exit = True
-        thread.join(20)
+        thread.join(60)

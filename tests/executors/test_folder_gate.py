@@ -216,7 +216,7 @@ class TestCrashes:
         asking.start()
         _until(lambda: _requests(site))
         with site.served():
-            asking.join(30)
+            asking.join(60)
         assert results == [{"body": 2}]
         assert len(site.got) == 1
 
@@ -238,7 +238,7 @@ class TestCrashes:
         with site.served():
             _until(lambda: site.got)
         with site.served():
-            asking.join(30)
+            asking.join(60)
             assert "gave the request up" in failures[0]
             site.held.set()
             site.link().call("POST", "/y", {})

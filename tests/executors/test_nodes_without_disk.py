@@ -75,7 +75,7 @@ def test_two_nodes_of_one_machine_fetch_the_environment_once_and_reach_each_othe
 
 def _ask(site: RemoteSite, attempt: str, path: str, token: str) -> tuple[int, bytes]:
     host, _, port = site.parts.services.for_nodes.urls[0].removeprefix("http://").partition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    connection = http.client.HTTPConnection(host, int(port), timeout=60)
     try:
         headers = {"Authorization": f"Bearer {token}"}
         connection.request("GET", f"/v1/attempts/{attempt}{path}", headers=headers)

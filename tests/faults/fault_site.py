@@ -44,7 +44,7 @@ class Site:
         began = time.monotonic()
         if self.server is not None:
             # One that somebody killed by its number is still to be taken note of.
-            self.server.wait(30)
+            self.server.wait(60)
         self.server, self.url = self.launch()
         self.ready_s = time.monotonic() - began
 
@@ -69,7 +69,7 @@ class Site:
         with os.fdopen(readable) as pipe:
             url = pipe.readline().strip()
         if not url:
-            server.wait(30)
+            server.wait(60)
         assert url, (self.home / "server.out").read_text()[-2000:]
         return server, url
 
@@ -145,11 +145,11 @@ class Site:
         """Stop the server, then every process that is left."""
         if self.server is not None and self.server.poll() is None:
             self.server.terminate()
-            self.server.wait(30)
+            self.server.wait(60)
         for process in having(str(self.home)):
             send(process.pid, process.start_time, signal.SIGKILL)
         if self.server is not None:
-            self.server.wait(30)
+            self.server.wait(60)
 
 
 AnySite = TypeVar("AnySite", bound=Site)

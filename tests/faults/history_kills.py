@@ -171,7 +171,7 @@ class Writer:
     def _once(self, path: str, content: str, more: dict[str, str]) -> tuple[int, bytes]:
         if self._line is None:
             netloc = urlsplit(self._site.url).netloc
-            self._line = http.client.HTTPConnection(netloc, timeout=30)
+            self._line = http.client.HTTPConnection(netloc, timeout=60)
         token = (self._site.home / "token").read_text().strip()
         head = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", **more}
         self._line.request("POST", API + path, content, head)

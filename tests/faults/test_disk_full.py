@@ -121,7 +121,7 @@ def _health(site: Site) -> Mapping[str, Any]:
     deadline = time.monotonic() + 30
     while True:
         try:
-            with urllib.request.urlopen(f"{site.url}/health", timeout=10) as answer:
+            with urllib.request.urlopen(f"{site.url}/health", timeout=60) as answer:
                 health: Mapping[str, Any] = json.loads(answer.read())
                 return health
         except OSError:
@@ -225,7 +225,7 @@ def test_environment_submission_and_restart(small_home: Site, tmp_path: Path) ->
     _fill(site.home)
     with pytest.raises(AssertionError) as caught:
         site.start()
-    assert site.server is not None and site.server.wait(30) != 0
+    assert site.server is not None and site.server.wait(60) != 0
     _show("start", str(caught.value))
     assert "error: no space left on `server.json`" in str(caught.value)
     _free(site.home)

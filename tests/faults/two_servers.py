@@ -70,7 +70,7 @@ class Pair(Site):
             if server.poll() is None:
                 server.terminate()
         for server in self.servers:
-            server.wait(30)
+            server.wait(60)
         super().end()
 
 

@@ -87,7 +87,7 @@ def running(home: Path) -> Iterator[Server]:
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(30)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

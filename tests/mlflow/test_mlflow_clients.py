@@ -88,7 +88,7 @@ def url(server: Server) -> Iterator[str]:
     port = running.servers[0].sockets[0].getsockname()[1]
     yield f"http://127.0.0.1:{port}"
     running.should_exit = True
-    thread.join(10)
+    thread.join(60)
 
 
 @contextmanager

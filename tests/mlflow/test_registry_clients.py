@@ -106,7 +106,7 @@ def served(tmp_path: Path) -> Iterator[tuple[str, str]]:
         yield url, (home / "token").read_text().strip()
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 def test_a_model_is_logged_registered_and_loaded(

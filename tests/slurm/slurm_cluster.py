@@ -388,7 +388,7 @@ class SlurmCluster:
             return
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

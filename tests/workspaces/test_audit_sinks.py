@@ -104,7 +104,7 @@ def test_a_reader_of_a_pipe_keeps_a_copy_that_verifies(tmp_path: Path) -> None:
     time.sleep(0.1)
     lines.sink._retry_at = 0.0  # type: ignore[union-attr]
     lines.close()
-    reader.join(10)
+    reader.join(60)
     compared = audit_chain.compare([_chain(tmp_path)], copy)
     assert (compared.lines, compared.changed, compared.uncopied) == (100, (), 0)
 
@@ -255,7 +255,7 @@ def rsyslog(tmp_path: Path) -> Iterator[tuple[Path, Path, int]]:
         time.sleep(0.02)
     yield log, file, port
     process.terminate()
-    process.wait(10)
+    process.wait(60)
 
 
 def _listens(port: int) -> bool:

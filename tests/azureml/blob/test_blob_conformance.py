@@ -194,7 +194,7 @@ def _served(home: Path, database_url: str) -> Iterator[Side]:
             yield Side(f"{address}/{account}", STORE, result["sasToken"])
         finally:
             server.should_exit = True
-            thread.join(30)
+            thread.join(60)
 
 
 def _wait(ready: Callable[[], bool]) -> None:
@@ -405,7 +405,7 @@ def test_an_interrupted_upload_leaves_nothing(sides: tuple[Side, Side]) -> None:
     name, _, port = host.partition(":")
     path = f"/{side.container}/cut/off?{side.sas}"
     for headers in ("Content-Length: 5000000", "Transfer-Encoding: chunked"):
-        with socket.create_connection((name, int(port)), timeout=30) as connection:
+        with socket.create_connection((name, int(port)), timeout=60) as connection:
             head = f"PUT {path} HTTP/1.1\r\nHost: {host}\r\nx-ms-blob-type: BlockBlob\r\n{headers}"
             connection.sendall(f"{head}\r\n\r\n".encode())
             part = b"x" * 2_000_000

@@ -47,7 +47,7 @@ def _serving(home: Path, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.terminate()
-        assert process.wait(timeout=30) in (0, -signal.SIGTERM)
+        assert process.wait(timeout=60) in (0, -signal.SIGTERM)
 
 
 def test_a_new_home_is_private(tmp_path: Path) -> None:

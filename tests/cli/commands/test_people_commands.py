@@ -260,4 +260,4 @@ def test_a_private_certificate(as_: As, tmp_path: Path) -> None:
         assert as_("jo", "job", "list").code == 0
     finally:
         server.send_signal(signal.SIGTERM)
-        assert server.wait(30) is not None
+        assert server.wait(60) is not None

@@ -44,7 +44,7 @@ def variables(
 def post(variables: dict[str, str]) -> Post:
     def send(body: bytes, path: str = "/modeldata/log", **headers: str) -> int:
         port = int(variables["AZUREML_MDC_PORT"])
-        connection = http.client.HTTPConnection(variables["AZUREML_MDC_HOST"], port, timeout=30)
+        connection = http.client.HTTPConnection(variables["AZUREML_MDC_HOST"], port, timeout=60)
         try:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request("POST", path, body, {"Content-Type": "application/json", **named})

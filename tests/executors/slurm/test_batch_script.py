@@ -20,7 +20,7 @@ def run(script: str, folder: Path, srun: str) -> subprocess.CompletedProcess[str
     variables = {"PATH": f"{folder}:/usr/bin:/bin", "SLURM_JOB_NUM_NODES": "2"}
     variables |= {"SLURM_JOB_ID": "7", "TMPDIR": str(folder)}
     return subprocess.run(
-        ["sh"], input=script, env=variables, cwd=folder, text=True, capture_output=True, timeout=30
+        ["sh"], input=script, env=variables, cwd=folder, text=True, capture_output=True, timeout=60
     )
 
 

@@ -122,7 +122,7 @@ def test_whoever_waits_for_a_deletion_waits_for_another_that_is_at_work(
             assert removal.work(services) == []
             waiting = pool.submit(removal.work_now, services, deleted.jobs)
             assert not wait([waiting], timeout=0.2).done
-        assert waiting.result(timeout=20) == []
+        assert waiting.result(timeout=60) == []
     with pytest.raises(NotFound):
         actions.get(services, WORKSPACE, "gone")
 

@@ -142,7 +142,7 @@ def test_submissions_beside_removals(services: Services) -> None:
             kept.append(snapshot)
     finally:
         stop.set()
-        cleaner.join(30)
+        cleaner.join(60)
     assert not failures
     reclaiming.reclaim(services, GcOptions(older_than_s=0))
     for snapshot in kept:

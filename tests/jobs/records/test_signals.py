@@ -82,5 +82,5 @@ def test_a_signal_handler_may_close_while_its_thread_is_at_work_on_them() -> Non
     signals._counts = _Interrupted()  # where Python runs the handler of SIGTERM
     counting = threading.Thread(target=signals.count, args=("job/1",), daemon=True)
     counting.start()
-    counting.join(5)
+    counting.join(60)
     assert signals.closed and not counting.is_alive()

@@ -79,7 +79,7 @@ def test_a_signal_ends_the_command_and_removes_the_folder(shared: Path, tmp_path
         with open(f"{shared}.lock", "rb") as lock, pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 128 + signal.SIGTERM
+        assert process.wait(timeout=60) == 128 + signal.SIGTERM
     assert not list(tmp_path.iterdir())
 
 
@@ -96,7 +96,7 @@ def test_the_folder_of_a_killed_shell_is_removed_by_the_next_one(
         assert process.stdout is not None
         inner = int(process.stdout.readline())
         process.kill()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
         os.kill(inner, signal.SIGKILL)
     with start(shared, tmp_path, "sh", "-c", "echo up; exec sleep 100") as living:
         assert living.stdout is not None and living.stdout.readline() == "up\n"
@@ -104,7 +104,7 @@ def test_the_folder_of_a_killed_shell_is_removed_by_the_next_one(
         run(shared, tmp_path, "true")
         assert len(list(tmp_path.iterdir())) == 1
         living.terminate()
-        living.wait(timeout=30)
+        living.wait(timeout=60)
     deadline = time.monotonic() + 30
     while list(tmp_path.iterdir()):
         assert time.monotonic() < deadline

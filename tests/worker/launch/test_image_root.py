@@ -38,7 +38,7 @@ except Failure as failure:
     sys.exit(failure.message)
 environment = root.hide_loader_variables(image_root.variables(image, {}))
 words = root.command([root.shell, "-c", sys.argv[4]])
-sys.exit(subprocess.run(words, env=environment, timeout=20).returncode)
+sys.exit(subprocess.run(words, env=environment, timeout=60).returncode)
 """
 
 
@@ -78,7 +78,7 @@ def _as_maker(
     zip_file = shutil.copy(worker_zip(folder), folder / "worker.pyz")
     return subprocess.run(
         [*words, "-c", _MAKER, str(zip_file), str(node), str(image), script],
-        capture_output=True, text=True, timeout=30, cwd="/", **user,
+        capture_output=True, text=True, timeout=60, cwd="/", **user,
     )  # fmt: skip
 
 

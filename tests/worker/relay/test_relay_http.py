@@ -31,7 +31,7 @@ def url(relay: Relay) -> str:
 @pytest.fixture
 def wire(url: str) -> Iterator[socket.socket]:
     address = urlsplit(url)
-    with socket.create_connection((address.hostname, address.port), timeout=10) as made:
+    with socket.create_connection((address.hostname, address.port), timeout=60) as made:
         yield made
 
 

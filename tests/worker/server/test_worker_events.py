@@ -92,7 +92,7 @@ def test_the_first_reason_to_stop_stays_but_for_the_end(server: StubServer) -> N
 def test_waiting_ends_when_woken() -> None:
     control = Control()
     control.wake()
-    control.wait(30.0)
+    control.wait(60.0)
     control.wait(0.001)
 
 

@@ -61,7 +61,7 @@ def _placed(source: Path, folder: Path, **plan: str) -> inputs.PlacedInputs:
 
 def _run(placed: inputs.PlacedInputs, script: str) -> subprocess.CompletedProcess[str]:
     words = mounts.command(placed.mounts, ["/bin/sh", "-c", script])
-    return subprocess.run(words, capture_output=True, text=True, timeout=20)
+    return subprocess.run(words, capture_output=True, text=True, timeout=60)
 
 
 def test_a_read_only_mount_refuses_every_write(tmp_path: Path, data: Path) -> None:

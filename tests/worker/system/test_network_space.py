@@ -35,7 +35,7 @@ body = {"run_id": os.environ["AZUREML_RUN_ID"], "key": "loss", "value": 1, "step
 request = urllib.request.Request(relay + "/api/2.0/mlflow/runs/log-metric",
     json.dumps(body).encode(), {"Content-Type": "application/json",
     "Authorization": "Bearer " + os.environ["MLFLOW_TRACKING_TOKEN"]})
-urllib.request.urlopen(request, timeout=10).read()
+urllib.request.urlopen(request, timeout=60).read()
 print(json.dumps({name: reached(host, int(port)) for name, host, port in
                   (word.split("=") for word in sys.argv[1:])}), flush=True)
 """
