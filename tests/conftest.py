@@ -15,11 +15,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from postgres_server import NewDatabase, PostgresServer
 from torchyard.base import files
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
+
+# As in CI: the same examples in each run, however long one takes.
+settings.register_profile("torchyard", deadline=None, derandomize=True)
+settings.load_profile("torchyard")
 
 
 def pytest_configure(config: pytest.Config) -> None:

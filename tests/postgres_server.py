@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from eventually import eventually
+
 USER = "torchyard"
 # From a folder, where SQLite keeps it, to the URL of a new database.
 NewDatabase = Callable[[Path], str]
@@ -150,10 +152,7 @@ class PostgresServer:
 
     def _wait_for_backends(self) -> None:
         """Until they are gone a new server finds their shared memory in use, and ends."""
-        deadline = time.monotonic() + 60
-        while _descendants(self.data):
-            assert time.monotonic() < deadline, "backends outlive their postmaster"
-            time.sleep(0.02)
+        eventually(lambda: not _descendants(self.data), "the backends to end with their postmaster")
 
     def _answers(self) -> bool:
         import psycopg

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
+from eventually import eventually
 from jobs.support import Worker, attempt_of
 from torchyard import server, server_options
 from torchyard.app import application
@@ -259,13 +260,9 @@ def _frames(content: bytes) -> list[tuple[dict[str, Any], bytes]]:
     return frames
 
 
-def _until(true: Any, timeout_s: float = 60.0) -> None:
-    import time
+def _until(true: Any) -> None:
 
-    end = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    eventually(true, "what the server is to come to")
 
 
 def test_many_small_files_come_in_one_answer(client: TestClient, parts: application.Parts) -> None:

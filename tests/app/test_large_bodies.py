@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from app.started_server import started_server
+from eventually import eventually
 
 pytestmark = pytest.mark.slow
 _SNAPSHOTS = "/v1/workspaces/default/snapshots"
@@ -68,28 +69,22 @@ def test_bodies_that_do_not_end_do_not_fill_the_memory(
         for _ in range(25):
             held.enter_context(_begin(home, port, token))
         if not token:
-            deadline = time.monotonic() + 30
-            while _spooled_bytes(home, pid) < 24 * (_SIZE_BYTES - (2 << 20)):
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            eventually(
+                lambda: _spooled_bytes(home, pid) >= 24 * (_SIZE_BYTES - (2 << 20)),
+                "the bodies to be spooled",
+            )
         assert _memory_mb(pid) - before_mb < _MOST_GROWTH_MB
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("GET", "/health")
         assert connection.getresponse().status == 200
         connection.close()
-    deadline = time.monotonic() + 30
-    while _spooled_bytes(home, pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: not _spooled_bytes(home, pid), "the spooled bodies to be removed")
 
 
 def test_a_killed_server_leaves_no_body(server: tuple[Path, int, int]) -> None:
     home, port, pid = server
     with _begin(home, port):
-        deadline = time.monotonic() + 30
-        while not _spooled_bytes(home, pid):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: _spooled_bytes(home, pid), "a body to be spooled")
         assert (home / "spool").stat().st_mode & 0o777 == 0o700
         os.kill(pid, signal.SIGKILL)
         while _is_listening(port):

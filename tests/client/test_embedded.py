@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from eventually import eventually
 from torchyard.base.errors import InvalidInput, Unreachable
 from torchyard.base.home import home_service
 from torchyard.base.machine import is_alive
@@ -37,10 +37,7 @@ def starts(settings: Settings) -> list[str]:
 def kill(running: embedded.Running) -> None:
     """End its process, and see it gone: a signal is on its way for a moment."""
     os.kill(running.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 60
-    while is_alive(running.pid, running.start_time):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: not is_alive(running.pid, running.start_time), "the process to be gone")
 
 
 def test_racing_commands_start_one_server(settings: Settings) -> None:

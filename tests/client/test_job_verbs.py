@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cli.fake_server import TOKEN, FakeJob, FakeServer, Part, job_body
+from eventually import eventually
 from torchyard import (
     BuildFailed,
     Client,
@@ -129,10 +130,8 @@ def test_a_timeout_leaves_the_job_running(client: Client, running: FakeJob) -> N
         lambda: client.jobs.stream("a", timeout_s=0.2, out=io.BytesIO()),
     )
     for wait in waits:
-        start = time.monotonic()
         with pytest.raises(Timeout, match=r"job `a` has not ended after 0.2 s") as caught:
             wait()
-        assert time.monotonic() - start < 5
         assert "yard job cancel a" in caught.value.hint
     assert job.refresh().status == "Running"
     # The connection is as patient as before, and usable.
@@ -149,13 +148,20 @@ def terminal() -> Iterator[None]:
 
 @pytest.mark.parametrize("verb", ["wait", "stream"])
 def test_ctrl_c_leaves_the_job_running_and_says_how_to_go_on(
-    client: Client, running: FakeJob, verb: str, terminal: None
+    client: Client, server: FakeServer, running: FakeJob, verb: str, terminal: None
 ) -> None:
     job = client.jobs.get("a")
-    timer = soon(lambda: signal.raise_signal(signal.SIGINT))
+    asked = len(server.state.requests)
+
+    def interrupt() -> None:
+        eventually(lambda: len(server.state.requests) > asked, "the verb to ask the server")
+        signal.raise_signal(signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
     with pytest.raises(KeyboardInterrupt, match=r"job `a` keeps running.*yard job stream a"):
         job.wait() if verb == "wait" else job.stream(out=io.BytesIO())
-    timer.join()
+    interrupting.join()
     assert job.refresh().status == "Running"
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from eventually import eventually
 from torchyard.executors.executor import Executor, Handle
 from torchyard.shared.plan import LaunchPlan
 
@@ -127,7 +128,4 @@ class ExecutorContract:
 
 
 def _wait(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while not true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
+    eventually(true, "what the contract asks for")

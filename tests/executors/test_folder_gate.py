@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from eventually import eventually
 from executors import folder_site
 from executors.folder_site import ATTEMPT, REPORT, RUN, SERVER_ID, Site
 from torchyard.executors import shared_folders
@@ -30,10 +30,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def _until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(condition, "what the gate is to come to")
 
 
 def _put(site: Site, content: bytes, token: str = REPORT, **keys: int) -> Place:

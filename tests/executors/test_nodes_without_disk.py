@@ -6,12 +6,12 @@ import http.client
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from eventually import eventually
 from executors import remote_site
 from executors.remote_site import RemoteSite
 from torchyard.jobs import actions
@@ -140,9 +140,7 @@ def test_a_full_disk_of_the_node_is_the_cause_and_leaves_the_node_clean(
         assert job.status is Status.FAILED
         assert job.error is not None
         assert "space" in job.error.message, job.error
-        deadline = time.monotonic() + 10
-        while list(small.glob("scratch/*")) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        eventually(lambda: not list(small.glob("scratch/*")), "the scratch folder to be removed")
         assert not list(small.glob("scratch/*"))
         assert not list(small.glob("environments/.draft-*/tree"))
     finally:

@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from eventually import eventually
 from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
 from torchyard.executors.ray.ray_environment import RayVersion
@@ -153,10 +153,7 @@ def pid_of(started: str) -> int:
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + LIMIT_S
-    while not (outcome := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    outcome = eventually(condition, "what the agent is to come to")
     return outcome
 
 

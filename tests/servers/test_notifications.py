@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from eventually import eventually
 from postgres_server import PostgresServer
 from torchyard.app import application
 from torchyard.base.db import Database
@@ -40,10 +41,7 @@ class Listener:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(condition, "a notification")
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def test_a_lock_shared_until_exit_ends_with_its_process(tmp_path: Path) -> None:
     process.wait()
     process.stdin.close()
     process.stdout.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     with locks.held(file, cancelled=lambda: time.monotonic() > deadline) as is_held:
         assert is_held
 

@@ -161,7 +161,7 @@ def lint(top: Path) -> str:
         env={**os.environ, "PYTHONPATH": str(top), "COLUMNS": "200"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     return done.stdout + done.stderr

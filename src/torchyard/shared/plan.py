@@ -151,6 +151,9 @@ class LaunchPlan:
     network. Both are filled in on the node. `gate` is for Azure's clients there; `variables` name
     it by GATE_HOST.
 
+    A node that stops looks for the stacks of its ranks for `last_stacks_s`, however many they are,
+    so that it does not wait for ranks that don't answer.
+
     `services` are started beside the ranks, from `services_environment` where the job's own lacks
     them. The node stays `hold_s` after its ranks have ended. What it uses is sampled every
     `system_metrics_s`, never when 0. With `intercepts_saves`, torch.save writes in the background.
@@ -183,6 +186,7 @@ class LaunchPlan:
     single_host: bool = False
     grace_s: float = 10.0
     join_timeout_s: float = 600.0
+    last_stacks_s: float = 3.0
     timeout_s: float = 0.0
     server_id: str = ""
     server_file: str = ""

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from cli.conftest import Answer, Yard
 from cli.real_server import RealServer
+from eventually import eventually
 from postgres_server import NewDatabase
 from torchyard import Client
 from torchyard.cli.terminal import plots
@@ -258,10 +258,7 @@ def test_delete_asks_first_and_says_what_goes(
     assert gone.code == 0 and "2 jobs are deleted" in gone.err
     assert not {parent, child} & names_of(runs.client)
     # Where the server's own round came first, the command does not wait for it.
-    deadline = time.monotonic() + 60
-    while _is_left(real.home, parent):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: not _is_left(real.home, parent), "the job's files to be removed")
     assert ask("job", "show", parent).code == 2
     assert ask("job", "delete", parent, "--yes").code == 2
 

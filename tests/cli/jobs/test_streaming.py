@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 from cli.conftest import Yard
 from cli.fake_server import FakeJob, FakeServer, Part, job_body
+from eventually import eventually
 
 RANKS = 8
 
@@ -117,20 +117,25 @@ def test_a_server_that_goes_away_is_waited_for(server: FakeServer, yard: Yard) -
     job.cuts = [1000, 300_000]
     job.may_end.clear()
 
-    def go_away() -> None:
-        while len(job.cuts) == 2:
-            time.sleep(0.005)
+    printed = []
+    with _spawn("job", "stream", "away") as process:
+        assert process.stdout is not None and process.stderr is not None
+        out = process.stdout
+        reader = threading.Thread(target=lambda: printed.append(out.read()))
+        reader.start()
+        eventually(lambda: len(job.cuts) < 2, "the stream to be cut")
         server.stop()
-        time.sleep(0.4)
+        err = b""
+        while b"The server is unreachable" not in err:
+            line = process.stderr.readline()
+            assert line, err
+            err += line
         server.start()
         job.may_end.set()
-
-    thread = threading.Thread(target=go_away)
-    thread.start()
-    answer = yard("job", "stream", "away")
-    thread.join()
-    assert answer.code == 0 and answer.out == text
-    assert answer.err.count("The server is unreachable") == 1
+        err += process.stderr.read()
+        reader.join()
+    assert process.returncode == 0 and printed == [text]
+    assert err.count(b"The server is unreachable") == 1
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from eventually import eventually
 from torchyard.train.checkpoint.errors import CheckpointError
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(180)]
@@ -188,7 +188,5 @@ def test_a_checkpoint_is_written_when_its_interval_is_over(nm: Any, tmp_path: Pa
         checkpoint = nm.Checkpoint(f"step-{step}", -2)
         checkpoint.save("model", step)
         checkpoint.commit()
-    until = time.monotonic() + 90
-    while len(versions.whole_versions(tmp_path)) < 2 and time.monotonic() < until:
-        time.sleep(0.05)
+    eventually(lambda: len(versions.whole_versions(tmp_path)) >= 2, "two whole versions")
     assert len(versions.whole_versions(tmp_path)) == 2

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 
 from environments import wheels
 from environments.conftest import Machine, MakeEnvironments
+from eventually import eventually
 from torchyard.base.errors import BuildFailed
 from torchyard.environments import to_json
 from torchyard.environments.images import image_folder
@@ -72,16 +72,13 @@ def start_builder(machine: Machine, requirement: str) -> subprocess.Popen[str]:
 def put_slow_source(machine: Machine, name: str) -> Path:
     """A source package whose build creates a marker and then takes minutes."""
     marker = machine.wheels.parent / "begun"
-    code = f"import pathlib, time\npathlib.Path({str(marker)!r}).touch()\ntime.sleep(180)\n"
+    code = f"import pathlib, time\npathlib.Path({str(marker)!r}).touch()\ntime.sleep(600)\n"
     wheels.put_source(machine.wheels, name, "1.0", code)
     return marker
 
 
 def wait_for(marker: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not marker.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(marker.exists, "the builder's mark")
 
 
 def test_an_environment_is_whole_locked_compiled_and_discreet(
@@ -254,10 +251,11 @@ def test_sixteen_threads_make_one_build(environments: Environments, machine: Mac
     assert builds_begun(environments, spec) == 1
 
 
+@pytest.mark.timeout(360)
 def test_two_processes_make_one_build(environments: Environments, machine: Machine) -> None:
     wheels.put(machine.wheels, "alpha", "1.0")
     builders = [start_builder(machine, "alpha") for _ in range(2)]
-    output = [builder.communicate(timeout=60) for builder in builders]
+    output = [builder.communicate(timeout=300) for builder in builders]
     spec = asked(environments, "alpha")
     assert {out.strip() for out, _ in output} == {str(environments.folders.find(spec))}, output
     assert builds_begun(environments, spec) == 1
@@ -276,11 +274,9 @@ def test_a_killed_builder_leaves_nothing_incomplete(
     assert environments.folders.find(spec) is None and unfinished(machine)
     (machine.wheels / "slowly-1.0.tar.gz").unlink()
     wheels.put(machine.wheels, "slowly", "1.0")
-    started = time.monotonic()
     assert (
         python(environments.builds.run(spec), "import slowly; print(slowly.__version__)") == "1.0"
     )
-    assert time.monotonic() - started < 90
     assert not unfinished(machine)
 
 
@@ -289,10 +285,8 @@ def test_a_cancelled_build_ends_uv_and_may_be_tried_again(
 ) -> None:
     marker = put_slow_source(machine, "slowly")
     spec = asked(environments, "slowly")
-    started = time.monotonic()
     with pytest.raises(BuildCanceled):
         environments.builds.run(spec, cancelled=marker.exists)
-    assert time.monotonic() - started < 90
     assert environments.records.all()[0].status == "canceled" and not unfinished(machine)
     (machine.wheels / "slowly-1.0.tar.gz").unlink()
     wheels.put(machine.wheels, "slowly", "1.0")

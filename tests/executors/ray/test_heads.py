@@ -7,12 +7,12 @@ import os
 import stat
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from eventually import eventually
 from torchyard.executors.ray.heads import Heads
 from torchyard.executors.ray.ray_environment import RayEnvironment, RayVersion
 from torchyard.shared import processes
@@ -122,9 +122,7 @@ def test_a_head_is_not_ended_when_its_cluster_is_made_anew(heads: Heads, tmp_pat
         return set() if len(calls) == 1 else {KEY}
 
     heads.keep(wanted)
-    deadline = time.monotonic() + 60
-    while len(calls) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    eventually(lambda: len(calls) >= 2, "a second look")
     assert len(calls) == 2
     assert heads.ensure(KEY) == head
     assert len(starts(tmp_path)) == 1

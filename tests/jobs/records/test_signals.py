@@ -2,46 +2,41 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 from torchyard.jobs.records.signals import Signals
 
 
 def test_news_wakes_a_waiter_from_another_thread() -> None:
-    async def scenario() -> float:
+    async def scenario() -> None:
         signals = Signals()
         signals.attach(asyncio.get_running_loop())
         seen = signals.count("a")
         threading.Timer(0.05, signals.notify, ["a"]).start()
-        begun = time.monotonic()
-        await signals.wait("a", seen, 60)
-        return time.monotonic() - begun
+        await asyncio.wait_for(signals.wait("a", seen, 600), 60)
 
-    assert asyncio.run(scenario()) < 30
+    asyncio.run(scenario())
 
 
 def test_news_before_the_wait_is_not_missed() -> None:
-    async def scenario() -> float:
+    async def scenario() -> None:
         signals = Signals()
         signals.attach(asyncio.get_running_loop())
         seen = signals.count("a")
         signals.notify("a")
-        begun = time.monotonic()
-        await signals.wait("a", seen, 60)
-        return time.monotonic() - begun
+        await asyncio.wait_for(signals.wait("a", seen, 600), 60)
 
-    assert asyncio.run(scenario()) < 30
+    asyncio.run(scenario())
 
 
 def test_closing_lets_everyone_go() -> None:
     async def scenario() -> None:
         signals = Signals()
         signals.attach(asyncio.get_running_loop())
-        waiting = asyncio.create_task(signals.wait("a", 0, 60))
+        waiting = asyncio.create_task(signals.wait("a", 0, 600))
         await asyncio.sleep(0)
         signals.close()
-        await asyncio.wait_for(waiting, 30)
-        await asyncio.wait_for(signals.wait("b", 0, 60), 30)
+        await asyncio.wait_for(waiting, 60)
+        await asyncio.wait_for(signals.wait("b", 0, 600), 60)
 
     asyncio.run(scenario())
 
@@ -52,15 +47,17 @@ def test_keys_of_long_ago_are_forgotten_and_no_news_is_missed() -> None:
         signals.attach(asyncio.get_running_loop())
         signals.notify("told")
         seen = {key: signals.count(key) for key in ("told", "quiet")}
-        waiting = [asyncio.create_task(signals.wait(key, count, 60)) for key, count in seen.items()]
+        waiting = [
+            asyncio.create_task(signals.wait(key, count, 600)) for key, count in seen.items()
+        ]
         await asyncio.sleep(0)
         for number in range(25_000):
             signals.notify(f"attempt/{number}")
         assert len(signals._counts) <= 10_000
         # Those who waited, and those who are about to, look once more.
-        await asyncio.wait_for(asyncio.gather(*waiting), 30)
+        await asyncio.wait_for(asyncio.gather(*waiting), 60)
         for key, count in seen.items():
-            await asyncio.wait_for(signals.wait(key, count, 60), 30)
+            await asyncio.wait_for(signals.wait(key, count, 600), 60)
         # From then on they wait for news of their own.
         now = signals.count("told")
         signals.notify("another")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from urllib.parse import SplitResult
 
 import pytest
 
+from eventually import eventually
 from torchyard.shared.connection import AttemptOver, Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.server_address import ServerAddress
@@ -50,11 +50,8 @@ def shipper(server: StubServer, tmp_path: Path) -> Iterator[LogShipper]:
         connection.close()
 
 
-def until(true: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+def until(true: Callable[[], bool]) -> None:
+    eventually(true, "what the shipper is to come to")
 
 
 def append(file: Path, content: bytes) -> None:
@@ -117,15 +114,12 @@ def test_a_hundred_megabytes_from_eight_files_are_shipped(
             for place in range(0, size, 1 << 18):
                 opened.write(content[place : place + (1 << 18)])
 
-    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_utime
     writers = [threading.Thread(target=write, args=(file,)) for file in files]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
     assert shipper.finish(60)
-    took, used = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    print(f"100 MB in {took:.1f} s, {used - before:.1f} s of processor, server included")
     for rank in range(8):
         assert server.logs[f"user_logs/{rank}.txt"] == expected
 
@@ -258,8 +252,7 @@ def test_output_written_after_the_end_is_not_waited_for(
 
     writer = threading.Thread(target=write_on)
     writer.start()
-    time.sleep(0.1)
-    size = log.stat().st_size
+    size = eventually(lambda: log.exists() and log.stat().st_size, "output")
     assert shipper.finish(60)
     stop.set()
     writer.join()
@@ -272,9 +265,7 @@ def test_finishing_times_out_if_the_server_stays_unreachable(
     server.stop()
     (tmp_path / "log").write_bytes(b"x")
     shipper.watch(tmp_path / "log", "log")
-    began = time.monotonic()
     assert not shipper.finish(0.5)
-    assert time.monotonic() - began < 20
 
 
 def test_a_refused_log_does_not_stop_the_others(

@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from eventually import eventually
 from torchyard.environments.packages.uv import find_uv
 
 
@@ -105,7 +105,4 @@ def test_the_folder_of_a_killed_shell_is_removed_by_the_next_one(
         assert len(list(tmp_path.iterdir())) == 1
         living.terminate()
         living.wait(timeout=60)
-    deadline = time.monotonic() + 30
-    while list(tmp_path.iterdir()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: not list(tmp_path.iterdir()), "the folder to be empty")

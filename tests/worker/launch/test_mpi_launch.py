@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from eventually import eventually
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.shared.processes import Process
@@ -198,10 +198,7 @@ def test_mpiruns_name_of_a_node_is_converted_back(node: int) -> None:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(condition, "what the launch is to come to")
 
 
 def test_a_remote_start_is_accepted_only_from_the_same_attempt() -> None:

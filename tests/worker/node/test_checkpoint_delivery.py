@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from eventually import eventually
 from torchyard.shared.connection import Connection
 from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.files.uploads import upload_folder
@@ -62,10 +63,7 @@ def names(stub: StubServer) -> list[str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(condition, "what the delivery is to come to")
 
 
 def test_the_manifest_is_sent_last_and_each_file_once(

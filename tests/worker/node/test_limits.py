@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_a_fork_bomb_ends_its_own_job_with_its_cause(bench: Bench) -> None:
     _require_a_limit_that_holds()
     snapshot = bench.server.put_snapshot({"bomb.py": _BOMB})
     plan = bench.plan("exec python bomb.py", code=snapshot, limits=LimitsPlan(processes=200))
-    bench.run(plan, timeout_s=60)
+    bench.run(plan)
     error = bench.exit()["error"]
     assert error["code"] == "process_limit", error
     assert "more processes and threads than the 200 they may have" in error["message"]
@@ -69,11 +70,14 @@ def test_ranks_have_the_open_files_of_the_job(bench: Bench) -> None:
 
 
 def test_what_ranks_write_is_limited(bench: Bench) -> None:
-    command = "head -c 30000000 /dev/zero > outputs/big; sleep 60"
+    command = "head -c 30000000 /dev/zero > outputs/big; sleep 600"
     bench.run(bench.plan(command, limits=LimitsPlan(disk_bytes=20 << 20)))
     error = bench.exit()["error"]
     assert error["code"] == "disk_limit", error
-    assert error["message"] == "the ranks on node 0 wrote 29 MiB, and may write 20 MiB"
+    # Less than all of it, where the watch looks while it is being written.
+    assert re.fullmatch(
+        r"the ranks on node 0 wrote 2\d MiB, and may write 20 MiB", error["message"]
+    ), error
 
 
 def test_a_rank_within_its_limit_is_left_alone(bench: Bench) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from eventually import eventually
 from torchyard.shared.connection import Connection
 from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.node import peer_channel, peer_keeper
@@ -93,10 +94,7 @@ def save(outputs: Path, step: int, content: str = "state") -> Path:
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(condition, "what the copies are to come to")
 
 
 def contents(folder: Path) -> dict[str, bytes]:

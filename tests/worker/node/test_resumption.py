@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from eventually import eventually
 from torchyard.worker.node.resumption import Resumption
 
 
@@ -17,10 +18,7 @@ def test_the_note_is_told_once(tmp_path: Path) -> None:
     time.sleep(0.1)
     assert kept == []
     note.write_text('{"step": 3}')
-    deadline = time.monotonic() + 30
-    while not kept:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: kept, "the step to be noted")
     resumption.close()
     record = {"kind": "tag", "run": "job", "key": "torchyard.resumed_from", "value": '{"step": 3}'}
     assert kept == [record]

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from eventually import eventually
 from torchyard.executors.local import LocalExecutor
 from torchyard.shared.plan import DevicePlan, LaunchPlan
 from torchyard.worker.node.system_metrics import Places, SystemMetrics
@@ -81,10 +82,7 @@ def test_points_of_a_later_attempt_come_after_the_others(tmp_path: Path) -> None
     )
     sampler = SystemMetrics(plan, 0, Places(tmp_path), dict, kept.extend)
     sampler.start()
-    deadline = time.monotonic() + 60
-    while not kept:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: kept, "a sample")
     sampler.close()
     assert kept[0]["step"] == 10_000_000
     assert kept[0]["key"].startswith("system/node-0/")
@@ -102,10 +100,7 @@ def test_a_full_disk_costs_figures_and_nothing_else(tmp_path: Path) -> None:
     )
     sampler = SystemMetrics(plan, 0, Places(tmp_path), dict, keep)
     sampler.start()
-    deadline = time.monotonic() + 60
-    while len(tries) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: len(tries) >= 2, "a second try")
     sampler.close()
 
 
@@ -124,10 +119,7 @@ def test_sampling_that_costs_much_becomes_rarer(tmp_path: Path) -> None:
     )
     sampler = SystemMetrics(plan, 0, Places(tmp_path), ranks, lambda records: None)
     sampler.start()
-    deadline = time.monotonic() + 120
-    while len(times) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: len(times) >= 3, "three samples")
     sampler.close()
     # Of 10 ms each, half a percent of a core.
     assert times[2] - times[1] >= 2.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 from worker.bench import Bench
 
@@ -66,7 +65,6 @@ def test_other_nodes_hear_of_a_signal_while_they_wait_for_this_one(bench: Bench)
     # One more than there are: the rendezvous is never complete.
     bench.server.node_count = 3
     worker = bench.who(plan, 1)
-    sent_at = time.monotonic()
     os.kill(worker["pid"], signal.SIGTERM)
     bench.server.wait_until(
         lambda: any(
@@ -75,6 +73,5 @@ def test_other_nodes_hear_of_a_signal_while_they_wait_for_this_one(bench: Bench)
         ),
         what="the signal to be reported",
     )
-    assert time.monotonic() - sent_at < 3.0
     bench.executor.stop(handle, 10.0)
     bench.wait(handle)

@@ -39,7 +39,7 @@ def test_a_restarted_relay_listens_where_the_last_one_did(
     url = first.start()
     with Script(url) as script:
         script.metric(1)
-    first.finish(5.0)
+    first.finish(60.0)
     second = relay_of(server, tmp_path)
     assert second.start() == url
     with Script(url) as script:

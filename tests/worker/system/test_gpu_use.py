@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from eventually import eventually
 from torchyard.shared.plan import DevicePlan
 from torchyard.shared.processes import is_running, start_time
 from torchyard.worker.system.gpu_use import GpuUse, read_answer
@@ -82,40 +82,30 @@ def test_a_program_that_hangs_is_killed_and_then_left_alone(
     gpus = GpuUse(DEVICES, print, timeout_s=3.0, command=command, least_interval_s=0.0)
     closing.append(gpus)
     gpus.start()
-    deadline = time.monotonic() + 60
-    while not pids.exists() or not pids.read_text().strip():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: pids.exists() and pids.read_text().strip(), "the program to write its pid")
     pid = int(pids.read_text().split()[0])
-    while start_time(pid):
-        assert time.monotonic() < deadline, "it was not killed"
-        time.sleep(0.01)
+    eventually(lambda: not start_time(pid), "the program to be killed")
     assert not gpus.pids
 
 
 def test_closing_ends_a_program_that_still_runs(tmp_path: Path) -> None:
     gpus = GpuUse(DEVICES, print, command=program(tmp_path, "import time; time.sleep(600)"))
     gpus.start()
-    deadline = time.monotonic() + 60
-    while not gpus.pids:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: gpus.pids, "the program to run")
     (pid,) = gpus.pids
     started = start_time(pid)
     gpus.close()
-    while is_running(pid, started):
-        assert time.monotonic() < deadline, "it still runs"
-        time.sleep(0.01)
+    eventually(lambda: not is_running(pid, started), "the program to end")
 
 
 def test_a_machine_without_the_program_is_not_asked_again(closing: list[GpuUse]) -> None:
     gpus = GpuUse(DEVICES, print, command=["/nowhere/nvidia-smi"], least_interval_s=0.0)
     closing.append(gpus)
     gpus.start()
-    deadline = time.monotonic() + 60
-    while any(thread.name == "gpus" for thread in threading.enumerate()):
-        assert time.monotonic() < deadline, "the thread still asks"
-        time.sleep(0.01)
+    eventually(
+        lambda: not any(thread.name == "gpus" for thread in threading.enumerate()),
+        "the thread to end",
+    )
 
 
 def test_a_node_without_nvidia_devices_asks_nobody() -> None:

@@ -21,7 +21,7 @@ from torchyard.worker.diagnosis.artifacts import Frame
 from torchyard.worker.in_rank.rank_hook import STACKS_SIGNAL
 from torchyard.worker.system import processes
 
-_ANSWER_S = 1.0
+ANSWER_S = 1.0
 _POLL_EVERY_S = 0.02
 _MAX_PROCESSES = 64
 _MAX_BYTES = 256 << 10
@@ -36,7 +36,12 @@ class RankPosition:
 
 
 def write_stacks(
-    root: int, errors: Path, target: Path, title: str, signal_deadline: float = math.inf
+    root: int,
+    errors: Path,
+    target: Path,
+    title: str,
+    signal_deadline: float = math.inf,
+    answer_s: float = ANSWER_S,
 ) -> RankPosition:
     """Append the stacks of a rank and its children to `target`; return where the rank is.
 
@@ -45,12 +50,13 @@ def write_stacks(
         errors: the folder for the records of its Pythons.
         signal_deadline: by the monotonic clock; later, only the kernel's state is read, which
             never blocks.
+        answer_s: how long each process may take.
     """
     frame: Frame | None = None
     text = [f"{title}\n"]
     for process in processes.below(root)[:_MAX_PROCESSES]:
         is_late = time.monotonic() >= signal_deadline
-        stack = "" if is_late else _python_stack(process, errors)
+        stack = "" if is_late else _python_stack(process, errors, answer_s)
         if stack and frame is None:
             frame = artifacts.user_frame(artifacts.stack_frames(stack, of_main=True))
         text.append(f"\n{_process_title(process)}\n{stack or _kernel_state(process.pid)}")
@@ -59,7 +65,7 @@ def write_stacks(
     return RankPosition(frame, "".join(text))
 
 
-def _python_stack(process: Process, errors: Path) -> str:
+def _python_stack(process: Process, errors: Path, answer_s: float) -> str:
     """The stack that the process writes on request; empty if it does not support that."""
     if not _handles_signal(process.pid):
         return ""
@@ -67,7 +73,7 @@ def _python_stack(process: Process, errors: Path) -> str:
     files = list(errors.glob("*.stack"))
     initial_sizes = {file: _size(file) for file in files}
     send(process.pid, process.start_time, STACKS_SIGNAL)
-    deadline = time.monotonic() + _ANSWER_S
+    deadline = time.monotonic() + answer_s
     previous_sizes: dict[Path, int] = {}
     while time.monotonic() < deadline:
         time.sleep(_POLL_EVERY_S)

@@ -28,8 +28,6 @@ from torchyard.worker.server.control import HANG, TIMEOUT, Control
 _CHECK_EVERY_S = 5.0
 _CHECKS_PER_LIMIT = 10
 _JOINING = "in init_process_group"
-# For all ranks together, so that stopping does not wait for ranks that don't answer.
-_LAST_STACKS_S = 3.0
 _SEE_STACKS = "the stacks of all ranks are in user_logs/stacks_rank_<n>.txt"
 
 
@@ -76,11 +74,12 @@ class Watches:
         return min(intervals_s)
 
     def ending(self, running: Mapping[int, Rank]) -> None:
-        deadline = time.monotonic() + _LAST_STACKS_S
+        limit_s = self._plan.last_stacks_s
+        limits = (time.monotonic() + limit_s, limit_s / 3)
         if self._control.reason == HANG and not self.positions:
-            self._write_stacks(running, "another node reported a hang", deadline)
+            self._write_stacks(running, "another node reported a hang", *limits)
         elif self._control.reason == TIMEOUT:
-            self._write_stacks(running, "the job reached its time limit", deadline)
+            self._write_stacks(running, "the job reached its time limit", *limits)
 
     def hang(self) -> Failure:
         """The failure of a job that hangs, with the ranks of this node."""
@@ -154,7 +153,11 @@ class Watches:
         )
 
     def _write_stacks(
-        self, running: Mapping[int, Rank], reason: str, deadline: float = math.inf
+        self,
+        running: Mapping[int, Rank],
+        reason: str,
+        deadline: float = math.inf,
+        answer_s: float = stacks.ANSWER_S,
     ) -> dict[int, RankPosition]:
         self.positions = []
         positions: dict[int, RankPosition] = {}
@@ -162,10 +165,11 @@ class Watches:
             name = f"stacks_rank_{rank.rank}.txt"
             title = f"rank {rank.rank} on node {self._context.node}, {_now()}: {reason}"
             errors = self._context.records_folder(rank.rank)
-            position = stacks.write_stacks(pid, errors, self._logs / name, title, deadline)
+            file = self._logs / name
+            position = stacks.write_stacks(pid, errors, file, title, deadline, answer_s)
             positions[rank.rank] = position
             self.positions.append({"rank": rank.rank, "where": self._describe(position.frame)})
-            self._ship(self._logs / name, f"user_logs/{name}")
+            self._ship(file, f"user_logs/{name}")
         return positions
 
     def _describe(self, frame: Frame | None) -> str:
