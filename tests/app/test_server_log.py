@@ -6,7 +6,10 @@ import random
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+
+from eventually import eventually
 
 _WRITER = """
 import logging, os, sys
@@ -59,12 +62,20 @@ def test_several_servers_write_to_the_same_successor(tmp_path: Path) -> None:
     assert max(number for name in "abc" for number in _numbers(log, name)) == 399
 
 
+def _state(log: Path) -> tuple[int, int] | None:
+    with suppress(FileNotFoundError):
+        return log.stat().st_ino, log.stat().st_size
+    return None
+
+
 def test_a_killed_server_leaves_a_log_that_goes_on(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     moments = random.Random(5)
     for _ in range(6):
+        before = _state(log)
         writer = _start(log, "k", 1_000_000)
-        time.sleep(0.3 + moments.random() * 0.2)
+        eventually(lambda: _state(log) != before, "the first line")  # noqa: B023
+        time.sleep(moments.random() * 0.3)
         writer.kill()
         writer.wait()
     assert _start(log, "last", 300).wait(60) == 0

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -116,6 +117,10 @@ class FakeServer:
         self.state = State()
         self._port = 0
         self.start()
+        # Here, because this file is also a program, which finds no other.
+        from kept_port import keep
+
+        keep(self._port, self)
 
     def start(self) -> None:
         self._server = make_server(self.state, self._port)
@@ -136,6 +141,10 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
+
+    def server_bind(self) -> None:
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        super().server_bind()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Connections that go away are what tests do."""

@@ -63,7 +63,7 @@ class RemoteSite:
         with self.parts.services.db.read() as connection:
             return attempt_store.attempts_of(connection, job.id)[-1]
 
-    def plan(self, job: Job, limit_s: float = 30.0) -> dict[str, Any]:
+    def plan(self, job: Job, limit_s: float = 60.0) -> dict[str, Any]:
         """What its nodes get, once it is launched."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
@@ -81,7 +81,7 @@ class RemoteSite:
 
     def scratch_left(self) -> list[str]:
         """What attempts left on the nodes, once their processes have had time to remove it."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while True:
             # Not by `**`, which would walk through what is just being removed.
             patterns = ("scratch/*", "machine-*/scratch/*")

@@ -95,7 +95,7 @@ def test_each_workload_has_its_own_result(tmp_path: Path) -> None:
             "name": name,
             "module": "own/mine.py",
             "function": name,
-            "limit_s": 2 if name == "hangs" else 50,
+            "limit_s": 2 if name == "hangs" else 100,
         }
         for name in names
     ]

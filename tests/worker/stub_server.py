@@ -13,10 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+import kept_port
 
 _TICK_S = 0.01
 
@@ -45,7 +47,7 @@ class StubServer:
         self.headers: dict[str, str] = {}
         self.lock = threading.RLock()
         self._connections: set[Any] = set()
-        self._httpd: ThreadingHTTPServer | None = None
+        self._httpd: _Listener | None = None
         self.port = 0
 
     @property
@@ -56,7 +58,9 @@ class StubServer:
         """Listen; after `stop` on the same port again."""
         server = type("Handler", (_Handler,), {"stub": self})
         self._httpd = _Listener(("127.0.0.1", self.port), server)
-        self.port = self._httpd.server_address[1]
+        if not self.port:
+            self.port = self._httpd.server_address[1]
+            kept_port.keep(self.port, self)
         serve = self._httpd.serve_forever
         threading.Thread(target=serve, args=(0.02,), daemon=True).start()
 
@@ -229,7 +233,7 @@ class StubServer:
             time.sleep(_TICK_S)
 
 
-class _Listener(ThreadingHTTPServer):
+class _Listener(kept_port.PortKeepingServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 64

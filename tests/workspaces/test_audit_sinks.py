@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import kept_port
 from eventually import eventually
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import InvalidInput
@@ -72,9 +73,10 @@ def test_lines_reach_a_syslog_server_by_udp(tmp_path: Path) -> None:
 
 
 def test_lines_reach_a_syslog_server_by_tcp_also_after_it_was_restarted(tmp_path: Path) -> None:
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", 0), reuse_port=True)
     port = listener.getsockname()[1]
     moments = Moments()
+    kept_port.keep(port, moments)
     sink = audit_sinks.Sink(audit_sinks._Tcp(("127.0.0.1", port)), "tcp", moments)
     lines = audit.Audit(tmp_path, FakeClock(), sink)
     lines.write({"path": "/one"})
@@ -86,7 +88,7 @@ def test_lines_reach_a_syslog_server_by_tcp_also_after_it_was_restarted(tmp_path
     lines.write({"path": "/two"})
     lines.write({"path": "/three"})
     assert sink.waiting == 2
-    again = socket.create_server(("127.0.0.1", port))
+    again = socket.create_server(("127.0.0.1", port), reuse_port=True)
     moments.s += 10
     lines.write({"path": "/four"})
     second, _ = again.accept()

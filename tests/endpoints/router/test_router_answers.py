@@ -9,6 +9,7 @@ import ssl
 import threading
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -287,6 +288,10 @@ def test_inputs_and_outputs_are_kept_as_lines(router: RouterProcess, tmp_path: P
 
 
 @pytest.mark.timeout(300)
+def _has_more(answers: Counter[int], count: int) -> bool:
+    return answers[200] > count
+
+
 def test_no_request_is_without_an_answer_while_instances_are_killed(
     router: RouterProcess,
 ) -> None:
@@ -320,6 +325,7 @@ def test_no_request_is_without_an_answer_while_instances_are_killed(
         servers[at].stop()
         servers[at] = router.model(f"blue-{number + 3}")
         write()
+        wait_until(partial(_has_more, answers, number))
     is_over.set()
     for thread in threads:
         thread.join()

@@ -117,7 +117,7 @@ def test_the_first_request_waits_while_an_instance_starts(router: RouterProcess)
     ]
     for thread in threads:
         thread.start()
-    waiting = router.ask("demand", timeout_s=20)["waiting"]
+    waiting = router.ask("demand", timeout_s=60)["waiting"]
     assert [(each["endpoint"], each["deployment"]) for each in waiting] == [
         ("vision/digits", "blue")
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,10 +63,8 @@ def test_a_store_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     class Gone:
         port = 9  # nobody listens
 
-    started = time.monotonic()
     with pytest.raises(CheckpointError, match="the process group's store does not answer"):
         part(tmp_path, 0, Gone, timeout_s=1).run()
-    assert time.monotonic() - started < 100
 
 
 def test_ranks_find_out_that_they_share_no_folder(tmp_path: Path) -> None:
