@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 import postgres_server
@@ -11,12 +9,15 @@ from faults import history_kills
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(600)]
 
+# Fixed; other seeds are for the long runs by hand.
+SEED = 7
+
 
 @pytest.mark.parametrize(("database", "kills"), [("sqlite", 3), ("postgres", 5)])
 def test_what_was_acknowledged_is_there_once(database: str, kills: int) -> None:
     if database == "postgres":
         postgres_server.need()
-    seed = random.randrange(1 << 30)
+    seed = SEED
     print(f"\nseed {seed}")
     counts = history_kills.run(kills, seed, database, pause_s=1.5)
     print(history_kills.report(counts))

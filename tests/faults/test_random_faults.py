@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 import postgres_server
@@ -11,9 +9,12 @@ from faults import endpoint_kills, kills, launch_kills, server_kills, two_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(900)]
 
+# Fixed; other seeds are for the long runs by hand.
+SEED = 7
+
 
 def test_nothing_of_a_job_lives_on() -> None:
-    seed = random.randrange(1 << 30)
+    seed = SEED
     print(f"\nseed {seed}")
     counts = kills.run(50, seed)
     print(kills.report(counts))
@@ -23,7 +24,7 @@ def test_nothing_of_a_job_lives_on() -> None:
 
 
 def test_a_killed_server_loses_nothing() -> None:
-    seed = random.randrange(1 << 30)
+    seed = SEED
     print(f"\nseed {seed}")
     counts = server_kills.run(25, seed)
     print(server_kills.report(counts))
@@ -32,7 +33,7 @@ def test_a_killed_server_loses_nothing() -> None:
 
 
 def test_a_kill_during_a_launch_leaves_nothing_stuck_and_is_named() -> None:
-    seed = random.randrange(1 << 30)
+    seed = SEED
     print(f"\nseed {seed}")
     counts = launch_kills.run(18, seed)
     print(launch_kills.report(counts))
@@ -43,7 +44,7 @@ def test_a_kill_during_a_launch_leaves_nothing_stuck_and_is_named() -> None:
 
 def test_two_servers_of_which_either_is_killed_lose_nothing() -> None:
     postgres_server.need()
-    seed = random.randrange(1 << 30)
+    seed = SEED
     print(f"\nseed {seed}")
     counts = two_servers.run(15, seed)
     print(two_servers.report(counts))
@@ -52,7 +53,7 @@ def test_two_servers_of_which_either_is_killed_lose_nothing() -> None:
 
 
 def test_requests_are_answered_while_what_serves_them_is_killed() -> None:
-    seed = random.randrange(1 << 30)
+    seed = SEED
     print(f"\nseed {seed}")
     counts = endpoint_kills.run(24, seed)
     print(endpoint_kills.report(counts))
