@@ -135,6 +135,10 @@ class _Program:
         ]
         await self._stop.wait()
         _log.info("stopping")
+        # What was accepted a moment ago becomes a connection before the server is closed: asyncio
+        # would reset it.
+        loop.remove_reader(self._listener)
+        await asyncio.sleep(0)
         server.close()
         with suppress(FileNotFoundError):
             (self._options.folder / control.SOCKET).unlink()
