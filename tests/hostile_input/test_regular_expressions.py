@@ -27,6 +27,8 @@ CEILING_S = 2.0
 MOST_GROWTH = 40
 # Shorter times say nothing of growth.
 NOTICEABLE_S = 0.05
+# What grows too fast does so each time; what a busy machine held up does not.
+TRIES = 5
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,17 @@ def test_every_pattern_takes_linear_time_on_every_text(
 
 
 def complaint(expression: Expression, make: Make, ceiling_s: float = CEILING_S) -> str:
-    """What is wrong with a pattern on one kind of text; empty for nothing."""
+    """What is wrong with a pattern on one kind of text, in each try; empty for nothing."""
+    found = ""
+    for attempt in range(TRIES):
+        # Processor time is longer where another program shares the core.
+        found = _complaint(expression, make, ceiling_s * (attempt + 1))
+        if not found:
+            break
+    return found
+
+
+def _complaint(expression: Expression, make: Make, ceiling_s: float) -> str:
     compiled = expression.compiled()
     large_s = seconds(compiled, expression, make(LARGE), ceiling_s)
     if large_s <= NOTICEABLE_S:
