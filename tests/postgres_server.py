@@ -158,7 +158,7 @@ class PostgresServer:
         import psycopg
 
         try:
-            psycopg.connect(self.url("postgres"), connect_timeout=5).close()
+            psycopg.connect(self.url("postgres"), connect_timeout=60).close()
         except psycopg.OperationalError:
             return False
         return True

@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).parents[1] / "tools" / "trace_signals.py"
 
 
 def _wait_for(text: str, file: Path) -> str:
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + 60.0
     while not file.exists() or text not in file.read_text():
         assert time.monotonic() < deadline, file.read_text() if file.exists() else "no file"
         time.sleep(0.02)

@@ -68,7 +68,7 @@ class _Site:
             self.ended.append(path)
 
     def until(self, what: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not what():
             assert self._thread.is_alive() and time.monotonic() < deadline
             time.sleep(0.01)

@@ -42,7 +42,7 @@ def _free_port() -> int:
 
 
 def _connects(port: int) -> socket.socket:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         try:
             return socket.create_connection(("127.0.0.1", port), timeout=60)

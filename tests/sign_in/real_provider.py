@@ -69,10 +69,10 @@ class RealProvider:
         with open(self._log, "ab") as log:
             command = ["node", str(self._program), str(self._port), str(self._world)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+                socket.create_connection(("127.0.0.1", self._port), timeout=60).close()
                 return
             except OSError:
                 assert self._process.poll() is None, self._log.read_text()

@@ -105,7 +105,7 @@ class Bench:
         left = [process for plan in self.plans for process in self.left(plan)]
         for process in [*left, *self._workers()]:
             send(process.pid, process.start_time, signal.SIGKILL)
-        deadline = time.monotonic() + 30.0
+        deadline = time.monotonic() + 60.0
         # A supervisor whose worker is dead cleans up; one that never forked is simply killed.
         while supervisors := self._programs():
             if time.monotonic() > deadline or not any(map(self._is_supervisor, supervisors)):

@@ -140,7 +140,7 @@ def test_an_environment_is_built_and_its_log_says_why_it_failed(v1: Services) ->
     began = build(v1, "to-build/versions/1/image")
     assert began.status_code == 202, began.text
     location = began.json()["location"]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (shown := v1.site.ask("olga", "GET", location).json())["status"] == "Running":
         assert time.monotonic() < deadline, shown
         time.sleep(0.05)

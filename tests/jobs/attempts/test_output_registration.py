@@ -25,6 +25,7 @@ class _Broken:
 
 
 def test_a_failed_end_is_not_retried_at_once(services: Services) -> None:
+    before = set(threading.enumerate())
     broken: Any = _Broken()
     finisher = Finisher(replace(services, db=broken))
     finisher.finish("an attempt")
@@ -34,4 +35,5 @@ def test_a_failed_end_is_not_retried_at_once(services: Services) -> None:
         time.sleep(0.01)
     assert broken.asked == 1
     finisher.close()
-    assert not any(thread.name == "finisher" for thread in threading.enumerate())
+    others = set(threading.enumerate()) - before
+    assert not any(thread.name == "finisher" for thread in others)

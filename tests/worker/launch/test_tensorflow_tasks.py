@@ -64,7 +64,7 @@ def test_tasks_connect_at_the_addresses_of_tf_config(bench: Bench) -> None:
             print(listener.accept()[0].recv(5).decode())
         else:
             host, port = config["cluster"]["worker"][0].split(":")
-            for _ in range(100):
+            for _ in range(2000):
                 try:
                     socket.create_connection((host, int(port))).sendall(b"hello")
                     break

@@ -59,7 +59,7 @@ def test_ranks_of_two_nodes_connect_at_the_masters_port(bench: Bench) -> None:
             listener = socket.create_server(("", master[1]))
             print(listener.accept()[0].recv(5).decode())
         else:
-            for _ in range(100):
+            for _ in range(2000):
                 try:
                     socket.create_connection(master).sendall(b"hello")
                     break

@@ -42,7 +42,7 @@ def _counted(mark: str, processes: int) -> None:
 
 
 def _end(mark: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (members := cgroups.members(mark)) and time.monotonic() < deadline:
         for pid in members:
             with contextlib.suppress(ProcessLookupError):
