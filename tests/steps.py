@@ -1,4 +1,4 @@
-"""How much work a call does, counted, so that no verdict depends on a machine's speed.
+"""How much work a call does, counted: no test depends on how fast a machine is.
 
 Owns: counting the lines of Python that run; what C code does inside one line does not count, and
 regular expressions have tests of their own (hostile_input/test_regular_expressions.py).

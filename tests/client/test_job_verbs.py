@@ -151,10 +151,10 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_go_on(
     client: Client, server: FakeServer, running: FakeJob, verb: str, terminal: None
 ) -> None:
     job = client.jobs.get("a")
-    asked = len(server.state.requests)
+    request_count = len(server.state.requests)
 
     def interrupt() -> None:
-        eventually(lambda: len(server.state.requests) > asked, "the verb to ask the server")
+        eventually(lambda: len(server.state.requests) > request_count, "the verb to ask the server")
         signal.raise_signal(signal.SIGINT)
 
     interrupting = threading.Thread(target=interrupt)

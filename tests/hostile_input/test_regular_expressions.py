@@ -84,13 +84,13 @@ def test_every_pattern_takes_linear_time_on_every_text(
 
 def complaint(expression: Expression, make: Make, ceiling_s: float = CEILING_S) -> str:
     """What is wrong with a pattern on one kind of text, in each try; empty for nothing."""
-    found = ""
+    text = ""
     for attempt in range(TRIES):
         # Processor time is longer where another program shares the core.
-        found = _complaint(expression, make, ceiling_s * (attempt + 1))
-        if not found:
+        text = _complaint(expression, make, ceiling_s * (attempt + 1))
+        if not text:
             break
-    return found
+    return text
 
 
 def _complaint(expression: Expression, make: Make, ceiling_s: float) -> str:

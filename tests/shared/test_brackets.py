@@ -23,9 +23,9 @@ class _Counted(str):
     searched = 0
 
     def find(self, *arguments: Any) -> int:
-        found = super().find(*arguments)
-        self.searched += (len(self) if found < 0 else found) - arguments[1]
-        return found
+        place = super().find(*arguments)
+        self.searched += (len(self) if place < 0 else place) - arguments[1]
+        return place
 
 
 def _all_contents(text: str) -> list[str]:
