@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# tools/run_suites.py sets another, which gives the few tests that failed a second try.
+PYTEST ?= $(BIN)/pytest
 # In the version of requirements.lock, with the package sources that pip has on this machine.
 UV := $(BIN)/python tools/run_uv.py
 INSTALLED := $(VENV)/.installed
@@ -11,18 +13,20 @@ unexport PYTHONDONTWRITEBYTECODE
 export TORCHYARD_TEST_ENVIRONMENTS ?= $(CURDIR)/.test-environments
 
 # The tests that need no network, no service and no torch.
-QUICK := not (end_to_end or slow or object_store or postgres or containers or azure or widgets or runner or oidc)
+QUICK := not (smoke or end_to_end or slow or long or faults or fuzz or object_store or postgres or containers or azure or widgets or runner or oidc)
 
-.PHONY: help setup demo test coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-cgroups test-faults test-fuzz test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure-page notebooks postgres mpi podman azurite oidc-provider administration curated check format docs bench lock clean
+.PHONY: help setup demo test smoke test-all test-postgres-core fix coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-cgroups test-faults test-fuzz test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure-page notebooks postgres mpi podman azurite oidc-provider administration curated check format docs bench lock clean
 
 help:
 	@echo 'make demo               train a small network on two local nodes'
 	@echo 'make setup              install torchyard and its tools into $(VENV)'
 	@echo
-	@echo 'make check              check format, lint, types and imports'
+	@echo 'make check              check format, lint, types, imports, names and generated pages'
 	@echo 'make test               run the quick tests: no network, no torch'
+	@echo 'make smoke              one real test for each capability of the README'
+	@echo 'make test-all           every suite, one after another; ends with a table'
 	@echo 'make coverage           run them and print how many lines they run'
-	@echo 'make format             format the code'
+	@echo 'make fix                format the code and write the generated pages'
 	@echo
 	@echo 'make test-e2e           run real jobs with torch in a built environment'
 	@echo 'make test-object-store  read and write data on S3 and Azure Blob servers that the tests start'
@@ -83,23 +87,34 @@ demo: setup
 
 # More processes than cores: many tests wait for programs that they start.
 test: setup
-	$(BIN)/pytest -n 3 --dist loadfile -m '$(QUICK)'
+	$(PYTEST) -n 3 --dist loadfile -m '$(QUICK)' --ignore tests/style --ignore tests/tooling
+
+# The paths keep pytest from collecting everything. CI has what a laptop may lack.
+SMOKE := tests/smoke
+smoke: setup
+	TORCHYARD_TEST_SERVICES=$(if $(CI),required) $(PYTEST) --durations=10 -m smoke $(SMOKE)
+
+# Everything, for hours: each suite goes on after a red one. SUITES='test-e2e test-faults' for some.
+SUITES ?= check test smoke test-postgres test-object-store test-azure test-containers test-widgets \
+  test-oidc test-runner test-e2e test-e2e-postgres test-faults test-fuzz
+test-all: install-all
+	$(BIN)/python tools/run_suites.py $(SUITES)
 
 # A target of its own, because measuring makes the tests take more than half as long again.
 coverage: setup
-	$(BIN)/pytest -n 3 --dist loadfile -m '$(QUICK)' --cov --cov-report=
+	$(PYTEST) -n 3 --dist loadfile -m '$(QUICK)' --cov --cov-report=
 	@echo "The quick tests run $$($(BIN)/coverage report --format=total) % of the lines in src/torchyard."
 	@echo 'See which they miss: $(BIN)/coverage report --show-missing'
 
 # More processes than cores: its tests mostly wait. In the order of files, so that the longest ones
 # begin early.
 test-e2e: setup mpi administration
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=15 \
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder --durations=15 \
 	  -m '(end_to_end or slow) and not (postgres or faults or fuzz or object_store or long or containers or azure or widgets or oidc)'
 
 # Minutes of load each, for a quiet machine; CI leaves them out.
 test-long: setup
-	$(BIN)/pytest -m long
+	$(PYTEST) -m long
 
 # cgroups of version 2 on a kernel of its own, in QEMU; two minutes, and root to install it.
 KERNEL := .cgroup-machine
@@ -111,33 +126,33 @@ $(KERNEL)/boot:
 
 test-cgroups: setup $(KERNEL)/boot
 	TORCHYARD_TEST_KERNEL='$(CURDIR)/$(KERNEL)/boot/vmlinuz-*' TORCHYARD_TEST_SERVICES=required \
-	  $(BIN)/pytest -m long tests/cgroup_machine
+	  $(PYTEST) -m long tests/cgroup_machine
 
 test-faults: setup
-	$(BIN)/pytest -s -m faults
+	$(PYTEST) -s -m faults
 
 # TORCHYARD_FUZZ_EXAMPLES=200 for the long form.
 test-fuzz: setup $(VENV)/.group-fuzz
-	$(BIN)/pytest -m fuzz
+	$(PYTEST) -m fuzz
 
 test-containers: setup podman
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -m containers
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -m containers
 
 # Each client of the matrix gets its own environment, created once.
 azure-clients: setup
 	@$(BIN)/python tests/contracts_azure/client_venvs.py
 
 test-azure: azure-clients
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile --durations=10 -m azure
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile --durations=10 -m azure
 
 # TORCHYARD_KEEP_SCREENSHOTS=FOLDER keeps screenshots.
 test-widgets: widgets
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest --durations=5 -m widgets
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) --durations=5 -m widgets
 
 # It creates users that begin with `tyt-`, and removes them; systemd brings systemd-socket-activate.
 test-runner: setup postgres administration
 	@[ "$$(id -u)" = 0 ] || { echo 'error: these tests create Unix users, and need root' >&2; exit 2; }
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile --durations=5 -m runner
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile --durations=5 -m runner
 
 # JupyterLab with azureml-widgets, and a browser.
 widgets: setup
@@ -153,11 +168,11 @@ widgets: setup
 
 # Write docs/reference/azure-ml.md from what the clients did.
 azure-page: azure-clients
-	TORCHYARD_WRITE_AZURE_PAGE=1 $(BIN)/pytest -m azure -k the_page
+	TORCHYARD_WRITE_AZURE_PAGE=1 $(PYTEST) -m azure -k the_page
 
 # S3 is moto's, from PyPI; Azure Blob is Azurite's, from npm.
 test-object-store: setup azurite $(VENV)/.group-object-store
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -m 'object_store and not postgres'
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -m 'object_store and not postgres'
 
 azurite: .azurite/node_modules/.bin/azurite-blob
 
@@ -169,12 +184,17 @@ azurite: .azurite/node_modules/.bin/azurite-blob
 	@npm install --silent --no-fund --no-audit --prefix .azurite azurite
 
 test-postgres: setup postgres
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest -n 2 --dist loadfile \
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile \
 	  -m 'postgres and not (object_store or end_to_end or faults or azure)'
+
+# What leans on the database most.
+test-postgres-core: setup postgres
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile -m 'postgres and not (object_store or end_to_end or faults or azure)' \
+	  tests/base tests/servers tests/jobs/records tests/jobs/scheduling tests/jobs/history
 
 # ONLY='digits or tried_again' runs these alone.
 test-e2e-postgres: setup postgres mpi
-	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_DATABASE=postgres $(BIN)/pytest \
+	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_DATABASE=postgres $(PYTEST) \
 	  -m 'end_to_end and not (object_store or long or containers or azure or widgets)' -k 'not sqlite and ($(or $(ONLY),test))'
 
 # Public notebooks of Azure ML: REPOSITORY is a bare clone, SUITE sdk-v1 or sdk-v2, ONLY paths in it.
@@ -186,7 +206,7 @@ notebooks: setup
 	  --work .notebooks --stand-ins .notebooks/stand-ins $(ONLY)
 
 test-oidc: setup oidc-provider
-	TORCHYARD_TEST_SERVICES=required $(BIN)/pytest --durations=5 -m 'oidc and not postgres'
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) --durations=5 -m 'oidc and not postgres'
 
 oidc-provider: .oidc-provider/node_modules/oidc-provider/package.json
 
@@ -242,12 +262,17 @@ podman:
 	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
 	    podman runc uidmap ca-certificates >/dev/null; }
 
+# The cheap part of the gate, all of it: a merge that is wrong by its text is red here.
 check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file tests/contracts_azure/mypy.ini
 	$(BIN)/lint-imports
+	$(PYTEST) -n 2 --dist loadfile -q -m '$(QUICK)' tests/style tests/tooling
+
+# What a merge needs: formats and generated pages.
+fix: format docs
 
 format: setup
 	$(BIN)/ruff format .
