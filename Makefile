@@ -10,7 +10,7 @@ comma := ,
 RETRY := $(PYTHON) tools/retry.py
 # If it is set, every run of pytest has to rewrite all assertions again, which takes ten seconds.
 unexport PYTHONDONTWRITEBYTECODE
-# What several suites need built; see tests/end_to_end/shared_torch.py.
+# What several suites need built, as tests/locks pins it; see tests/end_to_end/shared_torch.py.
 export TORCHYARD_TEST_ENVIRONMENTS ?= $(CURDIR)/.test-environments
 
 # The tests that need no network, no service and no torch.
@@ -48,7 +48,7 @@ help:
 	@echo 'make notebooks          run public notebooks of Azure ML: SUITE=sdk-v1 REPOSITORY=FOLDER.git'
 	@echo 'make curated            build the curated environments and record what they hold'
 	@echo 'make bench              measure, each figure beside its peer'
-	@echo 'make lock               resolve requirements.lock again'
+	@echo 'make lock               resolve requirements*.lock and tests/locks again'
 	@echo 'make release            prepare a release: VERSION=x.y.z'
 	@echo 'make clean              remove what these targets made here'
 
@@ -115,17 +115,18 @@ debian-packages:
 	  echo "installing$$packages"; \
 	  $(call apt_get,Debian packages are not,$${packages# },$$packages); }
 
-# Everything from a registry, before any test: then no test waits for one. `npm` comes with Debian's.
+# Everything from a registry, before any test: then no test waits for one. Without the group `fuzz`,
+# which makes every start of pytest slower: `make test-fuzz` installs it.
 install-all:
 	@$(MAKE) --no-print-directory setup
-	@$(MAKE) --no-print-directory $(VENV)/.group-object-store $(VENV)/.group-fuzz $(VENV)/.extra-postgres
+	@$(MAKE) --no-print-directory $(VENV)/.group-object-store $(VENV)/.extra-postgres
 	@$(MAKE) --no-print-directory debian-packages
 	@$(MAKE) --no-print-directory azurite oidc-provider
 	@$(MAKE) --no-print-directory azure-clients widgets
 	@$(MAKE) --no-print-directory test-environments
 	@$(MAKE) --no-print-directory versions
 
-# Those that several suites use, and the downloads of those that each test builds in a home of its own.
+# What tests/locks pins, for tests that would build it themselves.
 test-environments: setup
 	@$(BIN)/python tools/build_test_environments.py
 
@@ -309,6 +310,7 @@ lock: setup
 	$(LOCK) --all-extras --group dev --group fuzz --group object-store --output-file requirements-all.lock pyproject.toml
 	$(LOCK) --group dev -c requirements-all.lock --output-file requirements.lock pyproject.toml
 	$(LOCK) --output-file requirements-build.lock requirements-build.in
+	$(BIN)/python tools/lock_test_environments.py
 
 # Publishes nothing; see docs/contributing/releasing.md.
 release: setup

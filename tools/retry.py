@@ -23,10 +23,11 @@ FINAL_CODES = (126, 127, 130)
 # uv resolved and found no versions; npm found none, or a lock file that differs from its
 # package.json. What pip says for these it also says when the network failed.
 FINAL_ERROR = re.compile(
-    rb"No solution found when resolving|npm (?:error|ERR!) code (?:ETARGET|ERESOLVE|EUSAGE|EBADENGINE)"
+    rb"No solution found when resolving"
+    rb"|npm (?:error|ERR!) code (?:ETARGET|ERESOLVE|EUSAGE|EBADENGINE)"
 )
-# uv calls it "no solution", too, when it was told to stay offline or an index did not answer.
-NETWORK_ERROR = re.compile(rb"network connectivity is disabled|Failed to fetch|50[0-9] ")
+# Beside uv's "no solution": an index may have been left out because it did not answer.
+NETWORK_ERROR = re.compile(rb"Failed to fetch|error sending request")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -105,5 +105,4 @@ def test_npm_s_locks_pin_every_package_without_a_registry(folder: Path) -> None:
 
 def pins(lock: str) -> set[tuple[str, str]]:
     """Name and version of each package; a lock for every Python may have several of one."""
-    found = re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", (ROOT / lock).read_text(), re.M)
-    return {(name, version) for name, version in found}
+    return set(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", (ROOT / lock).read_text(), re.M))
