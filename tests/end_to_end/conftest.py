@@ -8,7 +8,6 @@ Always: at the end no process that knows the home folder is alive.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from end_to_end.shared_torch import SharedTorch
-from end_to_end.yard_under_test import Yard, remove, running_yard
+from end_to_end.shared_torch import SharedTorch, kept_or_temporary
+from end_to_end.yard_under_test import Yard, running_yard
 from postgres_server import PostgresServer
 
 
@@ -65,11 +64,8 @@ def write_job(tmp_path: Path) -> Callable[..., str]:
 @pytest.fixture(scope="session")
 def shared_torch() -> Iterator[SharedTorch]:
     """Kept where the variable says, for the next session and those beside this one."""
-    kept = os.environ.get("TORCHYARD_TEST_ENVIRONMENTS")
-    folder = Path(kept or tempfile.mkdtemp(prefix="torchyard-shared-"))
-    yield SharedTorch(folder)
-    if not kept:
-        remove(folder)
+    with kept_or_temporary() as shared:
+        yield shared
 
 
 @pytest.fixture(scope="session")

@@ -1,44 +1,45 @@
-"""The environment with torch that many tests use, built once for all of their homes.
+"""The environments that many tests use, each built once for all of their homes.
 
-Owns: a home of its own, where it is built, and putting it into the homes of the tests.
-Leaves: building to the package of environments; cold builds by a job to the tests of them.
-Always: of several test processes one builds; a home has it as if its own server had built it.
+Owns: a home of its own, where they are built, and putting them into the homes of the tests.
+Leaves: building to the package of environments; cold builds by a job to the tests of them; the
+versions to tests/locks.
+Always: of several test processes one builds; a home has one as if its own server had built it.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from end_to_end.yard_under_test import REPOSITORY
+from end_to_end.yard_under_test import REPOSITORY, remove
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.environments.services import Environments
 
 REQUIREMENTS = REPOSITORY / "examples/digits/requirements.txt"
+LOCKS = REPOSITORY / "tests/locks"
+# The example's own file stays short; these are its versions wherever tests build it.
+CONSTRAINTS = {REQUIREMENTS: LOCKS / "digits.txt"}
 
 
 @dataclass(frozen=True)
 class SharedTorch:
-    """`folder` is the home where it is built; it may outlive the session."""
+    """`folder` is the home where they are built; it may outlive the session."""
 
     folder: Path
 
-    def lend(self, home: Path) -> dict[str, str]:
-        """Put it into the environments of a home; the answer is what a job file says of it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        db = Database(f"sqlite:///{self.folder / 'torchyard.db'}")
-        try:
-            db.upgrade()
-            environments = Environments(self.folder, db, SystemClock(), os.environ)
-            spec = environments.resolver.resolve({"pip_requirements": REQUIREMENTS.read_text()})
-            built = environments.builds.run(spec)
-            # Where a job can write to an environment, none may be two homes'.
-            may_link = not environments.folders.is_writable_by_jobs
-        finally:
-            db.close()
+    def build(self, requirements: Path = REQUIREMENTS) -> Path:
+        """Build one, if it is not there; the answer is its folder, which tests only read."""
+        return self._build(requirements)[0]
+
+    def lend(self, home: Path, requirements: Path = REQUIREMENTS) -> dict[str, str]:
+        """Put one into the environments of a home; the answer is what a job file says of it."""
+        built, may_link = self._build(requirements)
         target = home / "environments"
         if not (target / built.name).exists():
             target.mkdir(exist_ok=True)
@@ -48,7 +49,24 @@ class SharedTorch:
             )  # fmt: skip
             for end in ("lock.txt", "mark"):
                 shutil.copy2(f"{built}.{end}", target)
-        return {"pip_requirements": str(REQUIREMENTS)}
+        return {"pip_requirements": str(requirements)}
+
+    def _build(self, requirements: Path) -> tuple[Path, bool]:
+        """Return the folder, and whether its files may be hard links in other homes."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        db = Database(f"sqlite:///{self.folder / 'torchyard.db'}")
+        try:
+            db.upgrade()
+            variables = dict(os.environ)
+            if requirements in CONSTRAINTS:
+                variables["UV_CONSTRAINT"] = str(CONSTRAINTS[requirements])
+            environments = Environments(self.folder, db, SystemClock(), variables)
+            spec = environments.resolver.resolve({"pip_requirements": requirements.read_text()})
+            built = environments.builds.run(spec)
+            # Where a job can write to an environment, none may be two homes'.
+            return built, not environments.folders.is_writable_by_jobs
+        finally:
+            db.close()
 
 
 def _linked(file: str, copy: str) -> str:
@@ -57,3 +75,13 @@ def _linked(file: str, copy: str) -> str:
     except OSError:
         shutil.copy2(file, copy)  # on another disk
     return copy
+
+
+@contextmanager
+def kept_or_temporary() -> Iterator[SharedTorch]:
+    """Kept where the variable says, for the next session and those beside this one."""
+    kept = os.environ.get("TORCHYARD_TEST_ENVIRONMENTS")
+    folder = Path(kept or tempfile.mkdtemp(prefix="torchyard-shared-"))
+    yield SharedTorch(folder)
+    if not kept:
+        remove(folder)
