@@ -16,12 +16,13 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from eventually import eventually
 
 REPOSITORY = Path(__file__).parents[2]
 ENDED = ("Completed", "Failed", "Canceled")
@@ -184,7 +185,16 @@ def running_yard(what: str, database: str = "", machine: str = "") -> Iterator[Y
     home = Path(tempfile.mkdtemp(prefix=f"torchyard-{what}-"))
     if machine:
         (home / "machine.yml").write_text(machine)
-    yard = Yard(home, database)
+    try:
+        with running_server(Yard(home, database)) as yard:
+            yield yard
+    finally:
+        remove(home)
+
+
+@contextlib.contextmanager
+def running_server(yard: Yard) -> Iterator[Yard]:
+    """Start the server of a home, and leave no process of it."""
     try:
         yard("server", "start")
         yield yard
@@ -194,7 +204,6 @@ def running_yard(what: str, database: str = "", machine: str = "") -> Iterator[Y
         for process in yard.processes():
             with contextlib.suppress(OSError):
                 os.kill(int(process.split()[0]), signal.SIGKILL)
-        remove(home)
 
 
 def remove(folder: Path) -> None:
@@ -215,7 +224,4 @@ def alive(pid: int) -> bool:
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
     """Real processes are waited for in real time."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        time.sleep(0.1)
+    eventually(condition, what, timeout_s)
