@@ -26,8 +26,8 @@ sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "contracts_azure")]
 
 import client_venvs  # noqa: E402
 import validate  # noqa: E402
-from end_to_end.yard_under_test import ENDED, Yard, remove  # noqa: E402
 
+from end_to_end.yard_under_test import ENDED, Yard, remove  # noqa: E402
 from torchyard import Client  # noqa: E402
 from torchyard.base.settings import Settings  # noqa: E402
 

@@ -41,8 +41,7 @@ def tracking_environment(yard: Yard) -> str:
 
 
 @pytest.fixture(scope="session")
-def pinned_package() -> str:
-    """A small package in the version of the lock, for environments that tests build."""
+def pinned() -> dict[str, str]:
+    """The versions in the lock, by package, for environments that tests build."""
     lines = REQUIREMENTS.read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith("packaging=="))
-    return line
+    return dict(line.split("==") for line in lines if ";" not in line)

@@ -20,6 +20,7 @@ __all__ = ["open_mpi"]
 pytestmark = [pytest.mark.smoke, pytest.mark.timeout(600)]
 
 REDUCE = """
+import os
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -55,7 +56,7 @@ with Client() as client:
         command(command="python train.py", code=sys.argv[1], environment=sys.argv[2])
     )
     done = job.wait()
-    print(done.status, job.metrics())
+    print(done.status, job.metrics()["loss"].to_dict())
 """
 
 
@@ -74,8 +75,10 @@ def test_the_demo_trains_on_two_nodes_and_registers_its_model(yard: Yard, tmp_pa
     name = re.search(r"job show -n (\S+)$", demo.stdout, re.M)
     assert accuracy and float(accuracy[1]) >= 0.95
     assert name
-    job = yard.completed(name[1])
-    assert job["resources"]["instance_count"] == 2
+    yard.completed(name[1])
+    assert sorted(yard.logs(name[1])) == [
+        f"user_logs/std_log_process_{rank}.txt" for rank in (0, 1)
+    ]
 
     yard("model", "download", "-n", "digits", "-p", str(tmp_path))
     (file,) = tmp_path.rglob("model.pt")
@@ -153,4 +156,4 @@ def test_the_python_sdk_submits_a_job_and_reads_its_metrics(
         capture_output=True,
         text=True,
     )
-    assert script.stdout == "Completed {'loss': 0.25}\n", script.stderr
+    assert script.stdout == "Completed {0: 0.25}\n", script.stderr
