@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eventually import eventually
+from eventually import PATIENCE, eventually
 
 REPOSITORY = Path(__file__).parents[2]
 ENDED = ("Completed", "Failed", "Canceled")
@@ -58,16 +58,21 @@ class Yard:
 
     def __call__(self, *arguments: str, expect: int = 0, timeout_s: float = 300) -> str:
         """What the command prints, once it has ended with the exit code `expect`."""
+        return self.run(*arguments, expect=expect, timeout_s=timeout_s)[0]
+
+    def run(self, *arguments: str, expect: int, timeout_s: float = 300) -> tuple[str, str]:
+        """As above, with what it prints to stderr."""
         with self.start(
             *arguments, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             try:
-                out, err = process.communicate(timeout=timeout_s)
+                out, err = process.communicate(timeout=timeout_s * PATIENCE)
             finally:
                 process.kill()
-        report = f"yard {' '.join(arguments)}\n{out.decode(errors='replace')}\n{err.decode()}"
+        output = (out.decode(errors="replace"), err.decode())
+        report = "\n".join([f"yard {' '.join(arguments)}", *output])
         assert process.returncode == expect, report
-        return out.decode(errors="replace")
+        return output
 
     def open(self, path: str, body: Any = None) -> Any:
         """An answer of the native API, to read and close; a `body` is posted."""

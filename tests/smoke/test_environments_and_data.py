@@ -56,6 +56,9 @@ def test_an_environment_is_built_from_its_file(
     shown = json.loads(yard("environment", "show", form, "-o", "json"))
     assert shown["build"] == "ready" and requirement in shown["packages"]
 
+    exported = tmp_path / "exported"
+    yard("environment", "export", "-n", form, "--format", "requirements", "--file", str(exported))
+    assert requirement in exported.read_text()
     command = SHOW_VERSION.format(package)
     job = {"name": form, "command": command, "environment": f"azureml:{form}:1"}
     yard("job", "create", "-f", write_job(job))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import required
 from end_to_end.yard_under_test import Yard, running_server, running_yard
 from eventually import eventually
 
@@ -53,6 +54,15 @@ Path("outputs/weights.bin").write_bytes(bytes(range(256)) * 4096)
 """
 PRINTED = "".join(f"step {step} {'x' * 100}\n" for step in range(2000)).encode()
 
+HANG = """
+import time
+
+def wait_for_batch():
+    time.sleep(86_400)
+
+wait_for_batch()
+"""
+
 LEAVE_CHILDREN = """
 setsid sleep 86399 &
 (trap '' TERM; sleep 86398) &
@@ -61,19 +71,11 @@ sleep 86397
 """
 
 
-def error_of(yard: Yard, *arguments: str, code: int) -> str:
-    """What a command says on stderr that must end with the exit code `code`."""
-    with yard.start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        _, error = process.communicate(timeout=300)
-    assert process.returncode == code, error
-    return error.decode()
-
-
 def wait_for_line(yard: Yard, job: str, line: bytes) -> None:
     eventually(lambda: line in b"".join(yard.logs(job).values()), f"{job} prints {line!r}")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def small_yard(new_url: Callable[[], str]) -> Iterator[Yard]:
     """A server whose machine has one node, over all its clusters."""
     with running_yard("one-node", new_url(), machine="nodes: 1\n") as yard:
@@ -90,10 +92,7 @@ def full_yard(tmp_path: Path) -> Iterator[Yard]:
     mount = ["mount", "-t", "tmpfs", "-o", "size=96m,mode=700", "tmpfs", str(home)]
     mounted = subprocess.run(mount, capture_output=True, text=True)
     if mounted.returncode:
-        missing = f"no file system can be mounted here: {mounted.stderr}"
-        if os.environ.get("TORCHYARD_TEST_SERVICES") == "required":
-            pytest.fail(missing)
-        pytest.skip(missing)
+        required.missing(f"no file system can be mounted here: {mounted.stderr}")
     try:
         (home / "scratch").symlink_to(scratch)
         with running_server(Yard(home)) as yard:
@@ -111,13 +110,23 @@ def test_a_rank_that_dies_fails_the_job_and_is_named(
         "distribution": {"type": "pytorch"},
         "resources": {"instance_count": 2},
     }
-    error = error_of(yard, "job", "create", "-f", write_job(job, train=RAISE), "--stream", code=1)
+    _, error = yard.run("job", "create", "-f", write_job(job, train=RAISE), "--stream", expect=1)
     cause = "rank 1 on node 1 exited with code 1: ValueError: the batch is empty (train.py line 6"
     assert f"error: {cause}" in error
     ended = yard.job("dies")
     assert (ended["status"], ended["exit_code"]) == ("Failed", 1)
     assert ended["error"]["message"].startswith(cause)
     assert ended["error"]["details"]["rank"] == 1
+
+
+def test_a_job_that_hangs_fails_and_says_where(yard: Yard, write_job: Callable[..., str]) -> None:
+    properties = {"torchyard.hang_after_s": 2, "torchyard.hang_action": "fail"}
+    job = {"name": "hangs", "command": "python hang.py", "properties": properties}
+    yard("job", "create", "-f", write_job(job, hang=HANG))
+    ended = yard.wait("hangs")
+    assert (ended["status"], ended["error"]["code"]) == ("Failed", "hang")
+    stack = yard.read("jobs/hangs/files/user_logs/stacks_rank_0.txt").decode()
+    assert "wait_for_batch" in stack
 
 
 def test_a_job_whose_worker_is_killed_is_tried_again(
@@ -151,6 +160,28 @@ def test_a_job_outlives_its_killed_server_and_its_log_is_whole(
     yard.completed("outlives")
     assert yard.logs("outlives") == {"user_logs/std_log.txt": PRINTED}
     assert yard.read("jobs/outlives/files/outputs/weights.bin") == bytes(range(256)) * 4096
+
+
+def test_a_cluster_goes_from_zero_to_two_nodes_and_back(
+    yard: Yard, write_job: Callable[..., str]
+) -> None:
+    idle = ("--idle-time-before-scale-down", "1")
+    yard("compute", "create", "-n", "pair", "--max-instances", "2", *idle)
+
+    def nodes() -> int:
+        count: int = json.loads(yard("compute", "show", "-n", "pair", "-o", "json"))[
+            "current_node_count"
+        ]
+        return count
+
+    assert nodes() == 0
+    resources = {"instance_count": 2}
+    job = {"name": "on-two", "command": "true", "compute": "pair", "resources": resources}
+    yard("job", "create", "-f", write_job(job), "--stream")
+    yard.completed("on-two")
+    eventually(lambda: nodes() == 0, "the cluster has no node")
+    counts = yard.get("computes/pair/history")["counts"]
+    assert [(count["current"], count["running"]) for count in counts] == [(2, 2), (2, 0), (0, 0)]
 
 
 def test_a_low_priority_job_gives_its_node_away_and_resumes(
@@ -191,7 +222,7 @@ def test_a_full_disk_refuses_jobs_and_loses_nothing_of_those_that_run(
     eventually((work / "outputs/weights.bin").exists, "the script has ended")
 
     refused = write_job({"name": "refused", "command": "true"})
-    error = error_of(yard, "job", "create", "-f", refused, code=1)
+    _, error = yard.run("job", "create", "-f", refused, expect=1)
     assert "error: no space left on `" in error and "hint: free some space" in error
     assert json.loads(yard("job", "show", "-n", "prints", "-o", "json"))["status"] != "Failed"
 
@@ -220,7 +251,7 @@ def test_what_is_wrong_in_a_job_file_is_said_with_a_hint(
     yard: Yard, write_job: Callable[..., str]
 ) -> None:
     job_file = write_job({"name": "wrong", "command": "true", "comand": "false"})
-    error = error_of(yard, "job", "create", "-f", job_file, code=2)
+    _, error = yard.run("job", "create", "-f", job_file, expect=2)
     assert error.startswith("error: ") and "comand" in error and "\nhint: " in error
-    error = error_of(yard, "job", "show", "-n", "never-made", code=2)
+    _, error = yard.run("job", "show", "-n", "never-made", expect=2)
     assert error.startswith("error: job `never-made` does not exist") and "\nhint: " in error

@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from end_to_end.test_mpi import open_mpi
+import required
 from end_to_end.yard_under_test import REPOSITORY, Yard
-
-__all__ = ["open_mpi"]
 
 pytestmark = [pytest.mark.smoke, pytest.mark.timeout(600)]
 
@@ -108,10 +106,10 @@ def test_torchrun_in_a_command_joins_the_ranks_of_two_nodes(
     assert ranks == [f"rank {rank} of 4: sum 6.0, gradient 1.5" for rank in range(4)]
 
 
-@pytest.mark.usefixtures("open_mpi")
 def test_mpirun_starts_four_ranks_of_one_communicator(
     yard: Yard, write_job: Callable[..., str], tracking_environment: str
 ) -> None:
+    required.open_mpi()
     job = {
         "name": "mpi",
         "command": "python ranks.py",
