@@ -54,10 +54,17 @@ Path("outputs/weights.bin").write_bytes(bytes(range(256)) * 4096)
 """
 PRINTED = "".join(f"step {step} {'x' * 100}\n" for step in range(2000)).encode()
 
+# Prints until the script is where it hangs, however long its interpreter takes to start.
+START_TO_HANG = """
+(until [ -e there ]; do echo starting; sleep 0.1; done) &
+exec python hang.py
+"""
 HANG = """
 import time
+from pathlib import Path
 
 def wait_for_batch():
+    Path("there").touch()
     time.sleep(86_400)
 
 wait_for_batch()
@@ -97,6 +104,8 @@ def full_yard(tmp_path: Path) -> Iterator[Yard]:
         (home / "scratch").symlink_to(scratch)
         with running_server(Yard(home)) as yard:
             yield yard
+            (home / "ballast").unlink(missing_ok=True)
+            yard.quiet_down()
     finally:
         subprocess.run(["umount", "-l", str(home)], check=True)
 
@@ -120,8 +129,8 @@ def test_a_rank_that_dies_fails_the_job_and_is_named(
 
 
 def test_a_job_that_hangs_fails_and_says_where(yard: Yard, write_job: Callable[..., str]) -> None:
-    properties = {"torchyard.hang_after_s": 2, "torchyard.hang_action": "fail"}
-    job = {"name": "hangs", "command": "python hang.py", "properties": properties}
+    properties = {"torchyard.hang_after_s": 3, "torchyard.hang_action": "fail"}
+    job = {"name": "hangs", "command": START_TO_HANG, "properties": properties}
     yard("job", "create", "-f", write_job(job, hang=HANG))
     ended = yard.wait("hangs")
     assert (ended["status"], ended["error"]["code"]) == ("Failed", "hang")
@@ -154,9 +163,11 @@ def test_a_job_outlives_its_killed_server_and_its_log_is_whole(
     wait_for_line(yard, "outlives", b"step 999 ")
     work = yard.node_of("outlives") / "work"
     yard.kill_server()
-    (work / "go").touch()
-    eventually((work / "outputs/weights.bin").exists, "the script has ended")
-    yard("server", "start")
+    try:
+        (work / "go").touch()
+        eventually((work / "outputs/weights.bin").exists, "the script has ended")
+    finally:
+        yard("server", "start")
     yard.completed("outlives")
     assert yard.logs("outlives") == {"user_logs/std_log.txt": PRINTED}
     assert yard.read("jobs/outlives/files/outputs/weights.bin") == bytes(range(256)) * 4096
@@ -169,10 +180,8 @@ def test_a_cluster_goes_from_zero_to_two_nodes_and_back(
     yard("compute", "create", "-n", "pair", "--max-instances", "2", *idle)
 
     def nodes() -> int:
-        count: int = json.loads(yard("compute", "show", "-n", "pair", "-o", "json"))[
-            "current_node_count"
-        ]
-        return count
+        pair = json.loads(yard("compute", "show", "-n", "pair", "-o", "json"))
+        return int(pair["current_node_count"])
 
     assert nodes() == 0
     resources = {"instance_count": 2}
