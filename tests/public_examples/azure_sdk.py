@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "contracts_azure")]
+TESTS = HERE.parent
+sys.path += [str(path) for path in (HERE, TESTS / "end_to_end", TESTS / "contracts_azure", TESTS)]
 
 import client_venvs  # noqa: E402
 import validate  # noqa: E402
+from yard_under_test import ENDED, Yard, remove  # noqa: E402
 
-from end_to_end.yard_under_test import ENDED, Yard, remove  # noqa: E402
 from torchyard import Client  # noqa: E402
 from torchyard.base.settings import Settings  # noqa: E402
 
