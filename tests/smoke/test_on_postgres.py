@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from end_to_end.yard_under_test import Yard, running_yard, wait_until
 from postgres_server import PostgresServer
@@ -27,7 +26,8 @@ HEADERS = {
 def log(step):
     point = {"run_id": os.environ["MLFLOW_RUN_ID"], "key": "loss", "value": 1 / step,
              "timestamp": int(time.time() * 1000), "step": step}
-    urllib.request.urlopen(urllib.request.Request(URL, json.dumps(point).encode(), HEADERS)).close()
+    request = urllib.request.Request(URL, json.dumps(point).encode(), HEADERS)
+    urllib.request.urlopen(request, timeout=120).close()
 
 
 log(1)
@@ -47,15 +47,13 @@ def postgres_yard() -> Iterator[Yard]:
         server.close()
 
 
-def test_a_job_on_postgres_survives_a_restart(postgres_yard: Yard, tmp_path: Path) -> None:
+def test_a_job_on_postgres_survives_a_restart(
+    postgres_yard: Yard, write_job: Callable[..., str], tmp_path: Path
+) -> None:
     yard, restarted = postgres_yard, tmp_path / "restarted"
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code" / "train.py").write_text(_TRAIN)
-    job = {"environment": "python", "code": "code", "command": f"python train.py {restarted}"}
-    file = tmp_path / "job.yml"
-    file.write_text(yaml.safe_dump(job))
-    name = yard("job", "create", "-f", str(file), "--query", "name", "-o", "tsv").split()[-1]
-    wait_until(lambda: yard.job(name)["metrics"] == {"loss": 1.0}, 120, "the first point is there")
+    file = write_job({"command": f"python train.py {restarted}"}, train=_TRAIN)
+    name = yard("job", "create", "-f", file, "--query", "name", "-o", "tsv").split()[-1]
+    wait_until(lambda: yard.job(name)["metrics"] == {"loss": 1.0}, 240, "the first point is there")
     assert not (yard.home / "torchyard.db").exists()
     yard("server", "stop")
     yard("server", "start")

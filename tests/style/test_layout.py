@@ -36,6 +36,7 @@ CROSS_CUTTING = {
     "hostile_input": "texts that make a parser slow, for every pattern and a real server",
     "mlflow_conformance": "MLflow's own tests of its stores",
     "public_examples": "files and scripts that others published",
+    "smoke": "one real test for each capability",
     "style": "words, layers and sizes",
     "tooling": "documents, releases and the programs below tools/",
     "widgets": "Azure ML's notebook widget in a browser",
