@@ -49,6 +49,7 @@ _SDK_V1 = (
     "Jobs: arguments as the script saw them",
     "Jobs: `get_file_names`, `download_file`, `download_files`",
 )
+_OPERATIONS = {client_venvs.CLIENTS[0]: _SDK_V2, client_venvs.SDK_V1: _SDK_V1}
 
 
 @pytest.fixture
@@ -60,10 +61,9 @@ def folder(yard: Yard) -> Iterator[Path]:
     remove(folder)
 
 
-@pytest.mark.parametrize(
-    ("client", "keys"), [(client_venvs.CLIENTS[0], _SDK_V2), (client_venvs.SDK_V1, _SDK_V1)]
-)
-def test_azure_client(yard: Yard, folder: Path, client: str, keys: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("client", _OPERATIONS)
+def test_azure_client(yard: Yard, folder: Path, client: str) -> None:
+    keys = _OPERATIONS[client]
     if not client_venvs.is_whole(client):
         message = f"`make azure-clients` installs {client}"
         if os.environ.get("TORCHYARD_TEST_SERVICES") == "required":
