@@ -69,7 +69,7 @@ class RealProvider:
         with open(self._log, "ab") as log:
             command = ["node", str(self._program), str(self._port), str(self._world)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
@@ -82,5 +82,5 @@ class RealProvider:
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
