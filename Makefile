@@ -150,7 +150,8 @@ test: setup
 	$(PYTEST) -n 3 --dist loadfile -m '$(QUICK)' --ignore tests/style --ignore tests/tooling
 
 # The paths keep pytest from collecting everything. CI has what a laptop may lack.
-SMOKE := tests/smoke
+SMOKE := tests/smoke tests/containers/test_images_with_podman.py tests/runner/test_takeovers.py \
+  tests/sign_in/test_sign_in.py tests/widgets/test_widgets.py
 smoke: setup
 	TORCHYARD_TEST_SERVICES=$(if $(CI),required) $(PYTEST) --durations=10 -m smoke $(SMOKE)
 
