@@ -23,7 +23,7 @@ QUICK := not (smoke or end_to_end or slow or long or faults or fuzz or object_st
   test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure- \
   page notebooks postgres mpi podman azurite oidc-provider administration curated check \
   format docs bench lock clean install-all versions debian-packages test-environments \
-  chromium
+  newest-clients chromium
 
 help:
 	@echo 'make demo               train a small network on two local nodes'
@@ -131,7 +131,7 @@ install-all:
 	@$(MAKE) --no-print-directory $(VENV)/.group-object-store $(VENV)/.extra-postgres
 	@$(MAKE) --no-print-directory debian-packages
 	@$(MAKE) --no-print-directory azurite oidc-provider
-	@$(MAKE) --no-print-directory azure-clients widgets
+	@$(MAKE) --no-print-directory newest-clients widgets
 	@$(MAKE) --no-print-directory test-environments
 	@$(MAKE) --no-print-directory versions
 
@@ -202,6 +202,10 @@ test-containers: setup podman
 # Each client of the matrix gets its own environment, created once.
 azure-clients: setup
 	@$(BIN)/python tests/contracts_azure/client_venvs.py
+
+# Of each SDK, for the smoke suite.
+newest-clients: setup
+	@$(BIN)/python tests/contracts_azure/client_venvs.py azure-ai-ml-1.35 azureml-core-1.61
 
 test-azure: azure-clients
 	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile --durations=10 -m azure
