@@ -18,10 +18,10 @@ export TORCHYARD_TEST_ENVIRONMENTS ?= $(CURDIR)/.test-environments
 # The tests that need no network, no service and no torch.
 QUICK := not (smoke or end_to_end or slow or long or faults or fuzz or object_store or postgres or containers or azure or widgets or runner or oidc)
 
-.PHONY: help setup demo test smoke test-all test-postgres-core fix coverage release test-e2e test- \
-  object-store test-postgres test-e2e-postgres test-long test-cgroups test-faults test-fuzz \
-  test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure- \
-  page notebooks postgres mpi podman azurite oidc-provider administration curated check \
+.PHONY: help setup demo test smoke test-all test-postgres-core fix coverage release test-e2e \
+  test-object-store test-postgres test-e2e-postgres test-long test-cgroups test-faults test-fuzz \
+  test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure-page \
+  notebooks postgres mpi podman azurite oidc-provider administration curated check \
   format docs bench lock clean install-all versions debian-packages test-environments \
   newest-clients chromium
 
