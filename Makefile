@@ -127,13 +127,13 @@ debian-packages:
 # Everything from a registry, before any test: then no test waits for one. Without the group `fuzz`,
 # which makes every start of pytest slower: `make test-fuzz` installs it.
 install-all:
-	@$(MAKE) --no-print-directory setup
-	@$(MAKE) --no-print-directory $(VENV)/.group-object-store $(VENV)/.extra-postgres
-	@$(MAKE) --no-print-directory debian-packages
-	@$(MAKE) --no-print-directory azurite oidc-provider
-	@$(MAKE) --no-print-directory newest-clients widgets
-	@$(MAKE) --no-print-directory test-environments
-	@$(MAKE) --no-print-directory versions
+	@$(MAKE) -s setup
+	@$(MAKE) -s $(VENV)/.group-object-store $(VENV)/.extra-postgres
+	@$(MAKE) -s debian-packages
+	@$(MAKE) -s azurite oidc-provider
+	@$(MAKE) -s newest-clients widgets
+	@$(MAKE) -s test-environments
+	@$(MAKE) -s versions
 
 # What tests/locks pins, for tests that would build it themselves.
 test-environments: setup

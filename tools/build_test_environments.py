@@ -22,13 +22,13 @@ import retry  # noqa: E402
 from end_to_end.shared_torch import LOCKS, REQUIREMENTS, SharedTorch  # noqa: E402
 from torchyard.base.errors import TorchyardError  # noqa: E402
 
-# With the example's own name, and the constraints of digits.txt.
-CONSTRAINTS_ONLY = "digits.txt"
+# The example is built under its own name, in the versions of this file.
+VERSIONS_ONLY = "digits.txt"
 
 
 def main() -> int:
     folder = Path(os.environ.get("TORCHYARD_TEST_ENVIRONMENTS") or ROOT / ".test-environments")
-    locks = [file for file in sorted(LOCKS.glob("*.txt")) if file.name != CONSTRAINTS_ONLY]
+    locks = [file for file in sorted(LOCKS.glob("*.txt")) if file.name != VERSIONS_ONLY]
     return max(build(SharedTorch(folder), file) for file in (REQUIREMENTS, *locks))
 
 

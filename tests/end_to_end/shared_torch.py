@@ -23,8 +23,9 @@ from torchyard.environments.services import Environments
 
 REQUIREMENTS = REPOSITORY / "examples/digits/requirements.txt"
 LOCKS = REPOSITORY / "tests/locks"
-# The example's own file stays short; these are its versions wherever tests build it.
-CONSTRAINTS = {REQUIREMENTS: LOCKS / "digits.txt"}
+# The example's own file stays short; these are its versions wherever tests build it. As overrides,
+# because a build gives uv constraints of its own, which replace those of the variable.
+OVERRIDES = {REQUIREMENTS: LOCKS / "digits.txt"}
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ class SharedTorch:
         try:
             db.upgrade()
             variables = dict(os.environ)
-            if requirements in CONSTRAINTS:
-                variables["UV_CONSTRAINT"] = str(CONSTRAINTS[requirements])
+            if requirements in OVERRIDES:
+                variables["UV_OVERRIDE"] = str(OVERRIDES[requirements])
             environments = Environments(self.folder, db, SystemClock(), variables)
             spec = environments.resolver.resolve({"pip_requirements": requirements.read_text()})
             built = environments.builds.run(spec)
