@@ -2,29 +2,41 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# `.ci/run` sets another, which runs the few tests that failed once more.
+# tools/run_suites.py sets another, which gives the few tests that failed a second try.
 PYTEST ?= $(BIN)/pytest
 # In the version of requirements.lock, with the package sources that pip has on this machine.
 UV := $(BIN)/python tools/run_uv.py
 INSTALLED := $(VENV)/.installed
+comma := ,
+# Three tries; tools/run_uv.py makes its own.
+RETRY := $(PYTHON) tools/retry.py
 # If it is set, every run of pytest has to rewrite all assertions again, which takes ten seconds.
 unexport PYTHONDONTWRITEBYTECODE
-# What several suites need built; see tests/end_to_end/shared_torch.py.
+# What several suites need built, as tests/locks pins it; see tests/end_to_end/shared_torch.py.
 export TORCHYARD_TEST_ENVIRONMENTS ?= $(CURDIR)/.test-environments
 
 # The tests that need no network, no service and no torch.
-QUICK := not (end_to_end or slow or long or object_store or postgres or containers or azure or widgets or web_page or runner or oidc or slurm or ray or torch or gpu)
+QUICK := not (smoke or end_to_end or slow or long or faults or fuzz or object_store or postgres or containers or azure or widgets or web_page or runner or oidc or slurm or ray or torch or gpu)
 
-.PHONY: help setup demo test coverage release test-e2e test-object-store test-postgres test-e2e-postgres test-long test-cgroups test-faults kills-on-engines test-fuzz test-containers test-azure test-widgets ui test-ui ui-pictures chromium test-runner test-oidc test-train test-layers test-deepspeed gpu slurm slurm-programs ray ray-programs widgets azure-clients newest-clients azure-page notebooks postgres mpi podman registry azurite oidc-provider administration curated check format docs bench lock clean
+.PHONY: help setup demo test smoke test-all test-postgres-core fix coverage release test-e2e \
+  test-object-store test-postgres test-e2e-postgres test-long test-cgroups test-faults test-fuzz \
+  test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure-page \
+  notebooks postgres mpi podman azurite oidc-provider administration curated check \
+  format docs bench lock clean install-all versions debian-packages test-environments \
+  newest-clients chromium kills-on-engines ui test-ui ui-pictures test-train test-layers \
+  test-deepspeed gpu slurm slurm-programs ray ray-programs registry acpt-selftest curated-locks
 
 help:
 	@echo 'make demo               train a small network on two local nodes'
 	@echo 'make setup              install torchyard and its tools into $(VENV)'
+	@echo 'make install-all        install whatever the suites of `.ci/run` need, and print its versions'
 	@echo
-	@echo 'make check              check format, lint, types and imports'
+	@echo 'make check              check format, lint, types, imports, names and generated pages'
 	@echo 'make test               run the quick tests: no network, no torch'
+	@echo 'make smoke              one real test for each capability of the README'
+	@echo 'make test-all           every suite, one after another; ends with a table'
 	@echo 'make coverage           run them and print how many lines they run'
-	@echo 'make format             format the code'
+	@echo 'make fix                format the code and write the generated pages'
 	@echo
 	@echo 'make test-e2e           run real jobs with torch in a built environment'
 	@echo 'make test-object-store  read and write data on S3 and Azure Blob servers that the tests start'
@@ -58,14 +70,14 @@ help:
 	@echo 'make acpt-selftest      test each component of the curated environments, and their labels'
 	@echo 'make curated-locks      resolve the environments for GPUs that are not built here'
 	@echo 'make bench              measure, each figure beside its peer'
-	@echo 'make lock               resolve requirements.lock again'
+	@echo 'make lock               resolve requirements*.lock and tests/locks again'
 	@echo 'make release            prepare a release: VERSION=x.y.z'
 	@echo 'make clean              remove what these targets made here'
 
 setup: $(INSTALLED)
 
 # The stamp is written last: a broken installation is tried again.
-$(INSTALLED): pyproject.toml requirements.lock tools/run_uv.py
+$(INSTALLED): pyproject.toml requirements.lock requirements-build.lock tools/run_uv.py tools/retry.py
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo 'error: `$(PYTHON)` is not on this machine' >&2; \
 	  echo 'hint: install Python 3.10 or later, or say which: `make setup PYTHON=python3.12`' >&2; \
@@ -83,29 +95,85 @@ $(INSTALLED): pyproject.toml requirements.lock tools/run_uv.py
 	@$(UV) pip install --quiet --no-deps -r requirements.lock -e .
 	@touch $@
 
-# What an extra of the package adds, and a group of development dependencies; each once.
-$(VENV)/.extra-%: $(INSTALLED)
-	@$(UV) pip install --quiet -r pyproject.toml --extra $*
+# What an extra of the package adds, and a group of development dependencies; each once. The lock of
+# all of them agrees with requirements.lock, so none replaces what `setup` installed.
+$(VENV)/.extra-%: $(INSTALLED) requirements-all.lock
+	@$(UV) pip install --quiet -c requirements-all.lock -r pyproject.toml --extra $*
 	@touch $@
 
-$(VENV)/.group-%: $(INSTALLED)
-	@$(UV) pip install --quiet --group $*
+$(VENV)/.group-%: $(INSTALLED) requirements-all.lock
+	@$(UV) pip install --quiet -c requirements-all.lock --group $*
 	@touch $@
 
 # Install Debian's packages as root, or say what is missing and which names to ask for.
 apt_get = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
-    echo 'error: $(1) on this machine' >&2; \
-    echo 'hint: install with `apt-get install $(2)`; no service of it need run' >&2; \
+    echo "error: $(1) on this machine" >&2; \
+    echo "hint: install with \`apt-get install $(2)\`; no service of it need run" >&2; \
     exit 2; }; \
-  apt-get -qq update && \
-  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $(3) >/dev/null
+  DEBIAN_FRONTEND=noninteractive $(RETRY) sh -c \
+    'apt-get -qq $(APT_OPTIONS) update && apt-get -qq $(APT_OPTIONS) install -y --no-install-recommends "$$@" >/dev/null' \
+    apt-get $(3)
+APT_OPTIONS := -o Acquire::Retries=3 -o Acquire::http::Timeout=60 -o Acquire::https::Timeout=60 -o DPkg::Lock::Timeout=300
+
+# Whether what a target needs is on this machine.
+has_postgres = { command -v initdb || ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1
+has_mpi = mpirun --version 2>/dev/null | grep -q '(Open MPI) 4'
+has_podman = { command -v podman && command -v runc; } >/dev/null
+has_chromium = command -v chromium >/dev/null
+has_npm = command -v npm >/dev/null
+has_administration = { command -v systemd-analyze && command -v systemd-socket-activate && \
+  { command -v rsyslogd || test -x /usr/sbin/rsyslogd; }; } >/dev/null
+
+# What all suites of `.ci/run` need of Debian, in one installation.
+debian-packages:
+	@packages=; \
+	$(has_postgres) || packages="$$packages postgresql"; \
+	$(has_mpi) || packages="$$packages openmpi-bin"; \
+	$(has_podman) || packages="$$packages podman runc uidmap ca-certificates"; \
+	$(has_chromium) || packages="$$packages chromium"; \
+	$(has_npm) || packages="$$packages npm"; \
+	$(has_administration) || packages="$$packages systemd rsyslog"; \
+	[ -z "$$packages" ] || { \
+	  echo "installing$$packages"; \
+	  $(call apt_get,Debian packages are not,$${packages# },$$packages); }
+
+# Everything from a registry, before any test: then no test waits for one. Without the group `fuzz`,
+# which makes every start of pytest slower: `make test-fuzz` installs it.
+install-all:
+	@$(MAKE) -s setup
+	@$(MAKE) -s $(VENV)/.group-object-store $(VENV)/.extra-postgres
+	@$(MAKE) -s debian-packages
+	@$(MAKE) -s azurite oidc-provider
+	@$(MAKE) -s newest-clients widgets
+	@$(MAKE) -s test-environments
+	@$(MAKE) -s versions
+
+# What tests/locks pins, for tests that would build it themselves.
+test-environments: setup
+	@$(BIN)/python tools/build_test_environments.py
+
+versions:
+	@$(BIN)/python tools/print_versions.py
 
 demo: setup
 	@YARD=$(BIN)/yard PYTHON=$(BIN)/python examples/digits/demo.sh
 
 # More processes than cores: many tests wait for programs that they start.
 test: setup
-	$(PYTEST) -n 3 --dist loadfile -m '$(QUICK)'
+	$(PYTEST) -n 3 --dist loadfile -m '$(QUICK)' --ignore tests/style --ignore tests/tooling
+
+# The paths keep pytest from collecting everything. CI has what a laptop may lack.
+SMOKE := tests/smoke tests/containers/test_images_with_podman.py tests/runner/test_takeovers.py \
+  tests/sign_in/test_sign_in.py tests/widgets/test_widgets.py
+smoke: setup
+	TORCHYARD_TEST_SERVICES=$(if $(CI),required) $(PYTEST) --durations=10 -m smoke $(SMOKE)
+
+# Everything, for hours: each suite goes on after a red one. SUITES='test-e2e test-faults' for some.
+SUITES ?= check test smoke test-postgres test-object-store test-azure test-containers test-widgets \
+  test-oidc test-runner test-e2e test-e2e-postgres test-faults test-fuzz \
+  test-ui ray slurm test-train test-layers
+test-all: install-all
+	$(BIN)/python tools/run_suites.py $(SUITES)
 
 # A target of its own, because measuring makes the tests take more than half as long again.
 coverage: setup
@@ -157,7 +225,7 @@ test-containers: setup podman registry
 azure-clients: setup
 	@$(BIN)/python tests/contracts_azure/client_venvs.py
 
-# Of each SDK, for the tests of engines.
+# Of each SDK, for the smoke suite and the tests of engines.
 newest-clients: setup
 	@$(BIN)/python tests/contracts_azure/client_venvs.py azure-ai-ml-1.35 azureml-core-1.61
 
@@ -221,14 +289,13 @@ widgets: setup chromium
 	@$(BIN)/python tests/contracts_azure/client_venvs.py azureml-widgets-1.62 jupyter-anywidget
 
 chromium:
-	@command -v chromium >/dev/null || { \
-	  $(call apt_get,Chromium is not,chromium,chromium); }
+	@$(has_chromium) || { $(call apt_get,Chromium is not,chromium,chromium); }
 
 # The web page: its sources are in ui/, what is built of them is committed.
 NPM := $(BIN)/python tools/run_npm.py
 
 ui/node_modules/.package-lock.json: ui/package-lock.json tools/run_npm.py | $(INSTALLED)
-	@$(NPM) ci --silent --no-fund --no-audit
+	@$(RETRY) $(NPM) ci --loglevel=error --no-fund --no-audit --no-progress --fetch-timeout=60000
 	@touch $@
 
 ui: setup ui/node_modules/.package-lock.json
@@ -254,18 +321,28 @@ azure-page: azure-clients
 test-object-store: setup azurite $(VENV)/.group-object-store
 	TORCHYARD_TEST_SERVICES=required $(PYTEST) -m 'object_store and not postgres'
 
-azurite: .azurite/node_modules/.bin/azurite-blob
+# npm installs nothing but what the lock file pins.
+npm_ci = $(has_npm) || { \
+    echo 'error: `npm` is not on this machine' >&2; \
+    echo 'hint: $(1) comes from npm: install it with `apt-get install npm`' >&2; \
+    exit 2; }; \
+  mkdir -p $(2) && cp tests/npm/$(3)/package.json tests/npm/$(3)/package-lock.json $(2) && \
+  $(RETRY) npm ci --loglevel=error --no-fund --no-audit --no-progress --fetch-timeout=60000 --prefix $(2)
 
-.azurite/node_modules/.bin/azurite-blob:
-	@command -v npm >/dev/null || { \
-	  echo 'error: `npm` is not on this machine' >&2; \
-	  echo 'hint: Azurite, which plays Azure Blob in tests, comes from npm' >&2; \
-	  exit 2; }
-	@npm install --silent --no-fund --no-audit --prefix .azurite azurite
+azurite: .azurite/.installed
+
+.azurite/.installed: tests/npm/azurite/package-lock.json
+	@$(call npm_ci,Azurite$(comma) which plays Azure Blob in tests$(comma),.azurite,azurite)
+	@touch $@
 
 test-postgres: setup postgres
 	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile \
 	  -m 'postgres and not (object_store or end_to_end or faults or azure)'
+
+# What leans on the database most.
+test-postgres-core: setup postgres
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile -m 'postgres and not (object_store or end_to_end or faults or azure)' \
+	  tests/base tests/servers tests/jobs/records tests/jobs/scheduling tests/jobs/history
 
 # ONLY='digits or tried_again' runs these alone.
 test-e2e-postgres: setup postgres mpi
@@ -283,34 +360,28 @@ notebooks: setup
 test-oidc: setup oidc-provider
 	TORCHYARD_TEST_SERVICES=required $(PYTEST) --durations=5 -m 'oidc and not postgres'
 
-oidc-provider: .oidc-provider/node_modules/oidc-provider/package.json
+oidc-provider: .oidc-provider/.installed
 
-.oidc-provider/node_modules/oidc-provider/package.json:
-	@command -v npm >/dev/null || { \
-	  echo 'error: `npm` is not on this machine' >&2; \
-	  echo 'hint: `oidc-provider`, which people sign in with in tests, comes from npm' >&2; \
-	  exit 2; }
-	@npm install --silent --no-fund --no-audit --prefix .oidc-provider oidc-provider@9
+.oidc-provider/.installed: tests/npm/oidc-provider/package-lock.json
+	@$(call npm_ci,the provider that people sign in with in tests,.oidc-provider,oidc-provider)
+	@touch $@
 
 # What a server is run with: systemd's tools, and a syslog for the audit.
 administration:
-	@{ command -v systemd-analyze && command -v systemd-socket-activate && \
-	  { command -v rsyslogd || test -x /usr/sbin/rsyslogd; }; } >/dev/null || { \
-	  $(call apt_get,systemd or rsyslog are not,systemd rsyslog,systemd rsyslog); }
+	@$(has_administration) || { \
+	  $(call apt_get,systemd's tools or rsyslog are not,systemd rsyslog,systemd rsyslog); }
 
 # The tests start a server of their own; they need its programs and the driver.
 postgres: setup $(VENV)/.extra-postgres
-	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
-	  $(call apt_get,PostgreSQL is not,postgresql,postgresql); }
+	@$(has_postgres) || { $(call apt_get,PostgreSQL is not,postgresql,postgresql); }
 
 # For jobs with `distribution: {type: mpi}`; mpi4py comes with the jobs' own environment.
 mpi:
-	@mpirun --version 2>/dev/null | grep -q '(Open MPI) 4' || { \
-	  $(call apt_get,Open MPI 4 is not,openmpi-bin,openmpi-bin); }
+	@$(has_mpi) || { $(call apt_get,Open MPI 4 is not,openmpi-bin,openmpi-bin); }
 
 # It only builds; uidmap is for those who are not root.
 podman:
-	@{ command -v podman && command -v runc; } >/dev/null || { \
+	@$(has_podman) || { \
 	  $(call apt_get,podman is not,podman runc uidmap,podman runc uidmap ca-certificates); }
 
 # Docker's own registry; the tests start it with a folder and a port of its own.
@@ -318,12 +389,17 @@ registry:
 	@command -v docker-registry >/dev/null || { \
 	  $(call apt_get,docker-registry is not,docker-registry,docker-registry); }
 
+# The cheap part of the gate, all of it: a merge that is wrong by its text is red here.
 check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file tests/contracts_azure/mypy.ini
 	$(BIN)/lint-imports
+	$(PYTEST) -n 2 --dist loadfile -q -m '$(QUICK)' tests/style tests/tooling
+
+# What a merge needs: formats and generated pages.
+fix: format docs
 
 format: setup
 	$(BIN)/ruff format .
@@ -367,10 +443,15 @@ bench: setup
 	$(BIN)/python benchmarks/redaction.py
 
 # For every Python and system at once, without the addresses of this machine's package indexes.
+# requirements-all.lock comes first: it is what requirements.lock has to agree with.
+LOCK := $(UV) pip compile --quiet --universal --python-version 3.10 \
+  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
+
 lock: setup
-	$(UV) pip compile --quiet --universal --python-version 3.10 --group dev \
-	  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
-	  --output-file requirements.lock pyproject.toml
+	$(LOCK) --all-extras --group dev --group fuzz --group object-store --group ui --group node --output-file requirements-all.lock pyproject.toml
+	$(LOCK) --group dev -c requirements-all.lock --output-file requirements.lock pyproject.toml
+	$(LOCK) --output-file requirements-build.lock requirements-build.in
+	$(BIN)/python tools/lock_test_environments.py
 
 # Publishes nothing; see docs/contributing/releasing.md.
 release: setup

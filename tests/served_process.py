@@ -18,7 +18,7 @@ from typing import Any
 
 from app.test_listeners import CERTIFICATE, KEY
 
-_START_LIMIT_S = 60.0
+_START_LIMIT_S = 90.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ServedProcess:
     ) -> Reply:
         host, _, port = self.url.removeprefix("https://").rpartition(":")
         context = ssl.create_default_context(cafile=str(self.certificate))
-        connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=60)
+        connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=90)
         headers = {"Content-Type": "application/json", **(more or {})}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -120,4 +120,4 @@ def served_process(folder: Path, options: Sequence[str] = ()) -> Iterator[Served
         yield served
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(90)

@@ -2,8 +2,9 @@
 
 .venv/bin/python tools/run_uv.py pip install --no-deps -r requirements.lock -e .
 
-Owns: bringing uv into the virtual environment by pip, and pip's configuration as uv's variables.
-Leaves: making the environment and what to install to the Makefile.
+Owns: bringing uv into the virtual environment by pip, pip's configuration as uv's variables, the
+versions of what builds packages, and trying again after a failure.
+Leaves: making the environment and what to install to the Makefile; how often to try to retry.py.
 Always: standard library only, because nothing else is installed yet. An address that pip's
 configuration names reaches uv through its environment and is written nowhere.
 
@@ -22,9 +23,15 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import retry
+
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
+# Below ROOT, where uv runs: uv takes a space in it for the end of a path.
+BUILD_LOCK = "requirements-build.lock"
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+# A connection that stands still for longer than this is tried again, whatever pip is told.
+LONGEST_TIMEOUT_S = 60
 
 # pip's key, uv's variable, and what separates several values there.
 UV_VARIABLES = (
@@ -39,17 +46,19 @@ UV_VARIABLES = (
 
 
 def main() -> int:
+    listing = subprocess.run([*PIP, "config", "list"], check=True, capture_output=True, text=True)
+    settings = read_pip_settings(listing.stdout)
     version = locked_version("uv", LOCK.read_text())
     if installed_version("uv") != version:
-        code = subprocess.call([*PIP, "install", "-qq", f"uv=={version}"])
+        timeout = ("--timeout", settings["timeout"]) if "timeout" in settings else ()
+        code = retry.run([*PIP, "install", "-qq", *timeout, f"uv=={version}"])
         if code:
             return code
-    listing = subprocess.run([*PIP, "config", "list"], check=True, capture_output=True, text=True)
-    environment = uv_environment(read_pip_settings(listing.stdout), os.environ)
+    environment = uv_environment(settings, os.environ)
     # What `uv pip` installs goes into the environment that runs this, whichever is active.
     environment["VIRTUAL_ENV"] = sys.prefix
     uv = Path(sys.executable).with_name("uv")
-    return subprocess.call([uv, *sys.argv[1:]], cwd=ROOT, env=environment)
+    return retry.run([uv, *sys.argv[1:]], cwd=ROOT, env=environment)
 
 
 def locked_version(package: str, lock: str) -> str:
@@ -81,7 +90,14 @@ def read_pip_settings(listing: str) -> dict[str, str]:
                 settings[name.removeprefix(section)] = ast.literal_eval(value)
     if "default-timeout" in settings:
         settings.setdefault("timeout", settings["default-timeout"])
+    if "timeout" in settings:
+        settings["timeout"] = capped_timeout(settings["timeout"])
     return settings
+
+
+def capped_timeout(seconds: str) -> str:
+    """Return pip's timeout in whole seconds, as uv wants it, and not above the longest."""
+    return str(min(int(float(seconds)), LONGEST_TIMEOUT_S))
 
 
 def uv_environment(
@@ -94,6 +110,7 @@ def uv_environment(
             variables.setdefault(variable, separator.join(pip_settings[key].split()))
     if pip_settings.get("no-index", "").lower() in ("1", "true", "yes", "on"):
         variables.setdefault("UV_NO_INDEX", "1")
+    variables.setdefault("UV_BUILD_CONSTRAINT", BUILD_LOCK)
     # pip takes the best version of all its indexes; uv alone would stop at the first.
     variables.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
     return variables

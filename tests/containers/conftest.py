@@ -14,8 +14,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,17 @@ driver = "overlay"
 graphroot = "{folder}/images"
 runroot = "{folder}/run"
 """
+
+
+@dataclass(frozen=True)
+class _Yard(Yard):
+    """Its commands and its server see `more`; the tests' own process does not."""
+
+    more: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {**super().variables, **self.more}
 
 
 @dataclass(frozen=True)
@@ -90,10 +101,8 @@ def machine() -> Iterator[Machine]:
         "PIP_NO_INDEX": "1",
         "UV_PYTHON_DOWNLOADS": "never",
     }
-    made = Machine(Yard(folder / "home"), wheels, variables)
-    before = dict(os.environ)
+    made = Machine(_Yard(folder / "home", more=variables), wheels, variables)
     try:
-        os.environ.update(variables)
         base_image.write(folder / "base.tar")
         made.podman("import", "--quiet", str(folder / "base.tar"), BASE)
         (folder / "base.tar").unlink()
@@ -107,8 +116,6 @@ def machine() -> Iterator[Machine]:
         mounted = [line for line in mounts if str(folder) in line]
         assert not mounted, mounted
     finally:
-        os.environ.clear()
-        os.environ.update(before)
         for process in made.yard.processes():
             with contextlib.suppress(OSError):
                 os.kill(int(process.split()[0]), signal.SIGKILL)

@@ -21,7 +21,7 @@ from containers.conftest import BASE, Machine
 from end_to_end.yard_under_test import wait_until
 from environments import wheels
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(600)]
 WriteJob = Callable[..., str]
 
 DOCKERFILE = """\
@@ -96,6 +96,7 @@ def test_a_dockerfile_over_a_named_environment_trains_two_ranks(
     assert not any(environment["name"].startswith("inline-") for environment in json.loads(shown))
 
 
+@pytest.mark.smoke
 def test_what_an_attempt_changed_no_other_sees(machine: Machine, write_job: WriteJob) -> None:
     context = {"Dockerfile": f"FROM {BASE}\nRUN echo whole > /state\n"}
     change = "echo broken > /state; rm -rf /usr/share; cat /state"

@@ -30,6 +30,7 @@ ANYWIDGET = "jupyter-anywidget"
 """For torchyard's own widget: JupyterLab with ipywidgets 8."""
 NOTEBOOKS = "notebooks-"
 """What `make notebooks` runs public notebooks with: Python 3.10, as Azure's compute instances."""
+LONGEST_TIMEOUT_S = 60
 
 
 def python(client: str) -> Path:
@@ -46,6 +47,7 @@ def install(client: str) -> None:
     """Make the environment of one client, unless it is there as the lock says."""
     if is_whole(client):
         return
+    print(f"installing {client} into {FOLDER.name}", flush=True)
     place = FOLDER / client
     shutil.rmtree(place, ignore_errors=True)
     _uv("venv", "--quiet", "--python", _interpreter(client), str(place))
@@ -82,9 +84,15 @@ def _interpreter(client: str) -> str:
 
 
 def _uv(*arguments: str) -> None:
-    machine = machine_config.read(os.environ)
+    variables = dict(machine_config.read(os.environ).variables)
+    timeout_s = min(int(variables.get("UV_HTTP_TIMEOUT", "30")), LONGEST_TIMEOUT_S)
+    retry = [sys.executable, str(REPOSITORY / "tools/retry.py")]
     uv = Path(sys.executable).with_name("uv")
-    subprocess.run([str(uv), *arguments], env=dict(machine.variables), check=True)
+    code = subprocess.call(
+        [*retry, str(uv), *arguments], env={**variables, "UV_HTTP_TIMEOUT": str(timeout_s)}
+    )
+    if code:
+        raise SystemExit(code)
 
 
 def main(arguments: list[str]) -> None:

@@ -1,8 +1,8 @@
 """Do every operation in this Python's client, and write down what became of each.
 
-    CLIENT/bin/python tests/contracts_azure/run_operations.py CLIENT FOLDER [WORD]
+    CLIENT/bin/python tests/contracts_azure/run_operations.py CLIENT FOLDER [WORD...]
 
-FOLDER has config.json and gets results.json; WORD chooses the operations whose key has it.
+FOLDER has config.json and gets results.json; WORDs choose the operations whose keys have one.
 The variables that `yard client-env` prints are in the environment.
 """
 
@@ -21,14 +21,14 @@ from operations import World
 _TRACE_LIMIT = 4000
 
 
-def main(client: str, folder: Path, word: str = "") -> None:
+def main(client: str, folder: Path, *words: str) -> None:
     warnings.filterwarnings("ignore")
     world = World(client, folder, client.rpartition("-")[2].replace(".", ""))
     # The modules of one interface need nothing of the other's packages.
     listed = "v1_operations" if client.startswith("azureml-core") else "all_operations"
     results = {}
     for operation in importlib.import_module(listed).OPERATIONS:
-        if word and word not in operation.key:
+        if words and not any(word in operation.key for word in words):
             continue
         started = time.monotonic()
         try:

@@ -63,6 +63,7 @@ def write_job(tmp_path: Path) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def shared_torch() -> Iterator[SharedTorch]:
+    """Kept where the variable says, for the next session and those beside this one."""
     with kept_or_temporary() as shared:
         yield shared
 

@@ -1,7 +1,8 @@
-"""The environments with torch that many tests use, each built once for all of their homes.
+"""The environments that many tests use, each built once for all of their homes.
 
 Owns: a home of its own, where they are built, and putting them into the homes of the tests.
-Leaves: building to the package of environments; cold builds by a job to the tests of them.
+Leaves: building to the package of environments; cold builds by a job to the tests of them; the
+versions to tests/locks.
 Always: of several test processes one builds; a home has one as if its own server had built it.
 """
 
@@ -23,6 +24,10 @@ from torchyard.environments.services import Environments
 REQUIREMENTS = REPOSITORY / "examples/digits/requirements.txt"
 # With `torchyard-train`, too.
 RESUMABLE = REPOSITORY / "examples/resumable/requirements.txt"
+LOCKS = REPOSITORY / "tests/locks"
+# The example's own file stays short; these are its versions wherever tests build it. As overrides,
+# because a build gives uv constraints of its own, which replace those of the variable.
+OVERRIDES = {REQUIREMENTS: LOCKS / "digits.txt"}
 
 
 @dataclass(frozen=True)
@@ -31,19 +36,13 @@ class SharedTorch:
 
     folder: Path
 
+    def build(self, requirements: Path = REQUIREMENTS) -> Path:
+        """Build one, if it is not there; the answer is its folder, which tests only read."""
+        return self._build(requirements)[0]
+
     def lend(self, home: Path, requirements: Path = REQUIREMENTS) -> dict[str, str]:
         """Put one into the environments of a home; the answer is what a job file says of it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        db = Database(f"sqlite:///{self.folder / 'torchyard.db'}")
-        try:
-            db.upgrade()
-            environments = Environments(self.folder, db, SystemClock(), os.environ)
-            spec = environments.resolver.resolve({"pip_requirements": requirements.read_text()})
-            built = environments.builds.run(spec)
-            # Where a job can write to an environment, none may be two homes'.
-            may_link = not environments.folders.is_writable_by_jobs
-        finally:
-            db.close()
+        built, may_link = self._build(requirements)
         target = home / "environments"
         if not (target / built.name).exists():
             target.mkdir(exist_ok=True)
@@ -55,6 +54,31 @@ class SharedTorch:
                 shutil.copy2(f"{built}.{end}", target)
         return {"pip_requirements": str(requirements)}
 
+    def _build(self, requirements: Path) -> tuple[Path, bool]:
+        """Return the folder, and whether its files may be hard links in other homes."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        db = Database(f"sqlite:///{self.folder / 'torchyard.db'}")
+        try:
+            db.upgrade()
+            variables = dict(os.environ)
+            if requirements in OVERRIDES:
+                variables["UV_OVERRIDE"] = str(OVERRIDES[requirements])
+            environments = Environments(self.folder, db, SystemClock(), variables)
+            spec = environments.resolver.resolve({"pip_requirements": requirements.read_text()})
+            built = environments.builds.run(spec)
+            # Where a job can write to an environment, none may be two homes'.
+            return built, not environments.folders.is_writable_by_jobs
+        finally:
+            db.close()
+
+
+def _linked(file: str, copy: str) -> str:
+    try:
+        os.link(file, copy, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(file, copy)  # on another disk
+    return copy
+
 
 @contextmanager
 def kept_or_temporary() -> Iterator[SharedTorch]:
@@ -64,11 +88,3 @@ def kept_or_temporary() -> Iterator[SharedTorch]:
     yield SharedTorch(folder)
     if not kept:
         remove(folder)
-
-
-def _linked(file: str, copy: str) -> str:
-    try:
-        os.link(file, copy, follow_symlinks=False)
-    except OSError:
-        shutil.copy2(file, copy)  # on another disk
-    return copy

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from end_to_end.shared_torch import LOCKS, SharedTorch
 from end_to_end.yard_under_test import REPOSITORY, Yard
 from public_examples import recorded_runs
 
@@ -29,8 +30,8 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture(scope="module")
-def environment() -> dict[str, str]:
-    return {"pip_requirements": str(SCRIPTS / "requirements.txt")}
+def environment(yard: Yard, shared_torch: SharedTorch) -> dict[str, str]:
+    return shared_torch.lend(yard.home, LOCKS / "autologging.txt")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import textwrap
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import required
 from end_to_end import namespaces
 from end_to_end.namespaces import Site
 from end_to_end.yard_under_test import REPOSITORY, Yard, wait_until
@@ -66,17 +66,7 @@ world.recv(source=(who + 1) % 4 if rank == who else who)
 
 @pytest.fixture(scope="module", autouse=True)
 def open_mpi() -> None:
-    """Skips where there is no Open MPI 4, and fails where there must be one."""
-    mpirun = shutil.which("mpirun")
-    version = ""
-    if mpirun:
-        version = subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout
-    if "(Open MPI) 4" in version:
-        return
-    missing = "Open MPI 4 is not installed: `make mpi`, or `apt-get install openmpi-bin`"
-    if os.environ.get("TORCHYARD_TEST_SERVICES") == "required":
-        pytest.fail(missing)
-    pytest.skip(missing)
+    required.open_mpi()
 
 
 @pytest.fixture

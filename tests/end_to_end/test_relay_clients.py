@@ -6,10 +6,12 @@ import json
 import time
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from end_to_end.shared_torch import LOCKS, SharedTorch
 from end_to_end.yard_under_test import Yard, wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -112,8 +114,19 @@ assert mlflow.artifacts.load_text(mlflow.get_artifact_uri("note.txt")) == "abc"
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def environments(yard: Yard, shared_torch: SharedTorch) -> None:
+    for version in CLIENTS:
+        shared_torch.lend(yard.home, lock(version))
+
+
+def lock(version: str) -> Path:
+    """Of the client and of psutil, which it measures the machine with."""
+    return LOCKS / f"mlflow-relay-{version}.txt"
+
+
 def environment(version: str) -> dict[str, Any]:
-    return {"pip_requirements": [f"mlflow-skinny=={version}", "psutil"]}
+    return {"pip_requirements": str(lock(version))}
 
 
 def mlflow_answer(yard: Yard, path: str, **body: Any) -> Any:

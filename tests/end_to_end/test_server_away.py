@@ -15,10 +15,10 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from end_to_end.shared_torch import LOCKS, SharedTorch
 from end_to_end.yard_under_test import REPOSITORY, Yard, wait_until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -31,8 +31,8 @@ Write = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def mlflow_environment() -> dict[str, Any]:
-    return {"pip_requirements": ["mlflow-skinny==3.11.1"]}
+def mlflow_environment(yard: Yard, shared_torch: SharedTorch) -> dict[str, str]:
+    return shared_torch.lend(yard.home, LOCKS / "mlflow-skinny-3.11.1.txt")
 
 
 def history(yard: Yard, job: str, key: str) -> list[tuple[int, float]]:
@@ -77,7 +77,7 @@ def print_timings(name: str, steps: list[tuple[float, float, list[float]]]) -> N
 
 
 def test_a_loop_logs_100_000_points_while_the_server_is_unreachable(
-    yard: Yard, write_job: Write, mlflow_environment: dict[str, Any]
+    yard: Yard, write_job: Write, mlflow_environment: dict[str, str]
 ) -> None:
     words = f"--steps {STEPS} --metrics {METRICS} --work-ms 1 --device-ms {AWAY_S * 1_600 / STEPS}"
     job = {"name": "away", "command": f"python loop.py {words}", "environment": mlflow_environment}
@@ -116,7 +116,7 @@ mlflow.end_run()
 
 
 def test_a_job_is_completed_once_all_is_delivered(
-    yard: Yard, write_job: Write, mlflow_environment: dict[str, Any]
+    yard: Yard, write_job: Write, mlflow_environment: dict[str, str]
 ) -> None:
     job_file = write_job(
         {"name": "late", "command": "python ends.py", "environment": mlflow_environment},
@@ -157,7 +157,7 @@ for step in itertools.count():
 
 
 def test_a_killed_worker_loses_nothing_that_was_acknowledged(
-    yard: Yard, write_job: Write, tmp_path: Path, mlflow_environment: dict[str, Any]
+    yard: Yard, write_job: Write, tmp_path: Path, mlflow_environment: dict[str, str]
 ) -> None:
     """Two ranks log to the job's run and to one below it; server and worker are killed."""
 

@@ -14,12 +14,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from eventually import PATIENCE, eventually
 
 REPOSITORY = Path(__file__).parents[2]
 ENDED = ("Completed", "Failed", "Canceled")
@@ -55,16 +56,21 @@ class Yard:
 
     def __call__(self, *arguments: str, expect: int = 0, timeout_s: float = 300) -> str:
         """What the command prints, once it has ended with the exit code `expect`."""
+        return self.run(*arguments, expect=expect, timeout_s=timeout_s)[0]
+
+    def run(self, *arguments: str, expect: int, timeout_s: float = 300) -> tuple[str, str]:
+        """As above, with what it prints to stderr."""
         with self.start(
             *arguments, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             try:
-                out, err = process.communicate(timeout=timeout_s)
+                out, err = process.communicate(timeout=timeout_s * PATIENCE)
             finally:
                 process.kill()
-        report = f"yard {' '.join(arguments)}\n{out.decode(errors='replace')}\n{err.decode()}"
+        output = (out.decode(errors="replace"), err.decode())
+        report = "\n".join([f"yard {' '.join(arguments)}", *output])
         assert process.returncode == expect, report
-        return out.decode(errors="replace")
+        return output
 
     def open(self, path: str, body: Any = None) -> Any:
         """An answer of the native API, to read and close; a `body` is posted."""
@@ -182,7 +188,16 @@ def running_yard(what: str, database: str = "", machine: str = "") -> Iterator[Y
     home = Path(tempfile.mkdtemp(prefix=f"torchyard-{what}-"))
     if machine:
         (home / "machine.yml").write_text(machine)
-    yard = Yard(home, database)
+    try:
+        with running_server(Yard(home, database)) as yard:
+            yield yard
+    finally:
+        remove(home)
+
+
+@contextlib.contextmanager
+def running_server(yard: Yard) -> Iterator[Yard]:
+    """Start the server of a home, and leave no process of it."""
     try:
         yard("server", "start")
         yield yard
@@ -195,7 +210,6 @@ def running_yard(what: str, database: str = "", machine: str = "") -> Iterator[Y
         for process in yard.processes():
             with contextlib.suppress(OSError):
                 os.kill(int(process.split()[0]), signal.SIGKILL)
-        remove(home)
 
 
 def remove(folder: Path) -> None:
@@ -215,7 +229,4 @@ def alive(pid: int) -> bool:
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
     """Real processes are waited for in real time."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        time.sleep(0.1)
+    eventually(condition, what, timeout_s)

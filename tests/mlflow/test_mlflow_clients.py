@@ -16,10 +16,8 @@ import pytest
 import uvicorn
 from fastapi import Body
 
+from end_to_end.shared_torch import LOCKS, kept_or_temporary
 from mlflow.mlflow_server import Server, add_job
-from torchyard.base.clock import SystemClock
-from torchyard.base.db import Database
-from torchyard.environments.services import Environments
 from torchyard.jobs import actions
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import runs
@@ -61,21 +59,11 @@ except mlflow.exceptions.MlflowException as error:
 """
 
 
-CLIENTS = ["mlflow-skinny==2.22.5", "mlflow-skinny==3.17.2"]
-
-
-@pytest.fixture(scope="module", params=CLIENTS)
-def client_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["mlflow-skinny-2.22.5", "mlflow-skinny-3.17.2"])
+def client_python(request: pytest.FixtureRequest) -> Iterator[Path]:
     """The Python of an environment that has the real client, built as a job's would be."""
-    home = tmp_path_factory.mktemp("clients")
-    database = Database(f"sqlite:///{home / 'torchyard.db'}")
-    database.upgrade()
-    environments = Environments(home, database, SystemClock(), os.environ)
-    folder = environments.builds.run(
-        environments.resolver.resolve({"pip_requirements": [request.param]})
-    )
-    database.close()
-    return folder / "bin" / "python"
+    with kept_or_temporary() as environments:
+        yield environments.build(LOCKS / f"{request.param}.txt") / "bin" / "python"
 
 
 @pytest.fixture

@@ -14,14 +14,11 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from torchyard.base.clock import SystemClock
-from torchyard.base.db import Database
-from torchyard.environments.services import Environments
+from end_to_end.shared_torch import LOCKS, kept_or_temporary
 
 # Two environments are built, each of some hundred megabytes.
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 
-CLIENTS = ["mlflow-skinny==2.22.5", "mlflow-skinny==3.17.2"]
 SCRIPT = """
 import os, sys
 import mlflow, numpy
@@ -75,18 +72,11 @@ assert numpy.allclose(mlflow.sklearn.load_model(sys.argv[1]).predict(x), 3 * x[:
 """
 
 
-@pytest.fixture(scope="module", params=CLIENTS)
-def client_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["mlflow-models-2.22.5", "mlflow-models-3.17.2"])
+def client_python(request: pytest.FixtureRequest) -> Iterator[Path]:
     """The Python of an environment that has the real client, built as a job's would be."""
-    home = tmp_path_factory.mktemp("clients")
-    database = Database(f"sqlite:///{home / 'torchyard.db'}")
-    database.upgrade()
-    environments = Environments(home, database, SystemClock(), os.environ)
-    requirements = [request.param, "scikit-learn", "pandas"]
-    spec = environments.resolver.resolve({"pip_requirements": requirements})
-    folder = environments.builds.run(spec)
-    database.close()
-    return folder / "bin" / "python"
+    with kept_or_temporary() as environments:
+        yield environments.build(LOCKS / f"{request.param}.txt") / "bin" / "python"
 
 
 @pytest.fixture

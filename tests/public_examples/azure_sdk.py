@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path += [str(HERE), str(HERE.parent / "end_to_end"), str(HERE.parent / "contracts_azure")]
+TESTS = HERE.parent
+sys.path += [str(path) for path in (HERE, TESTS / "end_to_end", TESTS / "contracts_azure", TESTS)]
 
 import client_venvs  # noqa: E402
 import validate  # noqa: E402

@@ -25,7 +25,7 @@ from torchyard.executors.runner_client import RunnerClient, RunnerUnreachable
 from torchyard.runner import cgroups
 from torchyard.shared import processes
 
-_LIMIT_S = 30.0
+_LIMIT_S = 90.0
 
 
 class RunnerSite:

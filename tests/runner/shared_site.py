@@ -52,11 +52,12 @@ class SharedSite(RunnerSite):
         uv_program = [uv.find_uv_bin(), "--quiet"]
         self._run([*uv_program, "venv", "--python", python_for_all(), str(self.folder / "opt")])
         # What people get, in the versions of the lock; no tool of the tests.
-        words = [*uv_program, "pip", "install", "-p", python, "-c", "requirements.lock", what]
-        self._run(words)
+        locks = ["-c", "requirements-all.lock", "--build-constraints", "requirements-build.lock"]
+        self._run([*uv_program, "pip", "install", "-p", python, *locks, what])
 
     def _run(self, words: list[str]) -> None:
-        subprocess.run(words, check=True, cwd=ROOT, stdin=subprocess.DEVNULL)
+        retry = [sys.executable, "tools/retry.py"]
+        subprocess.run([*retry, *words], check=True, cwd=ROOT, stdin=subprocess.DEVNULL)
 
     def make_certificate(self) -> None:
         """As an administrator does: the key is the server's to read, and nobody else's."""
@@ -135,7 +136,7 @@ class SharedSite(RunnerSite):
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=90) as answer:
                 content = answer.read()
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.read()!r}") from error

@@ -19,6 +19,7 @@ from torchyard.worker.system.processes import below
 
 pytestmark = [
     pytest.mark.runner,
+    pytest.mark.timeout(600),  # the site is installed first
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can be a runner"),
 ]
 
@@ -48,6 +49,7 @@ def ranks_of(site: SharedSite, scratch: Path) -> list[int]:
     return [process.pid for process in below(worker) if process.pid != worker]
 
 
+@pytest.mark.smoke
 def test_every_takeover_is_refused(site: SharedSite) -> None:
     key = "sk-the-key-of-berta-0123456789"
     variables = {"THEIR_API_KEY": key}
@@ -105,13 +107,16 @@ def test_a_job_that_kills_all_it_can_ends_itself_alone(site: SharedSite) -> None
     assert site.wait(name)["status"] == "Completed"
 
 
+@pytest.mark.smoke
 def test_people_have_accounts_of_their_own(site: SharedSite) -> None:
     assert site.ask("GET", "/v1/whoami", person="anna")["jobs_as_server_user"] is False
-    jobs = {person: site.submit(person, "id -un") for person in ("anna", "berta")}
+    command = "id -un; touch outputs/model; stat -c %U outputs/model"
+    jobs = {person: site.submit(person, command) for person in ("anna", "berta")}
     names = {}
     for person, job in jobs.items():
         assert site.wait(job)["status"] == "Completed"
-        names[person] = site.output(job).strip()
+        names[person], owner = site.output(job).split()
+        assert owner == names[person]
     # One is mapped in the configuration, the other has an account of the pool.
     assert names["anna"] == site.user("anna")
     assert names["berta"] == site.user("job1")

@@ -38,7 +38,7 @@ class Browser:
     def open(self, url: str, form: dict[str, str] | None = None) -> Page:
         content = urlencode(form).encode() if form is not None else None
         try:
-            with self._opener.open(url, content, timeout=60) as response:
+            with self._opener.open(url, content, timeout=90) as response:
                 return Page(response.url, response.status, response.read().decode())
         except urllib.error.HTTPError as error:
             with error:

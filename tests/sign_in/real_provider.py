@@ -69,7 +69,7 @@ class RealProvider:
         with open(self._log, "ab") as log:
             command = ["node", str(self._program), str(self._port), str(self._world)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 90
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self._port), timeout=60).close()

@@ -25,7 +25,7 @@ from sign_in.browser import Browser, Page
 from sign_in.real_provider import CLIENT_ID, CLIENT_SECRET, RealProvider
 from torchyard.sign_in.routes import hash_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.oidc]
+pytestmark = [pytest.mark.slow, pytest.mark.oidc, pytest.mark.timeout(300)]
 
 PEOPLE: dict[str, Any] = {
     "sub-anna": {"preferred_username": "anna", "groups": []},
@@ -155,6 +155,7 @@ def test_a_sign_in_to_the_page_of_another_browser_is_refused(site: Site) -> None
     assert answer.status == 401 and not list(other.cookies)
 
 
+@pytest.mark.smoke
 def test_yard_login_opens_a_browser_and_saves_the_token(site: Site, tmp_path: Path) -> None:
     program = Path(__file__).with_name("open_browser.py")
     environ = {
@@ -167,7 +168,7 @@ def test_yard_login_opens_a_browser_and_saves_the_token(site: Site, tmp_path: Pa
     }
     command = [sys.executable, "-m", "torchyard.cli.main", "login", site.server.url]
     command += ["--ca-cert", str(site.server.certificate)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=120)
     assert done.returncode == 0, done.stderr
     assert f"Logged in to {site.server.url} as anna: contributor" in done.stdout
     assert "yard_p_" not in done.stdout + done.stderr
@@ -175,7 +176,7 @@ def test_yard_login_opens_a_browser_and_saves_the_token(site: Site, tmp_path: Pa
     assert saved.stat().st_mode & 0o777 == 0o600 and "yard_p_" in saved.read_text()
     environ["TORCHYARD_TEST_PERSON"] = "sub-carl"
     environ["TORCHYARD_HOME"] = str(tmp_path / "carl")
-    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=120)
     assert done.returncode != 0 and "has no account on this server" in done.stderr
     assert "hint: ask one of its owners" in done.stderr
 

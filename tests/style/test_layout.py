@@ -39,6 +39,7 @@ CROSS_CUTTING = {
     "public_examples": "files and scripts that others published",
     "ray": "jobs on real Ray clusters",
     "slurm": "jobs on a real Slurm",
+    "smoke": "one real test for each capability",
     "style": "words, layers and sizes",
     "tooling": "documents, releases and the programs below tools/",
     "web_page": "the web page in a real browser",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import run_uv
 
 ROOT = Path(__file__).parents[2]
+LOCKS = ["requirements.lock", "requirements-all.lock", "requirements-build.lock"]
 
 
 def test_the_lock_pins_uv() -> None:
@@ -56,7 +59,8 @@ def test_pip_s_settings_become_uv_s_variables() -> None:
         "UV_FIND_LINKS": "/wheels,/more",
         "UV_INDEX_STRATEGY": "unsafe-best-match",
         "UV_INSECURE_HOST": "one.example",
-        "UV_HTTP_TIMEOUT": "180",
+        "UV_BUILD_CONSTRAINT": "requirements-build.lock",
+        "UV_HTTP_TIMEOUT": "60",
         "UV_NO_INDEX": "1",
         "SSL_CERT_FILE": "/ca.crt",
     }
@@ -71,7 +75,34 @@ def test_uv_s_own_variables_win() -> None:
     assert variables["UV_INDEX_STRATEGY"] == "first-index"
 
 
-def test_the_lock_names_no_address_of_a_machine() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
-    assert "://" not in lock
-    assert "--" not in lock
+@pytest.mark.parametrize(("pip", "uv"), [("15", "15"), ("7.5", "7"), ("600", "60")])
+def test_a_timeout_of_pip_s_is_capped(pip: str, uv: str) -> None:
+    assert run_uv.read_pip_settings(f"global.timeout='{pip}'\n") == {"timeout": uv}
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=str)
+def test_the_locks_name_no_address_of_a_machine(lock: str) -> None:
+    text = (ROOT / lock).read_text()
+    assert "://" not in text
+    assert "--" not in text
+
+
+def test_the_lock_of_all_extras_and_groups_agrees_with_the_one_that_setup_installs() -> None:
+    assert pins("requirements.lock") <= pins("requirements-all.lock")
+
+
+def test_what_builds_the_package_is_pinned() -> None:
+    lock = (ROOT / "requirements-build.lock").read_text()
+    assert re.search(r"^hatchling==", lock, re.M) and re.search(r"^editables==", lock, re.M)
+
+
+@pytest.mark.parametrize("folder", sorted((ROOT / "tests/npm").iterdir()), ids=lambda f: f.name)
+def test_npm_s_locks_pin_every_package_without_a_registry(folder: Path) -> None:
+    packages = json.loads((folder / "package-lock.json").read_text())["packages"]
+    assert all("integrity" in package for path, package in packages.items() if path)
+    assert not [path for path, package in packages.items() if "resolved" in package]
+
+
+def pins(lock: str) -> set[tuple[str, str]]:
+    """Name and version of each package; a lock for every Python may have several of one."""
+    return set(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", (ROOT / lock).read_text(), re.M))

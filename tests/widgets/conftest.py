@@ -59,6 +59,15 @@ def folder(yard: Yard) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
+def environment(yard: Yard, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What the notebook's environment comes to, built: no test watches that."""
+    file = tmp_path_factory.mktemp("environment") / "requirements.txt"
+    file.write_text("azureml-core==1.61.0.post4\nsetuptools<81\n")
+    yard("environment", "create", "-n", "learning-built", "--pip-requirements", str(file))
+    yard("environment", "build", "learning-built", timeout_s=600)
+
+
+@pytest.fixture(scope="session")
 def address(yard: Yard, client: str, folder: Path) -> Iterator[str]:
     """The notebook, in a JupyterLab that was started as the guide says."""
     yard("jupyterlab", "--python", str(client_venvs.python(client)))
@@ -69,7 +78,7 @@ def address(yard: Yard, client: str, folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def seen(address: str, client: str, folder: Path) -> dict[str, Any]:
+def seen(environment: None, address: str, client: str, folder: Path) -> dict[str, Any]:
     """What was on the screen; see watch_notebook.py."""
     command: list[str | Path] = [client_venvs.python(client), HERE / "watch_notebook.py"]
     command += [address, folder]

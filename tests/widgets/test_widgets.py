@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 import pytest
 from yard_under_test import Yard
 
-pytestmark = [pytest.mark.widgets, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.widgets, pytest.mark.timeout(1500)]
 
 
+@pytest.mark.smoke
 def test_a_run_is_followed_while_it_learns(seen: dict[str, Any]) -> None:
     learning = seen["learning"]
     assert "ScriptRun Widget (Running)" in learning["text"], learning["text"]

@@ -1,0 +1,55 @@
+"""Build the environments of tests/locks into .test-environments, so that no test downloads them.
+
+.venv/bin/python tools/build_test_environments.py
+
+Owns: building them before the tests, each tried again after a failure.
+Leaves: what is in them to tests/locks; putting them into a test's home to
+tests/end_to_end/shared_torch.py.
+Always: one that is there already costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tests"))
+
+import retry  # noqa: E402
+from end_to_end.shared_torch import LOCKS, REQUIREMENTS, SharedTorch  # noqa: E402
+from torchyard.base.errors import TorchyardError  # noqa: E402
+
+# The example is built under its own name, in the versions of this file.
+VERSIONS_ONLY = "digits.txt"
+
+
+def main() -> int:
+    folder = Path(os.environ.get("TORCHYARD_TEST_ENVIRONMENTS") or ROOT / ".test-environments")
+    locks = [file for file in sorted(LOCKS.glob("*.txt")) if file.name != VERSIONS_ONLY]
+    return max(build(SharedTorch(folder), file) for file in (REQUIREMENTS, *locks))
+
+
+def build(environments: SharedTorch, requirements: Path) -> int:
+    """Build one; return an exit code. A failure that may pass is tried again, as by retry.py."""
+    name = requirements.relative_to(ROOT)
+    for pause_s in (*retry.PAUSES_S, None):
+        started = time.monotonic()
+        try:
+            environments.build(requirements)
+        except TorchyardError as error:
+            print(f"error: {name} was not built: {error}", file=sys.stderr, flush=True)
+            if pause_s is not None:
+                time.sleep(pause_s)
+            continue
+        seconds = time.monotonic() - started
+        if seconds > 1:
+            print(f"built the environment of {name} in {seconds:.0f} s", flush=True)
+        return 0
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
