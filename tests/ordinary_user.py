@@ -36,14 +36,18 @@ def python_of_nobody() -> str:
 
 @contextmanager
 def as_an_ordinary_user() -> Iterator[Path]:
-    """Be one until the end of the block; gives a folder of that user's own."""
+    """Be one until the end of the block; gives a folder of that user's own, the current one."""
+    # The checkout may be in a folder that this user can't enter.
+    checkout = os.getcwd()
     with tempfile.TemporaryDirectory() as name:
         is_root = os.geteuid() == 0
         if is_root:
             os.chown(name, _NOBODY, _NOBODY)
             os.seteuid(_NOBODY)
+        os.chdir(name)
         try:
             yield Path(name)
         finally:
             if is_root:
                 os.seteuid(0)
+            os.chdir(checkout)
