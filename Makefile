@@ -142,8 +142,8 @@ debian-packages:
 install-all:
 	@$(MAKE) -s setup
 	@$(MAKE) -s $(VENV)/.group-object-store $(VENV)/.extra-postgres
-	@$(MAKE) -s debian-packages
-	@$(MAKE) -s azurite oidc-provider
+	@$(MAKE) -s debian-packages slurm-programs ray-programs
+	@$(MAKE) -s $(VENV)/.group-ui azurite oidc-provider
 	@$(MAKE) -s newest-clients widgets
 	@$(MAKE) -s test-environments
 	@$(MAKE) -s versions
@@ -164,9 +164,13 @@ test: setup
 
 # The paths keep pytest from collecting everything. CI has what a laptop may lack.
 SMOKE := tests/smoke tests/containers/test_images_with_podman.py tests/runner/test_takeovers.py \
-  tests/sign_in/test_sign_in.py tests/widgets/test_widgets.py
+  tests/sign_in/test_sign_in.py tests/widgets/test_widgets.py tests/ray/test_whole_jobs_on_ray.py \
+  tests/slurm/test_whole_jobs_on_slurm.py tests/web_page/test_flow.py tests/end_to_end/test_sweeps.py \
+  tests/end_to_end/test_resumed_training.py tests/end_to_end/test_model_to_onnx.py \
+  tests/endpoints/running/test_endpoints_live.py tests/interactive/test_job_services.py \
+  tests/batch_endpoints/running/test_batch_endpoints_live.py
 smoke: setup
-	TORCHYARD_TEST_SERVICES=$(if $(CI),required) $(PYTEST) --durations=10 -m smoke $(SMOKE)
+	TORCHYARD_TEST_RAY_HOME=.test-ray TORCHYARD_TEST_SERVICES=$(if $(CI),required) $(PYTEST) --durations=10 -m smoke $(SMOKE)
 
 # Everything, for hours: each suite goes on after a red one. SUITES='test-e2e test-faults' for some.
 SUITES ?= check test smoke test-postgres test-object-store test-azure test-containers test-widgets \

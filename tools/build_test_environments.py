@@ -1,4 +1,4 @@
-"""Build the environments of tests/locks into .test-environments, so that no test downloads them.
+"""Build the environments of tests/locks, and Ray's, so that no test downloads them.
 
 .venv/bin/python tools/build_test_environments.py
 
@@ -13,32 +13,42 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests"))
 
 import retry  # noqa: E402
-from end_to_end.shared_torch import LOCKS, REQUIREMENTS, SharedTorch  # noqa: E402
+from end_to_end.shared_torch import LOCKS, REQUIREMENTS, RESUMABLE, SharedTorch  # noqa: E402
 from torchyard.base.errors import TorchyardError  # noqa: E402
+from torchyard.base.home.uv import find_uv  # noqa: E402
+from torchyard.executors.ray.ray_environment import RayEnvironments, RayVersion  # noqa: E402
 
-# The example is built under its own name, in the versions of this file.
+# The examples are built under their own names, in the versions of this file.
 VERSIONS_ONLY = "digits.txt"
 
 
 def main() -> int:
     folder = Path(os.environ.get("TORCHYARD_TEST_ENVIRONMENTS") or ROOT / ".test-environments")
+    shared = SharedTorch(folder)
     locks = [file for file in sorted(LOCKS.glob("*.txt")) if file.name != VERSIONS_ONLY]
-    return max(build(SharedTorch(folder), file) for file in (REQUIREMENTS, *locks))
+    codes = [
+        build(str(file.relative_to(ROOT)), partial(shared.build, file))
+        for file in (REQUIREMENTS, RESUMABLE, *locks)
+    ]
+    ray_home = Path(os.environ.get("TORCHYARD_TEST_RAY_HOME") or ROOT / ".test-ray").absolute()
+    ray = RayEnvironments(ray_home, find_uv(), os.environ)
+    return max(*codes, build("Ray", partial(ray.get, RayVersion())))
 
 
-def build(environments: SharedTorch, requirements: Path) -> int:
+def build(name: str, environment: Callable[[], object]) -> int:
     """Build one; return an exit code. A failure that may pass is tried again, as by retry.py."""
-    name = requirements.relative_to(ROOT)
     for pause_s in (*retry.PAUSES_S, None):
         started = time.monotonic()
         try:
-            environments.build(requirements)
+            environment()
         except TorchyardError as error:
             print(f"error: {name} was not built: {error}", file=sys.stderr, flush=True)
             if pause_s is not None:

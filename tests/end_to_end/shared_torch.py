@@ -27,7 +27,7 @@ RESUMABLE = REPOSITORY / "examples/resumable/requirements.txt"
 LOCKS = REPOSITORY / "tests/locks"
 # The example's own file stays short; these are its versions wherever tests build it. As overrides,
 # because a build gives uv constraints of its own, which replace those of the variable.
-OVERRIDES = {REQUIREMENTS: LOCKS / "digits.txt"}
+OVERRIDES = dict.fromkeys((REQUIREMENTS, RESUMABLE), LOCKS / "digits.txt")
 
 
 @dataclass(frozen=True)

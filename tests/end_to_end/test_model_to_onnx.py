@@ -28,6 +28,7 @@ torch.export.save(program, sys.argv[1] + "/net.pt2")
 """
 
 
+@pytest.mark.smoke
 def test_a_model_of_a_job_becomes_an_onnx_model_with_its_signature(
     yard: Yard, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.smoke
 def test_a_lost_rank_costs_some_steps_and_no_point(
     yard: Yard, write_job: Callable[..., str], resumable_environment: dict[str, str]
 ) -> None:

@@ -83,6 +83,7 @@ def _trials(yard: Yard, name: str) -> list[dict[str, Any]]:
     return trials
 
 
+@pytest.mark.smoke
 def test_a_sweep_finds_its_best_trial(yard: Yard, write_sweep: Callable[..., str]) -> None:
     streamed = yard("job", "create", "-f", write_sweep("found"), "--stream")
     assert "trial found_0 is created: lr=" in streamed

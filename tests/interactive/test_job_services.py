@@ -63,6 +63,7 @@ def nothing_goes_on() -> None:
     """The module's job runs from test to test."""
 
 
+@pytest.mark.smoke
 def test_a_link_lets_its_owner_in_once(people: dict[str, Transport], of_ada: str) -> None:
     address = link(people["ada"], of_ada, "one")
     visitor = Visitor.signed_in(address)

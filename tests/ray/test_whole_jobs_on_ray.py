@@ -34,7 +34,9 @@ def yard(
 
 
 class TestTorchTrainingOnRay(TorchTraining):
-    pass
+    @pytest.mark.smoke
+    def test_a_rank_per_process(self, yard: Yard) -> None:
+        super().test_a_rank_per_process(yard)
 
 
 class TestAzureClientsOnRay(AzureClientsContract):

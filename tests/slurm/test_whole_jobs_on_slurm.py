@@ -33,7 +33,9 @@ def yard(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 class TestTorchTrainingOnSlurm(TorchTraining):
-    pass
+    @pytest.mark.smoke
+    def test_a_rank_per_process(self, yard: Yard) -> None:
+        super().test_a_rank_per_process(yard)
 
 
 class TestAzureClientsOnSlurm(AzureClientsContract):

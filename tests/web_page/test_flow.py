@@ -24,6 +24,7 @@ def steps_shown(page: Any) -> int:
     return int(re.sub(r"\D", "", text.inner_text().split(" ")[0]) or 0)
 
 
+@pytest.mark.smoke
 def test_a_distributed_job_is_watched_live_and_canceled(
     browse: Any, yard: Yard, folder: Path, jobs: Jobs
 ) -> None:

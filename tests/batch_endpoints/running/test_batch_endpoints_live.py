@@ -199,6 +199,7 @@ def test_a_script_that_cannot_start_fails_the_job_with_its_reason(sample: Sample
     assert "`score.py`: RuntimeError: no (score.py, line 2, in init)" in job["error"]["message"]
 
 
+@pytest.mark.smoke
 def test_the_guides_first_batch_endpoint_scores(yard: Yard, tmp_path: Path) -> None:
     guide = (REPOSITORY / "docs/guides/batch-endpoints.md").read_text()
     for name, text in re.findall(r"<!-- (\S+) -->\n```\w+\n(.*?)```", guide, re.DOTALL):

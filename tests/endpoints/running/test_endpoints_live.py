@@ -172,6 +172,7 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@pytest.mark.smoke
 def test_blue_and_green_share_the_traffic_exactly(yard: Yard, sample: Sample) -> None:
     sample.deploy("blue")
     sample.deploy("green", bias=1.5)
