@@ -400,7 +400,7 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file tests/contracts_azure/mypy.ini
 	$(BIN)/lint-imports
-	$(PYTEST) -n 2 --dist loadfile -q -m '$(QUICK)' tests/style tests/tooling
+	$(PYTEST) -n 2 --dist loadfile -m '$(QUICK)' tests/style tests/tooling
 
 # What a merge needs: formats and generated pages.
 fix: format docs
