@@ -1,0 +1,125 @@
+"""Plant faults in the product, one after another, and see that the gate's suites catch each.
+
+    .venv/bin/python tools/check_the_gate.py [NAME ...]
+
+Owns: the faults, each with the suite that has to fail by it, and a checkout where they are planted.
+Leaves: the suites to their make targets. By hand: it takes as long as the gate, and more.
+Always: the checkout is a clone of its own, removed at the end; a fault whose text is no longer in
+the product is an error, since it would plant nothing.
+
+Exit code: 0 if every fault was caught, 1 else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from run_suites import left_behind
+
+ROOT = Path(__file__).resolve().parent.parent
+# What the suites find installed, instead of installing it again.
+SHARED = (".test-environments", ".azure-clients", ".azurite", ".oidc-provider", ".test-ray")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`old` stands once in `file` and becomes `new`; `suite` is the make target that must fail."""
+
+    name: str
+    suite: str
+    file: str
+    old: str
+    new: str
+
+
+_RANKS = "src/torchyard/worker/launch/ranks.py"
+FAULTS = (
+    Fault(
+        "an import goes up the layers", "check", "src/torchyard/base/clock.py",
+        "from __future__ import annotations\n",
+        "from __future__ import annotations\n\nimport torchyard.jobs.records.types\n",
+    ),
+    Fault(
+        "a permission is not asked", "test", "src/torchyard/workspaces/guarded_routes.py",
+        "identity = await run_in_threadpool(access.enforce, request, permission)",
+        "identity = await run_in_threadpool(access.enforce, request, Permission.SELF)",
+    ),
+    Fault(
+        "a point is stored twice", "test-postgres-core",
+        "src/torchyard/jobs/history/history_store.py",
+        "return [point for point in points if point not in seen]", "return list(points)",
+    ),
+    Fault(
+        "an exit code is swallowed", "smoke", _RANKS,
+        "else os.WEXITSTATUS(status)", "else 0 * os.WEXITSTATUS(status)",
+    ),
+    Fault(
+        "a byte of a log is lost", "smoke", "src/torchyard/worker/files/logs.py",
+        "[file.position - first : len(window) - keep]",
+        "[file.position - first : len(window) - keep].replace(b'9', b'', 1)",
+    ),
+    Fault(
+        "a rank has the wrong number", "smoke", "src/torchyard/worker/launch/variables.py",
+        "rank = node * plan.processes_per_node + local_rank",
+        "rank = local_rank",
+    ),
+    Fault(
+        "a process is left behind", "smoke", "src/torchyard/worker/system/processes.py",
+        "send(process.pid, process.start_time, signal.SIGKILL)", "pass",
+    ),
+)  # fmt: skip
+
+
+def main(names: Sequence[str]) -> int:
+    faults = [fault for fault in FAULTS if not names or fault.name in names]
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="gate-") as folder:
+        checkout = Path(folder) / "checkout"
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(checkout)], check=True)
+        for shared in SHARED:
+            if (ROOT / shared).exists():
+                (checkout / shared).symlink_to(ROOT / shared)
+        results = [(fault, _caught_by(fault, checkout)) for fault in faults]
+    for fault, test in results:
+        print(f"{fault.suite:20} {fault.name:32} {test or 'NOT CAUGHT'}")
+    return 0 if all(test for _, test in results) else 1
+
+
+def _caught_by(fault: Fault, checkout: Path) -> str:
+    """What failed first with the fault planted; empty if nothing did."""
+    file = checkout / fault.file
+    source = file.read_text()
+    assert source.count(fault.old) == 1, f"{fault.file} no longer has what `{fault.name}` changes"
+    file.write_text(source.replace(fault.old, fault.new))
+    print(f"== {fault.name}: make {fault.suite}", flush=True)
+    # One failure is enough.
+    variables = os.environ | {
+        "PYTEST_ADDOPTS": "--exitfirst",
+        "CI": "true",
+        "TMPDIR": str(checkout.parent),
+    }
+    run = subprocess.run(
+        ["make", "--no-print-directory", fault.suite],
+        cwd=checkout, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        errors="replace",
+    )  # fmt: skip
+    file.write_text(source)
+    for process in left_behind(str(checkout.parent)):
+        with suppress(ProcessLookupError):
+            os.kill(int(process.split()[0]), signal.SIGKILL)
+    if run.returncode == 0:
+        return ""
+    failures = re.findall(r"^(?:FAILED|ERROR) (\S+)|^(.* BROKEN)$", run.stdout, re.MULTILINE)
+    return next((test or contract for test, contract in failures), run.stdout.strip()[-200:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
