@@ -415,6 +415,7 @@ docs: setup
 	$(BIN)/python -m torchyard.endpoints.spec.keys > docs/reference/endpoint-file.md
 	$(BIN)/python -m torchyard.batch_endpoints.spec.keys > docs/reference/batch-endpoint-file.md
 	$(BIN)/python tools/failure_codes_page.py > docs/reference/failure-codes.md
+	$(BIN)/python tools/variables_page.py > docs/reference/variables.md
 	$(BIN)/python tools/python_sdk_page.py > docs/reference/python-sdk.md
 	$(BIN)/python tools/curated_page.py > docs/reference/curated-environments.md
 

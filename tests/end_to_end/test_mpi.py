@@ -116,8 +116,6 @@ def test_four_ranks_of_the_example_make_one_communicator(yard: Yard) -> None:
         "OMPI_COMM_WORLD_LOCAL_RANK": "0101",
         "OMPI_COMM_WORLD_SIZE": "4444",
         "OMPI_COMM_WORLD_LOCAL_SIZE": "2222",
-        "RANK": "0123",
-        "NODE_RANK": "0011",
         "AZUREML_CR_NODE_RANK": "0011",
         "AZ_BATCHAI_TASK_INDEX": "0123",
     }.items():
@@ -251,7 +249,7 @@ def test_nodes_on_a_wire_need_no_ssh(tmp_path: Path, new_url: Callable[[], str])
         import os, socket
         from mpi4py import MPI
         total = MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.Get_rank())
-        print(os.environ["AZ_BATCHAI_MPI_MASTER_NODE"], os.environ["NODE_RANK"], total)
+        print(os.environ["AZ_BATCHAI_MPI_MASTER_NODE"], os.environ["AZUREML_CR_NODE_RANK"], total)
     """)
     with (
         Site(tmp_path / "site") as site,

@@ -311,7 +311,10 @@ def test_a_dead_node_is_named_soon(
 def test_a_checkpoint_outlives_its_node(
     yard: Yard, slurm: SlurmCluster, write_job: WriteJob, tmp_path: Path
 ) -> None:
-    name = create(yard, write_job(_CHECKPOINTS, resources={"instance_count": 2}))
+    name = create(
+        yard,
+        write_job(_CHECKPOINTS, resources={"instance_count": 2}, distribution={"type": "pytorch"}),
+    )
     manifest = "outputs/checkpoints/step-00000100/manifest.json"
     wait_until(lambda: manifest in str(yard.get(f"jobs/{name}/files")), 90, "it is delivered")
     slurm.kill_machine("n2")

@@ -30,5 +30,5 @@ _WITHOUT_TORCH = (
 @pytest.fixture(autouse=True)
 def _quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads the variables of a job that runs it."""
-    for name in ("RANK", "WORLD_SIZE", "AZUREML_OUTPUT_DIRECTORY"):
+    for name in ("RANK", "LOCAL_RANK", "TORCHYARD_RANK", "WORLD_SIZE", "AZUREML_OUTPUT_DIRECTORY"):
         monkeypatch.delenv(name, raising=False)

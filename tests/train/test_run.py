@@ -124,9 +124,12 @@ def test_a_job_that_refuses_or_is_gone_is_said_once(
 
 
 def test_other_ranks_log_nothing(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RANK", "1")
-    run.log({"loss": 1})
-    run.log_params({"lr": 1})
+    # Of torchrun; of Lightning's own launcher; of a node without a launcher.
+    for name in ("RANK", "LOCAL_RANK", "TORCHYARD_RANK"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "1")
+            run.log({"loss": 1})
+            run.log_params({"lr": 1})
     assert relay.received == []
 
 

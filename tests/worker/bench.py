@@ -45,6 +45,7 @@ class Bench:
             workspace="default",
             experiment="exp",
             command=command,
+            distribution="pytorch",
             server_url=self.server.url,
             report_token="yard_a_" + "a" * 43,
             run_token="yard_r_" + "r" * 43,

@@ -209,7 +209,12 @@ def _outputs() -> Path:
 
 
 def _is_first_rank() -> bool:
-    return os.environ.get("RANK", "0") in ("", "0")
+    """The launcher's own number counts; without one, the local rank's and the platform's."""
+    rank = os.environ.get("RANK", "")
+    if rank:
+        return rank == "0"
+    names = ("LOCAL_RANK", "TORCHYARD_RANK")
+    return all(os.environ.get(name, "") in ("", "0") for name in names)
 
 
 def _say(text: str) -> None:

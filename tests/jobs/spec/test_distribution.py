@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from torchyard.base.errors import InvalidSpec
-from torchyard.jobs.spec import distribution as spec_distribution
-from torchyard.jobs.spec import job_spec
+from torchyard.jobs.spec import command_launchers, job_spec
 
 GOOD = {"command": "python train.py", "environment": "python"}
 
@@ -48,7 +47,7 @@ def test_mpi_has_as_many_processes_on_each_node() -> None:
     ],
 )
 def test_a_command_that_launches_by_itself_is_known(command: str, launcher: str) -> None:
-    assert spec_distribution.launcher_in(command) == launcher
+    assert command_launchers.mpi_launcher(command) == launcher
 
 
 def test_mpi_in_mpi_is_refused_with_the_processes_that_it_would_be() -> None:
@@ -97,3 +96,70 @@ def test_tasks_that_do_not_fit_the_nodes_are_refused(
     assert named in str(refused.value)
     assert refused.value.at[0] == "distribution"
     assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "option"),
+    [
+        ("torchrun --nproc_per_node 2 train.py", "torchrun", "--nnodes 2"),
+        ("torchrun --standalone --nproc-per-node=2 train.py", "torchrun", "--nnodes 2"),
+        ("torchrun --nnodes=1 train.py", "torchrun", "--nnodes 2"),
+        (
+            "cd src && python -u -m torch.distributed.run --nproc_per_node 2 train.py",
+            "python -m torch.distributed.run",
+            "--nnodes 2",
+        ),
+        (
+            "python3.10 -m torch.distributed.launch train.py",
+            "python -m torch.distributed.launch",
+            "--nnodes 2",
+        ),
+        ("accelerate launch --num_processes 2 train.py", "accelerate launch", "--num_machines 2"),
+        ("deepspeed train.py --deepspeed ds.json", "deepspeed", "--hostfile FILE"),
+        ("pip install x\nmpirun -np 2 python train.py", "mpirun", "type: mpi"),
+    ],
+)
+def test_a_launcher_that_does_not_know_of_the_other_nodes_is_a_notice(
+    command: str, name: str, option: str
+) -> None:
+    for distribution in ({}, {"type": "pytorch"}):
+        (notice,) = job_spec.read(_job(distribution, 2, command=command)).notices
+        assert f"starts `{name}` on each of 2 nodes without the number of nodes" in notice
+        assert option in notice
+    assert job_spec.read(_job({}, 1, command=command)).notices == ()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "torchrun --nnodes 2 --node_rank $NODE_RANK train.py",
+        "torchrun \\\n  --nnodes=1:4 \\\n  train.py",
+        "torchrun --nnodes $NODES train.py",
+        "python -m torch.distributed.launch --use_env --nnodes 2 train.py",
+        "accelerate launch --config_file accelerate.yaml train.py",
+        "accelerate launch --num-machines 2 train.py",
+        "deepspeed --hostfile hosts --no_ssh train.py",
+        "mpirun -np 4 --host a,b python train.py",
+        "python -m train torch.distributed.run",
+        "python train.py -m torch.distributed.run",
+        "echo 'torchrun train.py'; python train.py # torchrun",
+        "accelerate config default; python train.py",
+    ],
+)
+def test_a_launcher_that_knows_of_them_or_is_none_gives_no_notice(command: str) -> None:
+    assert job_spec.read(_job({}, 2, command=command)).notices == ()
+
+
+def test_a_launcher_may_know_of_them_by_its_variables() -> None:
+    job = _job({}, 2, command="torchrun train.py", environment_variables={"PET_NNODES": "2"})
+    assert job_spec.read(job).notices == ()
+
+
+@pytest.mark.parametrize("launcher", ["torchrun --nnodes 2", "accelerate launch", "deepspeed"])
+def test_a_launcher_in_each_of_several_processes_is_a_notice(launcher: str) -> None:
+    distribution = {"type": "pytorch", "process_count_per_instance": 2}
+    for nodes in (1, 2):
+        job = _job(distribution, nodes, command=f"{launcher} train.py")
+        (notice,) = job_spec.read(job).notices
+        assert "starts the command 2 times on each node" in notice
+        assert "remove `process_count_per_instance`" in notice

@@ -46,6 +46,7 @@ PLAN = LaunchPlan(
     scratch="/scratch/att",
     node_count=2,
     processes_per_node=2,
+    distribution="pytorch",
     single_host=True,
     variables={"AZUREML_RUN_ID": "job", "MLFLOW_RUN_ID": "job"},
 )
@@ -154,6 +155,7 @@ def test_ranks_have_the_variables_of_azure_ml() -> None:
         "AZUREML_CR_DISTRIBUTED_CONFIG",
         "AZURE_CONFIG_DIR",
         "TORCHYARD_CHECKPOINTS",
+        "TORCHYARD_RANK",
         "TORCHYARD_RELAY",
         "TORCHYARD_RESUMED",
     }

@@ -34,7 +34,7 @@ def test_tasks_are_assigned_to_the_nodes_round_robin(bench: Bench) -> None:
     assert {kind: len(tasks) for kind, tasks in cluster.items()} == {"worker": 2, "ps": 2}
     addresses = [*cluster["worker"], *cluster["ps"]]
     assert len(set(addresses)) == 4
-    assert f"127.0.0.1:{environments[0]['MASTER_PORT']}" not in addresses
+    assert environments[0]["AZ_BATCH_MASTER_NODE"] not in addresses
     assert [config["task"] for config in configs] == [
         {"type": "worker", "index": 0},
         {"type": "ps", "index": 0},
@@ -51,7 +51,8 @@ def test_tasks_are_assigned_to_the_nodes_round_robin(bench: Bench) -> None:
         "1",
         "1",
     ]
-    assert [environment["RANK"] for environment in environments] == ["0", "1", "2", "3"]
+    ranks = [environment["AZUREML_PROCESS_NAME"] for environment in environments]
+    assert ranks == ["rank_0", "rank_1", "rank_2", "rank_3"]
 
 
 def test_tasks_connect_at_the_addresses_of_tf_config(bench: Bench) -> None:

@@ -16,7 +16,7 @@ from torchyard.train.checkpoint.ranks import current
 def rank() -> int:
     """This process's rank; the launcher's where there is no process group."""
     ranks = current()
-    launched = os.environ.get("RANK", "")
+    launched = os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK", "")
     if ranks.store is None and launched.isdigit():
         return int(launched)
     return ranks.rank
@@ -34,5 +34,5 @@ def agree(key: str, choose: Callable[[], str]) -> str:
 
 def is_group_missing() -> bool:
     """Whether several ranks were launched that have no process group yet."""
-    launched = os.environ.get("WORLD_SIZE", "")
+    launched = os.environ.get("WORLD_SIZE") or os.environ.get("OMPI_COMM_WORLD_SIZE", "")
     return current().store is None and launched.isdigit() and int(launched) > 1

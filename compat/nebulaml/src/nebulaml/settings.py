@@ -75,7 +75,9 @@ def memory_limit_bytes(variables: Mapping[str, str]) -> int | None:
             f"{_BUFFER} must be a number of bytes > 0, not {text!r}",
             "200000000 allows a node about 200 MB",
         )
-    processes = variables.get("LOCAL_WORLD_SIZE", "")
+    processes = (
+        variables.get("LOCAL_WORLD_SIZE") or variables.get("OMPI_COMM_WORLD_LOCAL_SIZE") or ""
+    )
     return int(text) // 2 // max(1, int(processes) if processes.isdigit() else 1)
 
 

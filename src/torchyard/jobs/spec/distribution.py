@@ -1,20 +1,21 @@
 """What a job file says of how its processes are launched.
 
 Owns: the keys of `distribution`, how many processes they make on each node, what of them can't be.
-Leaves: nodes and other resources to resources.py; launching to the worker.
+Leaves: nodes and other resources to resources.py; launchers in the command to
+command_launchers.py; launching to the worker.
 Always: processes are as many on each node; whatever would not start as it is written is refused
 before the job is taken.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import count
+from torchyard.jobs.spec import command_launchers
 from torchyard.jobs.spec.values import At, choice, mapping, refused, section
 
 _OF_TYPE = {
@@ -23,11 +24,6 @@ _OF_TYPE = {
     "tensorflow": ("worker_count", "parameter_server_count"),
 }
 _AT: At = ("distribution",)
-_LAUNCHERS = ("mpirun", "mpiexec", "orterun", "prterun", "horovodrun", "mpiexec.hydra")
-# What may stand before the program that a shell command starts.
-_BEFORE = re.compile(r"^(?:(?:[A-Za-z_]\w*=\S*|exec|time|nohup|env|command|then|do|else|!|\{)\s+)+")
-_COMMANDS = re.compile(r"&&|\|\||[;&|\n()]|\$\(|`")
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|#.*")
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,7 @@ class Distribution:
     kind: str = ""
     processes: int = 1
     parameter_servers: int = 0
-    notice: str = ""
+    notices: tuple[str, ...] = ()
 
 
 def read(job: Mapping[str, Any], nodes: int) -> Distribution:
@@ -45,6 +41,20 @@ def read(job: Mapping[str, Any], nodes: int) -> Distribution:
     Raises:
         InvalidSpec: what is wrong or not served, and where.
     """
+    distribution = _read(job, nodes)
+    command = str(job.get("command") or "")
+    notice = command_launchers.notice(
+        command, distribution.kind, nodes, distribution.processes, _names(job)
+    )
+    return replace(distribution, notices=(*distribution.notices, *filter(None, (notice,))))
+
+
+def _names(job: Mapping[str, Any]) -> frozenset[str]:
+    variables = job.get("environment_variables")
+    return frozenset(map(str, variables)) if isinstance(variables, Mapping) else frozenset()
+
+
+def _read(job: Mapping[str, Any], nodes: int) -> Distribution:
     if not job.get("distribution"):
         return Distribution()
     body = mapping(job["distribution"], _AT, "`distribution`")
@@ -70,7 +80,7 @@ def read(job: Mapping[str, Any], nodes: int) -> Distribution:
 
 
 def _mpi(job: Mapping[str, Any], nodes: int, processes: int) -> Distribution:
-    launcher = launcher_in(str(job.get("command") or ""))
+    launcher = command_launchers.mpi_launcher(str(job.get("command") or ""))
     if launcher:
         raise InvalidSpec(
             f"the command starts `{launcher}`, and `distribution.type: mpi` starts mpirun already: "
@@ -84,7 +94,7 @@ def _mpi(job: Mapping[str, Any], nodes: int, processes: int) -> Distribution:
         return Distribution("mpi", processes)
     # One process has nobody to meet: what its launcher would do is nothing.
     notice = "`distribution.type: mpi` with one process is started as it is, without mpirun"
-    return Distribution("mpi", 1, notice=notice)
+    return Distribution("mpi", 1, notices=(notice,))
 
 
 def _tensorflow(body: Mapping[str, Any], nodes: int) -> Distribution:
@@ -101,16 +111,6 @@ def _tensorflow(body: Mapping[str, Any], nodes: int) -> Distribution:
             at=(*_AT, "worker_count"),
         )
     return Distribution("tensorflow", tasks // nodes, servers)
-
-
-def launcher_in(command: str) -> str:
-    """The launcher of MPI that a shell command starts, if it seems to start one."""
-    for part in _COMMANDS.split(_QUOTED.sub("''", command)):
-        words = _BEFORE.sub("", part.strip() + " ").split()
-        name = words[0].rpartition("/")[2] if words else ""
-        if name.removesuffix(".openmpi").removesuffix(".mpich") in _LAUNCHERS:
-            return name
-    return ""
 
 
 def _times(nodes: int, processes: int) -> str:

@@ -75,7 +75,7 @@ def read(job: Mapping[str, Any]) -> Shape:
         distribution.processes,
         nodes,
         float(count(limits, "timeout", ("limits",), default=0)),
-        tuple(notices + [distribution.notice] * bool(distribution.notice)),
+        (*notices, *distribution.notices),
         job_tier,
         priority,
         _backend(job),

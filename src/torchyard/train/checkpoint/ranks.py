@@ -132,4 +132,4 @@ def current() -> Ranks:
 
 def log_name() -> str:
     """The rank as the launcher numbers it, for messages."""
-    return os.environ.get("RANK", "0")
+    return os.environ.get("RANK") or os.environ.get("TORCHYARD_RANK") or "0"

@@ -116,7 +116,8 @@ class BackgroundFiles:
                 self._number += 1
                 message = {
                     "number": self._number, "path": target, "draft": str(draft),
-                    "size_bytes": size_bytes, "rank": os.environ.get("RANK", "0"),
+                    "size_bytes": size_bytes,
+                    "rank": os.environ.get("RANK") or os.environ.get("TORCHYARD_RANK") or "0",
                     "record": self._record, "saved_at": started_at,
                     "blocked_s": time.monotonic() - started_s,
                 }  # fmt: skip

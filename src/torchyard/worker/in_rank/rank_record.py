@@ -40,7 +40,7 @@ def describe(
         "started": started,
         "pid": os.getpid(),
         "parent": os.getppid(),
-        "rank": os.environ.get("RANK", ""),
+        "rank": os.environ.get("RANK") or os.environ.get("TORCHYARD_RANK", ""),
         "errno": getattr(error, "errno", None) if isinstance(error, OSError) else None,
         "module": getattr(error, "name", None) if isinstance(error, ImportError) else None,
         "status": status if isinstance(status, int) else None,

@@ -1,7 +1,8 @@
 """The environment variables of a rank.
 
 Owns: every variable that only the node can set, and the precedence of the sources.
-Leaves: what the server sets (run ids, workspace) to the plan's `variables`.
+Leaves: what the server sets (run ids, workspace) to the plan's `variables`, those of a launcher to
+launch_forms.py.
 Always: the user's variables take precedence; none of the worker's own settings reaches a rank.
 """
 
@@ -15,7 +16,8 @@ from pathlib import Path
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.files import interception, rehearsal
 from torchyard.worker.files.node_folders import Layout, NodeFolders
-from torchyard.worker.launch.launch_ports import MPI, TENSORFLOW
+from torchyard.worker.launch import launch_forms
+from torchyard.worker.launch.launch_forms import LAUNCHER_VARIABLES
 from torchyard.worker.launch.node_setup import NodeSetup
 from torchyard.worker.preflight.rendezvous import Rendezvous
 from torchyard.worker.relay import sdk_v1_addresses
@@ -27,6 +29,7 @@ from torchyard.worker.system.processes import MARK_VARIABLE, mark
 _REMOVED_VARIABLES = ("PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "_")
 _PLATFORM_PREFIX = "TORCHYARD_"
 RESUMED_VARIABLE = "TORCHYARD_RESUMED"
+RANK_VARIABLE = "TORCHYARD_RANK"
 
 
 def node_variables(
@@ -36,7 +39,9 @@ def node_variables(
     passed_on = {
         name: value
         for name, value in base.items()
-        if name not in _REMOVED_VARIABLES and not name.startswith(_PLATFORM_PREFIX)
+        if name not in _REMOVED_VARIABLES
+        and name not in LAUNCHER_VARIABLES
+        and not name.startswith(_PLATFORM_PREFIX)
     }
     if plan.image:
         from torchyard.worker.launch import image_root  # Few jobs run in an image.
@@ -50,7 +55,7 @@ def node_variables(
         **_platform(plan, node, setup),
         **sdk_v1_addresses.variables(plan, setup.relay_url),
         **_no_proxy(passed_on),
-        **_distributed(plan, node, setup.rendezvous),
+        **_hosts(plan, setup.rendezvous),
         **_data(setup.layout),
         **_python(passed_on, setup),
     }
@@ -63,11 +68,11 @@ def rank_variables(
     rank = node * plan.processes_per_node + local_rank
     return {
         **shared,
-        "RANK": str(rank),
-        "LOCAL_RANK": str(local_rank),
+        # What `torchyard.train` tells ranks apart by where no launcher numbers them.
+        RANK_VARIABLE: str(rank),
         "AZ_BATCHAI_TASK_INDEX": str(rank),
         "AZUREML_PROCESS_NAME": f"rank_{rank}",
-        **_launcher_variables(plan, node, local_rank, rendezvous),
+        **launch_forms.variables(plan, node, local_rank, rendezvous),
         **plan.environment_variables,
         **devices.variables(plan, node),
         # Last, so that nothing overrides it: lost processes are found by it.
@@ -81,26 +86,6 @@ def with_hooks(variables: Mapping[str, str], hooks: Path) -> dict[str, str]:
     """Add the hooks to PYTHONPATH, where the Pythons of an image find them."""
     path = variables.get("PYTHONPATH", "")
     return {**variables, "PYTHONPATH": f"{hooks}{os.pathsep}{path}" if path else str(hooks)}
-
-
-def _launcher_variables(
-    plan: LaunchPlan, node: int, local_rank: int, rendezvous: Rendezvous
-) -> dict[str, str]:
-    if plan.distribution == TENSORFLOW:
-        from torchyard.worker.launch import tensorflow_tasks  # Only for TensorFlow jobs.
-
-        return tensorflow_tasks.variables(
-            plan, node, local_rank, rendezvous.hosts, rendezvous.ports
-        )
-    if plan.distribution == MPI:
-        # As set by mpirun, which a job of one process runs without.
-        return {
-            "OMPI_COMM_WORLD_RANK": str(node * plan.processes_per_node + local_rank),
-            "OMPI_COMM_WORLD_SIZE": str(plan.world_size),
-            "OMPI_COMM_WORLD_LOCAL_RANK": str(local_rank),
-            "OMPI_COMM_WORLD_LOCAL_SIZE": str(plan.processes_per_node),
-        }
-    return {}
 
 
 def _defaults(plan: LaunchPlan, setup: NodeSetup) -> dict[str, str]:
@@ -157,16 +142,10 @@ def _no_proxy(passed_on: Mapping[str, str]) -> dict[str, str]:
     return {"no_proxy": names, "NO_PROXY": names}
 
 
-def _distributed(plan: LaunchPlan, node: int, rendezvous: Rendezvous) -> dict[str, str]:
+def _hosts(plan: LaunchPlan, rendezvous: Rendezvous) -> dict[str, str]:
     hosts = ",".join(rendezvous.hosts)
     config = {"rank": "RANK", "local_rank": "LOCAL_RANK", "host_list": list(rendezvous.hosts)}
     return {
-        "WORLD_SIZE": str(plan.world_size),
-        "LOCAL_WORLD_SIZE": str(plan.processes_per_node),
-        "NODE_RANK": str(node),
-        "GROUP_RANK": str(node),
-        "MASTER_ADDR": rendezvous.address,
-        "MASTER_PORT": str(rendezvous.port),
         "AZ_BATCH_MASTER_NODE": f"{rendezvous.address}:{rendezvous.port}",
         "AZ_BATCHAI_MPI_MASTER_NODE": rendezvous.address,
         "AZ_BATCHAI_PYTORCH_INIT_METHOD": _init_method(plan, rendezvous),

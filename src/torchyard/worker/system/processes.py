@@ -2,7 +2,7 @@
 
 Owns: the family of a process, ending it, what a process wants to happen when its parent ends.
 Leaves: single processes to shared/processes.py; when to end whom to launch/ranks.py and
-node/supervisor.py.
+node/supervisor.py, whom to ask to end to termination.py.
 Always: nothing is ever found by its name.
 """
 
@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from torchyard.shared.processes import Process, read, send
 from torchyard.worker.system import cgroups
+from torchyard.worker.system.termination import Termination
 
 MARK_VARIABLE = "TORCHYARD_ATTEMPT"
 _PR_SET_PDEATHSIG = 1
@@ -81,11 +82,13 @@ def end(
 ) -> bool:
     """SIGTERM, after the grace SIGKILL, until `find` returns nobody; False when some remain.
 
+    SIGTERM goes to those that termination.py chooses.
+
     Args:
         is_urgent: whether the grace is over early.
     """
     started = time.monotonic()
-    terminated: set[tuple[int, int]] = set()
+    termination = Termination(grace_s)
     while True:
         reap()
         living = find()
@@ -94,11 +97,11 @@ def end(
         waited_s = time.monotonic() - started
         if waited_s > grace_s + _KILL_LIMIT_S:
             return False
-        for process in living:
-            if waited_s >= grace_s or is_urgent():
+        if waited_s >= grace_s or is_urgent():
+            for process in living:
                 send(process.pid, process.start_time, signal.SIGKILL)
-            elif (process.pid, process.start_time) not in terminated:
-                terminated.add((process.pid, process.start_time))
+        else:
+            for process in termination.choose(living, waited_s):
                 # So that a signal that torchyard did not send can be told from those that it did.
                 print(f"SIGTERM to pid {process.pid}", file=sys.stderr, flush=True)
                 send(process.pid, process.start_time, signal.SIGTERM)

@@ -42,7 +42,7 @@ class Settings:
         self.output = os.path.abspath(options.output)
         self.model = os.path.abspath(options.model) if options.model else ""
         self.node = int(os.environ.get("NODE_RANK") or "0")
-        self.node_count = int(os.environ.get("WORLD_SIZE") or "1")
+        self.node_count = len(os.environ.get("AZ_BATCH_HOST_LIST", "").split(","))
         self.records = os.path.abspath(os.environ.get("AZUREML_OUTPUT_DIRECTORY") or "outputs")
 
     @property
