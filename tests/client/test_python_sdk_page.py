@@ -103,8 +103,9 @@ def test_the_guides_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     script, example = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)[:2]
     # Without a package index there is no mlflow to install: the plain environment does, and the
     # metric is logged as MLflow's client sends it.
-    assert example.count('environment="sklearn-1.5"') == 1
-    example = example.replace("sklearn-1.5", "python")
+    inline = '{"pip_requirements": ["mlflow-skinny"]}'
+    assert example.count(f"environment={inline}") == 1
+    example = example.replace(inline, '"python"')
     (tmp_path / "train.py").write_text(LOGGING + script.replace("import pathlib, mlflow", ""))
     (tmp_path / "example.py").write_text(example)
     home = tmp_path / "home"

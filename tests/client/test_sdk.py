@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import pickle
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
 import torchyard
 from cli.fake_server import TOKEN, FakeJob, FakeServer, Part, job_body
-from torchyard import Client, Input, Output, command
+from torchyard import Client, Input, Output, Stage, command
 from torchyard.base import errors
 from torchyard.base.errors import InvalidInput
 from torchyard.base.settings import Settings
+from torchyard.client.resources import Resource
 
 
 @pytest.fixture
@@ -212,3 +216,42 @@ def test_the_workspace_of_config_json(
         assert client.workspace == "vision" and "vision" in repr(client)
     with Client(workspace="speech", settings=Settings(tmp_path, server.url, TOKEN)) as client:
         assert client.workspace == "speech"
+
+
+def test_an_uncaught_error_shows_its_hint(client: Client, tmp_path: Path) -> None:
+    script = "from torchyard import NotFound\nraise NotFound('no job `a`', 'list them')"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    last = "torchyard.base.errors.NotFound: no job `a`\n"
+    assert ran.stderr.endswith(last + ("hint: list them\n" if sys.version_info >= (3, 11) else ""))
+
+
+def _resources(kind: type[Resource] = Resource) -> Iterator[type[Resource]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _resources(each)
+
+
+def test_what_a_server_answers_is_not_made_by_hand() -> None:
+    for kind in {*_resources(), torchyard.Environment, torchyard.Model}:
+        with pytest.raises(InvalidInput, match=f"`{kind.__name__}` is what a server") as raised:
+            kind(name="mine", path=".", pip_requirements=["torch"])
+        assert raised.value.hint
+    with pytest.raises(InvalidInput) as raised:
+        torchyard.Environment(pip_requirements=["torch"])  # type: ignore[call-arg]
+    assert 'command(environment={"pip_requirements": ["torch==2.13.0"]})' in raised.value.hint
+    with pytest.raises(InvalidInput):
+        torchyard.Environment("mine")  # type: ignore[arg-type, call-arg]
+
+
+def test_a_job_can_be_copied_and_pickled(client: Client, server: FakeServer) -> None:
+    server.state.jobs["a"] = FakeJob(job_body("a"))
+    stage = Stage(
+        raw={"name": "Running"},
+        name="Running",
+        started_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
+        ended_at=None,
+        duration_s=None,
+        waited_for="",
+    )
+    assert copy.copy(client.jobs.get("a")) == client.jobs.get("a")
+    assert copy.deepcopy(stage) == stage and pickle.loads(pickle.dumps(stage)) == stage

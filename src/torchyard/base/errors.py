@@ -57,6 +57,9 @@ class TorchyardError(Exception):
         self.hint = hint
         self.code = code or type(self).code
         self.at = tuple(at)
+        if hint:
+            # What Python, from 3.11 on, and notebooks print below an error that nobody catches.
+            self.__notes__ = [f"hint: {hint}"]
 
     def to_json(self) -> dict[str, Any]:
         """The body of an HTTP error answer."""

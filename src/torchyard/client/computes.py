@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from torchyard.base.errors import InvalidInput
@@ -35,6 +35,10 @@ class Compute(Resource):
         provisioning_state: `Succeeded` or `Deleting`.
         notices: of `create` and `update`: what the server's machine lacks.
     """
+
+    _making: ClassVar[str] = (
+        """write `client.computes.create({"name": "cpu", "type": "amlcompute"})`"""
+    )
 
     name: str
     type: str

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from torchyard.base.errors import InvalidInput
@@ -24,6 +24,10 @@ class Datastore(Resource):
         built_in: every workspace has it.
         is_default: jobs and uploads go there where nothing else is said.
     """
+
+    _making: ClassVar[str] = (
+        """write `client.datastores.create({"name": "nas", "type": "local", "path": "/mnt"})`"""
+    )
 
     name: str
     type: str

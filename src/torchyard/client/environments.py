@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from torchyard.base.errors import BuildFailed
@@ -39,6 +39,11 @@ class Environment(Resource):
         notices: what takes the place of what.
         created_at: None for curated ones.
     """
+
+    _making: ClassVar[str] = (
+        """for one job write `command(environment={"pip_requirements": ["torch==2.13.0"]})`; """
+        """`client.environments.create({"name": "mine", "pip_requirements": […]})` keeps it"""
+    )
 
     name: str
     version: str

@@ -91,6 +91,10 @@ class JobSummary(Resource):
             no columns were asked for.
     """
 
+    _making: ClassVar[str] = (
+        """write `client.jobs.create(command(command="python train.py", environment="python"))`"""
+    )
+
     name: str
     display_name: str
     experiment_name: str
@@ -190,13 +194,13 @@ class JobSummary(Resource):
         Raises:
             Timeout: it has not ended in time; it goes on.
         """
-        from torchyard.client.printing import Printer, for_text, print_frames
+        from torchyard.client.printing import Printer, bytes_of, print_frames, say
 
         if out is None:
-            out = getattr(sys.stdout, "buffer", None) or for_text(sys.stdout)
+            out = bytes_of(sys.stdout)
         frames = self._reader.follow(self.name, deadline=_deadline(self.name, timeout_s))
         with leaving(self.name):
-            document = print_frames(frames, Printer(out, print, rank))
+            document = print_frames(frames, Printer(out, say, rank))
         return job_from_json(document, self._reader)
 
     def cancel(self, now: bool = False) -> Job:

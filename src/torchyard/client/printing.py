@@ -80,6 +80,7 @@ class Printer:
             the two streams never meet.
         live: shows what several ranks have written of lines that are not whole yet, such as
             progress bars; None where they are written once they are whole.
+        build_log: where the bytes of an environment's build go; standard error when None.
     """
 
     def __init__(
@@ -89,8 +90,10 @@ class Printer:
         rank: int | None = None,
         end_line: Callable[[], None] | None = None,
         live: LiveArea | None = None,
+        build_log: BinaryIO | None = None,
     ) -> None:
         self._out = out
+        self._build_log = build_log
         self._say = say
         self._leave_line = end_line
         self._live = live
@@ -107,8 +110,10 @@ class Printer:
         elif frame.kind == "build":
             self._clear_live()
             self._end_line()
-            sys.stderr.buffer.write(frame.content)
-            sys.stderr.buffer.flush()
+            if self._build_log is None:
+                self._build_log = bytes_of(sys.stderr)
+            self._build_log.write(frame.content)
+            self._build_log.flush()
         elif frame.kind == "stage":
             self._stage(frame.fields)
         elif frame.kind == "notice":
@@ -240,10 +245,44 @@ class _Decoded(io.RawIOBase):
         return len(content)
 
     def flush(self) -> None:
-        if not self.closed:
-            self._text.flush()
+        # Its text may be closed before it, and not everything that is written to can be flushed.
+        if not self.closed and not getattr(self._text, "closed", False):
+            flush = getattr(self._text, "flush", None)
+            if flush is not None:
+                flush()
 
 
-def for_text(text: TextIO) -> BinaryIO:
-    """A stream of bytes whose text `text` gets."""
-    return _Decoded(text)  # type: ignore[return-value]
+class _Nowhere(io.RawIOBase):
+    """Standard output or error of a process that has none: as `print`, it drops everything."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any, /) -> int:
+        return len(content)
+
+
+def bytes_of(stream: TextIO | None) -> BinaryIO:
+    """Where bytes are written for `stream`, standard output or error as anyone may replace it.
+
+    That is what lies below it, else its text; what was printed before is written first.
+    """
+    if stream is None:
+        return _Nowhere()  # type: ignore[return-value]
+    below = getattr(stream, "buffer", None)
+    if below is None or not hasattr(below, "write"):
+        return _Decoded(stream)  # type: ignore[return-value]
+    stream.flush()
+    return below  # type: ignore[no-any-return]
+
+
+def say(text: str) -> None:
+    """Print a line to standard output, with `?` for what its encoding lacks.
+
+    It is on its way when this returns: a job's bytes go past the text that is held back.
+    """
+    try:
+        print(text, flush=True)
+    except UnicodeEncodeError:
+        encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+        print(text.encode(encoding, "replace").decode(encoding), flush=True)

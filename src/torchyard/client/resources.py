@@ -14,10 +14,12 @@ from datetime import datetime
 from typing import Any, ClassVar, SupportsIndex, TypeVar, overload
 
 from torchyard.base import clock
+from torchyard.base.errors import InvalidInput
 
 _SHOWN_CHARACTERS = 300
 
 Json = dict[str, Any]
+Made = TypeVar("Made", bound="Resource")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -28,6 +30,17 @@ class Resource:
     """The JSON that the server answered."""
 
     _shown: ClassVar[Sequence[str]] = ("name", "version", "status")
+    _making: ClassVar[str] = "see the methods of `Client`"
+    """What to write to make one on the server."""
+
+    def __new__(cls: type[Made], *args: Any, **fields: Any) -> Made:
+        # Copies and pickles are made without arguments.
+        if args or (fields and "raw" not in fields):
+            name = cls.__name__
+            raise InvalidInput(
+                f"`{name}` is what a server answers, and is not made by hand", cls._making
+            )
+        return super().__new__(cls)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and getattr(other, "raw", None) == self.raw

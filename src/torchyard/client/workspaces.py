@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from torchyard.base.http import Transport
@@ -32,6 +32,8 @@ class Workspace(Resource):
         notify_secrets: names of the secrets that `notify` has; their values are not shown.
         raw: also the keys of Azure ML's schema that were set and have no effect here.
     """
+
+    _making: ClassVar[str] = """write `client.workspaces.create({"name": "vision"})`"""
 
     id: str
     name: str

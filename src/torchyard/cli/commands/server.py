@@ -212,8 +212,11 @@ def _copy(log: BinaryIO) -> None:
     """Print what has come since; from the start if somebody truncated the log."""
     if os.fstat(log.fileno()).st_size < log.tell():
         log.seek(0)
-    sys.stdout.buffer.write(log.read())
-    sys.stdout.buffer.flush()
+    from torchyard.client.printing import bytes_of
+
+    out = bytes_of(sys.stdout)
+    out.write(log.read())
+    out.flush()
 
 
 def _successor(log: BinaryIO, file: Path) -> BinaryIO | None:

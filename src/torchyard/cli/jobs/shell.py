@@ -18,6 +18,7 @@ import click
 
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, names_of
+from torchyard.client.printing import bytes_of
 from torchyard.shared import channels
 
 _COMMAND = "torchyard.job_shell_command"
@@ -94,10 +95,11 @@ def _size() -> os.terminal_size:
 def _run(opened: Any, has_terminal: bool) -> int:
     threading.Thread(target=_type, args=(opened,), daemon=True).start()
     with _resizing(opened.resize if has_terminal else None):
+        out, err = bytes_of(sys.stdout), bytes_of(sys.stderr)
         for kind, data in opened.output():
-            stream = sys.stderr if kind == channels.ERROR_OUTPUT else sys.stdout
-            stream.buffer.write(data)
-            stream.buffer.flush()
+            stream = err if kind == channels.ERROR_OUTPUT else out
+            stream.write(data)
+            stream.flush()
     return int(opened.exit_code)
 
 

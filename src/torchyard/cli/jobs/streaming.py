@@ -19,7 +19,7 @@ from torchyard.cli.jobs import causes
 from torchyard.cli.terminal import tables
 from torchyard.cli.terminal.live_area import LiveArea
 from torchyard.client.client import Client
-from torchyard.client.printing import Printer, print_frames
+from torchyard.client.printing import Printer, bytes_of, print_frames
 from torchyard.client.times import duration, seconds_between
 
 
@@ -40,9 +40,8 @@ def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]
             printer.line("The server is unreachable; the job keeps running. Reconnecting…")
         lost = True
 
-    sys.stdout.flush()
     end_line = _end_line if _share_terminal() else None
-    printer = Printer(sys.stdout.buffer, say, rank, end_line, _live_area())
+    printer = Printer(bytes_of(sys.stdout), say, rank, end_line, _live_area())
     say(f"RunId: {name}\n")
     frames = client.jobs.follow(name, on_lost=on_lost)
     job = print_frames(frames, printer)
@@ -62,7 +61,7 @@ def _live_area() -> LiveArea | None:
     """For the progress bars of several ranks; None where no cursor can be moved."""
     if os.name != "posix" or not sys.stdout.isatty() or terminal_type() in ("", "dumb"):
         return None
-    return LiveArea(sys.stdout.buffer)
+    return LiveArea(bytes_of(sys.stdout))
 
 
 def _end_line() -> None:

@@ -43,7 +43,8 @@ def finish(
     """
     with services.db.read() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)
-        assert attempt is not None
+        if attempt is None:
+            return  # its job was deleted
         nodes = attempt_store.nodes_of(connection, attempt_id)
         job = store.job_by_id(connection, attempt.job_id)
     if attempt.ended_at is not None or not all(node.state is NodeState.EXITED for node in nodes):
@@ -142,15 +143,14 @@ def fail(services: Services, attempt: Attempt, error: JobError) -> None:
 
 def _end(connection: Connection, services: Services, attempt: Attempt, left: _Left) -> bool:
     """Whether this call ended it, or queued its job again."""
+    current = attempt_store.attempt_by_id(connection, attempt.id)
+    if current is None or current.ended_at is not None:
+        return False
     nodes = attempt_store.nodes_of(connection, attempt.id)
     if not all(node.state is NodeState.EXITED for node in nodes):
         return False
     job = store.job_by_id(connection, attempt.job_id)
     if job.status.ended:
-        return False
-    current = attempt_store.attempt_by_id(connection, attempt.id)
-    assert current is not None
-    if current.ended_at is not None:
         return False
     now = services.clock.now()
     failed = root_cause.failed_node(nodes)

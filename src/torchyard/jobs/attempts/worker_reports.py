@@ -3,7 +3,8 @@
 Owns: the rendezvous of nodes, stop requests, workers that have died.
 Leaves: what events of nodes change to joint_reports.py, starting attempts to http/scheduler.py,
 ending them to endings.py, the worker's files and history to their routes.
-Always: a repeated report changes nothing.
+Always: a repeated report changes nothing; an attempt may be deleted with its job between any two
+requests of its workers, and while one waits.
 """
 
 from __future__ import annotations
@@ -58,9 +59,7 @@ def get(services: Services, attempt_id: str) -> tuple[Attempt, Job]:
         NotAuthenticated: the attempt does not exist.
     """
     with services.db.read() as connection:
-        attempt = attempt_store.attempt_by_id(connection, attempt_id)
-        if attempt is None:
-            raise NotAuthenticated("there is no such attempt")
+        attempt = _existing(connection, attempt_id)
         return attempt, store.job_by_id(connection, attempt.job_id)
 
 
@@ -76,9 +75,12 @@ def report(services: Services, attempt_id: str, node: int, events: Sequence[Work
 
 
 def stop_request(services: Services, attempt_id: str) -> StopRequest:
+    """
+    Raises:
+        NotAuthenticated: the attempt does not exist.
+    """
     with services.db.read() as connection:
-        attempt = attempt_store.attempt_by_id(connection, attempt_id)
-    assert attempt is not None
+        attempt = _existing(connection, attempt_id)
     return StopRequest(attempt.order, attempt.order_reason)
 
 
@@ -90,9 +92,14 @@ def join(
     port: int | None,
     facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Record that a node has joined the rendezvous; node 0 also sends the port."""
+    """Record that a node has joined the rendezvous; node 0 also sends the port.
+
+    Raises:
+        NotAuthenticated: the attempt does not exist.
+    """
     reporting = {"facts": dict(facts)} if facts else None
     with services.db.write() as connection:
+        _existing(connection, attempt_id)
         attempt_store.change_node(
             connection, attempt_id, node, address=address, port=port, preflight=reporting
         )
@@ -100,7 +107,12 @@ def join(
 
 
 def rendezvous(services: Services, attempt_id: str) -> Rendezvous:
+    """
+    Raises:
+        NotAuthenticated: the attempt does not exist.
+    """
     with services.db.read() as connection:
+        _existing(connection, attempt_id)
         nodes = attempt_store.nodes_of(connection, attempt_id)
     port = nodes[0].port
     ready = port is not None and all(node.address for node in nodes)
@@ -167,6 +179,13 @@ def put_back(services: Services, attempt: Attempt, reason: str) -> None:
         progress.put_back(connection, job, services.clock.now(), attempt, reason)
     scratch.forget(services, attempt.id)
     services.signals.notify(job_key(job))
+
+
+def _existing(connection: Connection, attempt_id: str) -> Attempt:
+    attempt = attempt_store.attempt_by_id(connection, attempt_id)
+    if attempt is None:
+        raise NotAuthenticated("there is no such attempt")
+    return attempt
 
 
 def _request_stop(connection: Connection, attempt: Attempt, reason: str) -> None:
