@@ -143,7 +143,11 @@ def test_a_job_as_names_and_values() -> None:
             "command": "python train.py",
             "code": "snapshot:1",
             "environment": {"image": "x"},
-            "inputs": {"data": {"type": "uri_file", "path": "azureml:digits:1"}, "epochs": 3},
+            "inputs": {
+                "data": {"type": "uri_file", "path": "azureml:digits:1"},
+                "epochs": 3,
+                "rate": {"type": "number", "value": 0.5},
+            },
             "resources": {"instance_count": 2},
         },
     }
@@ -160,5 +164,6 @@ def test_a_job_as_names_and_values() -> None:
         "code": "snapshot:1",
         "inputs.data": "azureml:digits:1",
         "inputs.epochs": 3,
+        "inputs.rate": 0.5,
         "resources.instance_count": 2,
     }

@@ -347,6 +347,11 @@ _LEFT_OUT = (
 )  # fmt: skip
 
 
+def _input(value: Any) -> Any:
+    """The path of data, the value of a literal in either form."""
+    return value.get("value", value.get("path")) if isinstance(value, Mapping) else value
+
+
 def flat(job: Mapping[str, Any]) -> dict[str, Any]:
     """A job as names and values: `params.lr`, `metrics.loss`, `inputs.data`."""
     spec = job.get("spec") or {}
@@ -357,7 +362,7 @@ def flat(job: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in (job.get(group) or {}).items():
             values[f"{group}.{key}"] = _float(value) if group == "metrics" else value
     for key, value in (spec.get("inputs") or {}).items():
-        values[f"inputs.{key}"] = value.get("path") if isinstance(value, Mapping) else value
+        values[f"inputs.{key}"] = _input(value)
     for key, value in spec.items():
         if key not in _LEFT_OUT:
             values |= dict(_leaves(key, value))

@@ -193,7 +193,9 @@ def test_download(server: FakeServer, yard: Yard, jobs: list[str]) -> None:
     assert [path.name for path in Path("one").rglob("*") if path.is_file()] == ["a b#%?.pt"]
     wrong = yard("job", "download", "job-1", "--path", "outputs/a b.pt")
     assert wrong.code == 2 and "has no file `outputs/a b.pt`\nhint: did you mean" in wrong.err
-    assert yard("job", "download", "-n", "job-1", "-p", "to").code == 0
+    first, second = (yard("job", "download", "-n", "job-1", "-p", "to") for _ in range(2))
+    assert first.code == second.code == 0 and "replaced" not in first.err
+    assert "2 of these files were there before and are replaced, such as `to/" in second.err
     assert Path("to/artifacts/outputs/a b#%?.pt").read_bytes() == b"weights"
     assert not Path("to/named-outputs").exists()
     assert yard("job", "download", "job-1", "--output-name", "model").code == 0

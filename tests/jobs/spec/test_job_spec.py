@@ -209,3 +209,70 @@ def test_a_job_is_a_mapping(document: Any) -> None:
 def test_what_does_no_harm_is_a_notice(change: dict[str, Any], notices: int) -> None:
     spec = job_spec.read({**GOOD, **change})
     assert len(spec.notices) == notices and all("`" in notice for notice in spec.notices)
+
+
+def test_variables_may_use_inputs_and_outputs() -> None:
+    variables = {"OUT": "${{outputs.model}}", "MODE": "a ${{ inputs.mode }} b", "PLAIN": "$[[x]]"}
+    job = job_spec.read(
+        {
+            **GOOD,
+            "environment_variables": variables,
+            "inputs": {"mode": "x"},
+            "outputs": {"model": {}},
+        }
+    )
+    assert job.environment_variables == variables
+    assert job.notices == ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "at", "message"),
+    [
+        ({"environment_variables": {"A": "${{inputs.gone}}"}}, ("environment_variables", "A"),
+         "`A` uses `${{inputs.gone}}`, and the job has no such input"),
+        ({"environment_variables": {"A": "${{ nothing }}"}}, ("environment_variables", "A"),
+         "`${{nothing}}` is not an expression that an environment variable can use"),
+        ({"environment_variables": {"A": "${{inputs.a"}}, ("environment_variables", "A"),
+         "`A` opens `${{` and does not close it"),
+        ({"inputs": {"a": "${{inputs.b}}"}}, ("inputs", "a"),
+         "input `a` holds `${{inputs.b}}`, and an input cannot use expressions"),
+        ({"inputs": {"a": {"path": "azureml://${{x}}"}}}, ("inputs", "a"),
+         "input `a` holds `azureml://${{x}}`, and an input cannot use expressions"),
+    ],
+)  # fmt: skip
+def test_an_expression_that_nothing_resolves_is_refused_with_its_place(
+    keys: dict[str, Any], at: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        job_spec.read({**GOOD, **keys})
+    assert (caught.value.at, caught.value.message) == (at, message)
+
+
+@pytest.mark.parametrize("value", ["/opt/bin:$PATH", "${HOME}/x", "~/data", "/a:~/b", "--a=~/b"])
+def test_what_only_a_shell_expands_gets_a_notice(value: str) -> None:
+    (notice,) = job_spec.read({**GOOD, "environment_variables": {"A": value}}).notices
+    assert notice.startswith(f"variable `A` is `{value}` as written")
+
+
+@pytest.mark.parametrize("value", ["costs $5", "a~/b", "x$", "s3://b/~me"])
+def test_other_dollars_and_tildes_get_none(value: str) -> None:
+    assert job_spec.read({**GOOD, "environment_variables": {"A": value}}).notices == ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "hint"),
+    [
+        ({"script": "train.py"}, "write `command: python train.py`"),
+        ({"env": {"A": "b"}}, "environment variables are `environment_variables: {NAME: value}`"),
+        ({"inputs": {"a": {"dataset": "azureml:x:1"}}},
+         "write `path: azureml:NAME:VERSION`, a URL or a local path"),
+        ({"resources": {"gpus": 2}},
+         "GPUs come with the size of the `compute`: see `yard compute list-sizes`"),
+        ({"inputs": {"epochs": 1}, "epochs": 3}, "did you mean `inputs.epochs`?"),
+        ({"command": "python train.py ${inputs.a}", "inputs": {"a": 1}}, "write `${{inputs.a}}`"),
+    ],
+)  # fmt: skip
+def test_what_others_call_a_key_is_told_by_its_name_here(keys: dict[str, Any], hint: str) -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        job_spec.read({**GOOD, **keys})
+    assert caught.value.hint == hint

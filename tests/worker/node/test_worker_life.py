@@ -54,6 +54,18 @@ def test_a_successful_job_delivers_everything(bench: Bench) -> None:
     assert bench.worker_log(plan) == ""
 
 
+def test_variables_may_name_inputs_and_outputs(bench: Bench) -> None:
+    plan = bench.plan(
+        "echo rate $RATE; echo data > $OUT/m.bin",
+        inputs={"rate": InputPlan("literal", value="0.1")},
+        outputs={"model": OutputPlan()},
+        environment_variables={"RATE": "${{inputs.rate}}", "OUT": "${{ outputs.model.path }}"},
+    )
+    bench.run(plan)
+    assert bench.server.logs["user_logs/std_log.txt"] == b"rate 0.1\n"
+    assert bench.server.outputs == {"model/m.bin": b"data\n"}
+
+
 def test_a_failed_rank_stops_the_gang_and_orphaned_processes(bench: Bench) -> None:
     # The other ranks start children that are hard to find: in other sessions, without an
     # environment, without a parent, ignoring SIGTERM.

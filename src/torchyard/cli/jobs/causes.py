@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from torchyard.cli.terminal import tables
+
 _MARK = "Traceback (most recent call last)"
 
 
@@ -20,7 +22,7 @@ def context(error: Mapping[str, Any]) -> str:
         parts += [_frames(details.get("frames") or [], str(details.get("exception") or ""))]
     if lines:
         heading = click.style(f"Last lines of {details.get('log')}", bold=True)
-        parts += ["\n".join([heading, *(f"  {line}" for line in lines)])]
+        parts += ["\n".join([heading, *(f"  {tables.plain(line)}" for line in lines)])]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -30,6 +32,6 @@ def _frames(frames: list[dict[str, Any]], exception: str) -> str:
     lines = [click.style("Stack (innermost last)", bold=True)]
     for frame in frames:
         inner = f" in {frame['function']}" if frame.get("function") else ""
-        lines.append(f"  {frame['file']} line {frame['line']}{inner}")
-        lines += [f"    {frame['code']}"] if frame.get("code") else []
-    return "\n".join([*lines, f"  {exception}"] if exception else lines)
+        lines.append(tables.plain(f"  {frame['file']} line {frame['line']}{inner}"))
+        lines += [tables.plain(f"    {frame['code']}")] if frame.get("code") else []
+    return "\n".join([*lines, tables.plain(f"  {exception}")] if exception else lines)

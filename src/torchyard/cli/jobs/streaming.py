@@ -22,6 +22,9 @@ from torchyard.client.client import Client
 from torchyard.client.printing import Printer, bytes_of, print_frames
 from torchyard.client.times import duration, seconds_between
 
+# A job may log a thousand keys; `yard job metrics` shows all.
+_MOST_METRICS = 20
+
 
 def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]:
     """Follow job `name` to its end and return its final JSON.
@@ -90,13 +93,20 @@ def summary(job: Mapping[str, Any]) -> str:
     ]
     text = "Execution Summary\n=================\n" + tables.fields(pairs)
     if job.get("metrics"):
-        values = [(f"  {key}", tables.number(value)) for key, value in job["metrics"].items()]
-        text += "\nMetrics:\n" + tables.fields(values)
+        text += "\nMetrics:\n" + _metrics(name, job["metrics"])
     for model in job.get("models") or []:
-        text += f"\nModel: {model['name']}:{model['version']}"
+        text += f"\nModel: {tables.plain(model['name'])}:{model['version']}"
     text += f"\nOutputs: `yard job download -n {name} --all`"
     problem = error_text(job)
     return text + (f"\n\n{problem}" if problem else "")
+
+
+def _metrics(name: str, metrics: Mapping[str, Any]) -> str:
+    newest = list(metrics.items())[-_MOST_METRICS:]
+    text = tables.fields((f"  {tables.plain(key)}", tables.number(value)) for key, value in newest)
+    if len(metrics) > len(newest):
+        text += f"\n  and {len(metrics) - len(newest)} more: `yard job metrics -n {name}`"
+    return text
 
 
 def error_text(job: Mapping[str, Any]) -> str:
@@ -104,9 +114,11 @@ def error_text(job: Mapping[str, Any]) -> str:
     error = job.get("error")
     if not error:
         return ""
-    text = click.style("error:", fg="red", bold=True) + f" {error['message']}"
+    text = click.style("error:", fg="red", bold=True) + f" {tables.plain(error['message'])}"
     if error.get("hint"):
-        text += "\n" + click.style("hint:", fg="yellow", bold=True) + f" {error['hint']}"
+        text += (
+            "\n" + click.style("hint:", fg="yellow", bold=True) + f" {tables.plain(error['hint'])}"
+        )
     log_text = causes.context(error)
     return f"{text}\n\n{log_text}" if log_text else text
 

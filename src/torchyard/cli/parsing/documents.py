@@ -22,7 +22,6 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from torchyard.base import assignments
 from torchyard.base.assignments import At
 from torchyard.base.errors import InvalidInput, InvalidSpec, TorchyardError
-from torchyard.base.fields import literal
 
 LIMIT_BYTES = 1 << 20
 _LIMIT_VALUES = 100_000
@@ -30,8 +29,14 @@ _LIMIT_DEPTH = 100
 _FLATTER = f"use fewer than {_LIMIT_DEPTH} levels"
 _MERGE = "tag:yaml.org,2002:merge"
 _TAG = "tag:yaml.org,2002:"
-# Mappings whose values are texts: `yes` and `1e3` stay as they are written.
-_TEXTS = ("tags", "environment_variables")
+# What Azure ML's schema calls a string stays as it is written: `yes`, `1e3`, `1.10`, `2024-01-02`.
+# The values of these mappings,
+_TEXTS = ("tags", "environment_variables", "properties")
+# and of these keys, where they are not names that the user chose.
+_TEXT_KEYS = ("name", "version", "display_name", "experiment_name", "description", "stage")
+_USERS_NAMES = ("inputs", "outputs", "search_space")
+# Of inputs of the type `string`.
+_TEXT_OF_STRINGS = ("value", "default")
 _ASSIGNMENT = re.compile(r"""((?:"[^"]*"|[^"=])*)(=)(.*)\Z""", re.DOTALL)
 # Of a template, such as `{{ENDPOINT_NAME}}`.
 _PLACEHOLDER = re.compile(r"\{\{ ?[\w.-]{1,100} ?\}\}")
@@ -93,8 +98,8 @@ class Document:
                 f"`--set {assignment}` is not an assignment", "write `--set a.b=value`"
             )
         value = _value_of(text)
-        if at[0] in _TEXTS and len(at) > 1 and isinstance(value, bool | int | float):
-            value = value if literal(value) == text else text
+        if _is_text(at) and isinstance(value, bool | int | float):
+            value = text
         assignments.assign(self.value, at, value, f"--set {path}")
         for below in [place for place in self.places if place[: len(at)] == at]:
             del self.places[below]
@@ -236,7 +241,7 @@ class _Reading:
             raise self._wrong(node, "the document is nested too deeply", _FLATTER)
         self.places.setdefault(at, _mark(self._name, node))
         if isinstance(node, ScalarNode):
-            return self._scalar(node)
+            return self._scalar(node, _is_text(at))
         self._open.append(node)
         try:
             if isinstance(node, SequenceNode) and node.tag == _TAG + "seq":
@@ -268,6 +273,10 @@ class _Reading:
             first[key] = key_node
             self.places[(*at, key)] = _mark(self._name, key_node)
             mapping[key] = self.value(value_node, (*at, key))
+        if mapping.get("type") == "string":
+            for key_node, value_node in node.value:
+                if key_node.value in _TEXT_OF_STRINGS and isinstance(value_node, ScalarNode):
+                    mapping[key_node.value] = self._scalar(value_node, is_text=True)
         for source in merged:
             if not isinstance(source, MappingNode):
                 raise self._wrong(source, "`<<` takes a mapping", "write `<<: *name`")
@@ -275,9 +284,11 @@ class _Reading:
                 mapping.setdefault(key, value)
         return mapping
 
-    def _scalar(self, node: ScalarNode) -> Any:
+    def _scalar(self, node: ScalarNode, is_text: bool) -> Any:
         text = node.value
         kind = node.tag.removeprefix(_TAG)
+        if is_text and kind in ("bool", "int", "float"):
+            return text
         # Times stay as written, as does 22:30, which YAML 1.1 reads as a base-60 number.
         if kind in ("str", "timestamp", "value") or _BASE_60.match(text):
             return text
@@ -297,6 +308,15 @@ class _Reading:
 
     def _wrong(self, node: Node, problem: str, hint: str) -> InvalidSpec:
         return InvalidSpec(f"{_mark(self._name, node)}: {problem}", hint)
+
+
+def _is_text(at: At) -> bool:
+    """Whether Azure ML's schema calls what stands there a string, whatever it looks like."""
+    if len(at) > 1 and at[-2] in _TEXTS:
+        # Ours may be numbers and flags.
+        return not (at[-2] == "properties" and str(at[-1]).startswith("torchyard."))
+    around = at[-2] if len(at) > 1 else ""
+    return bool(at) and at[-1] in _TEXT_KEYS and around not in _USERS_NAMES
 
 
 def _no_key(node: Node) -> tuple[str, str]:

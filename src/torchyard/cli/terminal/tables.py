@@ -36,6 +36,7 @@ _NARROWEST = 8
 # Of a list of strings within one field.
 _MOST_SHOWN = 20
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,32}m")
 _COLOURS = {"Completed": "green", "Failed": "red", "Canceled": "yellow", "Running": "cyan"}
 
 
@@ -301,9 +302,10 @@ def _flat(value: Any) -> str:
 
 
 def plain(text: str | None) -> str:
-    """Foreign text without control characters, which could control the terminal."""
+    """Foreign text without colours and control characters, which could control the terminal."""
     if not text or text.isprintable():
         return text or ""
+    text = _COLOUR.sub("", text.expandtabs())
     return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 

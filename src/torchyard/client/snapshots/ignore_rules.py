@@ -1,10 +1,11 @@
 """Which files of a code folder stay at home.
 
-Owns: the rules of `.amlignore`, else `.gitignore` (never both), read as git reads them.
+Owns: the rules of `.amlignore`, else `.gitignore` (never both), read as azure-ai-ml reads them:
+patterns are git's, but each file is judged by itself, and the last rule that matches it or a folder
+around it decides. So a rule may include again what lies in an excluded folder, unlike in git.
 Leaves: walking the folder to walk.py.
-Always: only the ignore file at the folder's top counts, as in Azure ML; an excluded folder is not
-entered, so nothing below it can be included again; `.git` is never part of a snapshot, and
-`__pycache__` only when a rule such as `!__pycache__/` says so.
+Always: only the ignore file at the folder's top counts; `.git` is never part of a snapshot, and
+`__pycache__` only when a rule such as `!__pycache__/` names it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from torchyard.base.errors import InvalidInput
 
 IGNORE_FILES = (".amlignore", ".gitignore")
 _NEVER = ".git"
-_FIRST_RULES = ("__pycache__/",)
+_PYCACHE = "__pycache__"
+_FIRST_RULES = (f"{_PYCACHE}/",)
+NO_RULE = -1
+"""What decides on an entry that no rule matches: it is part of the snapshot."""
 
 _GLOB_CHARACTERS = frozenset("*?[\\")
 
@@ -40,7 +44,10 @@ class IgnoreRules:
 
     def __init__(self, lines: Iterable[str] = ()) -> None:
         rules = [rule for line in (*_FIRST_RULES, *lines) if (rule := _rule(line)) is not None]
-        self._backwards = rules[::-1]
+        self._rules = rules
+        self._last_negated = max(
+            (index for index, rule in enumerate(rules) if rule.negated), default=NO_RULE
+        )
         # Most files match no rule at all: those are told apart without trying every rule.
         self._names = {_NEVER}
         endings = []
@@ -63,23 +70,40 @@ class IgnoreRules:
         has_patterns = self._endings or self._by_name is not None or self._by_path is not None
         return not has_patterns and self._names.isdisjoint(names)
 
-    def excludes(self, path: str, name: str, is_folder: bool) -> bool:
-        """Whether the entry `path` (slashes, from the top), called `name`, stays at home."""
+    def deciding(self, path: str, name: str, is_folder: bool, around: int = NO_RULE) -> int:
+        """The rule that decides on the entry `path` (slashes, from the top), called `name`.
+
+        Args:
+            around: the one that decides on the folder around it.
+        """
+        if name == _PYCACHE and is_folder:
+            around = 0  # a rule that includes the folder around it does not mean caches
         if not (
             name in self._names
             or name.endswith(self._endings)
             or (self._by_name is not None and self._by_name.match(name))
             or (self._by_path is not None and self._by_path.match(path))
         ):
-            return False
+            return around
         if name == _NEVER:
-            return True
-        for rule in self._backwards:
+            return len(self._rules)
+        for index in range(len(self._rules) - 1, around, -1):
+            rule = self._rules[index]
             if rule.folders_only and not is_folder:
                 continue
             if rule.pattern.match(name if rule.by_name else path):
-                return not rule.negated
-        return False
+                return index
+        return around
+
+    def excludes(self, deciding: int) -> bool:
+        """Whether what this rule decides on stays at home."""
+        return deciding >= len(self._rules) or (
+            deciding != NO_RULE and not self._rules[deciding].negated
+        )
+
+    def may_include_below(self, deciding: int) -> bool:
+        """Whether a later rule may include something of a folder that this one decides on."""
+        return deciding < self._last_negated
 
 
 def read(folder: Path) -> IgnoreRules:

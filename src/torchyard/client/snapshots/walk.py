@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.base.errors import InvalidInput, LimitExceeded
-from torchyard.client.snapshots.ignore_rules import IgnoreRules
+from torchyard.client.snapshots.ignore_rules import NO_RULE, IgnoreRules
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,18 @@ def single(file: Path) -> list[Found]:
 
 
 def _collect(
-    folder: str, prefix: str, parents: list[str], rules: IgnoreRules | None, visited: list[Found]
+    folder: str,
+    prefix: str,
+    parents: list[str],
+    rules: IgnoreRules | None,
+    visited: list[Found],
+    around: int = NO_RULE,
 ) -> None:
-    """`parents` are the real folders from the top to `folder`: a link to one is a circle."""
+    """
+    Args:
+        parents: the real folders from the top to `folder`: a link to one is a circle.
+        around: the rule that decides on `folder`.
+    """
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
@@ -74,7 +83,10 @@ def _collect(
     names = [entry.name for entry in entries]
     if prefix and all(name in names for name in _HOME_FILES):
         return
-    excludes = None if rules is None or rules.spares(names) else rules.excludes
+    if rules is not None and not rules.excludes(around) and rules.spares(names):
+        ruled = None
+    else:
+        ruled = rules
     all_names = "".join(names)
     plain_names = all_names.isascii() and "\\" not in all_names
     for entry in entries:
@@ -83,7 +95,7 @@ def _collect(
         try:
             # Nearly all entries are plain files: this branch is what a large folder costs.
             if entry.is_file(follow_symlinks=False):
-                if excludes is not None and excludes(path, name, False):
+                if ruled is not None and ruled.excludes(ruled.deciding(path, name, False, around)):
                     continue
                 if not plain_names:
                     _checked_name(name, path)
@@ -100,14 +112,19 @@ def _collect(
                 )
                 continue
             is_link = entry.is_symlink()
-            if excludes is not None and excludes(path, name, not is_link and entry.is_dir()):
+            is_folder = not is_link and entry.is_dir()
+            deciding = around if ruled is None else ruled.deciding(path, name, is_folder, around)
+            if ruled is not None and ruled.excludes(deciding):
+                if is_folder and ruled.may_include_below(deciding):
+                    inner = [*parents, os.path.join(parents[-1], name)]
+                    _collect(entry.path, path + "/", inner, rules, visited, deciding)
                 continue
             _checked_name(name, path)
             real = os.path.join(parents[-1], name)
             if is_link:
                 real = _link_target(entry, path, parents)
             if entry.is_dir():
-                _collect(entry.path, path + "/", [*parents, real], rules, visited)
+                _collect(entry.path, path + "/", [*parents, real], rules, visited, deciding)
             else:
                 visited.append(_found(path, entry.stat()))
         except OSError as error:

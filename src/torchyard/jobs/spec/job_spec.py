@@ -16,6 +16,7 @@ from typing import Any
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.base.fields import bounded, text, texts
 from torchyard.jobs.spec import (
+    expressions,
     interception,
     keys,
     limit_properties,
@@ -41,14 +42,12 @@ from torchyard.shared import brackets
 __all__ = ["NAME", "Input", "JobSpec", "Output", "read"]
 
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
-_EXPRESSION = ("${{", "}}")
-_OPTIONAL = ("$[[", "]]")
 # Linux starts no program with a longer argument, and the command is the shell's.
 _LONGEST_COMMAND = 128 << 10
-_OURS = re.compile(r"^(inputs|outputs)\.([A-Za-z0-9_]+)(?:\.path)?\Z")
 # Other kinds of job, known by a key that only they have.
 _SIGNS = {"jobs": "pipeline", "trial": "sweep", "search_space": "sweep", "task": "automl"}
 _SERVERLESS = "serverless"
+_SHELLS = re.compile(r"\$[A-Za-z_]|\$\{[A-Za-z_]|(?:^|[:=])~/")
 _INPUT_VARIABLE = "AZURE_ML_INPUT_"
 _MOST_UNUSED = 10
 
@@ -113,6 +112,8 @@ def read(document: Any) -> JobSpec:
     services, service_notices = job_services.read(job)
     compute, compute_notices = _compute(job)
     variables = _variables(job)
+    expressions.check_variables(variables, inputs, outputs)
+    expressions.refuse_in_inputs(inputs)
     return JobSpec(
         command=command,
         environment=_environment(job),
@@ -143,7 +144,8 @@ def read(document: Any) -> JobSpec:
             *compute_notices,
             *shape.notices,
             *service_notices,
-            *_unused_inputs(command, inputs),
+            *_unused_inputs(command, variables, inputs),
+            *_unexpanded(variables),
         ),
     )
 
@@ -192,35 +194,18 @@ def _command(
     if "\0" in command:
         raise InvalidSpec("the command holds a NUL character", "remove it", at=("command",))
     bounded(command, _LONGEST_COMMAND, "`command`", at=("command",))
-    if not brackets.is_closed(command, *_OPTIONAL):
-        raise InvalidSpec(
-            "the command opens `$[[` and does not close it", "end it with `]]`", at=("command",)
-        )
-    if not brackets.is_closed(command, *_EXPRESSION):
-        raise InvalidSpec(
-            "the command opens `${{` and does not close it", "end it with `}}`", at=("command",)
-        )
-    for content in brackets.contents(command, *_EXPRESSION):
-        _check_form(content.strip())
-    names = {"inputs": list(inputs), "outputs": list(outputs)}
-    always = brackets.replaced(command, *_OPTIONAL, lambda part: "")
-    for content in brackets.contents(always, *_EXPRESSION):
-        # What is left may have become an expression only by leaving out what stood in it.
-        kind, wanted = _check_form(content.strip())
-        if wanted not in names[kind]:
-            near = nearest(wanted, names[kind])
-            raise InvalidSpec(
-                f"the command uses `${{{{{kind}.{wanted}}}}}`, and the job has no such {kind[:-1]}",
-                f"did you mean `{near}`?" if near else f"add `{wanted}` under `{kind}`",
-                at=("command",),
-            )
+    expressions.check_command(command, inputs, outputs)
     return command
 
 
-def _unused_inputs(command: str, inputs: Mapping[str, Input]) -> list[str]:
+def _unused_inputs(
+    command: str, variables: Mapping[str, str], inputs: Mapping[str, Input]
+) -> list[str]:
     """Notices about inputs that the command does not use, often a misspelling of one it does."""
-    expressions = (_check_form(part.strip()) for part in brackets.contents(command, *_EXPRESSION))
-    used = {name for kind, name in expressions if kind == "inputs"}
+    written = "\n".join((command, *variables.values()))
+    contents = brackets.contents(written, *expressions.EXPRESSION)
+    forms = (expressions.form_of(content, "a job", ("command",)) for content in contents)
+    used = {name for kind, name in forms if kind == "inputs"}
     used |= {name for name in inputs if f"{_INPUT_VARIABLE}{name}" in command}
     unused = [name for name in inputs if name not in used]
     notices = []
@@ -236,24 +221,14 @@ def _unused_inputs(command: str, inputs: Mapping[str, Input]) -> list[str]:
     return notices
 
 
-def _check_form(expression: str) -> tuple[str, str]:
-    """(`inputs` or `outputs`, the name) of an expression."""
-    if match := _OURS.match(expression):
-        return match[1], match[2]
-    head, _, rest = expression.partition(".")
-    hint = "use `${{inputs.<name>}}` or `${{outputs.<name>}}`"
-    near = nearest(head, ("inputs", "outputs"))
-    if head == "parent":
-        hint = f"`parent` is for steps of a pipeline; {hint}"
-    elif head == "search_space":
-        hint = f"`search_space` is for sweeps; {hint}"
-    elif near and rest:
-        hint = f"did you mean `${{{{{near}.{rest}}}}}`?"
-    raise InvalidSpec(
-        f"`${{{{{expression[:80]}}}}}` is not an expression that a job's command can use",
-        hint,
-        at=("command",),
-    )
+def _unexpanded(variables: Mapping[str, str]) -> list[str]:
+    """Notices about values that only a shell would expand; a process gets them as written."""
+    return [
+        f"variable `{variable}` is `{value[:80]}` as written, since no shell expands it; "
+        f"write `export {variable}=…` in the command instead"
+        for variable, value in variables.items()
+        if _SHELLS.search(value)
+    ]
 
 
 def _compute(job: Mapping[str, Any]) -> tuple[str, Sequence[str]]:

@@ -36,13 +36,49 @@ def section(job: Mapping[Any, Any], key: str) -> Mapping[Any, Any]:
     return body
 
 
+_DATA = "data is an input: `inputs: {data: {path: azureml:NAME:VERSION}}`"
+_PATH = "write `path: azureml:NAME:VERSION`, a URL or a local path"
+_GPUS = "GPUs come with the size of the `compute`: see `yard compute list-sizes`"
+# What older versions of Azure ML's schema, and other platforms, call what is served here.
+_OTHER_NAMES = {
+    ("", "arguments"): "write the arguments into `command`",
+    ("", "args"): "write the arguments into `command`",
+    ("", "script"): "write `command: python train.py`",
+    ("", "source_directory"): "write `code: ./src`",
+    ("", "target"): "write `compute: NAME`",
+    ("", "data"): _DATA,
+    ("", "dataset"): _DATA,
+    ("", "datasets"): _DATA,
+    ("", "env"): "environment variables are `environment_variables: {NAME: value}`",
+    ("", "variables"): "environment variables are `environment_variables: {NAME: value}`",
+    ("", "experiment"): "write `experiment_name: NAME`",
+    ("", "nodes"): "write `resources: {instance_count: 2}`",
+    ("", "node_count"): "write `resources: {instance_count: 2}`",
+    ("", "gpus"): _GPUS,
+    ("distribution", "node_count"): "write `resources: {instance_count: 2}`",
+    ("distribution", "process_count"): "write `process_count_per_instance`: processes of one node",
+    ("distribution", "process_count_per_node"): "write `process_count_per_instance`",
+    ("inputs.*", "data"): _PATH,
+    ("inputs.*", "dataset"): _PATH,
+    ("inputs.*", "datastore"): "write `path: azureml://datastores/NAME/paths/PATH`",
+    ("inputs.*", "file"): _PATH,
+    ("inputs.*", "folder"): _PATH,
+    ("inputs.*", "uri"): _PATH,
+    ("resources", "gpu"): _GPUS,
+    ("resources", "gpus"): _GPUS,
+    ("resources", "node_count"): "write `instance_count`",
+    ("resources", "nodes"): "write `instance_count`",
+    ("limits", "max_duration"): "write `timeout`, in seconds",
+}
+
+
 def known_keys(body: Mapping[Any, Any], path: str, at: At) -> None:
     """Every key of `body` is in the table below `path` and not refused there."""
     known_keys = keys.below(path)
     for key, value in body.items():
         known_key = known_keys.get(key) if isinstance(key, str) else None
         if known_key is None:
-            raise _unknown(str(key), list(known_keys), path, at)
+            raise _unknown(str(key), list(known_keys), path, at, body)
         if known_key.support == "refused" and value not in (None, "", [], {}, False):
             shown = ".".join([*map(str, at), str(key)])
             raise InvalidSpec(
@@ -110,12 +146,19 @@ def refused(key: keys.Key, at: At) -> InvalidSpec:
     )
 
 
-def _unknown(key: str, known_keys: Sequence[str], path: str, at: At) -> InvalidSpec:
+def _unknown(
+    key: str, known_keys: Sequence[str], path: str, at: At, body: Mapping[Any, Any]
+) -> InvalidSpec:
     shown = ", ".join(sorted(name for name in known_keys if not name.startswith(("$", "*"))))
     near = nearest(key, [name for name in known_keys if name != "*"])
     homes = [home.replace("*", "<name>") for home in keys.homes(key) if home != path]
     hint = f"known keys: {shown}"
-    if near and _plain(near) == _plain(key):
+    inputs = body.get("inputs")
+    if (path, key) in _OTHER_NAMES:
+        hint = _OTHER_NAMES[path, key]
+    elif isinstance(inputs, Mapping) and key in inputs:
+        hint = f"did you mean `inputs.{key}`?"
+    elif near and _plain(near) == _plain(key):
         hint = f"did you mean `{near}`?"
     elif path and key in keys.below(""):
         hint = f"`{key}` belongs at the top of the job file, not under `{at[0]}`"

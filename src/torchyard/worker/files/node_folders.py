@@ -12,7 +12,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchyard.shared import brackets
@@ -84,7 +84,7 @@ class NodeFolders:
 
 @dataclass(frozen=True)
 class Layout:
-    """The values of the command's placeholders, and the command with them filled in.
+    """The values of placeholders, and what uses them with them filled in.
 
     Inputs in `mounts` exist for the ranks only; `notices` are for the user.
     """
@@ -94,6 +94,7 @@ class Layout:
     command: str
     mounts: tuple[Mount, ...] = ()
     notices: tuple[str, ...] = ()
+    environment_variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_folders(folders: NodeFolders) -> None:
@@ -134,7 +135,11 @@ def lay_out(
         name: _make_output(name, output, folders.outputs) for name, output in plan.outputs.items()
     }
     command = fill_in(plan.command, inputs.values, outputs)
-    return Layout(inputs.values, outputs, command, inputs.mounts, inputs.notices)
+    variables = {
+        name: _fill_in(value, f"`{name}`", inputs.values, outputs)
+        for name, value in plan.environment_variables.items()
+    }
+    return Layout(inputs.values, outputs, command, inputs.mounts, inputs.notices, variables)
 
 
 def fill_in(command: str, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
@@ -143,28 +148,37 @@ def fill_in(command: str, inputs: Mapping[str, str], outputs: Mapping[str, str])
     Raises:
         Failure: a placeholder names an input or output that the job does not have.
     """
-    values_by_kind = {"inputs": inputs, "outputs": outputs}
-
-    def look_up(kind: str, name: str) -> str | None:
-        values = values_by_kind[kind]
-        return values.get(name, values.get(name[:-5]) if name.endswith(".path") else None)
 
     def optional(part: str) -> str:
         placeholders = _PLACEHOLDER.findall(part)
-        absent = any(look_up(kind, name) is None for kind, name in placeholders)
+        absent = any(_value(kind, name, inputs, outputs) is None for kind, name in placeholders)
         return "" if absent else part
 
+    command = brackets.replaced(command, "$[[", "]]", optional)
+    return _fill_in(command, "the command", inputs, outputs)
+
+
+def _fill_in(
+    written: str, subject: str, inputs: Mapping[str, str], outputs: Mapping[str, str]
+) -> str:
     def value(match: re.Match[str]) -> str:
-        value = look_up(match.group(1), match.group(2))
+        value = _value(match.group(1), match.group(2), inputs, outputs)
         if value is None:
             raise Failure(
                 "unknown_placeholder",
-                f"the command uses `{match.group(0)}`, but the job does not define it",
+                f"{subject} uses `{match.group(0)}`, but the job does not define it",
                 f"add `{match.group(2)}` under `{match.group(1)}`",
             )
         return value
 
-    return _PLACEHOLDER.sub(value, brackets.replaced(command, "$[[", "]]", optional))
+    return _PLACEHOLDER.sub(value, written)
+
+
+def _value(
+    kind: str, name: str, inputs: Mapping[str, str], outputs: Mapping[str, str]
+) -> str | None:
+    values = inputs if kind == "inputs" else outputs
+    return values.get(name, values.get(name[:-5]) if name.endswith(".path") else None)
 
 
 def clean(folders: NodeFolders, keep_spool: bool = False) -> None:

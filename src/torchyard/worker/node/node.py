@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -217,6 +218,8 @@ class Node:
         )
         if prepared is None:
             return self._stopped()
+        variables = prepared.setup.layout.environment_variables
+        self._plan = replace(self._plan, environment_variables=dict(variables))
         if preflight is not None:
             preflight.check_script(prepared.setup.layout.command, self._folders.work)
         self._start_ranks(prepared)

@@ -1,0 +1,45 @@
+"""What a job can put into its error reaches the terminal as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torchyard.cli.jobs import streaming
+
+HOSTILE = ["\x1b]0;owned\x07", "\x1b[2J", "\x07", "\x1b]8;;http://evil\x1b\\", "\x9b31m", "\r"]
+JOB: dict[str, Any] = {
+    "name": "j",
+    "status": "Failed",
+    "created_at": "2026-01-01T10:00:00Z",
+    "duration_s": 1.0,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_an_error_controls_no_terminal(text: str) -> None:
+    frame = {"file": f"a{text}.py", "line": 1, "function": f"f{text}", "code": f"x{text}"}
+    for details in (
+        {"log": "std_log.txt", "log_lines": [f"line{text}"]},
+        {"frames": [frame], "exception": f"E{text}"},
+    ):
+        error = {"message": f"m{text}", "hint": f"h{text}", "details": details}
+        metrics, models = {f"k{text}": 1.0}, [{"name": f"n{text}", "version": "1"}]
+        shown = streaming.summary({**JOB, "error": error, "metrics": metrics, "models": models})
+        ours = shown.replace("\x1b[0m", "").replace("\x1b[1m", "")
+        for colour in ("31", "33"):
+            ours = ours.replace(f"\x1b[{colour}m", "")
+        assert all(c.isprintable() or c == "\n" for c in ours), ours
+
+
+def test_colours_of_a_log_are_left_out() -> None:
+    details = {"log": "std_log.txt", "log_lines": ["\x1b[31mred\x1b[0m"]}
+    assert "  red\n" in streaming.error_text({"error": {"message": "m", "details": details}}) + "\n"
+
+
+def test_the_newest_metrics_are_shown_and_the_rest_named() -> None:
+    metrics = {f"m{number}": float(number) for number in range(1503)}
+    shown = streaming.summary({**JOB, "metrics": metrics})
+    assert "m1502" in shown and "m1482" not in shown
+    assert "and 1483 more: `yard job metrics -n j`" in shown

@@ -1,0 +1,71 @@
+"""Print what azure-ai-ml sends of folders with random ignore files, as JSON.
+
+    .azure-clients/azure-ai-ml-1.35/bin/python tests/client/snapshots/record_what_azure_sends.py \
+        >tests/client/snapshots/what_azure_sends.json
+
+Owns: the corpus; by hand, when the pinned client changes.
+Leaves: comparing it with what `yard` sends to test_ignore_rules.py.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+from azure.ai.ml._utils._asset_utils import get_ignore_file, get_upload_files_from_folder
+
+NAMES = ["a", "b", "ab", "a.py", "b.py", "x.log", "a b", "#x", "!x", "-"]
+FOLDERS = ["a", "ab", "src", "pkg", "b.py"]
+PIECES = ["a", "b", "ab", "src", "pkg", "*", "**", "?", "[ab]", "[!a]", "*.py", "a*", "\\#x"]
+# Written by people: only some folders, and exceptions of exceptions.
+WRITTEN = [
+    ["*", "!/pkg/", "!pkg/**", "**/x.log"],
+    ["*", "!/pkg/", "!a.py"],
+    ["/*", "!/src", "!/pkg/"],
+    ["**", "!src/**", "src/a"],
+    ["*", "!*.py", "/ab/"],
+    ["src/", "!src/a.py"],
+    ["*.py", "!src/*.py", "!**/b.py"],
+    ["pkg", "!pkg/a", "pkg/a/b"],
+]
+
+
+def rules(chance: random.Random) -> list[str]:
+    lines = []
+    for _ in range(6):
+        line = "/".join(chance.choice(PIECES) for _ in range(chance.choice([1, 1, 2, 3])))
+        line = chance.choice(["", "", "", "/"]) + line + chance.choice(["", "", "/", "/**"])
+        lines.append(chance.choice(["", "", "!"]) + line)
+    return lines
+
+
+def case(chance: random.Random, lines: list[str]) -> dict[str, list[str]]:
+    with tempfile.TemporaryDirectory() as name:
+        top = Path(name).resolve()
+        for _ in range(60):
+            parts = [chance.choice(FOLDERS) for _ in range(chance.randrange(4))]
+            file = top.joinpath(*parts, chance.choice(NAMES))
+            try:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.touch()
+            except OSError:
+                continue  # a file stands where the folder should
+        (top / ".amlignore").write_text("\n".join(lines) + "\n")
+        files = [str(file.relative_to(top)) for file in top.rglob("*") if file.is_file()]
+        sent = get_upload_files_from_folder(top, ignore_file=get_ignore_file(top))
+        names = [str(Path(file).relative_to(top)) for file, _ in sent]
+    return {"lines": lines, "files": sorted(files), "sent": sorted(names)}
+
+
+def main() -> None:
+    chance = random.Random(7)
+    cases = [case(chance, lines) for lines in (*WRITTEN, *(rules(chance) for _ in range(32)))]
+    json.dump(cases, sys.stdout, indent=None, separators=(",", ":"))
+    print()
+
+
+if __name__ == "__main__":
+    main()
