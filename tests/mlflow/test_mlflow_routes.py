@@ -165,6 +165,8 @@ def test_unusual_keys_and_numbers_are_preserved(server: Server, job: str) -> Non
         ("runs/search", {"experiment_ids": ["1"], "filter": "colour = 'red'"}),
         ("runs/search", {"experiment_ids": ["1"], "page_token": "x"}),
         ("runs/search", {"experiment_ids": ["1"], "max_results": 0}),
+        ("runs/search", {"experiment_ids": [str(number) for number in range(5_001)]}),
+        ("logged-models/search", {"experiment_ids": ["1"] * 5_001}),
     ],
 )
 def test_invalid_fields_are_refused(server: Server, path: str, fields: dict[str, Any]) -> None:
@@ -206,6 +208,13 @@ def test_metric_history_is_paged(server: Server, job: str) -> None:
         steps += [item["step"] for item in body["metrics"]]
         token = body.get("next_page_token", "")
     assert (steps, token) == (list(range(2500)), "")
+
+
+def test_experiments_of_a_search_may_be_many_doubled_and_unknown(server: Server) -> None:
+    run_id = server.new_run()
+    numbers = [str(number) for number in range(1, 2_400)]
+    body = server.post("runs/search", experiment_ids=[*numbers, *numbers, "x", "9" * 30, "0"])
+    assert [item["info"]["run_id"] for item in body["runs"]] == [run_id]
 
 
 def test_runs_can_be_filtered_ordered_and_paged(server: Server) -> None:

@@ -88,4 +88,6 @@ def _log_in_hint(settings: Settings) -> str:
         return f"{hint}, or give `token`"
     if settings.url_from == "TORCHYARD_URL":
         return f"{hint}, set TORCHYARD_TOKEN, or unset TORCHYARD_URL to use this machine's server"
+    if settings.url_from == "yard login":
+        return f"{hint}, or go back to this machine's own server with `yard logout`"
     return f"{hint}; its owner has a token for you. A server of your own: set TORCHYARD_HOME"

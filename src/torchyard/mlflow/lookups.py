@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection
 
-from torchyard.base.errors import Conflict, NotFound
+from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.files import owners
 from torchyard.jobs.records.types import Experiment, Job
@@ -26,6 +26,7 @@ from torchyard.workspaces.types import Identity, TokenKind
 DEFAULT_NAME = "Default"
 DEFAULT_ID = "0"
 _MAX_ID_LENGTH = 18
+_MOST_EXPERIMENTS = 5_000
 _VIEWS = {"ACTIVE_ONLY": False, "DELETED_ONLY": True, "ALL": None}
 
 
@@ -75,14 +76,24 @@ def _is_number(text: str) -> bool:
 
 
 def experiment_ids(services: Services, call: Call) -> list[int]:
-    """The experiments in the field `experiment_ids`; MLflow ignores those that do not exist."""
-    ids = []
-    for text in call.texts("experiment_ids"):
-        try:
-            ids.append(get_experiment(services, call.workspace, text).id)
-        except NotFound:
-            continue
-    return ids
+    """The experiments in the field `experiment_ids`; MLflow ignores those that do not exist.
+
+    Raises:
+        InvalidInput: there are too many.
+    """
+    texts = call.texts("experiment_ids")
+    if len(texts) > _MOST_EXPERIMENTS:
+        raise InvalidInput(
+            f"`experiment_ids` has {len(texts)} entries; the limit is {_MOST_EXPERIMENTS}",
+            "search in several requests",
+        )
+    numbers = dict.fromkeys(
+        default_experiment(services, call.workspace).id if text == DEFAULT_ID else int(text)
+        for text in dict.fromkeys(texts)
+        if _is_number(text)
+    )
+    existing = runs.existing_experiments(services, call.workspace, numbers)
+    return [number for number in numbers if number in existing]
 
 
 def default_experiment(services: Services, workspace: str) -> Experiment:

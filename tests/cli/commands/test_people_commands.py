@@ -175,12 +175,30 @@ def test_logging_in_and_out(as_: As, running: RealServer, tmp_path: Path) -> Non
     wrong.write_text("yard_p_wrong")
     assert "unknown to this server" in as_("gina", "login", running.url, "--token-file",
                                              wrong).err  # fmt: skip
-    assert not (tmp_path / "gina" / logins.FILE).exists()
+    assert "yard_p_wrong" not in (tmp_path / "gina" / logins.FILE).read_text()
     assert as_("fritz", "logout", "--revoke").code == 0
     tokens = answer(as_("owner", "user", "token", "list", "fritz", "-o", "json"))
     assert tokens == []
     again = as_("fritz", "logout")
     assert again.code == 2 and "you are not logged in" in again.err
+
+
+def test_after_a_failed_login_no_command_starts_a_server_here(
+    as_: As, running: RealServer, tmp_path: Path
+) -> None:
+    wrong = tmp_path / "wrong.token"
+    wrong.write_text("yard_p_wrong")
+    assert as_("gina", "login", running.url, "--token-file", wrong).code == 2
+    for command in (["job", "list"], ["whoami"], ["compute", "list"]):
+        refused = as_("gina", *command)
+        assert refused.code == 2 and f"no token for the server `{running.url}`" in refused.err
+        assert f"yard login {running.url}" in refused.err and "yard logout" in refused.err
+    assert not (tmp_path / "gina" / "server.json").exists()
+    # The one that is logged in to stays.
+    let_in(as_, running, tmp_path, "hugo", "reader")
+    assert as_("hugo", "login", "http://127.0.0.1:1", "--token-file", wrong).code != 0
+    assert as_("hugo", "whoami").code == 0
+    assert as_("gina", "logout").code == 0
 
 
 def test_the_environment_counts_before_a_login(

@@ -4,7 +4,8 @@ Owns: prompting for a token, trying it, the verbs' messages.
 Leaves: signing in with a browser to sign_in.py, saving the token to base/logins.py, settings that
 override it to base/settings.py.
 Always: a token is prompted for without echo, never passed as an argument, and saved only after the
-server has accepted it.
+server has accepted it. From the first attempt on commands go to that server, though the login
+fails: none of them starts one on this machine instead.
 """
 
 from __future__ import annotations
@@ -73,6 +74,9 @@ def login(
     address = logins.url_of(url)
     before = saved.servers.get(address, logins.Login(address))
     trusted = str(Path(ca_cert).absolute()) if ca_cert else before.ca_cert
+    if not saved.current:
+        pointed = logins.Login(address, before.token, before.ca_cert, before.user)
+        logins.write(home, saved.with_login(pointed))
     way = _Way(token_file, no_browser, with_token)
     is_saved = bool(before.token) and not token_file and not with_token
     token = before.token if is_saved else _obtain_token(address, trusted, way)

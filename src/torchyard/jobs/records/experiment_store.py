@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -63,6 +64,16 @@ def named(connection: Connection, workspace: str, name: str) -> Experiment | Non
 def by_id(connection: Connection, workspace: str, number: int) -> Experiment | None:
     values = {"place": workspace, "number": number}
     return _experiment(connection.execute(_BY_ID, values).one_or_none())
+
+
+def existing(connection: Connection, workspace: str, numbers: Collection[int]) -> set[int]:
+    """Which of these numbers are experiments of the workspace, deleted or not."""
+    rows = connection.execute(
+        select(experiments.c.id).where(
+            experiments.c.workspace == workspace, experiments.c.id.in_(numbers)
+        )
+    )
+    return set(rows.scalars())
 
 
 def list_in(connection: Connection, workspace: str) -> list[Experiment]:

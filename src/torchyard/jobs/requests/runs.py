@@ -50,6 +50,19 @@ def experiment(services: Services, workspace: str, number: int) -> Experiment:
     return experiment
 
 
+def existing_experiments(
+    services: Services, workspace: str, numbers: Collection[int]
+) -> Collection[int]:
+    """Which of these numbers are experiments, deleted or not."""
+    existing: set[int] = set()
+    ids = list(numbers)
+    with services.db.read() as connection:
+        for start in range(0, len(ids), _IDS_A_QUERY):
+            some = ids[start : start + _IDS_A_QUERY]
+            existing |= experiment_store.existing(connection, workspace, some)
+    return existing
+
+
 def experiment_in(connection: Connection, workspace: str, which: int | str) -> Experiment | None:
     """The experiment with that number or name, deleted or not, in the caller's transaction."""
     if isinstance(which, int):
