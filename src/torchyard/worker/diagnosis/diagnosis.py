@@ -43,6 +43,12 @@ _JUST_NOW_S = 1.0
 _TERMINATED = "terminated"
 # In this time a launcher that terminates its ranks lets the failed one end, too.
 _LAUNCHER_S = 5.0
+# Failures of a rank that waits for one that does not come.
+_WAITED_IN_VAIN = ("peer_lost", "collective_timeout", "rendezvous_timeout")
+_EARLY_EXIT_HINT = (
+    "all ranks must make the same collective calls: check that rank for fewer batches than the "
+    "others have, and for `sys.exit(0)`, `os._exit(0)` or a `return` before the end"
+)
 _WITH_STACK = (*_CRASHES, "aborted")
 
 
@@ -74,7 +80,31 @@ def root_cause(
             diagnoses += _diagnose_stopped(exit, context, ending_at)
     if not diagnoses:
         return None
-    return min(diagnoses, key=lambda each: (_is_after_effect(each, diagnoses), each.at)).failure
+    first = min(diagnoses, key=lambda each: (_is_after_effect(each, diagnoses), each.at))
+    return _with_early_exit(first, exits, context)
+
+
+def _with_early_exit(
+    diagnosis: Diagnosis, exits: Sequence[RankExit], context: DiagnosisContext
+) -> Failure:
+    """The failure, naming the rank that had exited with code 0 while this one waited for it."""
+    failure = diagnosis.failure
+    early_exits = [
+        exit
+        for exit in exits
+        if not exit.exit_code and not exit.stop_requested and exit.at <= diagnosis.at
+    ]
+    if failure.code not in _WAITED_IN_VAIN or not diagnosis.consequence or not early_exits:
+        return failure
+    early = min(early_exits, key=lambda exit: exit.at)
+    at = iso_time(early.at)
+    message = (
+        f"rank {early.rank.rank} on node {context.node} exited with code 0 at {at[11:19]} UTC, "
+        f"while other ranks still waited for it: {failure.message}"
+    )
+    exited = {"rank": early.rank.rank, "node": context.node, "exit_code": 0, "at": at}
+    details = {**failure.details, "early_exit": exited}
+    return Failure(failure.code, message, _EARLY_EXIT_HINT, failure.exit_code, details)
 
 
 def _is_after_effect(diagnosis: Diagnosis, diagnoses: Sequence[Diagnosis]) -> bool:
