@@ -86,7 +86,7 @@ def test_wait_returns_the_ended_job(client: Client, running: FakeJob) -> None:
     ended = job.wait(timeout_s=60)
     timer.join()
     assert (job.status, ended.status, ended.exit_code) == ("Running", "Failed", 3)
-    with pytest.raises(JobFailed, match=r"job `a` failed$") as caught:
+    with pytest.raises(JobFailed, match=r"job `a` failed(\n|$)") as caught:
         client.jobs.wait("a", check=True)
     assert caught.value.job == ended
     running.body["status"] = "Canceled"

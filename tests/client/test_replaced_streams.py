@@ -34,16 +34,6 @@ class _Cell:
         pass
 
 
-class _Bare:
-    """A stream of which nothing is known but `write`."""
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def write(self, text: str) -> None:
-        self.text += text
-
-
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Client]:
     server = FakeServer()
@@ -66,7 +56,7 @@ def client(tmp_path: Path) -> Iterator[Client]:
         server.stop()
 
 
-@pytest.mark.parametrize("kind", [_Cell, _Bare, io.StringIO])
+@pytest.mark.parametrize("kind", [_Cell, io.StringIO])
 def test_a_job_is_streamed_into_streams_without_bytes(
     client: Client, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
 ) -> None:

@@ -26,11 +26,11 @@ def test_an_error_controls_no_terminal(text: str) -> None:
     ):
         error = {"message": f"m{text}", "hint": f"h{text}", "details": details}
         metrics, models = {f"k{text}": 1.0}, [{"name": f"n{text}", "version": "1"}]
-        shown = streaming.summary({**JOB, "error": error, "metrics": metrics, "models": models})
-        ours = shown.replace("\x1b[0m", "").replace("\x1b[1m", "")
-        for colour in ("31", "33"):
-            ours = ours.replace(f"\x1b[{colour}m", "")
-        assert all(c.isprintable() or c == "\n" for c in ours), ours
+        job = {**JOB, "error": error, "metrics": metrics, "models": models}
+        uncoloured = streaming.summary(job)
+        for code in ("0", "1", "31", "33"):
+            uncoloured = uncoloured.replace(f"\x1b[{code}m", "")
+        assert all(c.isprintable() or c == "\n" for c in uncoloured), uncoloured
 
 
 def test_colours_of_a_log_are_left_out() -> None:

@@ -26,6 +26,10 @@ from torchyard.cli.parsing.options import Session, common, warn
 from torchyard.cli.terminal import browser, tables
 
 
+class _NotTorchyard(Unreachable):
+    """Something else answers at the address."""
+
+
 @click.command("login", cls=Verb)
 @click.argument("url", required=False)
 @click.option(
@@ -74,20 +78,24 @@ def login(
     address = logins.url_of(url)
     before = saved.servers.get(address, logins.Login(address))
     trusted = str(Path(ca_cert).absolute()) if ca_cert else before.ca_cert
-    if not saved.current:
-        pointed = logins.Login(address, before.token, before.ca_cert, before.user)
-        logins.write(home, saved.with_login(pointed))
     way = _Way(token_file, no_browser, with_token)
     is_saved = bool(before.token) and not token_file and not with_token
-    token = before.token if is_saved else _obtain_token(address, trusted, way)
-    attempt = logins.Login(address, token, trusted)
     try:
-        identity = _try(session, attempt)
-    except NotAuthenticated:
-        if not is_saved:
-            raise
-        attempt = dataclasses.replace(attempt, token=_obtain_token(address, trusted, way))
-        identity = _try(session, attempt)
+        token = before.token if is_saved else _obtain_token(address, trusted, way)
+        attempt = logins.Login(address, token, trusted)
+        try:
+            identity = _try(session, attempt)
+        except NotAuthenticated:
+            if not is_saved:
+                raise
+            attempt = dataclasses.replace(attempt, token=_obtain_token(address, trusted, way))
+            identity = _try(session, attempt)
+    except _NotTorchyard:
+        raise
+    except BaseException:
+        if not saved.current:
+            logins.write(home, saved.with_login(dataclasses.replace(before, url=address)))
+        raise
     logins.write(home, saved.with_login(dataclasses.replace(attempt, user=identity["user"])))
     if not address.startswith(("https://", *logins.LOOPBACK)):
         warn(f"`{address}` does not use TLS: the token is sent unencrypted")
@@ -209,7 +217,7 @@ def _try(session: Session, login: logins.Login) -> dict[str, Any]:
         workspace = session.workspace or default_workspace(session.settings, Path.cwd())
         identity: dict[str, Any] = transport.get("/v1/whoami", {"workspace": workspace})
         if not isinstance(identity, dict) or "user" not in identity:
-            raise Unreachable(f"`{login.url}` is not a torchyard server", "check the address")
+            raise _NotTorchyard(f"`{login.url}` is not a torchyard server", "check the address")
         return identity
     finally:
         transport.close()

@@ -22,6 +22,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from torchyard.base import assignments
 from torchyard.base.assignments import At
 from torchyard.base.errors import InvalidInput, InvalidSpec, TorchyardError
+from torchyard.base.fields import literal
 
 LIMIT_BYTES = 1 << 20
 _LIMIT_VALUES = 100_000
@@ -99,7 +100,7 @@ class Document:
             )
         value = _value_of(text)
         if _is_text(at) and isinstance(value, bool | int | float):
-            value = text
+            value = value if literal(value) == text else text
         assignments.assign(self.value, at, value, f"--set {path}")
         for below in [place for place in self.places if place[: len(at)] == at]:
             del self.places[below]
@@ -287,8 +288,6 @@ class _Reading:
     def _scalar(self, node: ScalarNode, is_text: bool) -> Any:
         text = node.value
         kind = node.tag.removeprefix(_TAG)
-        if is_text and kind in ("bool", "int", "float"):
-            return text
         # Times stay as written, as does 22:30, which YAML 1.1 reads as a base-60 number.
         if kind in ("str", "timestamp", "value") or _BASE_60.match(text):
             return text
@@ -297,9 +296,13 @@ class _Reading:
         try:
             value = self._scalars.construct_object(node)
         except (ValueError, yaml.YAMLError) as error:
+            if is_text:
+                return text
             raise self._wrong(
                 node, f"`{text}` is not a valid {kind}", "put it in quotes"
             ) from error
+        if is_text and isinstance(value, int | float) and literal(value) != text:
+            return text
         if isinstance(value, float) and not math.isfinite(value):
             raise self._wrong(node, f"`{text}` is not a finite number", "put it in quotes")
         if isinstance(value, int) and abs(value) >> 63:

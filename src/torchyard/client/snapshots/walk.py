@@ -71,10 +71,9 @@ def _collect(
     visited: list[Found],
     around: int = NO_RULE,
 ) -> None:
-    """
-    Args:
-        parents: the real folders from the top to `folder`: a link to one is a circle.
-        around: the rule that decides on `folder`.
+    """`parents` are the real folders from the top to `folder`: a link to one is a circle.
+
+    `around` is the rule that decides on `folder`.
     """
     try:
         entries = list(os.scandir(folder))
@@ -83,10 +82,8 @@ def _collect(
     names = [entry.name for entry in entries]
     if prefix and all(name in names for name in _HOME_FILES):
         return
-    if rules is not None and not rules.excludes(around) and rules.spares(names):
-        ruled = None
-    else:
-        ruled = rules
+    is_spared = rules is None or (not rules.excludes(around) and rules.spares(names))
+    ruled = None if is_spared else rules
     all_names = "".join(names)
     plain_names = all_names.isascii() and "\\" not in all_names
     for entry in entries:
@@ -100,16 +97,9 @@ def _collect(
                 if not plain_names:
                     _checked_name(name, path)
                 status = entry.stat(follow_symlinks=False)
-                visited.append(
-                    (
-                        path,
-                        status.st_size,
-                        status.st_mtime_ns,
-                        status.st_ctime_ns,
-                        status.st_ino,
-                        status.st_mode >> 6 & 1,
-                    )
-                )
+                times = (status.st_mtime_ns, status.st_ctime_ns)
+                executable = status.st_mode >> 6 & 1
+                visited.append((path, status.st_size, *times, status.st_ino, executable))
                 continue
             is_link = entry.is_symlink()
             is_folder = not is_link and entry.is_dir()
