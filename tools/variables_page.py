@@ -8,13 +8,14 @@ Always: the table is generated from the code that sets the variables.
 from __future__ import annotations
 
 from torchyard.worker.launch import launch_forms
+from torchyard.worker.launch.launch_ports import MPI, TENSORFLOW
 
 _FORMS = {
     launch_forms.SINGLE_NODE: "none, one node",
     launch_forms.PER_NODE: "none, several nodes",
     launch_forms.PYTORCH: "`pytorch`",
-    launch_forms.MPI: "`mpi`",
-    launch_forms.TENSORFLOW: "`tensorflow`",
+    MPI: "`mpi`",
+    TENSORFLOW: "`tensorflow`",
 }
 _MEANINGS = {
     "MASTER_ADDR": ("the address of node 0", "torch.distributed, torchrun, DeepSpeed"),

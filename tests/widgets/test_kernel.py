@@ -54,7 +54,7 @@ def client() -> str:
 
 
 @pytest.fixture(scope="module")
-def shown(
+def outputs(
     yard: Yard, client: str, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
     """What each cell showed."""
@@ -75,31 +75,31 @@ def shown(
     return cells
 
 
-def test_no_cell_fails_that_should_not(shown: dict[str, dict[str, Any]]) -> None:
-    failing = {name for name, cell in shown.items() if cell["error"]}
-    assert failing == {"unknown", "by hand", "failed"}, shown
+def test_no_cell_fails_that_should_not(outputs: dict[str, dict[str, Any]]) -> None:
+    failing = {name for name, cell in outputs.items() if cell["error"]}
+    assert failing == {"unknown", "by hand", "failed"}, outputs
 
 
 def test_a_job_is_streamed_with_the_build_of_its_environment(
-    shown: dict[str, dict[str, Any]],
+    outputs: dict[str, dict[str, Any]],
 ) -> None:
-    stream = shown["stream"]
+    stream = outputs["stream"]
     assert "größer\n" in stream["stdout"] and "Running…\n" in stream["stdout"]
     assert stream["stdout"].endswith("Completed\n")
     assert "idna==3.10" in stream["stderr"], stream
 
 
-def test_jobs_logs_files_and_builds_are_shown(shown: dict[str, dict[str, Any]]) -> None:
-    assert "in-a-cell" in shown["show"]["html"] and "in-a-cell" in shown["list"]["html"]
-    assert shown["logs"]["stdout"] == "größer\n\n"
-    assert shown["download"]["stdout"] == "done\n\n"
-    assert "mine" in shown["build"]["stdout"]
+def test_jobs_logs_files_and_builds_are_shown(outputs: dict[str, dict[str, Any]]) -> None:
+    assert "in-a-cell" in outputs["show"]["html"] and "in-a-cell" in outputs["list"]["html"]
+    assert outputs["logs"]["stdout"] == "größer\n\n"
+    assert outputs["download"]["stdout"] == "done\n\n"
+    assert "mine" in outputs["build"]["stdout"]
 
 
-def test_errors_end_with_their_hints(shown: dict[str, dict[str, Any]]) -> None:
+def test_errors_end_with_their_hints(outputs: dict[str, dict[str, Any]]) -> None:
     for name, hint in (
         ("unknown", "hint: list jobs with "),
         ("by hand", 'hint: for one job write `command(environment={"pip_requirements"'),
         ("failed", "hint: "),
     ):
-        assert hint in shown[name]["error"], shown[name]["error"]
+        assert hint in outputs[name]["error"], outputs[name]["error"]

@@ -7,15 +7,18 @@ Leaves: the cells, and what is made of what they showed, to the test.
 Always: a cell that fails ends nothing; the next one runs.
 """
 
+from __future__ import annotations
+
 import json
 import sys
+from typing import Any
 
 from jupyter_client.manager import start_new_kernel
 
 LIMIT_S = 300
 
 
-def main(cells_file, shown_file):
+def main(cells_file: str, shown_file: str) -> None:
     with open(cells_file, encoding="utf-8") as opened:
         cells = json.load(opened)
     manager, client = start_new_kernel(kernel_name="python3", startup_timeout=LIMIT_S)
@@ -28,10 +31,10 @@ def main(cells_file, shown_file):
         json.dump(shown, opened)
 
 
-def run(client, source):
+def run(client: Any, source: str) -> dict[str, str]:
     shown = {"stdout": "", "stderr": "", "html": "", "error": ""}
 
-    def keep(message):
+    def keep(message: dict[str, Any]) -> None:
         content = message["content"]
         if message["msg_type"] == "stream":
             shown[content["name"]] += content["text"]
