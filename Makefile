@@ -438,14 +438,10 @@ LOCKED := acpt-pytorch-2.15-cuda13.2 acpt-pytorch-2.14-cuda13.0 acpt-pytorch-2.1
 curated-locks: setup
 	$(BIN)/python tools/lock_curated.py $(LOCKED)
 
+# Those that need no arguments; one that fails hides none behind it.
 bench: setup
-	$(BIN)/python benchmarks/snapshot.py
-	$(BIN)/python benchmarks/cli.py
-	$(BIN)/python benchmarks/server.py
-	$(BIN)/python benchmarks/launch.py
-	$(BIN)/python benchmarks/data.py
-	$(BIN)/python benchmarks/relay.py
-	$(BIN)/python benchmarks/redaction.py
+	@code=0; for name in snapshot cli server launch data relay redaction; do \
+	  echo "== benchmarks/$$name.py"; $(BIN)/python benchmarks/$$name.py || code=1; done; exit $$code
 
 # For every Python and system at once, without the addresses of this machine's package indexes.
 # requirements-all.lock comes first: it is what requirements.lock has to agree with.
