@@ -421,3 +421,27 @@ def _sleeping(seconds: int) -> bool:
         except OSError:
             continue
     return False
+
+
+def _notices(bench: Bench) -> list[str]:
+    events = bench.server.events.get(0, [])
+    return [event["body"]["message"] for event in events if event["kind"] == "notice"]
+
+
+def test_a_model_outside_the_outputs_is_told(bench: Bench) -> None:
+    code = bench.server.put_snapshot({"pretrained.pt": "old"})
+    bench.run(bench.plan("mkdir output; echo x > output/m.pt; echo y > notes.txt", code=code))
+    (notice,) = _notices(bench)
+    assert "`output/m.pt` is not kept" in notice and "pretrained" not in notice
+
+
+def test_a_link_to_nothing_among_the_outputs_is_told(bench: Bench) -> None:
+    bench.run(
+        bench.plan(
+            "ln -s nowhere outputs/last; ln -s . outputs/loop; echo x > outputs/a.pt; "
+            "echo x > other.pt; ln -s gone ${{outputs.model}}/b",
+            outputs={"model": OutputPlan()},
+        )
+    )
+    (notice,) = _notices(bench)
+    assert notice.endswith("point to nothing are not delivered: `model/b`, `outputs/last`")

@@ -60,7 +60,7 @@ def deliver(
     # Logs and metrics are shipped while the outputs are uploaded.
     finishing = [_finish(shipper, control) for shipper in shippers]
     failure: Failure | None = None
-    for folder, target in _folders(plan, folders):
+    for folder, target in delivered_folders(plan, folders):
         try:
             upload_folder(link, folder, target, give_up, is_sent)
         except Failure as refusal:
@@ -85,7 +85,8 @@ def _finish(shipper: Shipper, control: Control) -> Step[bool]:
     return Step("finish", lambda: shipper.finish(_NO_LIMIT_S), control.wake)
 
 
-def _folders(plan: LaunchPlan, folders: NodeFolders) -> list[tuple[Path, str]]:
+def delivered_folders(plan: LaunchPlan, folders: NodeFolders) -> list[tuple[Path, str]]:
+    """The folders that are delivered, each with where on the server."""
     named_outputs = [
         (folders.outputs / name, f"/outputs/{name}")
         for name, output in plan.outputs.items()

@@ -75,6 +75,7 @@ class Node:
     """Lives as long as its worker process; `run` is called once, in the main thread."""
 
     def __init__(self, plan: LaunchPlan, node: int, folder: Path, base: Mapping[str, str]) -> None:
+        self._ranks_started_at = 0.0
         self._plan = plan
         self._node = node
         self._base = base
@@ -342,6 +343,7 @@ class Node:
         )
 
     def _start_ranks(self, prepared: Prepared) -> None:
+        self._ranks_started_at = time.time()
         plan, node, folders = self._plan, self._node, self._folders
         shared = variables_of.node_variables(self._base, plan, node, prepared.setup)
         planned = ranks.plan_ranks(
@@ -578,6 +580,7 @@ class Node:
             # The server may need the space for what is delivered to it.
             node_folders.free_space(self._folders)
         self._store_unsent_metrics()
+        self._tell_what_is_left_out()
         try:
             undelivered = delivery.deliver(
                 self._link,
@@ -606,6 +609,18 @@ class Node:
         )
         self._events.deliver()
         return failure
+
+    def _tell_what_is_left_out(self) -> None:
+        if not self._ranks_started_at:
+            return
+        from torchyard.worker.files import left_out
+
+        outputs = [folder for folder, _ in delivery.delivered_folders(self._plan, self._folders)]
+        try:
+            for message in left_out.notices(self._folders, outputs, self._ranks_started_at):
+                self._notice(f"node {self._node}: {message}")
+        except OSError:
+            traceback.print_exc()  # everything is still delivered
 
     def _settle_peer_copies(self, delivered: bool) -> bool:
         """False if the attempt is over; what goes wrong with another node's part is not ours."""
