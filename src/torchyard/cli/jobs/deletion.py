@@ -138,7 +138,9 @@ def _done(session: Session, answer: dict[str, Any], report_kept: bool = True) ->
     which = f"Job `{names[0]}` is" if len(names) == 1 else f"{len(names)} jobs are"
     text = f"{which} deleted."
     if answer["pending"]:
-        text += f" The files of {len(answer['pending'])} are still being removed."
+        count = len(answer["pending"])
+        whose = "Its files" if len(names) == 1 else f"The files of {count} of them"
+        text += f" {whose} are still being removed."
     tables.done(session.form, answer, text)
 
 

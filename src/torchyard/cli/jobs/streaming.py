@@ -40,7 +40,10 @@ def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]
     def on_lost(_: float) -> None:
         nonlocal lost
         if not lost:
-            printer.line("The server is unreachable; the job keeps running. Reconnecting…")
+            printer.line(
+                "The server is unreachable; the job keeps running. Reconnecting… "
+                "`yard server start` starts one that was stopped on this machine."
+            )
         lost = True
 
     end_line = _end_line if _share_terminal() else None
