@@ -445,3 +445,10 @@ def test_a_link_to_nothing_among_the_outputs_is_told(bench: Bench) -> None:
     )
     (notice,) = _notices(bench)
     assert notice.endswith("point to nothing are not delivered: `model/b`, `outputs/last`")
+
+
+def test_a_wrong_program_in_the_command_is_no_wrong_file(bench: Bench) -> None:
+    folded = 'python -c " import json; print(json.dumps(1))"'  # as `>-` makes of two lines
+    bench.run(bench.plan(folded, environment=sys.prefix))
+    error = bench.exit()["error"]
+    assert error["code"] == "syntax_error" and "`python -c`" in error["hint"]

@@ -235,6 +235,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "syntax_error",
+        r"^SyntaxError: after -c$",
+        "the text after `python -c` is not valid Python: YAML's `>` joins its lines by spaces, so "
+        "write `|` there, or put the program into a file",
+    ),
+    Rule(
+        "syntax_error",
         r"^(?:SyntaxError|IndentationError|TabError)",
         "the file is not valid for this version of Python: see the line in the message",
     ),

@@ -81,6 +81,10 @@ DATA_WORKER_LOST = "DataLoader worker exited unexpectedly"
 # Also what a file that is locked or not ready raises: only a fork says that there are too many.
 FORK_ERROR = "BlockingIOError"
 FORK_REFUSED = "Cannot fork"
+# A program in the command has no file that could be wrong.
+SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
+PROGRAM_IN_COMMAND = "<string>"
+WRONG_PROGRAM_IN_COMMAND = "SyntaxError: after -c"
 
 
 @dataclass(frozen=True)

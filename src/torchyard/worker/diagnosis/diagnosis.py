@@ -212,6 +212,8 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
         match = causes.match_text(causes.DATA_WORKER_LOST, has_peers=False)
     elif original.type == causes.FORK_ERROR and "fork" in trace.text:
         match = causes.match_text(f": {causes.FORK_REFUSED}", has_peers=False)
+    elif original.type in causes.SYNTAX_ERRORS and causes.PROGRAM_IN_COMMAND in trace.text:
+        match = causes.match_text(causes.WRONG_PROGRAM_IN_COMMAND, has_peers=False)
     what = _title(original) + _location(
         artifacts.user_frame(original.frames or trace.frames), context
     )
