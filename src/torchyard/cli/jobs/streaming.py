@@ -105,10 +105,10 @@ def summary(job: Mapping[str, Any]) -> str:
 
 
 def _metrics(name: str, metrics: Mapping[str, Any]) -> str:
-    newest = list(metrics.items())[-_MOST_METRICS:]
-    text = tables.fields((f"  {tables.plain(key)}", tables.number(value)) for key, value in newest)
-    if len(metrics) > len(newest):
-        text += f"\n  and {len(metrics) - len(newest)} more: `yard job metrics -n {name}`"
+    first = list(metrics.items())[:_MOST_METRICS]
+    text = tables.fields((f"  {tables.plain(key)}", tables.number(value)) for key, value in first)
+    if len(metrics) > len(first):
+        text += f"\n  and {len(metrics) - len(first)} more: `yard job metrics -n {name}`"
     return text
 
 

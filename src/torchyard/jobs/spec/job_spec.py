@@ -47,7 +47,11 @@ _LONGEST_COMMAND = 128 << 10
 # Other kinds of job, known by a key that only they have.
 _SIGNS = {"jobs": "pipeline", "trial": "sweep", "search_space": "sweep", "task": "automl"}
 _SERVERLESS = "serverless"
-_SHELLS = re.compile(r"\$[A-Za-z_]|\$\{[A-Za-z_]|(?:^|[:=])~/")
+# Names that are known: a `$` in a password is none of them.
+_SHELLS = re.compile(
+    r"\$\{?(?:HOME|PATH|PWD|USER|TMPDIR|PYTHONPATH|LD_LIBRARY_PATH|RANK|LOCAL_RANK|WORLD_SIZE"
+    r"|NODE_RANK|MASTER_ADDR|MASTER_PORT)\b\}?|(?:^|(?<=[:=]))~/"
+)
 _INPUT_VARIABLE = "AZURE_ML_INPUT_"
 _MOST_UNUSED = 10
 
@@ -222,12 +226,15 @@ def _unused_inputs(
 
 
 def _unexpanded(variables: Mapping[str, str]) -> list[str]:
-    """Notices about values that only a shell would expand; a process gets them as written."""
+    """Notices about values that only a shell would expand; a process gets them as written.
+
+    They name the part that a shell would expand and nothing else: the value may be a secret.
+    """
     return [
-        f"variable `{variable}` is `{value[:80]}` as written, since no shell expands it; "
-        f"write `export {variable}=…` in the command instead"
+        f"variable `{variable}` holds `{match[0]}` as written, since no shell "
+        f"expands it; write `export {variable}=…` in the command instead"
         for variable, value in variables.items()
-        if _SHELLS.search(value)
+        if (match := _SHELLS.search(value))
     ]
 
 
