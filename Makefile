@@ -18,7 +18,7 @@ export TORCHYARD_TEST_ENVIRONMENTS ?= $(CURDIR)/.test-environments
 # The tests that need no network, no service and no torch.
 QUICK := not (smoke or end_to_end or slow or long or faults or fuzz or object_store or postgres or containers or azure or widgets or web_page or runner or oidc or slurm or ray or torch or gpu)
 
-.PHONY: help setup demo test smoke test-all test-postgres-core fix coverage release test-e2e \
+.PHONY: help setup demo test test-slow smoke test-all test-postgres-core fix coverage release test-e2e \
   test-object-store test-postgres test-e2e-postgres test-long test-cgroups test-faults test-fuzz \
   test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure-page \
   notebooks postgres mpi podman azurite oidc-provider administration curated check \
@@ -38,6 +38,7 @@ help:
 	@echo 'make coverage           run them and print how many lines they run'
 	@echo 'make fix                format the code and write the generated pages'
 	@echo
+	@echo 'make test-slow          run what starts many programs, or waits'
 	@echo 'make test-e2e           run real jobs with torch in a built environment'
 	@echo 'make test-object-store  read and write data on S3 and Azure Blob servers that the tests start'
 	@echo 'make test-postgres      run the tests that use a database on a PostgreSQL that they start'
@@ -158,9 +159,17 @@ versions:
 demo: setup
 	@YARD=$(BIN)/yard PYTHON=$(BIN)/python examples/digits/demo.sh
 
-# More processes than cores: many tests wait for programs that they start.
+# More processes than cores: many tests wait for programs that they start. What holds no quick test
+# need not be collected by each of them.
+NONE_QUICK := $(foreach folder,style tooling smoke end_to_end containers contracts_azure faults fuzz gpu ray \
+  slurm widgets zero cgroup_machine,--ignore tests/$(folder))
 test: setup
-	$(PYTEST) -n 3 --dist loadfile -m '$(QUICK)' --ignore tests/style --ignore tests/tooling
+	$(PYTEST) -n 3 --dist loadfile -m '$(QUICK)' $(NONE_QUICK)
+
+# What starts many programs, or waits for some seconds.
+test-slow: setup
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 3 --dist loadfile --durations=15 --timeout=600 -m 'slow and not \
+	  (end_to_end or postgres or faults or fuzz or object_store or long or containers or azure or widgets or web_page or oidc or runner or ray or slurm or torch)'
 
 # The paths keep pytest from collecting everything. CI has what a laptop may lack.
 SMOKE := tests/smoke tests/containers/test_images_with_podman.py tests/runner/test_takeovers.py \
@@ -170,18 +179,18 @@ SMOKE := tests/smoke tests/containers/test_images_with_podman.py tests/runner/te
   tests/endpoints/running/test_endpoints_live.py tests/interactive/test_job_services.py \
   tests/batch_endpoints/running/test_batch_endpoints_live.py
 smoke: setup
-	TORCHYARD_TEST_RAY_HOME=.test-ray TORCHYARD_TEST_SERVICES=$(if $(CI),required) $(PYTEST) --durations=10 -m smoke $(SMOKE)
+	TORCHYARD_TEST_RAY_HOME=.test-ray TORCHYARD_TEST_SERVICES=$(if $(CI),required) $(PYTEST) -n 2 --dist loadfile --durations=10 -m smoke $(SMOKE)
 
 # Everything, for hours: each suite goes on after a red one. SUITES='test-e2e test-faults' for some.
 SUITES ?= check test smoke test-postgres test-object-store test-azure test-containers test-widgets \
-  test-oidc test-runner test-e2e test-e2e-postgres test-faults test-fuzz \
+  test-oidc test-runner test-slow test-e2e test-e2e-postgres test-faults test-fuzz \
   test-ui ray slurm test-train test-layers
 test-all: install-all
 	$(BIN)/python tools/run_suites.py $(SUITES)
 
 # A target of its own, because measuring makes the tests take more than half as long again.
 coverage: setup
-	$(PYTEST) -n 3 --dist loadfile -m '$(QUICK)' --cov --cov-report=
+	$(PYTEST) -n 3 --dist loadfile -m '$(QUICK)' $(NONE_QUICK) --cov --cov-report=
 	@echo "The quick tests run $$($(BIN)/coverage report --format=total) % of the lines in src/torchyard."
 	@echo 'See which they miss: $(BIN)/coverage report --show-missing'
 
@@ -189,7 +198,7 @@ coverage: setup
 # begin early.
 test-e2e: setup mpi administration
 	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder --durations=15 --timeout=600 \
-	  -m '(end_to_end or slow) and not (postgres or faults or fuzz or object_store or long or containers or azure or widgets or web_page or oidc)'
+	  -m 'end_to_end and not (postgres or faults or fuzz or object_store or long or containers or azure or widgets or web_page or oidc)'
 
 # Minutes of load each, for a quiet machine; CI leaves them out.
 test-long: setup

@@ -60,6 +60,7 @@ def test_the_plan_says_what_the_image_will_be(built: Environments) -> None:
     assert labels["torchyard.packages"] == f"sha256:{pins}"
 
 
+@pytest.mark.slow
 def test_the_layers_are_a_root_in_which_the_python_runs(
     built: Environments, tmp_path: Path
 ) -> None:
@@ -87,6 +88,7 @@ def test_the_layers_are_a_root_in_which_the_python_runs(
     assert out.stdout.strip() == "/opt/torchyard/env/bin/python", out.stderr
 
 
+@pytest.mark.slow
 def test_the_same_environment_elsewhere_has_the_same_layers(
     built: Environments, machine: Machine, tmp_path: Path
 ) -> None:
@@ -130,11 +132,13 @@ def test_an_environment_that_is_not_built_has_no_layers(
         image_export.layer(environments, "", DEFINITION, "", plan["hash"], "system")
 
 
+@pytest.mark.slow
 def test_another_environment_of_the_same_name_is_not_mixed_in(built: Environments) -> None:
     with pytest.raises(Conflict, match="became another environment"):
         image_export.layer(built, "", DEFINITION, "", "0" * 64, "system")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["", "files", "../packages", "/etc/passwd"])
 def test_a_layer_that_it_does_not_have(built: Environments, name: str) -> None:
     hash = plan_of(built)["hash"]
@@ -142,6 +146,7 @@ def test_a_layer_that_it_does_not_have(built: Environments, name: str) -> None:
         image_export.layer(built, "", DEFINITION, "", hash, name)
 
 
+@pytest.mark.slow
 def test_an_environment_is_kept_while_a_layer_is_read(built: Environments) -> None:
     spec = built.resolver.resolve(DEFINITION)
     hash = plan_of(built)["hash"]
@@ -154,12 +159,14 @@ def test_an_environment_is_kept_while_a_layer_is_read(built: Environments) -> No
     assert built.folders.remove(spec.hash, lambda connection: False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", ["--privileged", "two words", "a;b", "x:y:z"])
 def test_a_base_that_is_no_image_name(built: Environments, base: str) -> None:
     with pytest.raises(InvalidInput, match="not a valid image name"):
         image_export.plan(built, "", DEFINITION, base)
 
 
+@pytest.mark.slow
 def test_a_base_makes_it_another_environment(built: Environments) -> None:
     spec = image_export.spec_of(built, "", DEFINITION, "debian:12")
     assert spec.image is not None and spec.image.name == "debian:12"

@@ -19,6 +19,8 @@ from torchyard.executors import job_users
 from torchyard.executors.runner_client import RunnerUnreachable
 from torchyard.shared import runner_messages
 
+pytestmark = pytest.mark.slow
+
 NOWHERE = Path("/nonexistent/runner.sock")
 
 

@@ -19,6 +19,8 @@ from torchyard.jobs.files import artifacts
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Status
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteSite]:

@@ -29,6 +29,8 @@ from endpoints.router.router_process import (
 )
 from torchyard.endpoints.router.table import Batching, Collect, DeploymentRow
 
+pytestmark = pytest.mark.slow
+
 ONE_DATABASE = True
 _KILLS = 60
 HEAD = f"host: h\r\nauthorization: Bearer {KEY}\r\n".encode()

@@ -15,6 +15,8 @@ import pytest
 from endpoints.router.router_process import AUTH, KEY, PATH, RouterProcess, read_all
 from torchyard.endpoints.router.table import Auth, DeploymentRow, EndpointRow, Table
 
+pytestmark = pytest.mark.slow
+
 ONE_DATABASE = True
 GOOD = f"host: h\r\nauthorization: Bearer {KEY}\r\n".encode()
 AT = PATH.encode()

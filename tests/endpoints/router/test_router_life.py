@@ -14,6 +14,8 @@ from endpoints.router.router_process import RouterProcess, send, wait_until
 from torchyard.endpoints.router.control import RouterAway, ask
 from torchyard.endpoints.router.table import BrokenTable, DeploymentRow, Table, parse, to_text
 
+pytestmark = pytest.mark.slow
+
 ONE_DATABASE = True
 
 

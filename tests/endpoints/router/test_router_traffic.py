@@ -10,6 +10,8 @@ import pytest
 from endpoints.router.router_process import BEARER, RouterProcess, send, wait_until
 from torchyard.endpoints.router.table import DeploymentRow
 
+pytestmark = pytest.mark.slow
+
 ONE_DATABASE = True
 
 

@@ -27,6 +27,7 @@ def ready(lab: ReleaseLab, **changes: Any) -> None:
     wheels.put(lab.wheels, "alpha", "3.0")
 
 
+@pytest.mark.slow
 def test_a_release_registers_what_its_limits_allow(lab: ReleaseLab) -> None:
     ready(lab)
     lab.release()
@@ -41,6 +42,7 @@ def test_a_release_registers_what_its_limits_allow(lab: ReleaseLab) -> None:
     assert {"alpha==2.0", "beta==1.0"} <= set(pinned)
 
 
+@pytest.mark.slow
 def test_the_next_release_begins_from_what_was_requested(lab: ReleaseLab) -> None:
     ready(lab)
     lab.release()
@@ -62,6 +64,7 @@ def test_nothing_moved_and_nothing_is_registered(lab: ReleaseLab) -> None:
     assert not lab.children()
 
 
+@pytest.mark.slow
 def test_an_old_vulnerability_stops_a_release_of_what_did_not_move(lab: ReleaseLab) -> None:
     lab.register()
     published = to_text(lab.clock.now() - timedelta(days=31))
@@ -85,6 +88,7 @@ def test_a_vulnerable_package_stops_a_release(lab: ReleaseLab) -> None:
     assert not lab.children()
 
 
+@pytest.mark.slow
 def test_an_exception_lets_it_pass_and_is_shown(lab: ReleaseLab) -> None:
     ready(lab)
     lab.advise(entry("CVE-1", "alpha", to_text(lab.clock.now() - timedelta(days=40))))
@@ -97,6 +101,7 @@ def test_an_exception_lets_it_pass_and_is_shown(lab: ReleaseLab) -> None:
     assert finding["exception"]["reason"] == "not reachable"
 
 
+@pytest.mark.slow
 def test_old_advisories_stop_a_release(lab: ReleaseLab) -> None:
     ready(lab)
     lab.clock.advance(31 * 86400)
@@ -104,6 +109,7 @@ def test_old_advisories_stop_a_release(lab: ReleaseLab) -> None:
     assert "the advisories are 31 days old" in lab.run()["error"]["message"]
 
 
+@pytest.mark.slow
 def test_a_wrong_label_stops_a_release(lab: ReleaseLab) -> None:
     ready(lab, tags={"alpha": "1.0"})
     lab.release()
@@ -113,6 +119,7 @@ def test_a_wrong_label_stops_a_release(lab: ReleaseLab) -> None:
     assert lab.versions == ["1"]
 
 
+@pytest.mark.slow
 def test_a_workload_that_fails_stops_a_release(lab: ReleaseLab) -> None:
     ready(lab)
     lab.release()
@@ -122,6 +129,7 @@ def test_a_workload_that_fails_stops_a_release(lab: ReleaseLab) -> None:
     assert lab.versions == ["1"]
 
 
+@pytest.mark.slow
 def test_a_workload_that_passed_before_may_not_be_skipped(lab: ReleaseLab) -> None:
     ready(lab)
     lab.release()
@@ -133,6 +141,7 @@ def test_a_workload_that_passed_before_may_not_be_skipped(lab: ReleaseLab) -> No
     assert lab.versions == ["2", "1"]
 
 
+@pytest.mark.slow
 def test_a_job_without_results_fails_every_workload(lab: ReleaseLab) -> None:
     ready(lab)
     lab.release()
@@ -150,6 +159,7 @@ def test_a_job_without_results_fails_every_workload(lab: ReleaseLab) -> None:
     assert "without a result of it" in lab.document["error"]["message"]
 
 
+@pytest.mark.slow
 def test_a_package_that_can_not_be_built_stops_a_release(lab: ReleaseLab) -> None:
     ready(lab)
     for file in lab.wheels.glob("beta-*"):
@@ -160,6 +170,7 @@ def test_a_package_that_can_not_be_built_stops_a_release(lab: ReleaseLab) -> Non
     assert "gate `resolve`" in ended["error"]["message"]
 
 
+@pytest.mark.slow
 def test_a_dry_run_registers_nothing(lab: ReleaseLab) -> None:
     ready(lab)
     lab.release(dry_run=True)
@@ -169,6 +180,7 @@ def test_a_dry_run_registers_nothing(lab: ReleaseLab) -> None:
     assert lab.versions == ["1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_a_killed_server_goes_on_from_the_last_gate(lab: ReleaseLab, rounds: int) -> None:
     ready(lab)
@@ -183,6 +195,7 @@ def test_a_killed_server_goes_on_from_the_last_gate(lab: ReleaseLab, rounds: int
     assert len(lab.children()) == 1
 
 
+@pytest.mark.slow
 def test_a_release_that_was_overtaken_registers_nothing(lab: ReleaseLab) -> None:
     ready(lab)
     lab.release()
@@ -193,6 +206,7 @@ def test_a_release_that_was_overtaken_registers_nothing(lab: ReleaseLab) -> None
     assert lab.versions == ["2", "1"]
 
 
+@pytest.mark.slow
 def test_one_release_of_an_environment_at_a_time(lab: ReleaseLab) -> None:
     ready(lab)
     first = lab.release()
@@ -200,6 +214,7 @@ def test_one_release_of_an_environment_at_a_time(lab: ReleaseLab) -> None:
         lab.release()
 
 
+@pytest.mark.slow
 def test_canceling_a_release_cancels_its_jobs(lab: ReleaseLab) -> None:
     ready(lab)
     lab.release()
@@ -220,6 +235,7 @@ def test_canceling_a_release_cancels_its_jobs(lab: ReleaseLab) -> None:
     assert lab.versions == ["1"]
 
 
+@pytest.mark.slow
 def test_old_versions_stay_usable_and_archived_ones_still_run(lab: ReleaseLab) -> None:
     ready(lab)
     lab.release()
@@ -231,6 +247,7 @@ def test_old_versions_stay_usable_and_archived_ones_still_run(lab: ReleaseLab) -
     assert job.document["environment"] == f"azureml:{NAME}:1"
 
 
+@pytest.mark.slow
 def test_a_validation_ends_with_its_report(lab: ReleaseLab) -> None:
     lab.register()
     made = actions.create(
@@ -247,6 +264,7 @@ def test_a_validation_ends_with_its_report(lab: ReleaseLab) -> None:
     assert child.experiment_name == "validation-vision"
 
 
+@pytest.mark.slow
 def test_a_schedule_releases_once_for_all_that_it_missed(lab: ReleaseLab) -> None:
     ready(lab)
     document = {"every_s": 14 * 86400, "only": ["interpreter", "requested-imports"]}
@@ -263,6 +281,7 @@ def test_a_schedule_releases_once_for_all_that_it_missed(lab: ReleaseLab) -> Non
     assert lab.run()["version"] == "2"
 
 
+@pytest.mark.slow
 def test_a_schedule_goes_on_while_a_release_can_not_begin(lab: ReleaseLab) -> None:
     ready(lab)
     document = {"every_s": 3600, "only": ["interpreter"]}
@@ -277,6 +296,7 @@ def test_a_schedule_goes_on_while_a_release_can_not_begin(lab: ReleaseLab) -> No
     assert len(actions.list_in(lab.services, support.WORKSPACE, NAME)) == 1
 
 
+@pytest.mark.slow
 def test_the_audit_of_what_was_never_built_says_so(lab: ReleaseLab) -> None:
     lab.advise()
     with pytest.raises(InvalidInput, match="never built"):

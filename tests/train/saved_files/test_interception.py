@@ -17,6 +17,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(180),
     pytest.mark.skipif(sys.platform != "linux", reason="jobs run on Linux"),
 ]

@@ -16,6 +16,8 @@ from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.launch.ranks import Rank, RankExit
 from torchyard.worker.system.memory_kills import MemoryKills
 
+pytestmark = pytest.mark.slow
+
 NOW = 1_800_000_000.0
 START = "Traceback (most recent call last):\n"
 # Lines of Python; each of these took minutes or for ever before.

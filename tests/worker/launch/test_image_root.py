@@ -22,6 +22,8 @@ from torchyard.shared.plan import ImagePlan, InputPlan
 from torchyard.worker.launch import image_root
 from worker.bench import Bench
 
+pytestmark = pytest.mark.slow
+
 # Creates a root and runs a script in it: `<zip> <node> <rootfs> <script>`.
 _MAKER = """
 import os, subprocess, sys

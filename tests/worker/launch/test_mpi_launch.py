@@ -24,6 +24,8 @@ from torchyard.worker.system import temporary
 from worker import fake_open_mpi
 from worker.bench import Bench
 
+pytestmark = pytest.mark.slow
+
 PRINT_ENVIRONMENT = f"{sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"
 
 

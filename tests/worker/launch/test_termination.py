@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ asked = []
 
 def save(number, frame):
     asked.append(number)
-    print("saving", len(asked), flush=True)
+    os.write(1, f"saving {len(asked)}\\n".encode())  # whole, beside what the shell prints
     if len(asked) > 1:
         return
     end = time.monotonic() + 0.4
@@ -90,19 +91,34 @@ def _times_asked(bench: Bench, names: str) -> list[int]:
     return [json.loads((bench.home / "saved" / f"saved-{name}.json").read_text()) for name in names]
 
 
+def _slow(command: str) -> Any:
+    return pytest.param(command, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     "command",
     [
         "python train.py a",
         "python train.py a 2>&1 | tee $SAVED/log.txt",
-        "python train.py a > >(tee $SAVED/log.txt) 2>&1",
-        "exec > >(tee $SAVED/log.txt) 2>&1; python train.py a; echo after",
-        "python train.py a 2>&1 | cat | tee $SAVED/log.txt; echo after",
+        _slow("python train.py a > >(tee $SAVED/log.txt) 2>&1"),
+        pytest.param(
+            "exec > >(tee $SAVED/log.txt) 2>&1; python train.py a; echo after",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "python train.py a 2>&1 | cat | tee $SAVED/log.txt; echo after", marks=pytest.mark.slow
+        ),
         "trap 'echo cleaned' EXIT; python train.py a",
-        "trap 'kill -TERM $PID; wait $PID' TERM; python train.py a & PID=$!; wait $PID",
-        "trap 'kill -TERM $PID' TERM; python train.py a & PID=$!; wait $PID",
-        "sleep 332 | python train.py a",
-        "timeout 600 python train.py a",
+        pytest.param(
+            "trap 'kill -TERM $PID; wait $PID' TERM; python train.py a & PID=$!; wait $PID",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "trap 'kill -TERM $PID' TERM; python train.py a & PID=$!; wait $PID",
+            marks=pytest.mark.slow,
+        ),
+        _slow("sleep 332 | python train.py a"),
+        _slow("timeout 600 python train.py a"),
     ],
 )
 def test_a_script_is_asked_once_and_saves_whole(bench: Bench, command: str) -> None:

@@ -8,12 +8,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from eventually import eventually
 from torchyard.executors.local import LocalExecutor
 from torchyard.shared.plan import DevicePlan, LaunchPlan
 from torchyard.worker.node.system_metrics import Places, SystemMetrics
 from worker.bench import Bench
 
+pytestmark = pytest.mark.slow
 _BURN = "import time\nwhile time.process_time() < 6: pass\n"
 
 

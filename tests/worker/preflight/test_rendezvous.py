@@ -15,6 +15,8 @@ from torchyard.worker.preflight.ports import hold_port
 from torchyard.worker.system import networks
 from worker.bench import Bench
 
+pytestmark = pytest.mark.slow
+
 PRINT_ENVIRONMENT = f"{sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"
 
 

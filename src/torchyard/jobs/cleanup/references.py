@@ -11,10 +11,22 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import JSON, Cast, Connection, String, Table, Text, cast, or_, select
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    String,
+    Table,
+    Text,
+    cast,
+    literal,
+    or_,
+    select,
+)
 
 from torchyard.base.db import metadata
 from torchyard.data.datastores import MODELS, UPLOADS
@@ -32,15 +44,11 @@ def snapshots(connection: Connection) -> dict[str, list[str]]:
     """Who names each snapshot, in words for users."""
     users: dict[str, set[str]] = defaultdict(set)
     for table in metadata.sorted_tables:
-        named = table.c.name if "name" in table.c else None
-        for column in table.c:
-            if not isinstance(column.type, (String, JSON)):
-                continue
-            text = cast(column, Text)
-            wanted = [text] if named is None else [text, named]
-            for row in connection.execute(select(*wanted).where(text.contains("snapshot:"))):
-                for snapshot in _SNAPSHOT.findall(row[0]):
-                    users[snapshot].add(_shown(table.name, row[1] if named is not None else ""))
+        name = table.c.name if "name" in table.c else literal("")
+        for name_of_row, *texts in _rows_with(connection, table, "snapshot:", first=name):
+            for text in texts:
+                for snapshot in _SNAPSHOT.findall(text or ""):
+                    users[snapshot].add(_shown(table.name, name_of_row or ""))
     return {snapshot: sorted(by) for snapshot, by in users.items()}
 
 
@@ -50,15 +58,23 @@ def stored_folders(connection: Connection) -> set[str]:
     for table in metadata.sorted_tables:
         if table.name in _ABOUT_FILES:
             continue
-        for text in _texts(table):
-            query = select(text).where(or_(text.contains(UPLOADS), text.contains(MODELS)))
-            for written in connection.execute(query).scalars():
-                folders.update(_STORED.findall(written))
+        for row in _rows_with(connection, table, UPLOADS, MODELS):
+            for text in row:
+                if text and (UPLOADS in text or MODELS in text):
+                    folders.update(_STORED.findall(text))
     return folders
 
 
-def _texts(table: Table) -> list[Cast[str]]:
-    return [cast(column, Text) for column in table.c if isinstance(column.type, (String, JSON))]
+def _rows_with(
+    connection: Connection, table: Table, *parts: str, first: ColumnElement[str] | None = None
+) -> Iterable[Sequence[Any]]:
+    """All texts of the rows that have one of these parts in any text, `first` before them."""
+    texts = [cast(column, Text) for column in table.c if isinstance(column.type, (String, JSON))]
+    if not texts:
+        return ()
+    query = select(*(texts if first is None else [first, *texts]))
+    having = or_(*(text.contains(part) for text in texts for part in parts))
+    return connection.execute(query.where(having))
 
 
 def environments(connection: Connection) -> Mapping[str, str]:
