@@ -12,6 +12,9 @@ import pytest
 import yaml
 from yard_under_test import Yard
 
+import other_pythons
+from other_pythons import VERSIONS
+
 pytestmark = [pytest.mark.azure, pytest.mark.timeout(600)]
 
 HERE = Path(__file__).resolve().parent
@@ -103,3 +106,33 @@ def test_a_path_that_begins_with_a_dot_is_a_folder(
     assert yard.read(f"jobs/{name}/files/model/weights.txt") == b"1 2 3"
     shown = json.loads(yard("job", "show", "-n", name, "-o", "json"))
     assert shown["metrics"] == {"loss": 0.5}
+
+
+@pytest.mark.parametrize("python", [version for version in VERSIONS if version != "3.14"])
+def test_every_version_of_the_plugin_logs(
+    yard: Yard, variables: dict[str, str], tmp_path: Path, python: str
+) -> None:
+    """The newest that each Python gets: with MLflow 1.23 for 3.6, with MLflow 3 for 3.13."""
+    other_pythons.python(python)
+    name = f"plugin-{python.replace('.', '')}"
+    pip = ["azureml-mlflow", "pandas", "scipy"]
+    document = {
+        "name": name,
+        "command": f"python -W ignore log.py {name}",
+        "code": str(HERE / "in_job_plugin"),
+        "environment": {"conda_file": {"dependencies": [f"python={python}", "pip", {"pip": pip}]}},
+    }
+    file = tmp_path / "job.yml"
+    file.write_text(yaml.safe_dump(document))
+    yard("job", "create", "-f", str(file))
+    yard.completed(name)
+    printed = yard.logs(name)["user_logs/std_log.txt"].decode()
+    lines = dict(line.split(" ", 1) for line in printed.splitlines() if " " in line)
+    assert lines["logs"].startswith("to azureml://")
+    assert lines["read"] == "1 2 3"
+    assert lines["stored"] == "{'loss': 0.5} {'rate': '0.1'}"
+    assert (lines["of"], lines["registered"]) == ("the run [3]", "[4]")
+    assert yard.read(f"jobs/{name}/files/weights/weights.txt") == b"1 2 3"
+    shown = json.loads(yard("job", "show", "-n", name, "-o", "json"))
+    assert (shown["metrics"], shown["params"]) == ({"loss": 0.5}, {"rate": "0.1"})
+    assert shown["tags"]["team"] == "vision"

@@ -24,10 +24,10 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from torchyard.azureml.arm.assets import query_value
-from torchyard.azureml.arm.resources import continuation_id, page_request
+from torchyard.azureml.arm.resources import continuation_id, page_request, timestamp
 from torchyard.azureml.blob.links import BlobLinks
 from torchyard.azureml.common.calls import AzureCall, Call, object_at
-from torchyard.azureml.common.context import context_of
+from torchyard.azureml.common.context import Context, context_of
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.azureml.history import experiment_routes, run_changes, run_filters, runs
 from torchyard.azureml.history.experiment_routes import BY_EXPERIMENT
@@ -39,7 +39,8 @@ from torchyard.jobs import actions
 from torchyard.jobs.files import owners
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.services import Services, ServicesOf
-from torchyard.workspaces.access import refuse_foreign
+from torchyard.workspaces import jwts
+from torchyard.workspaces.access import bearer_token, refuse_foreign
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import TokenKind
@@ -133,6 +134,26 @@ def get_details(
     elif _V1_AGENT in agent and not knew_end and _just_ended(services, job):
         details["status"] = Status.FINALIZING.value
     return JSONResponse(details)
+
+
+@routes.get(*_below("/token"))
+@needs(Permission.READ)
+def get_token(
+    call: AzureCall, services: ServicesOf, context: Context, request: Request, name: str
+) -> JSONResponse:
+    """The caller's own token, which is good for the run's requests already.
+
+    azureml-mlflow 1.48, the newest for Python 3.6, asks for a fresh one before its first request.
+    """
+    _job(services, call, name)
+    token, now = bearer_token(request.scope), services.clock.now()
+    if jwts.is_jwt(token):
+        ends_at = context.signer.read(token, now).ends_at
+    else:
+        ends_at = min(now + jwts.LIFETIME, call.identity.expires_at or now + jwts.LIFETIME)
+        token = context.signer.sign(token, call.identity.user, call.base, now, ends_at)
+    body = {"token": token, "expiryTimeUtc": timestamp(ends_at)}
+    return JSONResponse(body, headers={"cache-control": "no-store"})
 
 
 @routes.get(*_below("/children"))

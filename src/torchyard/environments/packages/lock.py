@@ -10,6 +10,7 @@ it holds versions and hashes, and no index of the machine's configuration.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +27,12 @@ TRIED_WHEELS = 4
 # Added to environments that exist. Its releases pin what models use too, so its limits give way
 # where nothing else fits.
 _YIELDS = "azureml-inference-server-http"
+# What releases need and their metadata don't say: (package, from which version on, what it needs,
+# from which version on, the limit of the package where that can't be had).
+_UNDECLARED = (
+    # Its store imports `mlflow.utils.async_logging`; no such MLflow runs on Python 3.7.
+    ("azureml-mlflow", (1, 55), "mlflow-skinny", (2, 8), "azureml-mlflow<1.55"),
+)
 _UNBUILT = re.compile(
     r"Failed to (?:build|download and build) `(?P<name>[\w.-]+)==(?P<version>[^`]+)`", re.ASCII
 )
@@ -45,7 +52,8 @@ class _Way:
     """One way to get torch: a pinned build, or uv's name of an index.
 
     `there` are packages that keep their version, `never` builds of torch for other machines;
-    `wheels_of` are packages that are not built, `settled` versions that override all limits.
+    `wheels_of` are packages that are not built, `settled` versions that override all limits,
+    `limits` what packages need without saying it.
     """
 
     pin: str = ""
@@ -54,6 +62,7 @@ class _Way:
     there: tuple[str, ...] = ()
     wheels_of: tuple[str, ...] = ()
     settled: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -184,7 +193,37 @@ def _compile(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) -> Outc
         uv.say(f"`{name}` can't be built here: trying versions with a wheel")
         way = replace(way, wheels_of=(*way.wheels_of, name))
         outcome = _compile_with(way, left_out, uv, folder)
+    if outcome.code == 0:
+        _keep_undeclared_limits(way, left_out, uv, folder)
     return outcome if outcome.code == 0 else first
+
+
+def _keep_undeclared_limits(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) -> None:
+    """Resolve again where a package would not find what it imports; else keep the lock."""
+    output = folder / "lock.txt"
+    lock = output.read_text(encoding="utf-8")
+    limits = undeclared_limits(pins(lock))
+    if not limits:
+        return
+    uv.say(f"{', '.join(limits)}: the newer one does not work with the versions of the others")
+    if _compile_with(replace(way, limits=limits), left_out, uv, folder).code != 0:
+        output.write_text(lock, encoding="utf-8")
+
+
+def undeclared_limits(versions: Mapping[str, str]) -> tuple[str, ...]:
+    """The limits that a lock's versions break though no metadata say so."""
+    return tuple(
+        limit
+        for package, since, needed, oldest, limit in _UNDECLARED
+        if _release(versions.get(package, "")) >= since
+        and () < _release(versions.get(needed, "")) < oldest
+    )
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version; empty for none, and for a URL."""
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return (int(match[1]), int(match[2])) if match else ()
 
 
 def unbuilt(outcome: Outcome) -> str:
@@ -230,6 +269,7 @@ def _compile_with(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) ->
     shown = "uv pip compile requirements.in"
     kept = [f"torch=={way.pin}", *way.there] if way.pin else list(way.there)
     kept += [f"torch!={version}" for version in way.never]
+    kept += way.limits
     if kept:
         (folder / "constraints.txt").write_text("\n".join(kept) + "\n", encoding="utf-8")
         arguments += ["--constraint", "constraints.txt"]
@@ -237,6 +277,8 @@ def _compile_with(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) ->
         shown += f" (torch, if any, is {way.pin})"
     if way.there:
         shown += " (beside conda's packages, as they are)"
+    if way.limits:
+        shown += f" (with {', '.join(way.limits)})"
     if way.backend:
         arguments += ["--torch-backend", way.backend]
         shown += f" --torch-backend {way.backend}"
