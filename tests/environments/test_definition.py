@@ -199,7 +199,33 @@ def test_a_pip_of_conda_beside_an_old_python_adds_setuptools() -> None:
     assert conda("python=3.9.7", "pip", {"pip": ["mlflow"]}).requirements[-1] == "setuptools<81"
     assert conda("python=3.10", "pip", {"pip": ["mlflow"]}).requirements == ("mlflow",)
     assert conda("pip", {"pip": ["mlflow"]}).requirements == ("mlflow",)
-    assert conda("python=3.6", {"pip": ["mlflow"]}).requirements == ("mlflow",)
+    by_itself = conda("python=3.6", {"pip": ["mlflow"]})
+    assert by_itself.requirements == ("mlflow", "setuptools<81")
+    assert conda("python=3.6", "numpy").requirements == ("numpy",)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_added"),
+    [
+        ("mlflow==1.23.1", True),
+        ("mlflow-skinny==1.30.1", True),
+        ("mlflow[extras] == 1.28", True),
+        ("mlflow==1.*", True),
+        ("mlflow==2.22.0", False),
+        ("mlflow==10.0", False),
+        ("mlflow-export-import==1.2", False),
+    ],
+)
+def test_an_mlflow_that_imports_pkg_resources_finds_it_in_newer_pythons(
+    line: str, is_added: bool
+) -> None:
+    by_pip = conda("python=3.10", "pip", {"pip": [line]}).requirements
+    assert ("setuptools<81" in by_pip) is is_added
+
+
+def test_mlflow_of_conda_finds_pkg_resources_too() -> None:
+    requirements_read = conda("python=3.6", "mlflow=1.23.1").requirements
+    assert requirements_read == ("mlflow==1.23.1.*", "setuptools<81")
 
 
 def test_azure_ml_s_sdk_v1_finds_pkg_resources_as_with_conda_s_pip() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from torchyard.base.errors import BuildFailed, InvalidSpec
 from torchyard.environments.names import substitutes
-from torchyard.environments.packages.pythons import Pythons
+from torchyard.environments.packages.pythons import Pythons, interpreter
 from torchyard.environments.types import EnvironmentSpec, platform_python
 
 OWN = ".".join(map(str, sys.version_info[:3]))
@@ -102,3 +102,17 @@ def test_a_layer_gets_the_oldest_python_that_it_runs_on(offers: Pythons) -> None
     settled = offers.settled(old, substitutes.allow)
     assert settled.python == "3.8" and "too old for torchyard's layer" in settled.notices[0]
     assert offers.settled(old, substitutes.refusing_in("vision")) == old
+
+
+def test_a_range_gets_the_newest_installed_python_that_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in ("3.4.5", "3.4.10", "3.5.2", "3.6.1"):
+        program = tmp_path / version / "bin" / f"python{version.rpartition('.')[0]}"
+        program.parent.mkdir(parents=True)
+        program.touch()
+        (program.parent / f"{program.name}-config").touch()
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "3.6.1"))
+    assert interpreter(">=3.4,<3.6") == str(tmp_path / "3.5.2" / "bin" / "python3.5")
+    assert interpreter(">=3.4,<3.5") == str(tmp_path / "3.4.10" / "bin" / "python3.4")
+    assert interpreter(">=3.1,<3.4") == ">=3.1,<3.4"

@@ -56,7 +56,9 @@ _SETUPTOOLS = re.compile(r"setuptools\b(?!-)", re.IGNORECASE)
 # Pythons of that time: packages for them rely on it, too.
 _OLD_PYTHON = re.compile(r"3\.[5-9](?:\.\d+)?", re.ASCII)
 # They import pkg_resources and rely on conda's pip to install it; azureml-mlflow by azureml-core.
-_AZUREML = re.compile(r"azureml[-_]\w", re.IGNORECASE)
+_NEED_SETUPTOOLS = re.compile(
+    r"azureml[-_]\w|mlflow(?:-skinny)?\s*(?:\[[^]]*\])?\s*={1,3}\s*1(?:\.|\Z)", re.IGNORECASE
+)
 
 # The first version of each whose wheels work with NumPy 2: conda chooses NumPy 1 for earlier ones,
 # while their metadata at PyPI allow any.
@@ -148,6 +150,7 @@ class _Dependencies:
     def take(self, entry: Any, at: At) -> None:
         if isinstance(entry, Mapping) and set(entry) == {"pip"}:
             self.lines += requirements.read(entry["pip"] or [], (*at, "pip"))
+            self.has_pip = True  # conda installs it with Python
             return
         channel, name, version = _split(entry, at)
         if name == "python":
@@ -180,7 +183,7 @@ class _Dependencies:
                 f"`{_NUMPY_1}` is added, as conda does: `{self.for_numpy_1}` was built for NumPy 1"
             )
         is_old = self.pins_pip or bool(self.has_pip and _OLD_PYTHON.fullmatch(self.python))
-        wanted = is_old or any(_AZUREML.match(line) for line in self.lines)
+        wanted = is_old or any(_NEED_SETUPTOOLS.match(line) for line in self.lines)
         if wanted and not any(_SETUPTOOLS.match(line) for line in self.lines):
             self.lines.append(_WITH_PIP)
             self.notices.append(f"`{_WITH_PIP}` is added, as conda's `pip` depends on setuptools")

@@ -161,23 +161,24 @@ def _versions_here(minor: str) -> list[str]:
 
 
 def _beside(wanted: str) -> Iterator[tuple[str, Path]]:
-    """(version, program) of the Pythons beside this one with the minor version of `wanted`.
+    """(version, program) of the Pythons beside this one with the minor version of `wanted`, of
+    all when it is a range, newest first.
 
     Tools that keep several Pythons (pyenv, uv, asdf) keep each in a folder named by version.
     """
     minor = _VERSION.fullmatch(wanted)
-    if minor is None:
-        return
-    named = re.compile(_version_in(minor[1]))
-    for program in sorted(Path(sys.base_prefix).parent.glob(f"*/bin/python{minor[1]}")):
-        version = named.search(program.parent.parent.name)
+    name = f"python{minor[1]}" if minor else "python3.*"
+    programs = []
+    for program in Path(sys.base_prefix).parent.glob(f"*/bin/{name}"):
+        version = re.search(_version_in(program.name), program.parent.parent.name)
         if version:
-            yield version[0], program
+            programs.append((version[0], program))
+    yield from sorted(programs, key=lambda pair: _numbers(pair[0]), reverse=minor is None)
 
 
-def _version_in(minor: str) -> str:
-    """The pattern of a whole version of `minor` in a folder's name."""
-    return rf"(?<!\d){re.escape(minor)}\.\d+(?!\d)"
+def _version_in(program: str) -> str:
+    """The pattern of a whole version of `python3.11` in a folder's name."""
+    return rf"(?<!\d){re.escape(program.removeprefix('python'))}\.\d+(?!\d)"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
