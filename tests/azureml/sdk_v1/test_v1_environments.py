@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -129,10 +130,38 @@ def test_variables_are_returned(v1: Services) -> None:
     assert put(v1, other)["version"] == "2"
 
 
-def test_an_environment_is_not_an_image_in_a_registry(v1: Services) -> None:
-    path = "environments/python/versions/1/image"
-    status, message = v1.refusal("environment", "GET", path)
-    assert status == 501 and "yard environment build -n python" in message
+@pytest.mark.parametrize("path", ["python", "python/versions/1"])
+def test_image_details_are_those_of_the_built_folder(v1: Services, path: str) -> None:
+    before = v1.of("environment", "GET", f"environments/{path}/image")
+    assert before["imageExistsInRegistry"] is False
+    assert before["pythonEnvironment"] == {"interpreterPath": None, "condaEnvironmentPath": None}
+    assert before["ingredients"]["dockerfile"].startswith("# ")
+    services = v1.site.parts.services
+    spec = services.environments.resolver.resolve("azureml:python", "default")
+    folder = services.environments.folders.paths(spec.hash).folder
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").touch()
+    try:
+        details = v1.of("environment", "GET", f"environments/{path}/image")
+    finally:
+        shutil.rmtree(folder)
+    assert details["imageExistsInRegistry"] is True
+    assert details["dockerImage"] == {"name": "python:1", "registry": {"address": None}}
+    assert details["pythonEnvironment"] == {
+        "interpreterPath": f"{folder}/bin/python",
+        "condaEnvironmentPath": str(folder),
+    }
+    status, _ = v1.refusal("environment", "GET", "environments/none/image")
+    assert status == 404
+
+
+def test_a_local_build_says_what_it_needs(v1: Services) -> None:
+    path = "environments/python/versions/1/recipe"
+    status, message = v1.refusal("environment", "POST", path, {"platform": "Linux"})
+    assert status == 501 and "`build_local` needs conda or Docker" in message
+    assert "yard environment export -n python" in message
+    status, _ = v1.refusal("environment", "POST", "environments/none/recipe", {})
+    assert status == 404
 
 
 def test_an_environment_is_built_and_its_log_says_why_it_failed(v1: Services) -> None:

@@ -1,4 +1,5 @@
-"""SDK v1's `Environment.build`: a build begins, its status is asked for, its log is read.
+"""SDK v1's `Environment.build`: a build begins, its status is asked for, its log is read; what
+`get_image_details` returns, and what `build_local` needs.
 
 Owns: the routes; the address of a log, which the client opens without a token.
 Leaves: building to environments/requested_builds.py, names and versions to environments/.
@@ -8,6 +9,7 @@ ended with is the log's last line.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 from fastapi import Request
@@ -16,7 +18,10 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from torchyard.azureml.blob import signatures
 from torchyard.azureml.common.calls import AzureCall
 from torchyard.azureml.common.context import Context
+from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.routing import RouteTable
+from torchyard.base.errors import InvalidInput
+from torchyard.environments import copying
 from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
@@ -37,15 +42,49 @@ def begin(
 ) -> JSONResponse:
     """`compute` is where Azure would build; here builds run on the server's machine."""
     environments = context.services.environments
-    reference = f"azureml:{name}:{version}" if version else f"azureml:{name}"
-    spec = environments.resolver.resolve(reference, call.workspace.name)
+    spec = environments.resolver.resolve(_reference(name, version), call.workspace.name)
     hash = context.builds.begin(spec)["hash"]
     return JSONResponse({"location": _location(call, hash)}, status_code=202)
+
+
+def image_details(call: AzureCall, context: Context, name: str, version: str = "") -> JSONResponse:
+    """`get_image_details`: the folder that a build makes, where Azure has an image."""
+    environments = context.services.environments
+    spec = environments.resolver.resolve(_reference(name, version), call.workspace.name)
+    folder = environments.folders.find(spec)
+    dockerfile = None
+    with suppress(InvalidInput):  # an image has none
+        dockerfile = copying.export_spec(environments, spec, "dockerfile", name)["text"]
+    return JSONResponse(
+        {
+            "imageExistsInRegistry": folder is not None,
+            "dockerImage": {"name": spec.ref or name, "registry": {"address": None}},
+            "pythonEnvironment": {
+                "interpreterPath": f"{folder}/bin/python" if folder else None,
+                "condaEnvironmentPath": str(folder) if folder else None,
+            },
+            "ingredients": {"dockerfile": dockerfile},
+        }
+    )
+
+
+def refuse_recipe(call: AzureCall, context: Context, name: str, version: str = "") -> JSONResponse:
+    """`build_local` runs a script of Azure's, with conda or Docker, where the client is."""
+    environments = context.services.environments
+    environments.resolver.resolve(_reference(name, version), call.workspace.name)
+    raise NotServed(
+        f"`build_local` needs conda or Docker on your machine, and a recipe that torchyard does "
+        f"not make: environment `{name}` is built on the server's machine",
+        f"`environment.build(workspace)` builds it there; `yard environment export -n {name} "
+        "--format dockerfile` or `--format conda` writes a file to build it from here",
+    )
 
 
 for _path in ("/environments/{name}", "/environments/{name}/versions/{version}"):
     for _how in ("image", "imageoncompute/{compute}"):
         routes.add(["POST"], f"{_path}/{_how}", needs(Permission.WRITE)(partial(begin)))
+    routes.add(["GET"], f"{_path}/image", needs(Permission.READ)(partial(image_details)))
+    routes.add(["POST"], f"{_path}/recipe", needs(Permission.READ)(partial(refuse_recipe)))
 
 
 @routes.get("/builds/{hash}")
@@ -87,6 +126,10 @@ def log(request: Request, context: Context, hash: str) -> PlainTextResponse:
         ).token_hash
     context.access.granted(request, Permission.READ, workspace, token_hash)
     return PlainTextResponse(_whole_log(context.builds, hash))
+
+
+def _reference(name: str, version: str) -> str:
+    return f"azureml:{name}:{version}" if version else f"azureml:{name}"
 
 
 def _location(call: AzureCall, hash: str) -> str:
