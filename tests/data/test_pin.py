@@ -100,6 +100,38 @@ def test_a_mapped_url_is_checked_and_has_a_notice(db: Database, stores: Datastor
     assert "https://host/data/sets/a.csv" in result.notices[0]
 
 
+def test_spaces_in_the_target_of_a_map(
+    db: Database, stores: Datastores, clock: FakeClock, nas: Path
+) -> None:
+    (nas / "my sets").mkdir()
+    (nas / "my sets" / "a b.csv").touch()
+    for target in (
+        "azureml://datastores/nas/paths/my%20sets",
+        _LONG.format("default")[:-5] + "my%20sets",
+    ):
+        made = url_maps.put(db, clock, stores, WORKSPACE, "https://host/spaces", target)
+        assert made.target.endswith("/paths/my sets")
+        url = "https://host/spaces/a%20b.csv"
+        result = actions.pin(db, stores, WORKSPACE, "uri_file", url, "download")
+        assert result.path == "azureml://datastores/nas/paths/my sets/a b.csv"
+
+
+def test_a_url_of_a_data_asset_is_mapped(
+    db: Database, stores: Datastores, clock: FakeClock, tmp_path: Path
+) -> None:
+    url = "https://later.example/sets/a.csv"
+    request = assets.Request(name="later", path=url, type="uri_file")
+    as_it_is = lambda workspace, type, path: path  # noqa: E731
+    assets.create(db, clock, stores, Blobs(tmp_path), as_it_is, WORKSPACE, request, "me")
+    url_maps.put(
+        db, clock, stores, WORKSPACE, "https://later.example", "azureml://datastores/nas/paths"
+    )
+    result = actions.pin(db, stores, WORKSPACE, "uri_file", "azureml:later:1", "download")
+    assert result.path == "azureml:later:1" and url in result.notices[0]
+    place = actions.locate(db, stores, WORKSPACE, "azureml:later:1")
+    assert (place.store, place.path) == ("nas", "sets/a.csv")
+
+
 @pytest.mark.parametrize(
     ("type", "path", "error", "message"),
     [

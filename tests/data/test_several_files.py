@@ -12,7 +12,7 @@ from data.conftest import WORKSPACE, Web
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.data import actions, saved_datasets, several_files
+from torchyard.data import actions, saved_datasets, several_files, url_maps
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.data.saved_datasets import SavedDataset
@@ -51,6 +51,60 @@ def test_urls_and_files_of_datastores_become_one_folder(
         "nas/sets/a.csv": b"a\n",
         "nas/sets/deep/b.csv": b"b\n",
     }
+
+
+def test_urls_that_the_workspace_maps_are_read_at_home(
+    db: Database, stores: Datastores, nas: Path, clock: FakeClock, tmp_path: Path
+) -> None:
+    (nas / "my sets").mkdir()
+    (nas / "my sets" / "c d.csv").write_text("c")
+    target = "azureml://datastores/nas/paths/my%20sets"
+    url_maps.put(db, clock, stores, WORKSPACE, "https://none.example/my%20data", target)
+    url_maps.put(
+        db,
+        clock,
+        stores,
+        WORKSPACE,
+        "https://none.example/sets",
+        "azureml://datastores/nas/paths/sets",
+    )
+    urls = [
+        "https://none.example/sets/a.csv",
+        "https://none.example/my%20data/c%20d.csv",
+        "https://none.example/sets/**/b.*",
+    ]
+    path = saved(db, *urls)
+    pinned = actions.pin(db, stores, WORKSPACE, "uri_folder", path, "ro_mount")
+    assert pinned.path == path
+    assert [notice.split("`")[3] for notice in pinned.notices] == [
+        "azureml://datastores/nas/paths/sets/a.csv",
+        "azureml://datastores/nas/paths/my sets/c d.csv",
+        "azureml://datastores/nas/paths/sets",
+    ]
+    folder = Fetcher(tmp_path / "cache", db, stores).fetch(
+        WORKSPACE, "uri_folder", path, clock.now()
+    )
+    files = {
+        str(file.relative_to(folder)): file.read_text().strip()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+    # The folders are those of the URLs, as on Azure.
+    assert files == {
+        "none.example/sets/a.csv": "a",
+        "none.example/my data/c d.csv": "c",
+        "none.example/sets/deep/b.csv": "b",
+    }
+
+
+def test_a_dataset_of_many_mapped_urls_has_few_notices(
+    db: Database, stores: Datastores, nas: Path, clock: FakeClock
+) -> None:
+    prefix = "https://none.example/sets"
+    url_maps.put(db, clock, stores, WORKSPACE, prefix, "azureml://datastores/nas/paths/sets")
+    path = saved(db, *(f"{prefix}/{number}" for number in range(90)))
+    notices = actions.pin(db, stores, WORKSPACE, "uri_folder", path, "ro_mount").notices
+    assert [len(notices), notices[-1]] == [4, "this workspace maps 87 more URLs of it"]
 
 
 def test_a_pattern_names_some_files_of_a_folder(

@@ -9,6 +9,7 @@ datastore of the workspace is read with that datastore's credentials.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -37,6 +38,8 @@ from torchyard.data.web import HOSTS, Container, WebFiles, url_of
 
 # A slower datastore is checked again when the job is prepared.
 _CHECK_TIMEOUT_S = 5.0
+# A dataset may name thousands of URLs.
+_MAP_NOTICES = 4
 _ADDRESS_KEYS = ("account_name", "account_host", "endpoint_url", "host", "port")
 
 
@@ -69,14 +72,14 @@ def pin(
     """
     if saved_datasets.id_in(path):
         locate(db, stores, workspace, path)
-        return Pinned(path)
+        paths = [folder for folder, _ in _saved_paths(db, workspace, path)]
+        return Pinned(path, _map_notices(db, workspace, paths))
     if _names_asset(path, workspace):
         asset = _asset(db, workspace, path)
         _check_type(type, asset)
-        return Pinned(f"azureml:{asset.name}:{asset.version}")
-    pinned = Pinned(path)
-    if uris.protocol_of(path) not in ("", "azureml"):
-        pinned = url_maps.apply(url_maps.list_in(db, workspace), path)
+        notices = _map_notices(db, workspace, [asset.uri])
+        return Pinned(f"azureml:{asset.name}:{asset.version}", notices)
+    pinned = _mapped(db, workspace, path)
     uri = uris.datastore(pinned.path, workspace)
     if uri is not None:
         pinned = Pinned(str(uri), pinned.notices)
@@ -112,6 +115,7 @@ def locate(db: Database, stores: Datastores, workspace: str, path: str) -> Place
         return several
     if _names_asset(path, workspace):
         return locate(db, stores, workspace, _asset(db, workspace, path).uri)
+    path = _mapped(db, workspace, path).path
     uri = uris.datastore(path, workspace)
     if uri is not None:
         datastore = datastores.get(db, stores, workspace, uri.store)
@@ -129,17 +133,36 @@ def locate(db: Database, stores: Datastores, workspace: str, path: str) -> Place
 
 def _several(db: Database, stores: Datastores, workspace: str, path: str) -> Place | None:
     """The place of an unregistered dataset's files; None for other paths."""
-    id = saved_datasets.id_in(path)
-    if not id:
+    if not saved_datasets.id_in(path):
         return None
-    with db.read() as connection:
-        dataset = saved_datasets.get(connection, workspace, id)
     parts = []
-    for folder, pattern in saved_datasets.paths_of(dataset):
+    for folder, pattern in _saved_paths(db, workspace, path):
         place = locate(db, stores, workspace, folder)
         name = several_files.name_of(folder)
         parts.append(several_files.Part(name, place.files, place.path, pattern))
     return Place(several_files.SeveralFiles(parts), "", path)
+
+
+def _saved_paths(db: Database, workspace: str, path: str) -> list[tuple[str, str]]:
+    """The paths of an unregistered dataset, with the pattern of each."""
+    with db.read() as connection:
+        dataset = saved_datasets.get(connection, workspace, saved_datasets.id_in(path))
+    return saved_datasets.paths_of(dataset)
+
+
+def _mapped(db: Database, workspace: str, path: str) -> Pinned:
+    """What a URL is mapped to, with a notice; any other path as it is."""
+    if uris.protocol_of(path) in ("", "azureml"):
+        return Pinned(path)
+    return url_maps.apply(url_maps.list_in(db, workspace), path)
+
+
+def _map_notices(db: Database, workspace: str, paths: Iterable[str]) -> tuple[str, ...]:
+    notices = [notice for path in paths for notice in _mapped(db, workspace, path).notices]
+    if len(notices) > _MAP_NOTICES:
+        more = f"this workspace maps {len(notices) - _MAP_NOTICES + 1} more URLs of it"
+        notices = [*notices[: _MAP_NOTICES - 1], more]
+    return tuple(notices)
 
 
 def files_of(db: Database, stores: Datastores, asset: DataAsset) -> list[DataFile]:

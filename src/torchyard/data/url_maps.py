@@ -22,7 +22,8 @@ _PROTOCOLS = ("http", "https", "wasb", "wasbs", "abfs", "abfss", "adl", "s3", "g
 def put(
     db: Database, clock: Clock, stores: Datastores, workspace: str, prefix: str, target: str
 ) -> UrlMap:
-    """
+    """Map a prefix; `%20` in the target is a space, as in the prefix.
+
     Raises:
         InvalidInput: the prefix is not a URL, or the target not a datastore URI.
         NotFound: the datastore does not exist.
@@ -33,7 +34,7 @@ def put(
             "for example `https://host/path`",
             at=["prefix"],
         )
-    uri = uris.datastore(target, workspace)
+    uri = uris.datastore(unquote(target), workspace)
     if uri is None:
         raise InvalidInput(
             f"`{target}` is not a datastore URI",
