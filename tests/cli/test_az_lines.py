@@ -16,6 +16,11 @@ def test_az_ml_is_yard() -> None:
     assert without_az(["ml"]) == ["--help"]
 
 
+def test_az_configure_is_yard_configure() -> None:
+    words = ["configure", "--defaults", "group=g", "workspace=w"]
+    assert without_az(words) == words
+
+
 @pytest.mark.parametrize(
     ("words", "group", "hint"),
     [

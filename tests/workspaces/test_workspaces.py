@@ -133,9 +133,15 @@ def test_the_keys_of_azures_schema_are_given_back(client: TestClient) -> None:
     )
     assert (body["hbi_workspace"], body["image_build_compute"]) == (True, "cpu-compute")
     assert body["public_network_access"] == "enabled"
+    assert body["notices"] == [
+        "kept and shown, without an effect here: `hbi_workspace`, `image_build_compute`, "
+        "`public_network_access`",
+        "ignored, since it has no meaning here: `identity`, `managed_network`",
+    ]
     here = f"{WORKSPACES}/vision"
     changes = {"tags": {"year": None, "team": "ours"}, "display_name": None, "hbi_workspace": False}
     changed = client.patch(here, json=changes).json()
+    assert changed.pop("notices") == ["kept and shown, without an effect here: `hbi_workspace`"]
     assert changed["tags"] == {"purpose": "demonstration", "team": "ours"}
     assert (changed["display_name"], changed["hbi_workspace"]) == ("vision", False)
     assert changed["image_build_compute"] == "cpu-compute"
@@ -175,4 +181,28 @@ def test_a_key_that_asks_for_more_is_refused_by_name(
         error = answer.json()["error"]
         assert (answer.status_code, error["at"][0]) == (400, key), error
         assert reason in error["message"] and error["hint"]
+    assert len(client.get(WORKSPACES).json()["value"]) == 1
+
+
+def test_all_keys_that_are_wrong_are_named_at_once(client: TestClient) -> None:
+    document = {
+        "name": "vision",
+        "descripton": "a typo",
+        "hub_id": "x",
+        "storage_account": "/subscriptions/s/…/storageAccounts/a",
+        "public_network_access": "Disabled",
+    }
+    error = client.post(WORKSPACES, json=document).json()["error"]
+    assert error["at"] == ["descripton"]
+    lines = error["message"].splitlines()
+    assert lines[:2] == [
+        "4 keys can't be taken:",
+        "  unknown key `descripton` (did you mean `description`?)",
+    ]
+    assert "unknown key `hub_id`" in lines[2]
+    assert "`storage_account` can't be honoured" in lines[3]
+    assert "`public_network_access: disabled`" in lines[4] and len(lines) == 5
+    changes = {"key_vault": "/subscriptions/s/…/vaults/a", "identity": {"type": "user_assigned"}}
+    error = client.patch(f"{WORKSPACES}/default", json=changes).json()["error"]
+    assert "`key_vault` can't" in error["message"] and "`user_assigned`" in error["message"]
     assert len(client.get(WORKSPACES).json()["value"]) == 1

@@ -1,4 +1,4 @@
-"""`yard az ml …`: lines of Azure's command, as documents print them.
+"""`yard az ml …` and `yard az configure …`: lines of Azure's command, as documents print them.
 
 Owns: which of `az`'s words `yard` has, the error for all others.
 Leaves: the verbs of `az ml` to the commands, which have the same names and options.
@@ -25,6 +25,8 @@ def without_az(words: Sequence[str]) -> list[str]:
     """
     if words and words[0] == "ml":
         return list(words[1:]) or ["--help"]
+    if words and words[0] == "configure":
+        return list(words)
     group = next((word for word in words if not word.startswith("-")), "")
     if not group:
         raise NotServed("error: `az` is served for `az ml`\nhint: `yard --help` lists its commands")

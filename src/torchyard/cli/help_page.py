@@ -31,6 +31,7 @@ VERBS = {
     "login": "Log in to a shared server.",
     "logout": "Log out of a shared server.",
     "whoami": "Show who you are logged in as, and your role.",
+    "configure": "Set the default workspace.",
     "client-env": "Print the variables that point Azure ML's SDKs at this server.",
     "jupyterlab": "Install Azure ML's notebook widget into JupyterLab.",
     "audit": "List changes and refused requests; for owners.",

@@ -48,7 +48,8 @@ class Client:
     Args:
         url: the server, as `https://host:8766`.
         token: begins with `yard_p_`; `yard login`'s or TORCHYARD_TOKEN when left out.
-        workspace: TORCHYARD_WORKSPACE, the nearest `config.json`'s, or `default` when left out.
+        workspace: TORCHYARD_WORKSPACE, the nearest `config.json`'s, that of
+            `yard configure`, or `default` when left out.
         start: start this machine's server when it is meant and none runs.
         on_start: called before a server is started, which takes a second.
         settings: what stands for the environment; read from it when None.

@@ -1,28 +1,61 @@
 """Which server and which workspace a client means, and a connection to it.
 
-Owns: the defaults of a client, the hints of what to do without a token or a server.
+Owns: the defaults of a client, those that the user configured, the hints of what to do without a
+token or a server.
 Leaves: settings to base/settings.py, HTTP to base/http.py, the embedded server to embedded.py.
 Always: the workspace is the first of the one given, TORCHYARD_WORKSPACE, the nearest
-`config.json`, `default`.
+`config.json`, the one that `yard configure` named, `default`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from torchyard.base import files
 from torchyard.base.certificates import authority_file
 from torchyard.base.errors import InvalidInput, NotAuthenticated, Unreachable
 from torchyard.base.http import Transport
 from torchyard.base.settings import DEFAULT_WORKSPACE, Settings
 
 CONFIG_FILES = (".azureml/config.json", "aml_config/config.json", "config.json")
+_DEFAULTS_FILE = "defaults.json"
 
 
 def default_workspace(settings: Settings, folder: Path) -> str:
-    """TORCHYARD_WORKSPACE, else what the nearest `config.json` from `folder` upwards names."""
-    return settings.workspace or _configured(folder) or DEFAULT_WORKSPACE
+    """TORCHYARD_WORKSPACE, else what the nearest `config.json` from `folder` upwards names, else
+    what `yard configure` did.
+    """
+    named = settings.workspace or _configured(folder)
+    return named or configured_defaults(settings.home).get("workspace") or DEFAULT_WORKSPACE
+
+
+def configured_defaults(home: Path) -> dict[str, str]:
+    """What `yard configure --defaults` has set: some of `workspace`, `group`, `location`.
+
+    Raises:
+        InvalidInput: the file is something else.
+    """
+    file = home / _DEFAULTS_FILE
+    try:
+        values = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        values = None
+    if not isinstance(values, dict) or not all(isinstance(each, str) for each in values.values()):
+        raise InvalidInput(
+            f"`{file}` is not what `yard configure` writes", "remove it and configure again"
+        )
+    return values
+
+
+def configure_defaults(home: Path, values: Mapping[str, str]) -> None:
+    """Replace them all, whole or not at all."""
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with files.whole(home / _DEFAULTS_FILE) as writing:
+        writing.write((json.dumps(dict(values), indent=2) + "\n").encode())
 
 
 def connect(settings: Settings, start: bool, on_start: Callable[[], None] | None) -> Transport:

@@ -85,7 +85,7 @@ def create(db: Database, clock: Clock, document: Mapping[str, Any]) -> Workspace
 
 def read_document(document: Mapping[str, Any], now: datetime) -> Workspace:
     """A workspace from its YAML document."""
-    fields.refuse_unknown(document, (*_KEYS, *azure_keys.KEYS), ("$schema", *azure_keys.KEYS))
+    azure_keys.refuse_unknown(document, _KEYS)
     for key in _TEXTS:
         fields.text(document, key)
     name = fields.text(document, "name")

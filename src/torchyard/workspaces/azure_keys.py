@@ -10,7 +10,7 @@ Source: `WorkspaceSchema` of azure-ai-ml 1.35.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torchyard.base import fields
@@ -70,15 +70,33 @@ _REFUSED = {
 KEYS = (*_TRUTHS, *_TEXTS, *_CHOICES, *_READ_ONLY, *_REFUSED)
 
 
+def refuse_unknown(document: Mapping[str, Any], keys: Sequence[str]) -> None:
+    """
+    Args:
+        keys: those that torchyard honours.
+
+    Raises:
+        InvalidSpec: keys that are neither torchyard's nor Azure's, or ask for what torchyard does
+            not do: all of them in one message.
+    """
+    taken = (*keys, *KEYS)
+    unknown = [str(key) for key in document if key not in taken]
+    refusals = _refusals(document)
+    otherwise = "leave it out" if len(unknown) + len(refusals) > 1 else ""
+    errors = [
+        fields.unknown_key(key, taken, unnamed=("$schema", *KEYS), otherwise=otherwise)
+        for key in unknown
+    ]
+    _raise([*errors, *refusals])
+
+
 def read(document: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of the document that are satisfied, to be kept and given back.
 
     Raises:
         InvalidSpec: a value is wrong, or asks for what torchyard does not do.
     """
-    for key, (reason, hint) in _REFUSED.items():
-        if document.get(key):
-            raise InvalidSpec(f"`{key}` can't be honoured: {reason}", hint, at=[key])
+    _raise(_refusals(document))
     kept: dict[str, Any] = {}
     for key in _TRUTHS:
         if document.get(key) is not None:
@@ -88,13 +106,48 @@ def read(document: Mapping[str, Any]) -> dict[str, Any]:
             kept[key] = fields.bounded(document[key], _LONGEST, f"`{key}`", at=[key])
     for key in _READ_ONLY:
         fields.text(document, key)
-    access = fields.text(document, "public_network_access")
-    if access:
-        _check_access(access)
+    if fields.text(document, "public_network_access"):
         kept["public_network_access"] = "enabled"
-    _check_identity(document.get("identity"))
-    _check_network(document.get("managed_network"))
     return kept
+
+
+def notices(document: Mapping[str, Any]) -> list[str]:
+    """What to say of keys that were taken and change nothing."""
+    taken = [key for key, value in document.items() if value not in (None, "", {})]
+    kept = [key for key in taken if key in (*_TRUTHS, *_TEXTS, "public_network_access")]
+    ignored = [key for key in taken if key in ("identity", "managed_network", *_READ_ONLY)]
+    return [
+        *([f"kept and shown, without an effect here: {_named(kept)}"] if kept else []),
+        *([f"ignored, since it has no meaning here: {_named(ignored)}"] if ignored else []),
+    ]
+
+
+def _named(keys: Iterable[str]) -> str:
+    return ", ".join(f"`{key}`" for key in keys)
+
+
+def _refusals(document: Mapping[str, Any]) -> list[InvalidSpec]:
+    errors = [
+        InvalidSpec(f"`{key}` can't be honoured: {reason}", hint, at=[key])
+        for key, (reason, hint) in _REFUSED.items()
+        if document.get(key)
+    ]
+    for check in (_check_access, _check_identity, _check_network):
+        try:
+            check(document)
+        except InvalidSpec as error:
+            errors.append(error)
+    return errors
+
+
+def _raise(errors: Sequence[InvalidSpec]) -> None:
+    """Raise the only error as it is, several as one."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        lines = [f"{len(errors)} keys can't be taken:"]
+        lines += [f"  {error.message} ({error.hint})" for error in errors]
+        raise InvalidSpec("\n".join(lines), "correct them or leave them out", at=errors[0].at)
 
 
 def _truth(document: Mapping[str, Any], key: str) -> bool:
@@ -108,7 +161,8 @@ def _truth(document: Mapping[str, Any], key: str) -> bool:
     return value
 
 
-def _check_access(access: str) -> None:
+def _check_access(document: Mapping[str, Any]) -> None:
+    access = fields.text(document, "public_network_access")
     if access.lower() == "disabled":
         raise InvalidSpec(
             "`public_network_access: disabled` can't be honoured: who reaches the server is not "
@@ -116,7 +170,7 @@ def _check_access(access: str) -> None:
             f"let the server listen on a private address, or behind a firewall; {_LIMIT_JOBS}",
             at=["public_network_access"],
         )
-    if access.lower() != "enabled":
+    if access.lower() not in ("", "enabled"):
         raise InvalidSpec(
             f"`public_network_access` is `{access[:50]}`",
             "use enabled, or leave it out",
@@ -124,7 +178,8 @@ def _check_access(access: str) -> None:
         )
 
 
-def _check_identity(identity: Any) -> None:
+def _check_identity(document: Mapping[str, Any]) -> None:
+    identity = document.get("identity")
     kind = identity.get("type") if isinstance(identity, Mapping) else identity
     if kind in (None, "") or str(kind).lower().replace("_", "") in ("systemassigned", "none"):
         return
@@ -136,7 +191,8 @@ def _check_identity(identity: Any) -> None:
     )
 
 
-def _check_network(network: Any) -> None:
+def _check_network(document: Mapping[str, Any]) -> None:
+    network = document.get("managed_network")
     mode = network.get("isolation_mode") if isinstance(network, Mapping) else network
     if mode in (None, "") or str(mode).lower() == "disabled":
         return

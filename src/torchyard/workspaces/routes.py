@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Depends
 from torchyard.base import fields
 from torchyard.base.dependencies import ClockOf, DatabaseOf, from_state
 from torchyard.base.errors import Forbidden
-from torchyard.workspaces import actions, notifications, people
+from torchyard.workspaces import actions, azure_keys, notifications, people
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, Role, TokenKind, Workspace
@@ -49,9 +49,10 @@ def create(
             f"this token is valid only for workspace `{identity.workspace}`",
             "create workspaces with a personal token",
         )
-    workspace = actions.create(db, clock, fields.mapping(document, "the workspace's document"))
+    fields.mapping(document, "the workspace's document")
+    workspace = actions.create(db, clock, document)
     provision(workspace.name)
-    return to_json(workspace)
+    return _with_notices(workspace, azure_keys.notices(document))
 
 
 _FOR_OWNERS = ("allow_substitutes", "max_processes", "disk_quota_mb", "network", "auto_compute")
@@ -87,9 +88,10 @@ def update(
     if recipient_keys and identity.kind is not TokenKind.PERSON:
         raise Forbidden(f"a job can't change `{recipient_keys[0]}`", "use a personal token")
     changed = actions.update(db, workspace, changes, check)
-    if not recipient_keys:
-        return to_json(changed)
-    return {**to_json(changed), "notices": check(changed.notifications)}
+    notices = azure_keys.notices(changes)
+    if recipient_keys:
+        notices += check(changed.notifications)
+    return _with_notices(changed, notices)
 
 
 @router.get("/workspaces/{workspace}")
@@ -100,6 +102,10 @@ def show(db: DatabaseOf, workspace: str) -> dict[str, Any]:
 
 def _is_owner(identity: Identity) -> bool:
     return identity.kind is TokenKind.PERSON and identity.role is Role.OWNER
+
+
+def _with_notices(workspace: Workspace, notices: list[str]) -> dict[str, Any]:
+    return {**to_json(workspace), "notices": notices} if notices else to_json(workspace)
 
 
 def to_json(workspace: Workspace) -> dict[str, Any]:

@@ -76,6 +76,31 @@ def test_create_streams_and_ends_with_the_jobs_code(server: FakeServer, yard: Ya
     assert answer.code == 3 and "RunId: streamed" in answer.err and answer.out == b""
 
 
+def test_logs_prints_what_was_written_so_far(server: FakeServer, yard: Yard) -> None:
+    job = FakeJob(job_body("running", "Running"))
+    job.files = {"user_logs/std_log.txt": b"loss 0.5\nno last newline"}
+    server.state.jobs["running"] = job
+    answer = yard("job", "logs", "-n", "running")
+    assert (answer.code, answer.out, answer.err) == (0, b"loss 0.5\nno last newline", "")
+    job.files = {
+        "user_logs/std_log_process_0.txt": b"one\ntwo\n",
+        "user_logs/std_log_process_1.txt": b"three\n",
+    }
+    assert yard("job", "logs", "running").out == b"[0] one\n[0] two\n[1] three\n"
+    assert yard("job", "logs", "running", "--rank", 1).out == b"three\n"
+    answer = yard("job", "logs", "running", "--rank", 2)
+    assert answer.code == 2 and "ranks that have: 0, 1" in answer.err
+    job.files = {}
+    assert yard("job", "logs", "running").out == b""
+
+
+def test_logs_that_are_followed_end_with_the_jobs_code(server: FakeServer, yard: Yard) -> None:
+    job = FakeJob(job_body("streamed", "Failed", exit_code=3))
+    job.may_end.set()
+    server.state.jobs["streamed"] = job
+    assert yard("job", "logs", "-n", "streamed", "--follow").code == 3
+
+
 def test_list_pages_until_it_has_enough(server: FakeServer, yard: Yard, jobs: list[str]) -> None:
     listed = json.loads(yard("job", "list", "-o", "json").out)
     assert [job["name"] for job in listed] == jobs[::-1]

@@ -25,6 +25,7 @@ from torchyard.cli.parsing.options import (
     with_session,
 )
 from torchyard.cli.terminal import tables
+from torchyard.client import connection
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
@@ -98,13 +99,17 @@ def create(
     }
     document.fill(azure)
     document.fill({"tags": tagged(tags), **options})
+    defaults = connection.configured_defaults(session.settings.home)
+    for key, default in (("resource_group", "group"), ("location", "location")):
+        if not document.value.get(key):
+            document.fill({key: defaults.get(default)})
     if not document.value.get("name"):
         raise InvalidInput("a workspace needs a name", "give one with `--name`")
     try:
         workspace = session.client().workspaces.create(document.value)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
-    _print(session, workspace)
+    _print_changed(session, workspace)
 
 
 @group.command("show")
@@ -241,10 +246,7 @@ def update(
         changed = client.workspaces.update(workspace, changes)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
-    for notice in changed.raw.get("notices") or ():
-        warn(notice)
-    shown = {key: value for key, value in changed.raw.items() if key != "notices"}
-    _print(session, replace(changed, raw=shown))
+    _print_changed(session, changed)
 
 
 @group.command("delete")
@@ -395,6 +397,13 @@ def _one_name(name: str, argument: str | None) -> str:
     if name and argument and name != argument:
         raise click.UsageError(f"Two names were given, '{name}' and '{argument}'.")
     return name or argument or ""
+
+
+def _print_changed(session: Session, workspace: Workspace) -> None:
+    for notice in workspace.raw.get("notices") or ():
+        warn(notice)
+    shown = {key: value for key, value in workspace.raw.items() if key != "notices"}
+    _print(session, replace(workspace, raw=shown))
 
 
 def _print(session: Session, workspace: Workspace) -> None:

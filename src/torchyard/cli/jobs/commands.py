@@ -212,6 +212,31 @@ def stream(session: Session, name: str, rank: int | None) -> int:
     return _stream(session, name, rank)
 
 
+@group.command("logs")
+@named("job", "jobs")
+@click.option(
+    "--rank",
+    type=click.IntRange(min=0),
+    default=None,
+    metavar="RANK",
+    help="Print only this rank's output, unchanged.",
+)
+@click.option("--follow", is_flag=True, help="Follow it until the job ends, as `stream` does.")
+@common
+def logs(session: Session, name: str, rank: int | None, follow: bool) -> int:
+    """Print what a job has written so far.
+
+    Of a job with several ranks, one rank's output follows the other's.
+
+    Example: yard job logs -n brave-otter --rank 1
+    """
+    if follow:
+        return _stream(session, name, rank)
+    job = session.client().jobs.get(name)
+    click.echo(job.logs(rank), nl=False)
+    return 0
+
+
 @group.command("wait")
 @named("job", "jobs")
 @click.option(

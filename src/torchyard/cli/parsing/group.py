@@ -50,12 +50,13 @@ _MODULES = {
     "doctor": "torchyard.cli.doctor.command",
     "disk": "torchyard.cli.commands.disk",
     "gc": "torchyard.cli.commands.gc",
+    "configure": "torchyard.cli.commands.configure",
     "client-env": "torchyard.cli.commands.client_env",
     "jupyterlab": "torchyard.cli.commands.jupyterlab",
     "completion": "torchyard.cli.parsing.completion",
 }
 # az's options that take several values behind one name: `--set a=1 b=2`.
-_GREEDY = ("--set", "--tags")
+_GREEDY = ("--set", "--tags", "--defaults", "-d")
 _COMMON = ("output", "query", "workspace_name")
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 

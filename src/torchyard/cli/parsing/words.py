@@ -21,9 +21,8 @@ VERBS: dict[str, tuple[str, ...]] = {
     "describe": ("show",),
     "status": ("show",),
     "info": ("show",),
-    "logs": ("stream",),
-    "log": ("stream",),
-    "tail": ("stream",),
+    "log": ("logs", "get-logs", "stream"),
+    "tail": ("logs", "get-logs", "stream"),
     "follow": ("stream",),
     "attach-logs": ("stream",),
     "stop": ("cancel", "delete"),
@@ -49,14 +48,12 @@ VERBS: dict[str, tuple[str, ...]] = {
 HINTS = {
     "az": "leave out `az ml`: write `yard job list`",
     "ml": "leave out `ml`: write `yard job list`",
-    "configure": "name the workspace once with `yard workspace config -w NAME`, or set "
-    "TORCHYARD_WORKSPACE",
-    "config": "name the workspace once with `yard workspace config -w NAME`, or set "
-    "TORCHYARD_WORKSPACE",
+    "config": "name the workspace once with `yard configure --defaults workspace=NAME`, or for a "
+    "folder with `yard workspace config -w NAME`",
     "account": "`yard whoami` shows who you are; `yard login URL` switches servers",
     "run": "write `yard job create -f job.yml --stream`",
     "submit": "write `yard job create -f job.yml --stream`",
-    "logs": "write `yard job stream NAME`, or `yard server logs`",
+    "logs": "write `yard job logs NAME`, or `yard server logs`",
     "status": "write `yard job list`, or `yard server status`",
     "diagnose": "write `yard doctor`",
     "registry": "registries are not supported, except as `azureml://registries/…` in job files",

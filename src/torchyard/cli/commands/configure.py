@@ -1,0 +1,75 @@
+"""`yard configure`: the user's defaults, as `az configure` sets them.
+
+Owns: the options, the names of the defaults.
+Leaves: the file, and which workspace a command means, to client/connection.py.
+Always: no server is asked or started; a default that torchyard has no use for is refused by name.
+"""
+
+from __future__ import annotations
+
+import click
+
+from torchyard.base.errors import InvalidInput, nearest
+from torchyard.cli.parsing.group import Verb
+from torchyard.cli.parsing.options import Session, common
+from torchyard.cli.terminal import tables
+from torchyard.client import connection
+
+_NAMES = ("workspace", "group", "location")
+
+
+@click.command("configure", cls=Verb)
+@click.option(
+    "-d",
+    "--defaults",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set workspace, and group and location of new workspaces; an empty VALUE removes one.",
+)
+@click.option("-l", "--list-defaults", is_flag=True, help="List the defaults.")
+@common
+def configure(session: Session, defaults: tuple[str, ...], list_defaults: bool) -> None:
+    """Set the defaults of all commands on this machine.
+
+    `-w`, TORCHYARD_WORKSPACE and the nearest config.json take precedence over them.
+
+    Example: yard configure --defaults workspace=vision group=research
+    """
+    home = session.settings.home
+    values = connection.configured_defaults(home)
+    if defaults:
+        values = {name: value for name, value in (values | _read(defaults)).items() if value}
+        connection.configure_defaults(home, values)
+    elif not list_defaults:
+        raise InvalidInput(
+            "there is nothing to configure",
+            "write `yard configure --defaults workspace=NAME`, or `--list-defaults`",
+        )
+    rows = [{"name": name, "value": values[name]} for name in _NAMES if name in values]
+    columns = [("NAME", lambda row: row["name"]), ("VALUE", lambda row: row["value"])]
+    tables.rows(session.form, rows, columns)
+
+
+def _read(defaults: tuple[str, ...]) -> dict[str, str]:
+    """
+    Raises:
+        InvalidInput: a word is not `NAME=VALUE`, or names are not those of defaults: all of these.
+    """
+    pairs = dict(_pair(each) for each in defaults)
+    unknown = [name for name in pairs if name not in _NAMES]
+    if unknown:
+        near = nearest(unknown[0], _NAMES)
+        raise InvalidInput(
+            f"no default is called {', '.join(f'`{name[:80]}`' for name in unknown)}",
+            f"did you mean `{near}`?" if near else f"defaults: {', '.join(_NAMES)}",
+        )
+    return pairs
+
+
+def _pair(assignment: str) -> tuple[str, str]:
+    name, equals, value = assignment.partition("=")
+    if not equals:
+        raise InvalidInput(
+            f"`{assignment[:80]}` sets no default", "write `--defaults workspace=NAME`"
+        )
+    return name.strip(), value.strip()
