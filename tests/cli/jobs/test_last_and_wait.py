@@ -61,9 +61,18 @@ def test_a_shell_offers_statuses_and_metrics(
         "CancelRequested", "Completed", "Canceled"
     ]  # fmt: skip
     monkeypatch.setattr(completion, "metric_keys", lambda job, *rest: [f"loss of {job}"])
-    plot = metrics.metrics.make_context("m", ["a", "--plot"], resilient_parsing=True)
-    (names,) = [option for option in metrics.metrics.params if option.name == "argument"]
-    assert [item.value for item in names.shell_complete(plot, "")] == ["loss of a"]
+    options = {option.name: option for option in metrics.metrics.params}
+
+    def offered(option: str, *words: str) -> list[str]:
+        context = metrics.metrics.make_context("m", list(words), resilient_parsing=True)
+        return [item.value for item in options[option].shell_complete(context, "")]
+
+    for words in (["a", "--plot"], ["-n", "a", "--plot"], ["--name", "a", "--plot", "loss"]):
+        assert offered("argument", *words) == ["loss of a"], words
+    assert offered("keys", "-n", "a", "-n", "b") == ["loss of a"]
+    assert offered("keys", "--plot") == []
+    monkeypatch.setattr(completion, "names", lambda *rest: ["a job"])
+    assert offered("argument", "-n", "a") == offered("name", "--plot") == ["a job"]
 
 
 def test_the_help_prints_no_range_of_64_bits(yard: Yard) -> None:

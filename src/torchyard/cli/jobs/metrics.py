@@ -64,11 +64,23 @@ def _offered(context: click.Context, parameter: click.Parameter, incomplete: str
     """Behind `--plot` the metrics of the jobs named before it, else names of jobs."""
     from torchyard.cli.parsing import completion
 
+    if context.params.get("plot") and _named_jobs(context):
+        return _keys(context, parameter, incomplete)
     workspace = str(context.params.get("workspace_name") or "")
-    named_jobs = context.params.get("names") or context.params.get("argument") or ()
-    if context.params.get("plot") and named_jobs:
-        return completion.metric_keys(named_jobs[0], workspace, incomplete)
     return completion.names("jobs", workspace, incomplete)
+
+
+def _keys(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The metrics of the first job that is named."""
+    from torchyard.cli.parsing import completion
+
+    workspace = str(context.params.get("workspace_name") or "")
+    jobs = _named_jobs(context)
+    return completion.metric_keys(jobs[0], workspace, incomplete) if jobs else []
+
+
+def _named_jobs(context: click.Context) -> tuple[str, ...]:
+    return (*(context.params.get("name") or ()), *(context.params.get("argument") or ()))
 
 
 @click.command("metrics", cls=_WithPlot)
@@ -77,7 +89,12 @@ def _offered(context: click.Context, parameter: click.Parameter, incomplete: str
     "--plot", is_flag=True, help="Draw a chart; `--plot KEY…` draws these metrics into one."
 )
 @click.option(
-    "--key", "keys", multiple=True, metavar="KEY", help="Show only this metric; repeatable."
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="KEY",
+    help="Show only this metric; repeatable.",
+    shell_complete=_keys,
 )
 @click.option(
     "--x", type=click.Choice(["step", "time"]), default="step", help="The chart's horizontal axis."
