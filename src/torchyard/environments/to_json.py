@@ -12,7 +12,7 @@ from typing import Any
 
 from torchyard.assets import versions
 from torchyard.base.clock import to_text
-from torchyard.base.errors import BuildFailed, InvalidSpec
+from torchyard.base.errors import BuildFailed, InvalidSpec, TorchyardError
 from torchyard.environments import assets, bases
 from torchyard.environments.conda import conda_packages
 from torchyard.environments.names import catalogue, components, curated_environments
@@ -21,6 +21,8 @@ from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.packages import lock
 from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset, EnvironmentSpec
+
+_NOT_BUILT = "not built"
 
 
 def list_json(
@@ -32,11 +34,29 @@ def list_json(
         name: all versions of this one only.
         archived: None lists archived ones, too.
     """
-    curated = [
+    bodies = [
         curated_to_json(entry) for entry in curated_environments.every() if name in ("", entry.name)
     ]
     owned = assets.list_in(environments.db, workspace, name, archived)
-    return [*curated, *(asset_to_json(entry) for entry in owned)]
+    bodies += [asset_to_json(entry) for entry in owned]
+    return [{**body, "build": _build_state(environments, workspace, body)} for body in bodies]
+
+
+def _build_state(environments: Environments, workspace: str, body: Mapping[str, Any]) -> str:
+    ref = f"{body['name']}:{body['version']}"
+    try:
+        spec = environments.resolver.resolve(ref, workspace, enforce_policy=False)
+    except TorchyardError:
+        return _NOT_BUILT  # what it is made of is gone
+    # One for GPUs that is replaced here is not what is built.
+    return _state(environments, spec) if spec.ref == ref else _NOT_BUILT
+
+
+def _state(environments: Environments, spec: EnvironmentSpec) -> str:
+    if environments.folders.find(spec):
+        return "ready"
+    last = environments.records.last(spec.hash)
+    return last.status if last else _NOT_BUILT
 
 
 def version_to_json(
@@ -58,7 +78,7 @@ def version_to_json(
             build = build_json(environments, spec)
         else:
             # It is for GPUs, and jobs here get another in its place.
-            build = {"hash": "", "build": "not built", "notices": list(spec.notices)}
+            build = {"hash": "", "build": _NOT_BUILT, "notices": list(spec.notices)}
         return {**curated_to_json(curated), **build, **tests_to_json(curated)}
     asset = assets.get(environments.db, workspace, name, version)
     return {
@@ -101,7 +121,7 @@ def curated_to_json(curated: Curated) -> dict[str, Any]:
         "cuda": contents.get("cuda", ""),
         "packages": list(curated.packages),
         "size_bytes": contents.get("size_bytes"),
-        "status": "curated" if contents or not curated.requirements else "curated, not built here",
+        "status": "curated",
         "archived": False,
         "tags": {},
     }
@@ -173,7 +193,7 @@ def build_json(environments: Environments, spec: EnvironmentSpec) -> dict[str, A
     folder = environments.folders.find(spec)
     body: dict[str, Any] = {
         "hash": spec.hash,
-        "build": "ready" if folder else last.status if last else "not built",
+        "build": _state(environments, spec),
         "notices": list(spec.notices),
     }
     if last is not None and last.error:

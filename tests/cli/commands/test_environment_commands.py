@@ -97,7 +97,6 @@ def test_a_fresh_workspace_has_the_curated_ones(real: RealServer, yard: Yard) ->
     resolved = environments["acpt-pytorch-2.13-cpu"]
     assert (resolved["torch"], resolved["cuda"]) == ("2.13.0+cpu", "")
     assert any(line.startswith("deepspeed==") for line in resolved["packages"])
-    assert environments["acpt-pytorch-2.13-cuda13.0"]["status"] == "curated, not built here"
     assert environments["python"]["packages"] == []
 
 
@@ -160,3 +159,23 @@ def test_what_an_export_of_an_image_refuses(
     answer = yard("environment", "export", "-n", "python", *words)
     assert answer.code in (1, 2) and message in answer.err and hint in answer.err
     assert not list(Path().iterdir())
+
+
+def test_the_list_says_what_is_built_on_this_server(real: RealServer, yard: Yard) -> None:
+    yard("environment", "create", "-n", "own", "--image", "python:3.11")
+    Path("requirements.txt").write_text("no-such-package-at-all==1.0\n")
+    yard("environment", "create", "-n", "failing", "--pip-requirements", "requirements.txt")
+    yard("environment", "build", "failing")
+
+    def states() -> dict[str, tuple[str, str]]:
+        rows = json.loads(yard("environment", "list", "-o", "json").out)
+        return {row["name"]: (row["status"], row["build"]) for row in rows}
+
+    before = states()
+    # With or without a record of what a build contains.
+    for name in ("acpt-pytorch-2.13-cpu", "acpt-pytorch-2.13-cuda13.0", "lightgbm-3.3"):
+        assert before[name] == ("curated", "not built"), name
+    assert before["failing"] == ("registered", "failed")
+    yard("environment", "build", "python")
+    assert states()["python"] == ("curated", "ready")
+    assert "BUILD" in yard("environment", "list").text.splitlines()[0]

@@ -41,6 +41,7 @@ _COLUMNS: list[tables.Column] = [
     ("PYTHON", lambda environment: environment.get("python")),
     ("TORCH", lambda environment: environment.get("torch")),
     ("STATUS", lambda environment: environment.get("status")),
+    ("BUILD", lambda environment: environment.get("build")),
     ("DESCRIPTION", lambda environment: environment.get("description")),
 ]
 

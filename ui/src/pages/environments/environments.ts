@@ -5,7 +5,7 @@ export interface Environment {
   name: string;
   version: string;
   description: string;
-  /** `curated`, `curated, not built here` or `registered`. */
+  /** `curated` or `registered`. */
   status: string;
   archived: boolean;
   tags: Record<string, string>;
