@@ -132,3 +132,23 @@ def test_a_launchers_failure_below_a_shell_counts(tmp_path: Path) -> None:
     record = rank_record.describe(time.time(), "exception", ChildFailedError, error, None)
     rank_record.save(str(tmp_path), {**record, "pid": _SECOND})
     assert not _is_forgiven(_exit(tmp_path, 1), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "is_forgiven"),
+    [
+        ("set -e\npip install x\npython train.py", 3, True),
+        ("set -e\npip install x\npython train.py\n", 3, True),
+        ("set -e\npython train.py\npython eval.py", 2, False),
+        ("set -e\npython train.py\npython train.py", 2, False),
+        ("set -e\ncheck_python train.py", 2, False),
+    ],
+)
+def test_an_abort_of_the_last_command_has_skipped_nothing(
+    command: str, line: int, is_forgiven: bool, tmp_path: Path
+) -> None:
+    (tmp_path / f"{_FIRST}.end").touch()
+    (tmp_path / "log.txt").write_text(f"bash: line {line}: {_FIRST} Aborted python train.py\n")
+    (tmp_path / "failed_commands").write_text(f"134\0{line}\0\0python train.py\0")
+    exit = _exit(tmp_path, 128 + signal.SIGABRT)
+    assert late_aborts.forgive(exit, tmp_path, command).aborted_late == is_forgiven

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torchyard.worker.launch import failed_commands as failed_commands_of
+
 _LOG_TAIL_BYTES = 64 << 10
 _MAX_RECORDS = 200
 _MAX_RECORDS_BYTES = 4 << 20
@@ -27,6 +29,9 @@ _RECENT_S = 5.0
 _LATEST_S = 4_102_444_800.0
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d{1,9})(?:,? in (?P<function>.+))?$')
+# What bash calls the file of a function that `bash -c` defines.
+_IN_FUNCTION = "environment"
+_LONGEST_COMMAND = 200
 _LONGEST_PATH, _LONGEST_CODE = 1_000, 400
 _CRASH = "Fatal Python error"
 _TRACEBACK_START = "Traceback (most recent call last):"
@@ -86,6 +91,22 @@ class Record:
         return 1
 
 
+@dataclass(frozen=True)
+class FailedCommand:
+    """A command of the rank's shell; `script` is the file that it stands in, if it is in one."""
+
+    exit_code: int
+    line: int
+    script: str
+    command: str
+
+    @property
+    def text(self) -> str:
+        """The command in one short line."""
+        text = " ".join(self.command.split())
+        return text if len(text) <= _LONGEST_COMMAND else f"{text[:_LONGEST_COMMAND]}…"
+
+
 def records(folder: Path) -> list[Record]:
     """All records in `folder`, oldest first."""
     try:
@@ -132,6 +153,20 @@ def decisive_record(
     return children[0] if children else last
 
 
+def failed_commands(folder: Path) -> list[FailedCommand]:
+    """The commands of the rank's shell that failed, in their order."""
+    words = _text(folder / failed_commands_of.FILE).split("\0")[:-1]
+    size = failed_commands_of.FIELDS
+    failures = []
+    for start in range(0, len(words) - size + 1, size):
+        code, line, script, command = words[start : start + size]
+        if script == _IN_FUNCTION:
+            script = ""
+        if code.isdecimal() and line.isdecimal():
+            failures.append(FailedCommand(int(code), int(line), script, command))
+    return failures
+
+
 def crash_stack(folder: Path, pid: int) -> str:
     """The stack that faulthandler wrote for this process, otherwise for the last crashed one."""
     stack = _text(folder / f"{pid}.stack")
@@ -154,6 +189,11 @@ def printed_stack(text: str) -> str:
 def ended_abruptly(folder: Path, pid: int) -> bool:
     """Whether this process was a Python that exited without Python's own shutdown."""
     return (folder / f"{pid}.stack").exists()
+
+
+def only_abrupt_end(folder: Path) -> bool:
+    """Whether one Python of the rank exited without Python's own shutdown, and no other."""
+    return len(list(folder.glob("*.stack"))) == 1
 
 
 def ended_orderly(folder: Path, pid: int) -> bool:
@@ -203,6 +243,15 @@ def log_tail(log: Path) -> str:
     content = _read(log, _LOG_TAIL_BYTES, from_end=True)
     lines = content.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
     return "\n".join(_RANK_PREFIX.sub("", line.rpartition("\r")[2]) for line in lines)
+
+
+def log_ends(log: Path) -> str:
+    """The beginning and the end of a rank's log."""
+    tail = log_tail(log)
+    head = _read(log, _LOG_TAIL_BYTES)
+    if len(head) < _LOG_TAIL_BYTES:
+        return tail
+    return head.decode("utf-8", "replace").rpartition("\n")[0] + "\n" + tail
 
 
 def last_trace(text: str) -> Trace | None:

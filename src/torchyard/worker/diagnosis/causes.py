@@ -89,12 +89,13 @@ WRONG_PROGRAM_IN_COMMAND = "SyntaxError: after -c"
 
 @dataclass(frozen=True)
 class Match:
-    """A matching rule with its hint filled in."""
+    """A matching rule with its hint filled in; `subject` is what it names, such as a module."""
 
     code: str
     hint: str
     consequence: bool
     line: str
+    subject: str = ""
 
 
 def match_text(text: str, *, has_peers: bool, exit_code: int = 0) -> Match | None:
@@ -115,7 +116,9 @@ def match_text(text: str, *, has_peers: bool, exit_code: int = 0) -> Match | Non
         match = _compiled(rule.pattern).search(text)
         if match is not None:
             line = text[text.rfind("\n", 0, match.end()) + 1 :].partition("\n")[0].strip()
-            return Match(rule.code, _filled(rule.hint, match), rule.consequence and has_peers, line)
+            consequence = rule.consequence and has_peers
+            subject = (match.lastgroup and match[match.lastgroup]) or ""
+            return Match(rule.code, _filled(rule.hint, match), consequence, line, subject)
     return None
 
 

@@ -1,6 +1,7 @@
 """What a diagnosis needs to know about its node.
 
-Owns: where the Pythons of each rank leave their records, how a moment is written in an error.
+Owns: where the Pythons and the shell of each rank leave their records, how a moment is written in
+an error.
 Leaves: reading them to artifacts.py.
 """
 
@@ -15,13 +16,16 @@ from torchyard.worker.system.memory_kills import MemoryKills
 
 @dataclass(frozen=True)
 class DiagnosisContext:
-    """`errors` holds one folder per rank; `has_peers` says whether the job has other ranks."""
+    """`errors` holds one folder per rank; `has_peers` says whether the job has other ranks;
+    `search_path` is the ranks' PATH.
+    """
 
     node: int
     has_peers: bool
     work: Path
     errors: Path
     memory_kills: MemoryKills
+    search_path: str = ""
 
     def records_folder(self, rank: int) -> Path:
         return self.errors / f"rank-{rank}"

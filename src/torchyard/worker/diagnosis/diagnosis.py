@@ -3,8 +3,8 @@
 Owns: finding the root cause among the ranks of this node, from their exit codes, tracebacks, crash
 stacks and logs, and turning it into one failure with a message and a hint.
 Leaves: known causes and their hints to causes.py and cause_rules.py, reading files to artifacts.py,
-ranks that hang to watches.py, the root cause among several nodes to the server's
-jobs/attempts/root_cause.py.
+failures that did not end a rank to hidden_failures.py, ranks that hang to watches.py, the root
+cause among several nodes to the server's jobs/attempts/root_cause.py.
 Always: the earliest cause is reported, and a consequence only if no cause is found; what a rank
 does after it was told to stop is never the cause.
 """
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.shared.failures import Failure
-from torchyard.worker.diagnosis import artifacts, causes
-from torchyard.worker.diagnosis.artifacts import Frame, Record, Trace
+from torchyard.worker.diagnosis import artifacts, causes, programs
+from torchyard.worker.diagnosis.artifacts import FailedCommand, Frame, Record, Trace
 from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
 from torchyard.worker.launch.ranks import RankExit
 
@@ -141,20 +141,6 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
     return _diagnosis(exit, context, finding, record, tail)
 
 
-def hidden_failure(exit: RankExit, context: DiagnosisContext) -> str:
-    """A notice about a Python that failed in a rank that succeeded; empty without one."""
-    rank_pid = exit.pid
-    for record in reversed(artifacts.records(context.records_folder(exit.rank.rank))):
-        if record.kind == "exception" and record.trace and rank_pid in (record.parent, record.pid):
-            frame = artifacts.user_frame(record.trace.frames)
-            return (
-                f"rank {exit.rank.rank} succeeded, but a program in it failed: "
-                f"{_title(record.trace)}{_location(frame, context)}; shell pipes hide failures "
-                "unless the command starts with `set -o pipefail`"
-            )
-    return ""
-
-
 @dataclass(frozen=True)
 class _Finding:
     """How a rank failed; `what` follows the exit code or signal in the message."""
@@ -214,7 +200,7 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
         match = causes.match_text(f": {causes.FORK_REFUSED}", has_peers=False)
     elif original.type in causes.SYNTAX_ERRORS and causes.PROGRAM_IN_COMMAND in trace.text:
         match = causes.match_text(causes.WRONG_PROGRAM_IN_COMMAND, has_peers=False)
-    what = _title(original) + _location(
+    what = short_title(original) + location_of(
         artifacts.user_frame(original.frames or trace.frames), context
     )
     if match is None:
@@ -245,7 +231,7 @@ def _underlying_cause(trace: Trace) -> tuple[causes.Match | None, str]:
     for error in artifacts.chained_errors(trace):
         match = causes.match_text(error.title, has_peers=False)
         if match is not None and match.code in _DECISIVE:
-            return match, _title(error)
+            return match, short_title(error)
     return None, ""
 
 
@@ -261,12 +247,13 @@ def _from_sys_exit(
     if record.exit_frame is not None and not Frame(*record.exit_frame).is_library:
         at = Frame(*record.exit_frame)
         frames = (at,)
-        location = _location(at, context)
+        location = location_of(at, context)
     message = f": {_first_line(record.message)}" if record.message else ""
     if record.trace is not None and not record.trace.type.startswith("runpy."):
         finding = _from_trace(exit, context, record.trace)
         code = "exited" if finding.code == "exception" else finding.code
-        what = f"{_title(record.trace)}{_location(artifacts.user_frame(finding.frames), context)}"
+        what = short_title(record.trace)
+        what += location_of(artifacts.user_frame(finding.frames), context)
         return _replaced(finding, code=code, what=f"{what}, then sys.exit{location}{message}")
     last_lines = "\n".join(tail.splitlines()[-_SEARCHED_LINES:])
     trace = artifacts.last_trace(last_lines)
@@ -309,7 +296,7 @@ def _from_signal(
     if not text and code in _WITH_STACK:
         text = artifacts.printed_stack(artifacts.log_tail(exit.rank.log))
     frames = artifacts.stack_frames(text)
-    location = _location(artifacts.user_frame(frames), context)
+    location = location_of(artifacts.user_frame(frames), context)
     return _Finding(code, what + location, hint, False, frames, text)
 
 
@@ -318,8 +305,13 @@ def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: 
     last_lines = "\n".join(line for line in tail.splitlines()[-_SEARCHED_LINES:] if line.strip())
     match = causes.match_text(last_lines, has_peers=context.has_peers, exit_code=exit.exit_code)
     if match is not None:
-        return _Finding(match.code, match.line[:_TITLE], match.hint, match.consequence)
-    if artifacts.ended_abruptly(folder, exit.pid):
+        hint = match.hint
+        if match.code == "command_not_found":
+            hint = programs.advice(match.subject, context.search_path) or hint
+        return _Finding(match.code, match.line[:_TITLE], hint, match.consequence)
+    if artifacts.ended_abruptly(folder, exit.pid) or (
+        _last_failure(exit, folder) is not None and artifacts.only_abrupt_end(folder)
+    ):
         what = "it exited abruptly, by os._exit or a library"
         return _Finding(
             "hard_exit", what, "look for calls of `os._exit`, which exits without a message"
@@ -333,7 +325,18 @@ def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: 
     if exit.at - artifacts.last_orderly_end(folder) < _JUST_NOW_S:
         what = "no Python in it failed: the script raised SystemExit, or the shell exited"
         return _Finding("rank_failed", what)
+    failure = _last_failure(exit, folder)
+    if failure is not None:
+        what = f"line {failure.line} of the command failed: `{failure.text}`"
+        return _Finding("rank_failed", what)
     return _Finding("rank_failed")
+
+
+def _last_failure(exit: RankExit, folder: Path) -> FailedCommand | None:
+    """The command with whose exit code the rank's shell ended, if it recorded that."""
+    failures = artifacts.failed_commands(folder)
+    is_last = bool(failures) and failures[-1].exit_code == exit.exit_code
+    return failures[-1] if is_last and not failures[-1].script else None
 
 
 def _diagnose_stopped(
@@ -400,7 +403,7 @@ def _last_lines(tail: str) -> list[str]:
     return lines[-_LOG_LINES:]
 
 
-def _location(frame: Frame | None, context: DiagnosisContext) -> str:
+def location_of(frame: Frame | None, context: DiagnosisContext) -> str:
     if frame is None:
         return ""
     function = f", in {frame.function}" if frame.function not in ("", "<module>") else ""
@@ -414,7 +417,7 @@ def _relative_path(path: str, context: DiagnosisContext) -> str:
     return path
 
 
-def _title(trace: Trace) -> str:
+def short_title(trace: Trace) -> str:
     return _first_line(trace.title)
 
 

@@ -55,18 +55,33 @@ def notice(exit: RankExit) -> str:
 def _was_late(exit: RankExit, folder: Path, command: str) -> bool:
     if exit.signal:
         return exit.signal == signal.SIGABRT and artifacts.ended_well(folder, exit.pid)
-    if exit.exit_code == _SHELL_ABORT and not _CONDITIONS.search(command):
+    is_last = _ended_with_last_command(exit, folder, command)
+    if exit.exit_code == _SHELL_ABORT and (is_last or not _CONDITIONS.search(command)):
         aborted = _ABORTED.findall(artifacts.log_tail(exit.rank.log))
         return bool(aborted) and artifacts.ended_well(folder, int(aborted[-1]))
-    return exit.exit_code == 1 and _children_had(exit, folder)
+    return exit.exit_code == 1 and _children_had(exit, folder, is_last)
 
 
-def _children_had(exit: RankExit, folder: Path) -> bool:
+def _ended_with_last_command(exit: RankExit, folder: Path, command: str) -> bool:
+    """Whether nothing follows the command with whose exit code the rank's shell ended."""
+    failures = artifacts.failed_commands(folder)
+    if not failures or failures[-1].script or failures[-1].exit_code != exit.exit_code:
+        return False
+    start = len(command.rstrip()) - len(failures[-1].command)
+    return (
+        start > 0
+        and command.startswith(failures[-1].command, start)
+        and command[start - 1] in " \t\n;"
+        and command.count("\n", 0, start) + 1 == failures[-1].line
+    )
+
+
+def _children_had(exit: RankExit, folder: Path, is_last: bool) -> bool:
     """Whether all that a launcher of ranks says is that their Pythons were aborted late."""
     record = artifacts.decisive_record(artifacts.records(folder), 1, 0, exit.at)
     if record is None or record.trace is None or "ChildFailedError" not in record.trace.type:
         return False
-    if record.pid != exit.pid:
+    if record.pid != exit.pid and not (is_last and record.parent == exit.pid):
         return False  # a shell ran the launcher, and may have skipped what follows it
     children = [(int(code), int(pid)) for code, pid in _CHILD.findall(record.trace.message)]
     # The launcher ends the ranks that still run when one fails, also those that end just then. Of

@@ -9,12 +9,13 @@ Always: an error in the diagnosis never hides a rank's failure.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from torchyard.shared import disk
 from torchyard.shared.failures import STOPPED_EXIT, Failure
 from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
+from torchyard.worker.launch import failed_commands
 from torchyard.worker.launch.ranks import Gang, RankExit
 from torchyard.worker.server.control import OVER, PEER_LOST, SIGNAL, TIMEOUT, Control
 
@@ -112,21 +113,24 @@ def root_cause(gang: Gang, context: DiagnosisContext, node: int, work: Path) -> 
         return _plain_failure(failed[0], node, error) if failed else None
 
 
-def hidden_failures(exits: Iterable[RankExit], context: DiagnosisContext) -> Iterator[str]:
-    """Failures inside of ranks that succeeded, one sentence each."""
-    for exit in exits:
-        if exit.aborted_late:
-            continue  # that is all there is to tell
-        if any(context.records_folder(exit.rank.rank).glob("*.json")):
-            from torchyard.worker.diagnosis import diagnosis
+def hidden_failures(
+    exits: Iterable[RankExit], context: DiagnosisContext, command: str
+) -> list[str]:
+    """Failures that did not end their rank, one sentence each."""
+    exits = list(exits)
+    if not (
+        failed_commands.has_steps(command)
+        or ".sh" in command
+        or any(any(context.records_folder(exit.rank.rank).glob("*.json")) for exit in exits)
+    ):
+        return []
+    from torchyard.worker.diagnosis import hidden_failures
 
-            try:
-                message = diagnosis.hidden_failure(exit, context)
-            except Exception:
-                traceback.print_exc()
-                continue
-            if message:
-                yield message
+    try:
+        return list(hidden_failures.notices(exits, context, command))
+    except Exception:
+        traceback.print_exc()
+        return []
 
 
 def _plain_failure(exit: RankExit, node: int, error: Exception) -> Failure:

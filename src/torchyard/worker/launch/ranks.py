@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torchyard.shared.failures import Failure
 from torchyard.shared.processes import Process, start_time
+from torchyard.worker.launch import failed_commands
 from torchyard.worker.launch.guests import Guest, Guests
 from torchyard.worker.server.control import PEER_LOST, TIMEOUT, Control
 from torchyard.worker.system import cgroups, processes
@@ -152,7 +153,7 @@ class Gang:
             with cgroups.inside(self._mark), self.limits.inherited():
                 for rank, environment in environments.items():
                     around = _Surroundings(environment, mounts, root, self.network)
-                    pid = _spawn(*around.shell(["-c", command]), _to_log(rank.log))
+                    pid = _spawn(*around.command(command), _to_log(rank.log))
                     self._running[pid] = rank
                     self._surroundings[rank.local_rank] = around
                     self.limits.apply(pid)
@@ -365,9 +366,11 @@ class _Surroundings:
     root: Root | None
     network: NetworkSpace | None
 
-    def shell(self, arguments: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
-        """The command that starts a shell in them, and its environment."""
-        return self._within([*self._shell_words(), *arguments], self.environment)
+    def command(self, command: str) -> tuple[list[str], Mapping[str, str]]:
+        """What starts the shell that runs the job's command in them, and its environment."""
+        words = self._shell_words()
+        environment = failed_commands.recorded(command, words[0], self.environment)
+        return self._within([*words, "-c", command], environment)
 
     def guest(self, guest: Guest) -> tuple[list[str], Mapping[str, str]]:
         """As `shell`, for a process beside the rank."""

@@ -298,6 +298,9 @@ class Node:
 
     def _result_of_ranks(self, rank_failed: bool, watches: Watches | None) -> Failure | None:
         """The node's failure, if any, after all ranks have ended."""
+        exits, command = self._gang.exits, self._plan.command
+        for message in outcome.hidden_failures(exits, self._context, command):
+            self._notice(message)
         reason = self._control.reason
         if watches is not None and reason == HANG:
             return watches.hang()
@@ -314,8 +317,6 @@ class Node:
             return self._stopped()
         if launch is not None:
             return launch.failure()
-        for message in outcome.hidden_failures(self._gang.exits, self._context):
-            self._notice(message)
         return None
 
     def _preflight(self) -> Preflight | None:
@@ -351,6 +352,7 @@ class Node:
         )
         rendezvous = prepared.setup.rendezvous
         environments = {rank: self._rank_variables(rank, shared, rendezvous) for rank in planned}
+        self._context = replace(self._context, search_path=self._search_path(environments))
         os.chdir(folders.work)
         if prepared.port is not None:
             prepared.port.release()
@@ -496,6 +498,12 @@ class Node:
         if self._plan.image:
             variables = variables_of.with_hooks(variables, self._folders.hooks)
         return {**variables, ERRORS_VARIABLE: str(errors)}
+
+    def _search_path(self, environments: Mapping[Rank, Mapping[str, str]]) -> str:
+        """The ranks' PATH; of an image, as this process sees its folders."""
+        path = next(iter(environments.values()), {}).get("PATH", "")
+        root = self._plan.image.rootfs if self._plan.image is not None else ""
+        return os.pathsep.join(root + folder for folder in path.split(os.pathsep))
 
     def _image_root(self, prepared: Prepared) -> Root | None:
         """The root file system of the ranks, if the job runs in an image."""

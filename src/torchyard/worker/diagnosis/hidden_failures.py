@@ -1,0 +1,193 @@
+"""Tell of failures that did not end a rank: what failed inside of it while it went on.
+
+Owns: the notices about commands of the shell that failed, programs that it did not find, Pythons
+that failed.
+Leaves: recording them to launch/failed_commands.py and in_rank/rank_hook.py, reading the records to
+artifacts.py, why a rank failed to diagnosis.py.
+Always: a command whose failure is a common answer (`test`, `grep`, `diff`) is not told, nor what
+the shell said of a program that a `||` stands in for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from torchyard.worker.diagnosis import artifacts, diagnosis, programs
+from torchyard.worker.diagnosis.artifacts import FailedCommand, Record
+from torchyard.worker.diagnosis.context import DiagnosisContext
+from torchyard.worker.launch import failed_commands
+from torchyard.worker.launch.ranks import RankExit
+
+_MOST_COMMANDS = 5
+_NOT_FOUND = 127
+# Told to end, or their reader has ended: what a shell's `kill` and `head` do.
+_ENDED_BY_SIGNAL = (141, 143)
+# Their exit code 1 is an answer: no, nothing, different.
+_ANSWERS = (
+    "[", "[[", "((", "test", "let", "expr", "grep", "egrep", "fgrep", "zgrep", "pgrep", "diff",
+    "cmp", "read", "which", "type", "command", "hash",
+)  # fmt: skip
+_EXITS_ON_ERROR = re.compile(r"^\s*set\s+(?:-\w*e|-o\s+errexit)", re.MULTILINE)
+_SHELL_MESSAGE = re.compile(
+    r"^(?P<script>(?:/\S{0,200}/)?(?:ba|da)?sh|environment|\S{1,200}\.(?:ba)?sh): "
+    r"(?:(?:line )?(?P<line>\d{1,9}): )?(?P<name>[^\s:]{1,200}): (?:command )?not found$",
+    re.MULTILINE,
+)
+
+
+def notices(exits: Iterable[RankExit], context: DiagnosisContext, command: str) -> Iterator[str]:
+    """One sentence each.
+
+    Args:
+        command: what the ranks' shells ran.
+    """
+    ranks: dict[FailedCommand, list[int]] = {}
+    errors: dict[FailedCommand, str] = {}
+    others: list[str] = []
+    for exit in exits:
+        if exit.stop_requested:
+            continue  # what was told to end may have failed because of that
+        folder = context.records_folder(exit.rank.rank)
+        failures = _commands(exit, folder, context)
+        for failure in failures:
+            ranks.setdefault(failure, []).append(exit.rank.rank)
+        if exit.exit_code or exit.aborted_late:
+            continue
+        record = _failed_python(exit, folder)
+        pythons = [failure for failure in failures if _could_be(failure, record)]
+        if record is not None and len(pythons) == 1:
+            errors[pythons[0]] = _description(record, context)
+        else:
+            others += _python_notices(exit, record, failures, context, command)
+        others += _missing_programs(exit, failures, context, command)
+    shown = list(ranks)[:_MOST_COMMANDS]
+    for failure in shown:
+        yield _command_notice(failure, ranks[failure], errors.get(failure, ""), context, command)
+    if len(ranks) > len(shown):
+        yield f"{len(ranks) - len(shown)} more commands failed, and the job went on"
+    yield from others
+
+
+def _commands(exit: RankExit, folder: Path, context: DiagnosisContext) -> list[FailedCommand]:
+    """Each command of the job that failed while the shell went on, once."""
+    failures = artifacts.failed_commands(folder)
+    if failures and (exit.aborted_late or failures[-1].exit_code == exit.exit_code):
+        failures.pop()  # that is how the rank ended
+    return list(
+        dict.fromkeys(
+            failure
+            for failure in failures
+            if not _is_answer(failure) and _is_own(failure.script, context)
+        )
+    )
+
+
+def _is_answer(failure: FailedCommand) -> bool:
+    first = failure.command.lstrip("( ").split(maxsplit=1)[:1]
+    is_arithmetic = failure.command.startswith("((")
+    return failure.exit_code in _ENDED_BY_SIGNAL or (
+        failure.exit_code == 1 and (is_arithmetic or (bool(first) and first[0] in _ANSWERS))
+    )
+
+
+def _is_own(script: str, context: DiagnosisContext) -> bool:
+    """Whether it stands in the command or the job's code, not in what `source` reads elsewhere."""
+    return not script.startswith("/") or Path(script).is_relative_to(context.work)
+
+
+def _command_notice(
+    failure: FailedCommand,
+    ranks: Sequence[int],
+    error: str,
+    context: DiagnosisContext,
+    command: str,
+) -> str:
+    of = f"`{failure.script}`" if failure.script else "the command"
+    where = ""
+    if context.has_peers:
+        where = f" in rank {ranks[0]}" if len(ranks) == 1 else f" in {len(ranks)} ranks"
+    if failure.exit_code == _NOT_FOUND:
+        error = programs.advice(failure.command.split(maxsplit=1)[0], context.search_path)
+    because = f" ({error})" if error else ""
+    advice = ""
+    if not _EXITS_ON_ERROR.search(command):
+        advice = "; with `set -e` in its first line, the command ends there, and the job fails"
+    return (
+        f"line {failure.line} of {of} failed with code {failure.exit_code}{where}, and the job "
+        f"went on: `{failure.text}`{because}{advice}"
+    )
+
+
+def _failed_python(exit: RankExit, folder: Path) -> Record | None:
+    """The last Python that the rank's shell started and that failed."""
+    for record in reversed(artifacts.records(folder)):
+        is_exception = record.kind == "exception" and record.trace is not None
+        is_exit = record.kind == "exit" and bool(record.exit_code)
+        if (is_exception and exit.pid in (record.parent, record.pid)) or (
+            is_exit and exit.pid == record.parent
+        ):
+            return record
+    return None
+
+
+def _could_be(failure: FailedCommand, record: Record | None) -> bool:
+    return (
+        record is not None
+        and record.exit_code == failure.exit_code
+        and ("python" in failure.command or ".py" in failure.command)
+    )
+
+
+def _description(record: Record, context: DiagnosisContext) -> str:
+    if record.kind == "exception" and record.trace is not None:
+        frame = artifacts.user_frame(record.trace.frames)
+        return diagnosis.short_title(record.trace) + diagnosis.location_of(frame, context)
+    frame = artifacts.Frame(*record.exit_frame) if record.exit_frame is not None else None
+    is_own = frame is not None and not frame.is_library
+    where = diagnosis.location_of(frame, context) if is_own else ""
+    return f"sys.exit with code {record.exit_code}{where}"
+
+
+def _python_notices(
+    exit: RankExit,
+    record: Record | None,
+    failures: Sequence[FailedCommand],
+    context: DiagnosisContext,
+    command: str,
+) -> Iterator[str]:
+    is_piped = failed_commands.has_pipe(command) and not failures
+    # What exits with a code of its own choice may be handled; only a pipe loses the code.
+    if record is None or (record.kind == "exit" and not is_piped):
+        return
+    advice = ""
+    if is_piped:
+        advice = "; shell pipes hide failures unless the command starts with `set -o pipefail`"
+    yield (
+        f"rank {exit.rank.rank} succeeded, but a program in it failed: "
+        f"{_description(record, context)}{advice}"
+    )
+
+
+def _missing_programs(
+    exit: RankExit, failures: Sequence[FailedCommand], context: DiagnosisContext, command: str
+) -> Iterator[str]:
+    """Programs that the shell did not find where it records no failure: in a pipe, in a script."""
+    if "||" in command:
+        return
+    names: dict[str, str] = {}
+    for match in _SHELL_MESSAGE.finditer(artifacts.log_ends(exit.rank.log)):
+        script = match["script"] if match["script"].endswith((".sh", ".bash")) else ""
+        where = f" in `{script}`" if script else ""
+        names.setdefault(match["name"], where)
+    for name, where in list(names.items())[:_MOST_COMMANDS]:
+        if any(name in failure.command for failure in failures):
+            continue
+        advice = ""
+        if not where and failed_commands.has_pipe(command):
+            advice = "; shell pipes hide failures unless the command starts with `set -o pipefail`"
+        hint = programs.advice(name, context.search_path) or f"`{name}` does not exist on the node"
+        yield (
+            f"rank {exit.rank.rank} succeeded, but a program{where} was not found: {hint}{advice}"
+        )

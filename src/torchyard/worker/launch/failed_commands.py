@@ -1,0 +1,77 @@
+"""Let the shell of a rank write down which of its commands failed.
+
+Owns: what bash runs before the job's command, the fields of a failure.
+Leaves: reading them to diagnosis/artifacts.py, what the user is told to
+diagnosis/hidden_failures.py.
+Always: what the command prints and returns stays the same. Failures that the command handles itself
+(`a || b`, `if a`) are not written down; a `trap … ERR` of its own replaces ours; nothing is
+inherited by the programs that it starts.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from torchyard.worker.in_rank.rank_hook import VARIABLE as ERRORS_VARIABLE
+
+FILE = "failed_commands"
+# For each failure: exit code, line, the script that the shell was reading, command.
+FIELDS = 4
+_STARTUP = "bash_startup"
+_MOST_FAILURES = 100
+_QUOTED_OR_COMMENT = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<!\S)#[^\n]*", re.DOTALL)
+_STEPS = re.compile(r"[;\n|]|(?<![<>&])&(?![>&])")
+_PIPE = re.compile(r"(?<![|>])\|(?!\|)")
+# Read by a bash that isn't interactive before its command. Source: bash(1), BASH_ENV.
+_START = """\
+unset BASH_ENV
+{own}_torchyard_failures={most}
+trap '{{ printf "%s\\0" "$?" "$LINENO" "${{BASH_SOURCE[0]}}" "$BASH_COMMAND" >>{file}; \
+((--_torchyard_failures)) || trap - ERR; }} 2>/dev/null' ERR
+"""
+_OWN_STARTUP = """\
+export BASH_ENV={path}
+eval "[ -f \\"$BASH_ENV\\" ] && . \\"$BASH_ENV\\""
+"""
+
+
+def recorded(command: str, shell: str, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment in which `shell` writes failures to the rank's folder; the same one where
+    nothing can go on after a failure, or the shell isn't bash.
+    """
+    folder = environment.get(ERRORS_VARIABLE)
+    if not folder or Path(shell).name != "bash" or not has_steps(command):
+        return environment
+    job_startup = environment.get("BASH_ENV", "")
+    file = Path(folder) / _STARTUP
+    text = _START.format(
+        own=_OWN_STARTUP.format(path=shlex.quote(job_startup)) if job_startup else "",
+        most=_MOST_FAILURES,
+        file=shlex.quote(f"{folder}/{FILE}").replace("'", "'\\''"),
+    )
+    try:
+        file.write_text(text)
+    except OSError:
+        return environment  # The disk may be full: the job runs all the same.
+    return {**environment, "BASH_ENV": str(file)}
+
+
+def has_steps(command: str) -> bool:
+    """Whether a shell may go on after one of its commands has failed."""
+    return bool(_STEPS.search(_bare(command).replace("||", "  ")))
+
+
+def has_pipe(command: str) -> bool:
+    return bool(_PIPE.search(_bare(command)))
+
+
+def _bare(command: str) -> str:
+    """The command without quoted strings and comments."""
+    return _QUOTED_OR_COMMENT.sub(_blank, command).strip()
+
+
+def _blank(match: re.Match[str]) -> str:
+    return "" if match[0].startswith("#") else "''"

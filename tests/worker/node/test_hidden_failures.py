@@ -1,0 +1,193 @@
+"""Commands of the shell that fail while the job goes on are notices."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchyard.worker.files.thin_environment import put_hooks
+from worker.bench import Bench
+
+SET_E = "; with `set -e` in its first line, the command ends there, and the job fails"
+PIPES = "; shell pipes hide failures unless the command starts with `set -o pipefail`"
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> dict[str, str]:
+    """Variables that find a `python` with the hooks of ranks."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    (folder / "python").symlink_to(sys.executable)
+    put_hooks(tmp_path / "hooks")
+    return {"PATH": f"{folder}:/usr/bin:/bin", "PYTHONPATH": str(tmp_path / "hooks")}
+
+
+def notices(bench: Bench) -> list[str]:
+    events = bench.server.events.get(0, [])
+    return [event["body"]["message"] for event in events if event["kind"] == "notice"]
+
+
+def run(bench: Bench, command: str, variables: dict[str, str], **changes: Any) -> list[str]:
+    bench.run(bench.plan(command, environment_variables=variables, **changes))
+    return notices(bench)
+
+
+def failed(line: int, code: int, command: str, because: str = "") -> str:
+    because = f" ({because})" if because else ""
+    return (
+        f"line {line} of the command failed with code {code}, and the job went on: "
+        f"`{command}`{because}{SET_E}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (
+            "cd dtaa; pyhton prepare.py; true",
+            [
+                failed(1, 1, "cd dtaa"),
+                failed(
+                    1,
+                    127,
+                    "pyhton prepare.py",
+                    "`pyhton` does not exist on the node: did you mean `python`?",
+                ),
+            ],
+        ),
+        ("# don't\ncp no/such . \\\n  \n\ntrue", [failed(2, 1, "cp no/such .")]),
+        ("for i in 1 2; do\n  cp no such\ndone\necho", [failed(2, 1, "cp no such")]),
+        ("get() {\n  cp no such\n}\nget\ntrue", [failed(4, 1, "cp no such")]),
+        ("(exit 3)\ntrue", [failed(1, 3, "( exit 3 )")]),
+        ("sh -c 'exit 9' &\nwait $!\ntrue", [failed(2, 9, "wait $!")]),
+        ("SIZE=$(cat no-such)\ntrue", [failed(1, 1, "SIZE=$(cat no-such)")]),
+    ],
+)
+def test_a_command_that_failed_is_told_with_its_line(
+    bench: Bench, programs: dict[str, str], command: str, expected: list[str]
+) -> None:
+    assert run(bench, command, programs) == expected
+    assert bench.exit() == {"exit_code": 0, "error": None}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "false || true; ! true; if false; then true; fi; while false; do true; done; true",
+        "[ -f no ]; grep -q x /dev/null; ((0)); diff /dev/null /bin/sh >/dev/null; true",
+        "yes | head -1; sleep 60 & kill $!; wait $!; true",
+        "trap 'echo own' ERR; false; true",
+        "set -e; false || true; true",
+        "echo 'bash: line 1: cat: no command not found'",
+        # A script of the job's own may handle what fails in it.
+        "bash -c 'false; true'; true",
+        "pyhton a.py || true",
+    ],
+)
+def test_what_is_handled_or_answers_a_question_is_not_told(
+    bench: Bench, programs: dict[str, str], command: str
+) -> None:
+    assert run(bench, command, programs) == []
+
+
+def test_the_job_s_own_shell_is_left_as_it_is(bench: Bench, programs: dict[str, str]) -> None:
+    command = (
+        "set -x; false; echo $?:${BASH_ENV-unset}:$LINENO; trap -p EXIT\n"
+        "bash -c 'false; echo ${BASH_ENV-unset}; trap -p'\ntrue"
+    )
+    notice = failed(1, 1, "false")
+    assert run(bench, command, programs) == [notice]
+    lines = bench.server.logs["user_logs/std_log.txt"].decode().splitlines()
+    assert lines == [
+        "+ false",
+        "+ echo 1:unset:1",
+        "1:unset:1",
+        "+ trap -p EXIT",
+        "+ bash -c 'false; echo ${BASH_ENV-unset}; trap -p'",
+        "unset",
+        "+ true",
+    ]
+
+
+def test_bash_env_of_the_job_is_still_read(
+    bench: Bench, programs: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "own.sh").write_text("false\nset -o pipefail\nOWN=read\n")
+    variables = {**programs, "BASH_ENV": "$FOLDER/own.sh", "FOLDER": str(tmp_path)}
+    command = "false; echo $OWN; bash -c 'echo $OWN $BASH_ENV'"
+    assert run(bench, command, variables) == [failed(1, 1, "false")]
+    log = bench.server.logs["user_logs/std_log.txt"].decode().splitlines()
+    assert log == ["read", "read $FOLDER/own.sh"]
+
+
+def test_many_failures_are_counted(bench: Bench, programs: dict[str, str]) -> None:
+    command = "".join(f"cp no such{number}\n" for number in range(9)) + "true"
+    *first, rest = run(bench, command, programs)
+    assert first == [failed(number + 1, 1, f"cp no such{number}") for number in range(5)]
+    assert rest == "4 more commands failed, and the job went on"
+
+
+def test_ranks_that_failed_alike_are_one_notice(bench: Bench, programs: dict[str, str]) -> None:
+    (notice,) = run(bench, "cd dtaa; true", programs, processes_per_node=3)
+    assert notice.startswith("line 1 of the command failed with code 1 in 3 ranks, and the job ")
+
+
+def test_a_failure_before_the_one_that_ended_the_job_is_told(
+    bench: Bench, programs: dict[str, str]
+) -> None:
+    (notice,) = run(bench, "cd dtaa\npython train.py", programs)
+    assert notice == failed(1, 1, "cd dtaa")
+    assert bench.exit()["error"]["code"] == "script_missing"
+
+
+def test_a_program_that_a_pipe_hides_is_told(bench: Bench, programs: dict[str, str]) -> None:
+    (notice,) = run(bench, "pyhton train.py 2>&1 | tee log.txt", programs)
+    assert notice == (
+        "rank 0 succeeded, but a program was not found: `pyhton` does not exist on the node: "
+        f"did you mean `python`?{PIPES}"
+    )
+
+
+def test_a_program_that_a_script_misses_is_told(bench: Bench, programs: dict[str, str]) -> None:
+    code = bench.server.put_snapshot({"run.sh": "pyhton a.py\necho done\n"})
+    (notice,) = run(bench, "bash run.sh", programs, code=code)
+    assert notice == (
+        "rank 0 succeeded, but a program in `run.sh` was not found: `pyhton` does not exist on the "
+        "node: did you mean `python`?"
+    )
+
+
+def test_set_e_names_the_nearest_program(bench: Bench, programs: dict[str, str]) -> None:
+    assert run(bench, "set -e\npyhton prepare.py\npython train.py", programs) == []
+    error = bench.exit()["error"]
+    assert (error["code"], bench.exit()["exit_code"]) == ("command_not_found", 127)
+    assert error["hint"] == "`pyhton` does not exist on the node: did you mean `python`?"
+
+
+def test_set_e_names_the_command_that_failed(bench: Bench, programs: dict[str, str]) -> None:
+    assert run(bench, "set -e\nsh -c 'exit 3'\ntrue", programs) == []
+    error = bench.exit()["error"]
+    assert error["code"] == "rank_failed"
+    assert error["message"] == (
+        "rank 0 on node 0 exited with code 3: line 2 of the command failed: `sh -c 'exit 3'`"
+    )
+
+
+def test_the_error_of_a_python_stands_beside_its_command(
+    bench: Bench, programs: dict[str, str]
+) -> None:
+    code = bench.server.put_snapshot({"prepare.py": "raise ValueError('no corpus')\n"})
+    (notice,) = run(bench, "python prepare.py; true", programs, code=code)
+    assert notice == failed(1, 1, "python prepare.py", "ValueError: no corpus (prepare.py line 1)")
+
+
+def test_an_exit_code_that_a_pipe_hides_is_told(bench: Bench, programs: dict[str, str]) -> None:
+    code = bench.server.put_snapshot({"train.py": "import sys\nsys.exit(4)\n"})
+    (notice,) = run(bench, "python train.py | cat", programs, code=code)
+    assert notice == (
+        "rank 0 succeeded, but a program in it failed: sys.exit with code 4 (train.py line 2)"
+        f"{PIPES}"
+    )
