@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ordinary_user import as_an_ordinary_user
 from torchyard.base.errors import InvalidInput
 from torchyard.client.snapshots import ignore_rules
 from torchyard.client.snapshots.ignore_rules import IgnoreRules
@@ -92,6 +93,8 @@ def test_as_azure_ai_ml_reads_them(tmp_path: Path, number: int) -> None:
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
+    for link, target in CASES[number].get("links", {}).items():
+        (tmp_path / link).symlink_to(tmp_path / target)
     (tmp_path / ".amlignore").write_text("\n".join(lines) + "\n")
     assert kept(tmp_path, ignore_rules.read(tmp_path)) == sorted(sent), lines
 
@@ -102,6 +105,59 @@ def test_a_rule_that_includes_a_folder_means_no_caches(tmp_path: Path) -> None:
     (tmp_path / "pkg" / "a.py").touch()
     assert kept(tmp_path, IgnoreRules(["*", "!/pkg/"])) == ["pkg/a.py"]
     assert "pkg/__pycache__/a.pyc" in kept(tmp_path, IgnoreRules(["*", "!/pkg/", "!__pycache__/"]))
+
+
+def test_an_excluded_folder_that_cannot_be_read_is_passed_by() -> None:
+    with as_an_ordinary_user() as folder:
+        for name in ("data", "pkg"):
+            (folder / name).mkdir()
+            (folder / name / "a.py").touch()
+        (folder / "data").chmod(0)
+        try:
+            assert kept(folder, IgnoreRules(["data/", "!/data/a.py"])) == ["pkg/a.py"]
+            with pytest.raises(InvalidInput, match=r"`.*data` can't be read"):
+                kept(folder, IgnoreRules(["*", "!/data/"]))
+        finally:
+            (folder / "data").chmod(0o700)
+
+
+def test_links_in_a_folder_are_judged_by_where_they_lead(tmp_path: Path) -> None:
+    for name in ("lib/a.py", "data/big.py", "src/main.py"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    (tmp_path / "src" / "lib").symlink_to(tmp_path / "lib")
+    (tmp_path / "src" / "data").symlink_to("../data")
+    assert kept(tmp_path, IgnoreRules(["/data/", "src/lib/"])) == [
+        "lib/a.py", "src/lib/a.py", "src/main.py"
+    ]  # fmt: skip
+    # One that leads nowhere is left out by its own name.
+    (tmp_path / "src" / "gone").symlink_to("/no/such")
+    assert "src/gone" not in kept(tmp_path, IgnoreRules(["gone"]))
+    with pytest.raises(InvalidInput, match="`src/gone` points to nothing"):
+        kept(tmp_path, IgnoreRules())
+
+
+def test_python_code_that_is_left_out_is_known_with_its_rule(tmp_path: Path) -> None:
+    for name in (
+        "lib/a.py",
+        "lib/b/c.py",
+        "data/big.bin",
+        "a_test.py",
+        "__pycache__/x.pyc",
+        "m.py",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / ".gitignore").write_text("# builds\nlib/\n\ndata\n*_test.py\n")
+    left_out: dict[str, str] = {}
+    walk(tmp_path, ignore_rules.read(tmp_path), Limits(), left_out)
+    assert left_out == {"lib/": ".gitignore:2", "a_test.py": ".gitignore:5"}
+    (tmp_path / ".amlignore").write_text("*\n!m.py\n")
+    left_out.clear()
+    walk(tmp_path, ignore_rules.read(tmp_path), Limits(), left_out)
+    assert left_out == dict.fromkeys(
+        ["lib/", "lib/a.py", "lib/b/", "lib/b/c.py", "a_test.py"], ".amlignore:1"
+    )
 
 
 def test_an_excluded_folder_without_exceptions_is_not_entered(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 Owns: the rules of `.amlignore`, else `.gitignore` (never both), read as azure-ai-ml reads them:
 patterns are git's, but each file is judged by itself, and the last rule that matches it or a folder
-around it decides. So a rule may include again what lies in an excluded folder, unlike in git.
+around it decides. So a rule may include again what lies in an excluded folder, unlike in git, and
+what lies behind a link to a folder is judged by where it really is.
 Leaves: walking the folder to walk.py.
 Always: only the ignore file at the folder's top counts; `.git` is never part of a snapshot, and
 `__pycache__` only when a rule such as `!__pycache__/` names it.
@@ -37,13 +38,16 @@ class Rule:
     negated: bool
     folders_only: bool
     by_name: bool
+    line: int = 0
 
 
 class IgnoreRules:
     """The rules of one ignore file, in order; the last one that matches decides."""
 
-    def __init__(self, lines: Iterable[str] = ()) -> None:
-        rules = [rule for line in (*_FIRST_RULES, *lines) if (rule := _rule(line)) is not None]
+    def __init__(self, lines: Iterable[str] = (), file: str = "") -> None:
+        numbered = enumerate((*_FIRST_RULES, *lines), 1 - len(_FIRST_RULES))
+        rules = [rule for number, line in numbered if (rule := _rule(line, number)) is not None]
+        self._file = file
         self._rules = rules
         self._last_negated = max(
             (index for index, rule in enumerate(rules) if rule.negated), default=NO_RULE
@@ -95,6 +99,20 @@ class IgnoreRules:
                 return index
         return around
 
+    def deciding_on_folder(self, path: str) -> int:
+        """The rule that decides on the folder `path`, by those around it; empty for the top."""
+        deciding = NO_RULE
+        parts = path.split("/") if path else []
+        for depth, name in enumerate(parts, 1):
+            deciding = self.deciding("/".join(parts[:depth]), name, True, deciding)
+        return deciding
+
+    def line_of(self, deciding: int) -> str:
+        """`.amlignore:3`; empty for what is never part of a snapshot."""
+        if not 0 <= deciding < len(self._rules) or not self._rules[deciding].line:
+            return ""
+        return f"{self._file}:{self._rules[deciding].line}"
+
     def excludes(self, deciding: int) -> bool:
         """Whether what this rule decides on stays at home."""
         return deciding >= len(self._rules) or (
@@ -121,11 +139,11 @@ def read(folder: Path) -> IgnoreRules:
             raise InvalidInput(
                 f"`{folder / name}` can't be read ({error})", "make it a readable UTF-8 file"
             ) from error
-        return IgnoreRules(text.split("\n"))
+        return IgnoreRules(text.split("\n"), name)
     return IgnoreRules()
 
 
-def _rule(line: str) -> Rule | None:
+def _rule(line: str, number: int) -> Rule | None:
     text = _without_trailing_spaces(line.removesuffix("\r"))
     if not text or text.startswith("#"):
         return None
@@ -138,7 +156,7 @@ def _rule(line: str) -> Rule | None:
     expression = _expression(text) if text else None
     if expression is None:
         return None
-    return Rule(re.compile(expression, re.DOTALL), text, negated, folders_only, by_name)
+    return Rule(re.compile(expression, re.DOTALL), text, negated, folders_only, by_name, number)
 
 
 def _without_trailing_spaces(line: str) -> str:

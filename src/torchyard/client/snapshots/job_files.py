@@ -12,10 +12,11 @@ document (`at`); finding reads no file's content but the environment's.
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -23,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 from torchyard.base.errors import InvalidSpec, TorchyardError
 from torchyard.client.snapshots import git, snapshot
 from torchyard.client.snapshots.snapshot import Snapshot
-from torchyard.client.snapshots.walk import CODE_LIMITS, Found, Limits
+from torchyard.client.snapshots.walk import CODE_LIMITS, Found, LeftOut, Limits
 
 At = tuple[str | int, ...]
 
@@ -31,6 +32,8 @@ _ELSEWHERE = re.compile(r"^(azureml:|snapshot:|runs:/|git\+|git@|[a-z][a-z0-9+.-
 # Keys of jobs of other types, where `type` is left out.
 _OTHER_KINDS = frozenset({"jobs", "trial", "search_space", "task"})
 _INLINE_LIMIT_BYTES = 1 << 20
+LEFT_OUT = "torchyard.left_out"
+_MOST_LEFT_OUT = 4000
 _SWEEP = "sweep"
 # What of a component's or a job's file a trial has; its inputs are the sweep's.
 _OF_TRIAL_FILE = (
@@ -58,33 +61,37 @@ class JobFiles:
     """A job document whose local things are placeholders, `local:<path>`, and what they stand for.
 
     `document` can be validated by the server before anything is read or uploaded; `clones` is the
-    git URL of its code, if that is one.
+    git URL of its code, if that is one; `left_out` is Python code that ignore rules leave out.
     """
 
     document: dict[str, Any]
     paths: tuple[LocalPath, ...]
     clones: str = ""
     code_at: At = ("code",)
+    left_out: LeftOut = field(default_factory=dict)
 
     @contextmanager
     def with_code(self, limits: Limits = CODE_LIMITS) -> Iterator[JobFiles]:
         """The same with `code` on this disk and what git says of it among the properties."""
         if self.clones:
             with git.cloned(self.clones) as checkout, _located(self.code_at):
-                files = snapshot.find(checkout.folder, limits, ignore=True)
+                left_out: LeftOut = {}
+                files = snapshot.find(checkout.folder, limits, ignore=True, left_out=left_out)
                 code = LocalPath(self.code_at, checkout.folder, files, passing=True)
-                yield self._described(checkout.properties, (code, *self.paths))
+                recorded = {**checkout.properties, **_left_out_property(left_out)}
+                yield self._described(recorded, (code, *self.paths))
             return
         code_folder = next((path.place for path in self.paths if path.at == self.code_at), None)
         git_properties = git.properties(code_folder) if code_folder and code_folder.is_dir() else {}
-        yield self._described(git_properties, self.paths)
+        recorded = {**git_properties, **_left_out_property(self.left_out)}
+        yield self._described(recorded, self.paths)
 
-    def _described(self, git_properties: dict[str, str], paths: tuple[LocalPath, ...]) -> JobFiles:
+    def _described(self, recorded: dict[str, str], paths: tuple[LocalPath, ...]) -> JobFiles:
         properties = self.document.get("properties")
-        if not git_properties or not (properties is None or isinstance(properties, dict)):
+        if not recorded or not (properties is None or isinstance(properties, dict)):
             return replace(self, paths=paths)
         # What the user wrote stands.
-        document = {**self.document, "properties": {**git_properties, **(properties or {})}}
+        document = {**self.document, "properties": {**recorded, **(properties or {})}}
         return replace(self, document=document, paths=paths)
 
     def with_snapshots(self, snapshot_id: Callable[[LocalPath], str]) -> dict[str, Any]:
@@ -119,13 +126,26 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
         # Its paths may mean anything; the server says that its type is not served.
         return JobFiles(body, ())
     code_at = (*at, "code")
-    paths, clones = _find_code(part, code_folder, code_at, limits)
+    left_out: LeftOut = {}
+    paths, clones = _find_code(part, code_folder, code_at, limits, left_out)
     paths += _find_inputs(body, folder)
     if "environment" in part:
         here = (*at, "environment")
         part["environment"], context = _environment(part["environment"], code_folder, limits, here)
         paths += context
-    return JobFiles(body, tuple(paths), clones, code_at)
+    return JobFiles(body, tuple(paths), clones, code_at, left_out)
+
+
+def _left_out_property(left_out: LeftOut) -> dict[str, str]:
+    """What the server explains a missing module by: the outermost paths, as far as they fit."""
+    kept: LeftOut = {}
+    size = 2
+    for path in sorted(left_out, key=lambda path: (path.count("/"), path)):
+        size += len(json.dumps({path: left_out[path]}))
+        if size > _MOST_LEFT_OUT:
+            break
+        kept[path] = left_out[path]
+    return {LEFT_OUT: json.dumps(kept)} if kept else {}
 
 
 def _read_trial(sweep: dict[str, Any], folder: Path) -> tuple[At, Path]:
@@ -144,7 +164,7 @@ def _read_trial(sweep: dict[str, Any], folder: Path) -> tuple[At, Path]:
 
 
 def _find_code(
-    body: dict[str, Any], folder: Path, at: At, limits: Limits
+    body: dict[str, Any], folder: Path, at: At, limits: Limits, left_out: LeftOut
 ) -> tuple[list[LocalPath], str]:
     """The code's placeholder, if it is here; and its URL, if it is a git repository."""
     code = body.get("code")
@@ -156,7 +176,7 @@ def _find_code(
         return [], ""
     place = _existing(code, folder, at)
     with _located(at):
-        files = snapshot.find(place, limits, ignore=True)
+        files = snapshot.find(place, limits, ignore=True, left_out=left_out)
     body["code"] = f"local:{code}"
     return [LocalPath(at, place, files)], ""
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from torchyard.base.errors import InvalidInput
 from torchyard.client.snapshots import ignore_rules, index
 from torchyard.client.snapshots.index import Index
-from torchyard.client.snapshots.walk import Found, Limits, single, walk
+from torchyard.client.snapshots.walk import Found, LeftOut, Limits, single, walk
 
 _RACY_NS = 2_000_000_000
 
@@ -50,18 +50,21 @@ class Snapshot:
         ]
 
 
-def find(place: Path, limits: Limits, *, ignore: bool = False) -> list[Found]:
+def find(
+    place: Path, limits: Limits, *, ignore: bool = False, left_out: LeftOut | None = None
+) -> list[Found]:
     """What a snapshot of `place` would hold; nothing is read but the folder's entries.
 
     Args:
         ignore: leave out what the folder's `.amlignore` or `.gitignore` says.
+        left_out: what is added to.
 
     Raises:
         InvalidInput: something in the folder can't be part of a snapshot.
         LimitExceeded: the folder holds more than `limits`.
     """
     if place.is_dir():
-        return walk(place, ignore_rules.read(place) if ignore else None, limits)
+        return walk(place, ignore_rules.read(place) if ignore else None, limits, left_out)
     return single(place)
 
 

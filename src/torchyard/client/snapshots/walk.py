@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchyard.base.errors import InvalidInput, LimitExceeded
@@ -28,6 +28,9 @@ class Limits:
 # What every home of a server that has ever run contains.
 _HOME_FILES = ("served.lock", "server.id")
 
+_PYTHON = ".py"
+_MOST_LEFT_OUT = 1000
+
 CODE_LIMITS = Limits(files=2000, size_bytes=300 * 1024 * 1024)
 
 
@@ -36,8 +39,18 @@ Found = tuple[str, int, int, int, int, int]
 inode, and 1 when it may be executed. A plain tuple: a folder of 10,000 files makes as many."""
 
 
-def walk(folder: Path, rules: IgnoreRules | None, limits: Limits) -> list[Found]:
+LeftOut = dict[str, str]
+"""Python files and folders (`pkg/`) with some that a rule excludes, each with the rule's
+`.amlignore:<line>`."""
+
+
+def walk(
+    folder: Path, rules: IgnoreRules | None, limits: Limits, left_out: LeftOut | None = None
+) -> list[Found]:
     """Every file of `folder`, sorted by path; `rules` None takes all of them.
+
+    Args:
+        left_out: what is added to.
 
     Raises:
         InvalidInput: a link leads out, a name is not UTF-8, something is neither file nor folder,
@@ -47,7 +60,7 @@ def walk(folder: Path, rules: IgnoreRules | None, limits: Limits) -> list[Found]
     entries: list[Found] = []
     top = os.path.realpath(folder)
     try:
-        _collect(str(folder), "", [top], rules, entries)
+        _collect(_Walk(rules, entries, left_out), str(folder), _Location("", "", [top]))
     except RecursionError:
         raise InvalidInput(
             f"`{folder}` holds folders in folders, more than can be followed",
@@ -63,18 +76,33 @@ def single(file: Path) -> list[Found]:
     return [_found(_checked_name(file.name, str(file)), os.stat(file))]
 
 
-def _collect(
-    folder: str,
-    prefix: str,
-    parents: list[str],
-    rules: IgnoreRules | None,
-    visited: list[Found],
-    around: int = NO_RULE,
-) -> None:
-    """`parents` are the real folders from the top to `folder`: a link to one is a circle.
+@dataclass(frozen=True)
+class _Walk:
+    rules: IgnoreRules | None
+    visited: list[Found]
+    left_out: LeftOut | None
 
-    `around` is the rule that decides on `folder`.
+
+@dataclass(frozen=True)
+class _Location:
+    """A folder: what its files' paths begin with, where it really is, which rule decides on it.
+
+    `parents` are the real folders from the top to it: a link to one is a circle.
     """
+
+    prefix: str
+    real_prefix: str
+    parents: list[str]
+    around: int = NO_RULE
+
+    def inner(self, name: str, deciding: int) -> _Location:
+        parents = [*self.parents, os.path.join(self.parents[-1], name)]
+        return _Location(f"{self.prefix}{name}/", f"{self.real_prefix}{name}/", parents, deciding)
+
+
+def _collect(walk: _Walk, folder: str, location: _Location) -> None:
+    rules, visited, around = walk.rules, walk.visited, location.around
+    prefix, real_prefix = location.prefix, location.real_prefix
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
@@ -92,8 +120,12 @@ def _collect(
         try:
             # Nearly all entries are plain files: this branch is what a large folder costs.
             if entry.is_file(follow_symlinks=False):
-                if ruled is not None and ruled.excludes(ruled.deciding(path, name, False, around)):
-                    continue
+                if ruled is not None:
+                    deciding = ruled.deciding(real_prefix + name, name, False, around)
+                    if ruled.excludes(deciding):
+                        if name.endswith(_PYTHON):
+                            _leave_out(walk, path, deciding)
+                        continue
                 if not plain_names:
                     _checked_name(name, path)
                 status = entry.stat(follow_symlinks=False)
@@ -103,22 +135,65 @@ def _collect(
                 continue
             is_link = entry.is_symlink()
             is_folder = not is_link and entry.is_dir()
-            deciding = around if ruled is None else ruled.deciding(path, name, is_folder, around)
+            if is_link and rules is not None:
+                behind = _behind(entry, location, rules)
+                if behind is not None:
+                    if not rules.excludes(behind.around) or rules.may_include_below(behind.around):
+                        _checked_name(name, path)
+                        _collect(walk, entry.path, behind)
+                    continue
+            deciding = around
+            if ruled is not None:
+                deciding = ruled.deciding(real_prefix + name, name, is_folder, around)
             if ruled is not None and ruled.excludes(deciding):
-                if is_folder and ruled.may_include_below(deciding):
-                    inner = [*parents, os.path.join(parents[-1], name)]
-                    _collect(entry.path, path + "/", inner, rules, visited, deciding)
+                if is_folder:
+                    _pass_by(walk, ruled, entry.path, location.inner(name, deciding))
                 continue
             _checked_name(name, path)
-            real = os.path.join(parents[-1], name)
+            inner = location.inner(name, deciding)
             if is_link:
-                real = _link_target(entry, path, parents)
+                target = _link_target(entry, path, location.parents)
+                inner = replace(inner, parents=[*location.parents, target])
             if entry.is_dir():
-                _collect(entry.path, path + "/", [*parents, real], rules, visited, deciding)
+                _collect(walk, entry.path, inner)
             else:
                 visited.append(_found(path, entry.stat()))
         except OSError as error:
             raise _unreadable(entry.path, error) from error
+
+
+def _pass_by(walk: _Walk, rules: IgnoreRules, folder: str, location: _Location) -> None:
+    """Look into an excluded folder for what a later rule includes again, if it can be read."""
+    if walk.left_out is None and not rules.may_include_below(location.around):
+        return
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    if any(name.endswith(_PYTHON) for name in names):
+        _leave_out(walk, location.prefix, location.around)
+    if rules.may_include_below(location.around):
+        _collect(walk, folder, location)
+
+
+def _leave_out(walk: _Walk, path: str, deciding: int) -> None:
+    line = walk.rules.line_of(deciding) if walk.rules is not None else ""
+    if line and walk.left_out is not None and len(walk.left_out) < _MOST_LEFT_OUT:
+        walk.left_out[path] = line
+
+
+def _behind(entry: os.DirEntry[str], location: _Location, rules: IgnoreRules) -> _Location | None:
+    """The folder that a link leads to, judged by where it is; None for what is not one, lies
+    elsewhere or holds the link.
+    """
+    target = os.path.realpath(entry.path)
+    top = location.parents[0]
+    if not os.path.isdir(target) or target in location.parents or not _is_below(target, top):
+        return None
+    real = os.path.relpath(target, top).replace(os.sep, "/")
+    deciding = rules.deciding_on_folder(real)
+    prefix = f"{location.prefix}{entry.name}/"
+    return _Location(prefix, f"{real}/", [*location.parents, target], deciding)
 
 
 def _found(path: str, status: os.stat_result) -> Found:
@@ -160,7 +235,7 @@ def _link_target(entry: os.DirEntry[str], path: str, parents: list[str]) -> str:
         raise InvalidInput(
             f"the link `{path}` points to nothing", "remove it, or name it in `.amlignore`"
         )
-    if target != top and not target.startswith(top + os.sep):
+    if target != top and not _is_below(target, top):
         raise InvalidInput(
             f"the link `{path}` points out of the folder, to `{target}`",
             "copy what it points to into the folder, or name the link in `.amlignore`",
@@ -171,6 +246,10 @@ def _link_target(entry: os.DirEntry[str], path: str, parents: list[str]) -> str:
             "remove it, or name it in `.amlignore`",
         )
     return target
+
+
+def _is_below(path: str, top: str) -> bool:
+    return path.startswith(top + os.sep)
 
 
 def _unreadable(path: str, error: OSError) -> InvalidInput:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from torchyard.compute import actions as computes
 from torchyard.jobs.actions import attempt_key, job_key
-from torchyard.jobs.attempts import failure_marks, losses, resumption, root_cause
+from torchyard.jobs.attempts import failure_marks, left_out_code, losses, resumption, root_cause
 from torchyard.jobs.files import output_assets
 from torchyard.jobs.files.checkpoints import Checkpoint
 from torchyard.jobs.history import rewinds
@@ -183,7 +183,7 @@ def _end(connection: Connection, services: Services, attempt: Attempt, left: _Le
             connection, services, job, current, failed, error, nodes, left.checkpoint
         ):
             return True
-        error = failure_marks.explained(error, reported)
+        error = left_out_code.explained(failure_marks.explained(error, reported), job.properties)
         if _try_again(connection, services, job, current, error, code or 1, nodes, left.printed):
             return True
     if attempt.number > 1:

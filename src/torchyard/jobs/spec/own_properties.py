@@ -18,6 +18,7 @@ from torchyard.base.errors import InvalidSpec, nearest
 
 PREFIX = "torchyard."
 LOG_QUOTA = f"{PREFIX}log_quota_mb"
+LEFT_OUT = f"{PREFIX}left_out"
 PREFLIGHT = f"{PREFIX}preflight"
 _DURATION = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)\s*(s|m|h|d)?\Z")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -81,6 +82,8 @@ TABLE: dict[str, str] = {
     "copies of each other's checkpoints until the server has them; default `true`",
     "torchyard.cloned_from": "name of the job that this one is a clone of; written by "
     "`yard job clone`",
+    LEFT_OUT: "Python code that an ignore file leaves out of `code`, by path, each with the rule's "
+    "line; written by `yard` and the Python SDK, so that a module that is missing is explained",
     "torchyard.rehearse_on_cpu": "`true` runs a script written for GPUs on the CPU, to try it; "
     "`false` doesn't, where the workspace does; default: the workspace's",
 }
