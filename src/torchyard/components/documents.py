@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchyard.base import fields
+from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.data import documents
 from torchyard.data.types import ONNX_TYPE
 
 _DESCRIPTIVE = ("name", "version", "description", "tags", "properties", "$schema")
-_KEYS = (
+KEYS = (
     "type", "display_name", "is_deterministic", "command", "code", "environment",
     "environment_variables", "distribution", "resources", "inputs", "outputs", "limits",
     "additional_includes", "identity",
@@ -44,6 +45,7 @@ _DATA = (
 _INPUT_KEYS = ("type", "default", "optional", "min", "max", "enum", "description", "mode", "path")
 _OUTPUT_KEYS = ("type", "description", "mode", "path", "early_available", "is_control")
 _NAME_MAX_LENGTH = 255
+_RESOLVED = ("command", "environment_variables.*", "outputs.*.path")
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ def read(document: Mapping[str, Any]) -> Request:
         InvalidSpec: what is wrong, and where.
     """
     kind = _type(document.get("type"))
-    fields.refuse_unknown(document, (*_KEYS, *_DESCRIPTIVE))
+    fields.refuse_unknown(document, (*KEYS, *_DESCRIPTIVE))
+    expressions.refuse(document, _RESOLVED)
     name = documents.name_of(document, "a component", "component")
     if not isinstance(document.get("command"), str) or not document["command"].strip():
         raise InvalidSpec("the component has no `command`", "write what it runs", at=["command"])
@@ -81,9 +84,7 @@ def read(document: Mapping[str, Any]) -> Request:
             at=["environment"],
         )
     definition = {
-        key: value
-        for key, value in document.items()
-        if key in _KEYS and value not in (None, {}, [])
+        key: value for key, value in document.items() if key in KEYS and value not in (None, {}, [])
     }
     definition["environment"] = _environment(document["environment"])
     for key, read_one in (("inputs", _input), ("outputs", _output)):
@@ -92,6 +93,9 @@ def read(document: Mapping[str, Any]) -> Request:
             raise InvalidSpec(f"`{key}` is not a mapping", "write `name: {type: number}`", at=[key])
         if ports:
             definition[key] = {port: read_one(port, ports[port], (key, port)) for port in ports}
+    ports_by_kind = [definition.get(key, {}) for key in ("inputs", "outputs")]
+    expressions.check_command(document["command"], *ports_by_kind)
+    expressions.check_variables(fields.texts(document, "environment_variables"), *ports_by_kind)
     return Request(
         name=name,
         type=kind,

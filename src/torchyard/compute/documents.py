@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from torchyard.base import fields
+from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidSpec
 from torchyard.compute import engine_settings, sizes
 from torchyard.compute.sizes import Size
@@ -56,6 +57,7 @@ def read(
     if isinstance(document.get("type"), str):
         _check_type(document)
     _check_keys(document)
+    expressions.refuse(document)
     for key in _TEXTS:
         if key in document and not isinstance(document[key], str):
             raise InvalidSpec(f"`{key}` must be text", f"for example `{key}: local`", at=[key])

@@ -22,6 +22,7 @@ from torchyard.base import fields, files
 from torchyard.base.blobs import Blobs, Snapshot
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
+from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidSpec, NotFound, nearest
 from torchyard.data import datastores, documents, store
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores, upload_folder
@@ -67,6 +68,7 @@ def read_document(document: Mapping[str, Any]) -> Request:
         InvalidSpec: what is wrong, and where.
     """
     fields.refuse_unknown(document, _KEYS)
+    expressions.refuse(document)
     path = "name a local file or folder, a URL, or `azureml://datastores/<name>/paths/<path>`"
     return Request(
         name=documents.name_of(document, "data", "data asset"),

@@ -17,6 +17,7 @@ from torchyard.assets.versioned_assets import VersionedAssets
 from torchyard.base import fields, refs
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
+from torchyard.base.documents import expressions
 from torchyard.base.errors import Conflict, InvalidSpec
 from torchyard.data import documents
 from torchyard.environments import store
@@ -55,6 +56,7 @@ def read_document(document: Mapping[str, Any]) -> Request:
     Raises:
         InvalidSpec: what is wrong with its name, version, tags or properties, and where.
     """
+    expressions.refuse(document)
     name = documents.name_of(document, "an environment", "environment")
     refuse_reserved(name)
     return Request(

@@ -15,6 +15,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from torchyard.base import fields
+from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidSpec
 from torchyard.instances import cron
 from torchyard.instances.types import TYPE, InstanceSpec, Schedule, Trigger
@@ -74,6 +75,7 @@ def read(document: Mapping[str, Any]) -> InstanceSpec:
     """
     for key in document:
         _check_key(str(key), document[key])
+    expressions.refuse(document)
     name = fields.text(document, "name", ())
     if not _NAME.match(name):
         raise InvalidSpec(

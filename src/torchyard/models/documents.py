@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchyard.base import fields
+from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
 from torchyard.data import documents
 from torchyard.data.types import MODEL_TYPES, ONNX_TYPE
@@ -51,6 +52,7 @@ def read(document: Mapping[str, Any]) -> Request:
         InvalidSpec: what is wrong, and where.
     """
     fields.refuse_unknown(document, _KEYS, _KEYS[-4:])
+    expressions.refuse(document)
     path = (
         "name a local file or folder, or "
         "`azureml://jobs/<job>/outputs/artifacts/paths/outputs/model.pt`"

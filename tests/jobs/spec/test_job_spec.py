@@ -212,7 +212,7 @@ def test_what_does_no_harm_is_a_notice(change: dict[str, Any], notices: int) -> 
 
 
 def test_variables_may_use_inputs_and_outputs() -> None:
-    variables = {"OUT": "${{outputs.model}}", "MODE": "a ${{ inputs.mode }} b", "PLAIN": "$[[x]]"}
+    variables = {"OUT": "${{outputs.model}}", "MODE": "a ${{ inputs.mode }} b", "PLAIN": "$[x]"}
     job = job_spec.read(
         {
             **GOOD,
@@ -229,15 +229,25 @@ def test_variables_may_use_inputs_and_outputs() -> None:
     ("keys", "at", "message"),
     [
         ({"environment_variables": {"A": "${{inputs.gone}}"}}, ("environment_variables", "A"),
-         "`A` uses `${{inputs.gone}}`, and the job has no such input"),
+         "`A` uses `${{inputs.gone}}`, and there is no such input"),
         ({"environment_variables": {"A": "${{ nothing }}"}}, ("environment_variables", "A"),
          "`${{nothing}}` is not an expression that an environment variable can use"),
         ({"environment_variables": {"A": "${{inputs.a"}}, ("environment_variables", "A"),
-         "`A` opens `${{` and does not close it"),
+         "`environment_variables.A` opens `${{` and does not close it"),
+        ({"environment_variables": {"A": "${inputs.a}"}}, ("environment_variables", "A"),
+         "`environment_variables.A` holds `${inputs.a}`, which nothing expands"),
+        ({"environment_variables": {"A": "$[[x]]"}}, ("environment_variables", "A"),
+         "`environment_variables.A` holds `$[[x]]`, which only a command can have"),
+        ({"environment_variables": {"${{inputs.a}}": "x"}},
+         ("environment_variables", "${{inputs.a}}"),
+         "`${{inputs.a}}` is not a valid name for an environment variable"),
         ({"inputs": {"a": "${{inputs.b}}"}}, ("inputs", "a"),
-         "input `a` holds `${{inputs.b}}`, and an input cannot use expressions"),
-        ({"inputs": {"a": {"path": "azureml://${{x}}"}}}, ("inputs", "a"),
-         "input `a` holds `azureml://${{x}}`, and an input cannot use expressions"),
+         "`inputs.a` holds `${{inputs.b}}`, and expressions are not resolved there"),
+        ({"inputs": {"a": {"path": "azureml://${{x}}"}}}, ("inputs", "a", "path"),
+         "`inputs.a.path` holds `${{x}}`, and expressions are not resolved there"),
+        ({"services": {"board": {"type": "tensor_board", "log_dir": "${{outputs.logs}}"}}},
+         ("services", "board", "log_dir"), "`services.board.log_dir` holds `${{outputs.logs}}`, "
+         "and expressions are not resolved there"),
     ],
 )  # fmt: skip
 def test_an_expression_that_nothing_resolves_is_refused_with_its_place(

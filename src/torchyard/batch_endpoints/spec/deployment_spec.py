@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import mapping, text, texts
 from torchyard.batch_endpoints.spec import keys, settings
@@ -73,6 +74,7 @@ def read(document: Any) -> BatchDeploymentSpec:
             at=("type",),
         )
     body = check(body, keys.DEPLOYMENT, (), "the deployment")
+    expressions.refuse(body)
     shared = online.read({key: body[key] for key in _SHARED if key in body})
     return BatchDeploymentSpec(
         name=shared.name,

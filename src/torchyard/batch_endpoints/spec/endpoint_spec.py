@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import mapping, text, texts
 from torchyard.batch_endpoints.spec import keys
@@ -37,6 +38,7 @@ def read(document: Any) -> EndpointSpec:
         InvalidSpec: the first thing that is wrong, with its place.
     """
     body = check(mapping(document, "the endpoint"), keys.ENDPOINT, (), "the endpoint")
+    expressions.refuse(body)
     word(body, "kind", (), ("batch",), "batch")
     word(body, "type", (), ("batch",), "batch")
     if word(body, "auth_mode", (), ("aad_token", "key", "aml_token"), "aad_token") != "aad_token":

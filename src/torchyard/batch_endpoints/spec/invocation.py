@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described, mapping, text, texts
 from torchyard.batch_endpoints.spec import keys, settings
@@ -47,6 +48,7 @@ def read(document: Any) -> Invocation:
         InvalidSpec: the first thing that is wrong, with its place.
     """
     body = check(mapping(document, "the invocation"), keys.INVOCATION, (), "the invocation")
+    expressions.refuse(body, ("outputs.*.path",))
     settings.batch_settings(body)
     written, input_at = _input(body.get("inputs"))
     inner = body.get("settings") or {}

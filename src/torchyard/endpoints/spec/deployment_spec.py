@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described, mapping, text, texts
 from torchyard.endpoints.spec import (
@@ -102,6 +103,7 @@ def read(document: Any) -> DeploymentSpec:
         )
     routes_notice = _routes_notice(body)
     body = keys.check(body, keys.DEPLOYMENT, (), "the deployment")
+    expressions.refuse(body)
     _egress(body)
     return DeploymentSpec(
         name=endpoint_spec.name(body, "name", "the deployment"),

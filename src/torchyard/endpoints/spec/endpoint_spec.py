@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described, mapping, text, texts
 from torchyard.endpoints.spec import keys, settings
@@ -40,6 +41,7 @@ def read(document: Any) -> EndpointSpec:
         InvalidSpec: the first thing that is wrong, with its place.
     """
     body = keys.check(mapping(document, "the endpoint"), keys.ENDPOINT, (), "the endpoint")
+    expressions.refuse(body)
     settings.word(body, "kind", (), ("managed",), "managed")
     settings.word(body, "type", (), ("online",), "online")
     _identity(body.get("identity"))

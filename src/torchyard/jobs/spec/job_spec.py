@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.base.fields import bounded, text, texts
 from torchyard.jobs.spec import (
-    expressions,
     interception,
     keys,
     limit_properties,
@@ -54,6 +54,7 @@ _SHELLS = re.compile(
 )
 _INPUT_VARIABLE = "AZURE_ML_INPUT_"
 _MOST_UNUSED = 10
+_RESOLVED = ("command", "environment_variables.*", "outputs.*.path")
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ def read(document: Any) -> JobSpec:
     job = own_properties.with_mapping(mapping(document, (), "the job"))
     _is_command(job)
     known_keys(job, "", ())
+    expressions.refuse(job, _RESOLVED)
     inputs, outputs = read_inputs(job), read_outputs(job)
     command = _command(job, inputs, outputs)
     shape = resources.read(job)
@@ -117,7 +119,6 @@ def read(document: Any) -> JobSpec:
     compute, compute_notices = _compute(job)
     variables = _variables(job)
     expressions.check_variables(variables, inputs, outputs)
-    expressions.refuse_in_inputs(inputs)
     return JobSpec(
         command=command,
         environment=_environment(job),

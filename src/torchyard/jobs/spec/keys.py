@@ -274,6 +274,11 @@ def page() -> str:
         "the job is not accepted, and the message says what to do instead. Any other key is "
         "refused as unknown, with the nearest one that there is. Values of a fixed set are read "
         "in any case, with `_`, `-` or in camelCase.",
+        "",
+        "`${{inputs.<name>}}` and `${{outputs.<name>}}` are resolved in `command` and in the "
+        "values of `environment_variables`; what `outputs.<name>.path` can use stands there. In "
+        "`description`, `display_name`, `tags` and `properties`, which no process gets, an "
+        "expression is text, and anywhere else it is refused with its line.",
     ]
     for title, rows in _sections():
         lines += ["", f"## {title}", "", "| key | support | |", "|---|---|---|"]

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import count, described, mapping, text, texts, unknown_key
 from torchyard.jobs.spec import own_properties
@@ -34,6 +35,7 @@ _MOST_TRIALS = 100_000
 _DEFAULT_TIMEOUT_S = 5_184_000.0
 _LONGEST_S = 10 * 365 * 86_400.0
 _MOST_OBJECTIVES = 10
+_RESOLVED = ("trial.command", "trial.environment_variables.*", "outputs.*.path")
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,7 @@ def read(document: Any) -> SweepSpec:
     """
     written = mapping(document, "the sweep")
     _check_keys(written)
+    expressions.refuse(written, _RESOLVED)
     sweep = own_properties.with_mapping(written)
     properties = texts(sweep, "properties")
     own_values = own_settings.read(properties)

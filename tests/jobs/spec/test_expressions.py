@@ -1,0 +1,208 @@
+"""An expression in any string of any file is resolved, refused with its place, or only shown."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from torchyard.base.errors import InvalidSpec
+from torchyard.batch_endpoints.spec import deployment_spec as batch_deployment_spec
+from torchyard.batch_endpoints.spec import endpoint_spec as batch_endpoint_spec
+from torchyard.batch_endpoints.spec import invocation
+from torchyard.batch_endpoints.spec import keys as batch_keys
+from torchyard.components import documents as components
+from torchyard.endpoints.spec import deployment_spec, endpoint_spec
+from torchyard.endpoints.spec import keys as endpoint_keys
+from torchyard.environments import assets as environments
+from torchyard.jobs.spec import job_spec, keys
+from torchyard.sweeps.spec import keys as sweep_keys
+from torchyard.sweeps.spec import sweep_spec
+
+Steps = tuple[str | int, ...]
+WRITTEN = ["${{inputs.a}}", "x ${{ anything }} y", "${{inputs.a", "$[[ --x ]]", "${inputs.a}"]
+SHOWN = ("$schema", "description", "display_name", "tags.x", "properties.x")
+
+JOB: dict[str, Any] = {
+    "command": "python train.py ${{inputs.a}}",
+    "environment": "python",
+    "inputs": {"a": "1"},
+}
+TRIAL = {
+    "command": "train ${{inputs.a}} ${{search_space.lr}}",
+    "environment": "python",
+}
+SWEEP: dict[str, Any] = {
+    "type": "sweep",
+    "trial": TRIAL,
+    "inputs": {"a": "1"},
+    "search_space": {"lr": {"type": "choice", "values": [1, 2]}},
+    "sampling_algorithm": "random",
+    "objective": {"goal": "minimize", "primary_metric": "loss"},
+}
+DEPLOYMENT = {"name": "blue", "endpoint_name": "digits", "model": {"path": "azureml:m:1"}}
+INVOCATION = {"inputs": {"data": {"path": "azureml:d:1"}}}
+
+
+def paths_of_jobs() -> Iterator[str]:
+    for key in keys.TABLE:
+        yield key.path.replace("*", "x")
+    yield from ("tags.x", "properties.x", "environment_variables.x", "resources.docker_args.0")
+    yield from ("environment.tags.x", "environment.properties.x", "environment.conda_file.name")
+    yield from ("services.x.properties.command", "services.x.properties.logDir")
+    yield from ("torchyard.notify.0.url", "properties.torchyard.notify")
+    yield from ("notification_settings.emails.0", "inputs.x.description")
+
+
+def paths_of_sweeps() -> Iterator[str]:
+    for key in sweep_keys.TOP:
+        yield key.path
+    for key in sweep_keys.TRIAL:
+        yield f"trial.{key.path}"
+    yield from ("tags.x", "properties.x", "search_space.lr.values.0", "inputs.x.path")
+    yield from ("trial.environment_variables.x", "trial.environment.image", "outputs.x.path")
+    yield from ("trial.services.x.log_dir", "objective.primary_metric", "torchyard.sampler")
+
+
+def paths_of(table: tuple[keys.Key, ...], *more: str) -> list[str]:
+    return [*(key.path for key in table), "tags.x", "properties.x", *more]
+
+
+KINDS: dict[str, tuple[Callable[[Any], object], Mapping[str, Any], list[str], list[str]]] = {
+    "job": (
+        job_spec.read,
+        JOB,
+        list(dict.fromkeys(paths_of_jobs())),
+        ["command", "environment_variables.x", "outputs.x.path"],
+    ),
+    "sweep": (
+        sweep_spec.read,
+        SWEEP,
+        list(dict.fromkeys(paths_of_sweeps())),
+        ["trial.command", "trial.environment_variables.x", "outputs.x.path"],
+    ),
+    "component": (
+        components.read,
+        {
+            "name": "c",
+            "command": "train",
+            "environment": "python",
+            "inputs": {"a": {"type": "string"}, "shown": {"type": "string"}},
+            "outputs": {"x": {"type": "uri_folder"}},
+        },
+        [
+            *(key for key in components.KEYS if key != "type"),
+            *("environment_variables.x", "inputs.a.default", "outputs.x.path"),
+            *("environment.image", "tags.x", "inputs.shown.description", "services"),
+        ],
+        ["command", "environment_variables.x", "outputs.x.path"],
+    ),
+    "endpoint": (endpoint_spec.read, {"name": "digits"}, paths_of(endpoint_keys.ENDPOINT), []),
+    "deployment": (
+        deployment_spec.read,
+        DEPLOYMENT,
+        paths_of(
+            endpoint_keys.DEPLOYMENT,
+            *("model.path", "model.description", "code_configuration.code"),
+            *("environment.image", "environment_variables.x", "torchyard.cluster"),
+        ),
+        [],
+    ),
+    "batch endpoint": (
+        batch_endpoint_spec.read,
+        {"name": "digits"},
+        paths_of(batch_keys.ENDPOINT, "defaults.deployment_name"),
+        [],
+    ),
+    "batch deployment": (
+        batch_deployment_spec.read,
+        DEPLOYMENT,
+        paths_of(
+            batch_keys.DEPLOYMENT, "environment_variables.x", "settings.environment_variables.x"
+        ),
+        [],
+    ),
+    "invocation": (
+        invocation.read,
+        INVOCATION,
+        paths_of(batch_keys.INVOCATION, "inputs.data.path", "outputs.score.path"),
+        ["outputs.score.path"],
+    ),
+    "environment": (
+        environments.read_document,
+        {"name": "e", "image": "python:3.11"},
+        ["image", "conda_file", "pip_requirements", "build.path", "tags.x", "description", "name"],
+        [],
+    ),
+}
+
+
+def steps_of(path: str) -> Steps:
+    if path.startswith("properties.torchyard."):
+        return ("properties", path.removeprefix("properties."))
+    return tuple(int(step) if step.isdigit() else step for step in path.split("."))
+
+
+def with_value(document: Mapping[str, Any], steps: Steps, value: str) -> dict[str, Any]:
+    whole = copy.deepcopy(dict(document))
+    place: Any = whole
+    for step, following in itertools.pairwise(steps):
+        empty: Any = [None] if isinstance(following, int) else {}
+        if isinstance(step, int):
+            place[step] = empty if place[step] is None else place[step]
+        elif not isinstance(place.get(step), dict | list):
+            place[step] = empty
+        place = place[step]
+    place[steps[-1]] = value
+    return whole
+
+
+def expected(kind: str, path: str, written: str) -> str:
+    """What comes of it: `accepted` or `refused`."""
+    inner = path.removeprefix("trial.").removeprefix("environment.").removeprefix("model.")
+    if inner in SHOWN or path == "inputs.shown.description":
+        return "accepted"
+    if path not in KINDS[kind][3]:
+        return "refused"
+    if path.endswith("path"):
+        # What else it may be is decided where the path is resolved: jobs/files/outputs.py.
+        return "accepted" if written in WRITTEN[:2] else "refused"
+    accepted = (WRITTEN[0], "$[[ --x ]]") if path.endswith("command") else WRITTEN[:1]
+    return "accepted" if written in accepted else "refused"
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize(
+    ("kind", "path"), [(kind, path) for kind, (_, _, paths, _) in KINDS.items() for path in paths]
+)
+def test_an_expression_is_resolved_refused_with_its_place_or_shown(
+    kind: str, path: str, written: str
+) -> None:
+    read, document, _, _ = KINDS[kind]
+    steps = steps_of(path)
+    value = f"${{{{search_space.lr}}}} {written}" if path == "trial.command" else written
+    whole = with_value(document, steps, value)
+    if expected(kind, path, written) == "accepted":
+        read(whole)
+        return
+    with pytest.raises(InvalidSpec) as caught:
+        read(whole)
+    if steps[0] == "torchyard" and kind == "job":
+        steps = ("properties", f"torchyard.{steps[1]}")
+    assert caught.value.at[: len(steps)] == steps[: len(caught.value.at)] != ()
+    assert caught.value.hint
+
+
+def test_the_hint_says_where_expressions_are_resolved() -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        job_spec.read({**JOB, "compute": "${{inputs.a}}"})
+    assert caught.value.hint == (
+        "write the value itself: expressions are resolved in `command`, `environment_variables` "
+        "and `outputs.<name>.path`"
+    )
+    with pytest.raises(InvalidSpec) as caught:
+        job_spec.read({**JOB, "inputs": {"a": "${{parent.inputs.b}}"}})
+    assert caught.value.hint == "`parent` is for steps of a pipeline: write the value itself"
