@@ -48,6 +48,8 @@ class TorchyardError(Exception):
     code = "error"
     http_status = 500
     exit_code = 2
+    is_located = False
+    """Whether the message begins with a place in a file: `job.yml:7:3`."""
 
     def __init__(
         self, message: str, hint: str = "", *, code: str = "", at: Sequence[str | int] = ()

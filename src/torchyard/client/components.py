@@ -57,9 +57,9 @@ class Components(Assets[Component]):
 
         limits = self._snapshots.limits
         files = job_files.find(document, folder or Path.cwd(), limits)
-        with files.with_code(limits) as ready:
+        with files.locating(), files.with_code(limits) as ready:
             body = self._snapshots.send_job_files(ready, progress)
-        return self._asset(self._transport.post(self._path, body))
+            return self._asset(self._transport.post(self._path, body))
 
     def _asset(self, raw: Json) -> Component:
         return Component(

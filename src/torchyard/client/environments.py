@@ -21,6 +21,7 @@ from torchyard.client.times import Deadline
 if TYPE_CHECKING:
     from torchyard.client.images.exported_image import ExportedImage, PushTarget
     from torchyard.client.images.steps import Steps
+    from torchyard.client.snapshots.job_files import JobFiles
     from torchyard.client.snapshots.snapshots import Snapshots
 
 _POLL_S = 0.3
@@ -152,14 +153,20 @@ class Environments(EnvironmentReleases):
             InvalidSpec: a key that can't be honoured.
             Conflict: the version it names exists with another content.
         """
-        return _environment(self._transport.post(self._path, self.uploaded(document, folder)))
+        files = self._found(document, folder)
+        with files.locating():
+            return _environment(
+                self._transport.post(self._path, self._snapshots.send_job_files(files))
+            )
 
     def uploaded(self, document: Mapping[str, Any], folder: Path | None = None) -> dict[str, Any]:
         """The document with its files read into it, and its build context uploaded."""
+        return self._snapshots.send_job_files(self._found(document, folder))
+
+    def _found(self, document: Mapping[str, Any], folder: Path | None) -> JobFiles:
         from torchyard.client.snapshots.job_files import find_environment
 
-        files = find_environment(document, folder or Path.cwd(), self._snapshots.limits)
-        return self._snapshots.send_job_files(files)
+        return find_environment(document, folder or Path.cwd(), self._snapshots.limits)
 
     def list(self, name: str = "", *, archived: bool = False) -> Listing[Environment]:
         """Curated ones and the workspace's own, the latest of each; with `name`, its versions."""

@@ -152,9 +152,9 @@ class Jobs(JobReader):
             body["experiment_name"] = default_experiment(Path.cwd())
         limits = self._snapshots.limits
         files = job_files.find(body, folder or Path.cwd(), limits)
-        if files.paths or files.clones:
-            self._check(files.document)
-        with files.with_code(limits) as ready:
+        with files.locating(), files.with_code(limits) as ready:
+            if files.paths or files.clones:
+                self._check(files.document)
             sent = self._snapshots.send_job_files(ready, progress)
             return self._job(self._transport.post(self._path, sent))
 
@@ -195,7 +195,8 @@ class Jobs(JobReader):
         if not body.get("experiment_name"):
             body["experiment_name"] = default_experiment(Path.cwd())
         files = job_files.find(body, folder or Path.cwd(), self._snapshots.limits)
-        return self._check(files.document)
+        with files.locating():
+            return self._check(files.document)
 
     def clone(
         self,

@@ -167,7 +167,7 @@ def test_clone(jobs: FakeServer, yard: Yard) -> None:
         "display_name": "mine-display",
         "properties": {"torchyard.cloned_from": "mine"},
         "inputs": {"lr": 0.5, "n": 2},
-        "tags": {"x": 1},
+        "tags": {"x": "1"},
     }
     assert yard("job", "clone", "mine", "--new-name", "again", "-o", "none").code == 0
     assert jobs.state.posted[-1]["name"] == "again"
@@ -209,7 +209,7 @@ def test_options_that_az_has(jobs: FakeServer, yard: Yard) -> None:
     saved = yard("job", "create", "-f", "job.yml", "--save-as", "made.json", "--only-show-errors")
     assert saved.code == 0 and json.loads(Path("made.json").read_text())["name"]
     answer = yard("job", "create", "-f", "job.yml", "--set", "tags.a=1", "tags.b=2", "-o", "none")
-    assert answer.code == 0 and jobs.state.posted[-1]["tags"] == {"a": 1, "b": 2}
+    assert answer.code == 0 and jobs.state.posted[-1]["tags"] == {"a": "1", "b": "2"}
     assert yaml.safe_load(yard("job", "show", "job-1", "-o", "yaml").out)["name"] == "job-1"
 
 

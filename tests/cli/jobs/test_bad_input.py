@@ -61,7 +61,7 @@ DOCUMENTS = {
         "replace the placeholder `{{NAME}}`",
     ),
     "not finite": (b"command: x\ninputs:\n  a: .nan\n", "3:6: `.nan` is not a finite", "quotes"),
-    "huge number": (b"command: 99999999999999999999999\n", "1:10: the number", "quotes"),
+    "huge number": (b"limits: {timeout: 99999999999999999999999}\n", "1:19: the number", "quotes"),
     "not UTF-8": (b"command: x\ndescription: caf\xe9\n", "2:17: the file is not text", "UTF-8"),
     "binary": (b"\x7fELF\x02\x01\x00\x00", "1:1: the file holds the control", "binary"),
     "zero byte": (b"command: a\x00b\n", "1:11: the file holds the control", "binary"),
@@ -243,12 +243,33 @@ DOCUMENTS = {
     ),
     "broken conda file": (
         b"command: x\nenvironment:\n  conda_file: broken.yml\n",
-        "3:3: `",
-        "correct that file",
+        "broken.yml:2:1: did not find",
+        "correct the YAML",
+    ),
+    "faulty conda file": (
+        b"command: x\nenvironment:\n  conda_file: faulty.yml\n",
+        "faulty.yml:4:5: pip option `-e` can't be used",
+        "list the packages",
+    ),
+    "faulty conda file of an environment's file": (
+        b"command: x\nenvironment: file:env.yml\n",
+        "faulty.yml:4:5: pip option `-e` can't be used",
+        "list the packages",
+    ),
+    "faulty requirements": (
+        b"command: x\nenvironment:\n  pip_requirements: faulty.txt\n",
+        "faulty.txt:3:1: pip option `--hash` can't be used",
+        "list the packages",
+    ),
+    "faulty trial": (
+        b"type: sweep\ntrial: trial.yml\nsearch_space: {a: {type: choice, values: [1]}}\n"
+        b"sampling_algorithm: random\nobjective: {goal: minimize, primary_metric: m}\n",
+        "trial.yml:1:1: the command uses `${{search_space.b}}`",
+        "add it under",
     ),
     "requirements of requirements": (
         b"command: x\nenvironment:\n  pip_requirements: nested.txt\n",
-        "3:3: `",
+        "nested.txt:2:1: `-r` names",
         "into this file",
     ),
     "path too long": (b"command: x\ncode: " + b"a" * 5000 + b"\n", "2:1: the path", "hint:"),
@@ -287,6 +308,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the documents above name."""
     here = tmp_path_factory.mktemp("tree")
     (here / "broken.yml").write_text("a: [")
+    (here / "faulty.yml").write_text("dependencies:\n- python=3.11\n- pip:\n  - -e .\n")
+    (here / "env.yml").write_text("name: e\nconda_file: faulty.yml\n")
+    (here / "faulty.txt").write_text("# of 2026\n\n--hash=sha256:00\n")
+    (here / "trial.yml").write_text("command: x ${{search_space.b}}\nenvironment: python\n")
     (here / "nested.txt").write_text("torch\n-r others.txt\n")
     for name in ("links", "broken", "circle/a", "circle2", "deep/a/b", "pipe", "bytes", "many"):
         (here / name).mkdir(parents=True)
@@ -342,7 +367,9 @@ def test_bad_job_file(yard: Yard, folder: Path, name: str) -> None:
     created = yard("job", "create", "-f", "job.yml")
     assert created.code == 2, created.err
     first = created.err.splitlines()[0]
-    assert first.startswith("error: job.yml:"), created.err
+    # What is wrong in a file that the job names is told at that file's line.
+    start = "" if ".yml:" in problem or ".txt:" in problem else "job.yml:"
+    assert first.startswith(f"error: {start or problem}"), created.err
     assert problem in first, created.err
     assert hint in created.err, created.err
     assert "Traceback" not in created.err and created.out == b"" and "secret" not in created.err
@@ -432,7 +459,7 @@ UNREADABLE = {
     "code": ("src/secret.py", "error: job.yml:3:1: `secret.py` can't be read (Permission denied)"),
     "folder in code": ("src/deep", "error: job.yml:3:1: `/"),
     "input": ("data.csv", "error: job.yml:5:23: `data.csv` can't be read (Permission denied)"),
-    "conda file": ("conda.yml", "error: job.yml:7:3: `"),
+    "conda file": ("conda.yml", "error: job.yml:7:3: the file `conda.yml` can't be read"),
     "ignore file": ("src/.amlignore", "error: job.yml:3:1: `"),
 }
 

@@ -2,14 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from torchyard.batch_endpoints.spec import keys as batch_keys
 from torchyard.cli.parsing import documents
+from torchyard.client.snapshots import job_files
+from torchyard.components import documents as components
+from torchyard.endpoints.spec import keys as endpoint_keys
+from torchyard.jobs.spec import keys as job_keys
+from torchyard.jobs.spec.keys import Key
+from torchyard.sweeps.spec import keys as sweep_keys
 
-WRITTEN = ["1.10", "1e3", "0x10", "0123", "yes", "off", "2024-01-02", "1_000", "22:30", "+1"]
+WRITTEN = ["1.10", "1e3", "0x10", "007", "yes", "off", "2024-01-02", "1_000", "22:30", "+1", "1.0"]
+WRITTEN += ["3", "true"]
+# Numbers, flags and values of any type; what is left out of a table's walk.
+NOT_STRINGS = {
+    "job": {
+        *("distribution.process_count_per_instance", "distribution.worker_count"),
+        *("distribution.parameter_server_count", "resources.instance_count", "limits.timeout"),
+        *("inputs.x", "inputs.x.value", "outputs.x", "services.x.port", "torchyard.x"),
+        *("environment.inference_config", "environment.build", "services"),
+    },
+    "sweep": {"search_space", "objective", "early_termination", "limits", "inputs", "outputs"}
+    | {"identity", "resources", "queue_settings", "torchyard"},
+    "trial": {"distribution", "resources", "services", "queue_settings", "limits"},
+    "endpoint": {"traffic", "mirror_traffic", "identity"},
+    "deployment": {"code_configuration", "instance_count", "request_settings", "liveness_probe"}
+    | {"readiness_probe", "scale_settings", "data_collector", "app_insights_enabled", "torchyard"},
+    "model": {"is_file"},
+    "code_configuration": set(),
+    "batch endpoint": {"defaults", "identity"},
+    "batch deployment": {"code_configuration", "resources", "settings", "torchyard"}
+    | {"mini_batch_size", "max_concurrency_per_instance", "retry_settings", "error_threshold"},
+    "invocation": {"inputs", "outputs", "settings", "resources", "instance_count"}
+    | {"mini_batch_size", "max_concurrency_per_instance", "retry_settings", "error_threshold"},
+}
+TABLES: dict[str, tuple[str, Sequence[Key]]] = {
+    "job": ("", job_keys.TABLE),
+    "sweep": ("", sweep_keys.TOP),
+    "trial": ("trial.", sweep_keys.TRIAL),
+    "endpoint": ("", endpoint_keys.ENDPOINT),
+    "deployment": ("", endpoint_keys.DEPLOYMENT),
+    "model": ("model.", endpoint_keys.MODEL),
+    "code_configuration": ("code_configuration.", endpoint_keys.CODE),
+    "batch endpoint": ("", batch_keys.ENDPOINT),
+    "batch deployment": ("", batch_keys.DEPLOYMENT),
+    "invocation": ("", batch_keys.INVOCATION),
+}
+TEXT_MAPPINGS = ("tags", "properties", "environment_variables")
+
+
+def string_fields() -> Iterator[str]:
+    for kind, (start, table) in TABLES.items():
+        for key in table:
+            path = key.path.replace("*", "x")
+            if key.support != "refused" and path not in NOT_STRINGS[kind]:
+                is_mapping = path.rpartition(".")[2] in TEXT_MAPPINGS
+                if path == "services.x.properties":
+                    path = "services.x.properties.command"
+                yield (
+                    f"{start}{path}.x"
+                    if is_mapping and "properties.command" not in path
+                    else (f"{start}{path}")
+                )
+    # Assets, computes, datastores, components, environments and their conda files.
+    yield from ("path", "stage", "datastore", "size", "tier", "location", "account_name")
+    yield from ("credentials.account_key", "container_name", "filesystem", "endpoint", "target")
+    yield from ("image", "conda_file", "environment.conda_file.name", "trial.environment.tags.x")
+    yield from ("trial.environment_variables.x", "settings.environment_variables.x")
+    yield from ("inputs.version.path", "outputs.name.name", "resources.docker_args.0")
+    yield from (f"inputs.x.{key}" for key in ("description", "mode"))
+    yield from (key for key in components.KEYS if key in ("display_name", "command", "code"))
 
 
 def read(folder: Path, text: str) -> dict[str, Any]:
@@ -18,24 +85,25 @@ def read(folder: Path, text: str) -> dict[str, Any]:
     return documents.read(file).value
 
 
-@pytest.mark.parametrize("written", WRITTEN)
-@pytest.mark.parametrize("mapping", ["tags", "environment_variables", "properties"])
-def test_values_of_text_mappings_stay_as_written(
-    tmp_path: Path, mapping: str, written: str
-) -> None:
-    assert read(tmp_path, f"{mapping}: {{a: {written}}}") == {mapping: {"a": written}}
-    assert (
-        read(tmp_path, f"trial: {{{mapping}: {{a: {written}}}}}")["trial"][mapping]["a"] == written
-    )
+@pytest.mark.parametrize("path", dict.fromkeys(string_fields()))
+def test_every_string_of_every_schema_stays_as_written(tmp_path: Path, path: str) -> None:
+    steps = path.split(".")
+    for written in WRITTEN:
+        text, expected = written, written
+        value: Any = expected
+        for step in reversed(steps):
+            text = f"[{text}]" if step == "0" else f"{{{step}: {text}}}"
+            value = [value] if step == "0" else {step: value}
+        assert read(tmp_path, text) == value
 
 
-@pytest.mark.parametrize("written", WRITTEN)
-@pytest.mark.parametrize(
-    "key", ["name", "version", "display_name", "experiment_name", "description"]
-)
-def test_names_and_versions_stay_as_written(tmp_path: Path, key: str, written: str) -> None:
-    assert read(tmp_path, f"{key}: {written}") == {key: written}
-    assert read(tmp_path, f"model: {{{key}: {written}}}") == {"model": {key: written}}
+@pytest.mark.parametrize("path", sorted(NOT_STRINGS["job"] - {"outputs.x", "services"}))
+def test_what_is_no_string_keeps_its_type(tmp_path: Path, path: str) -> None:
+    value: Any = 60
+    text = "60"
+    for step in reversed(path.split(".")):
+        text, value = f"{{{step}: {text}}}", {step: value}
+    assert read(tmp_path, text) == value
 
 
 @pytest.mark.parametrize("written", WRITTEN)
@@ -43,18 +111,86 @@ def test_names_and_versions_stay_as_written(tmp_path: Path, key: str, written: s
 def test_inputs_of_type_string_stay_as_written(tmp_path: Path, key: str, written: str) -> None:
     text = f"inputs: {{a: {{{key}: {written}, type: string}}}}"
     assert read(tmp_path, text)["inputs"]["a"][key] == written
+    text = f"inputs: {{a: {{type: string, enum: [{written}, x]}}}}"
+    assert read(tmp_path, text)["inputs"]["a"]["enum"] == [written, "x"]
 
 
 def test_numbers_stay_numbers_elsewhere(tmp_path: Path) -> None:
     text = (
         "inputs: {version: 1.10, name: 3, b: {type: number, value: 1e-5}}\n"
+        "search_space: {name: {type: choice, values: [1.10, yes]}}\n"
         "properties: {torchyard.hang_after_s: 60, other: null}\n"
         "tags: {gone: null}\n"
+        "traffic: {name: 90, path: 10}\n"
         "limits: {timeout: 60}\n"
     )
     assert read(tmp_path, text) == {
         "inputs": {"version": 1.1, "name": 3, "b": {"type": "number", "value": "1e-5"}},
+        "search_space": {"name": {"type": "choice", "values": [1.1, True]}},
         "properties": {"torchyard.hang_after_s": 60, "other": None},
         "tags": {"gone": None},
+        "traffic": {"name": 90, "path": 10},
         "limits": {"timeout": 60},
+    }
+
+
+def test_values_beside_a_merge_and_merged_ones_stay_as_written(tmp_path: Path) -> None:
+    text = (
+        "environment_variables: {<<: &base {A: 1.10, B: yes}, B: 007}\n"
+        "tags: {<<: [*base, {C: 1e3}]}\n"
+        "inputs:\n"
+        "  a: {<<: &kind {type: string}, value: 1.10}\n"
+        "  b: {type: string, <<: {value: 1.10}}\n"
+        "  c: {<<: {type: string, value: 1.10}, type: number}\n"
+    )
+    assert read(tmp_path, text) == {
+        "environment_variables": {"A": "1.10", "B": "007"},
+        "tags": {"A": "1.10", "B": "yes", "C": "1e3"},
+        "inputs": {
+            "a": {"type": "string", "value": "1.10"},
+            "b": {"type": "string", "value": "1.10"},
+            "c": {"type": "number", "value": 1.1},
+        },
+    }
+
+
+def test_the_place_of_a_value_beside_a_merge_is_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "job.yml"
+    file.write_text("x: &b {limits: {timeout: 1}}\ny:\n  <<: *b\n  limits: {timeout: 2}\n")
+    document = documents.read(file)
+    assert document.value["y"] == {"limits": {"timeout": 2}}
+    assert document.place(("y", "limits")) == f"{file}:4:3"
+    assert document.place(("y", "limits", "timeout")) == f"{file}:4:12"
+
+
+def test_values_given_with_set_stay_as_written() -> None:
+    document = documents.empty(Path())
+    document.value["inputs"] = {"a": {"type": "string"}, "b": {"type": "number"}}
+    for path in ("environment.version", "inputs.a.value", "inputs.b.value", "tags.release"):
+        document.set(f"{path}=1.10")
+    assert document.value == {
+        "environment": {"version": "1.10"},
+        "inputs": {"a": {"type": "string", "value": "1.10"}, "b": {"type": "number", "value": 1.1}},
+        "tags": {"release": "1.10"},
+    }
+
+
+def test_files_that_a_document_names_are_read_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "trial.yml").write_text(
+        "command: train\nenvironment: file:env.yml\nenvironment_variables: {A: 1.10, on: no}\n"
+    )
+    (tmp_path / "env.yml").write_text(
+        "name: 1.0\nversion: 2024-01-02\ntags: {a: 007}\nconda_file: conda.yml\n"
+    )
+    (tmp_path / "conda.yml").write_text("name: 1.10\ndependencies: [python=3.10]\n")
+    files = job_files.find({"type": "sweep", "trial": "trial.yml"}, tmp_path)
+    assert files.document["trial"] == {
+        "command": "train",
+        "environment": {
+            "name": "1.0",
+            "version": "2024-01-02",
+            "tags": {"a": "007"},
+            "conda_file": {"name": "1.10", "dependencies": ["python=3.10"]},
+        },
+        "environment_variables": {"A": "1.10", "on": "no"},
     }

@@ -1,7 +1,7 @@
 """YAML that a request brings.
 
 Owns: reading it, up to a length, a depth and a number of values.
-Leaves: what the document means to the packages; the CLI's own files to cli/parsing/documents.py.
+Leaves: what the document means to the packages; files of people to documents/yaml_files.py.
 Always: values that aliases repeat count as often as they are repeated, so that a short text
 can't stand for a document of gigabytes.
 """

@@ -71,8 +71,9 @@ class BatchDeployments:
                 raise InvalidInput(
                     f"a deployment needs `{key}`", f"give it with `--{option}`", at=(key,)
                 )
-        body = deployment_files.uploaded(document, folder or Path.cwd(), self._snapshots, progress)
-        return _deployment(self._transport.put(self._at(str(endpoint), str(name)), body))
+        here, path = folder or Path.cwd(), self._at(str(endpoint), str(name))
+        with deployment_files.uploading(document, here, self._snapshots, progress) as body:
+            return _deployment(self._transport.put(path, body))
 
     def update(
         self, endpoint_name: str, name: str, changes: Mapping[str, Any], folder: Path | None = None
@@ -82,8 +83,9 @@ class BatchDeployments:
         """
         from torchyard.client.endpoints import deployment_files
 
-        body = deployment_files.uploaded(changes, folder or Path.cwd(), self._snapshots)
-        return _deployment(self._transport.call("PATCH", self._at(endpoint_name, name), body))
+        path = self._at(endpoint_name, name)
+        with deployment_files.uploading(changes, folder or Path.cwd(), self._snapshots) as body:
+            return _deployment(self._transport.call("PATCH", path, body))
 
     def get(self, endpoint_name: str, name: str) -> BatchDeployment:
         """

@@ -9,7 +9,8 @@ was found.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +25,16 @@ _MODEL, _CODE = ("inputs", "model", "path"), ("code",)
 _FOLDER = re.compile(r"[^\w.-]", re.ASCII)
 
 
-def uploaded(
+@contextmanager
+def uploading(
     document: Mapping[str, Any],
     folder: Path,
     snapshots: Snapshots,
     progress: Progress | None = None,
-) -> dict[str, Any]:
-    """The document with a snapshot for each local path.
+) -> Iterator[dict[str, Any]]:
+    """Upload what the document names; the block gets it with a snapshot for each local path.
+
+    Errors in the block about what a file of the document holds begin with their place in it.
 
     Args:
         folder: what relative paths are relative to.
@@ -72,4 +76,5 @@ def uploaded(
             # As in Azure, the folder itself is below AZUREML_MODEL_DIR.
             written["folder"] = _FOLDER.sub("_", place.resolve().name)[:100] or "model"
         body["model"] = written
-    return body
+    with files.locating():
+        yield body

@@ -94,8 +94,9 @@ class OnlineDeployments:
         path = self._at(str(endpoint), str(name))
         # What is refused by name is refused before its files are looked for and sent.
         self._transport.post(f"{path}/validate", dict(document))
-        body = deployment_files.uploaded(document, folder or Path.cwd(), self._snapshots, progress)
-        return _deployment(self._transport.put(path, body))
+        here = folder or Path.cwd()
+        with deployment_files.uploading(document, here, self._snapshots, progress) as body:
+            return _deployment(self._transport.put(path, body))
 
     def update(
         self, endpoint_name: str, name: str, changes: Mapping[str, Any], folder: Path | None = None
@@ -105,8 +106,9 @@ class OnlineDeployments:
         """
         from torchyard.client.endpoints import deployment_files
 
-        body = deployment_files.uploaded(changes, folder or Path.cwd(), self._snapshots)
-        return _deployment(self._transport.call("PATCH", self._at(endpoint_name, name), body))
+        path = self._at(endpoint_name, name)
+        with deployment_files.uploading(changes, folder or Path.cwd(), self._snapshots) as body:
+            return _deployment(self._transport.call("PATCH", path, body))
 
     def get(self, endpoint_name: str, name: str) -> OnlineDeployment:
         """

@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from torchyard.base.errors import InvalidSpec, TorchyardError
+from torchyard.base.errors import InvalidInput, InvalidSpec, TorchyardError
 from torchyard.client.snapshots import git, snapshot
 from torchyard.client.snapshots.snapshot import Snapshot
 from torchyard.client.snapshots.walk import CODE_LIMITS, Found, LeftOut, Limits
 
 At = tuple[str | int, ...]
+Places = dict[At, str]
 
 _ELSEWHERE = re.compile(r"^(azureml:|snapshot:|runs:/|git\+|git@|[a-z][a-z0-9+.-]+://)", re.I)
 # Keys of jobs of other types, where `type` is left out.
@@ -61,14 +62,39 @@ class JobFiles:
     """A job document whose local things are placeholders, `local:<path>`, and what they stand for.
 
     `document` can be validated by the server before anything is read or uploaded; `clones` is the
+<<<<<<< HEAD
     git URL of its code, if that is one; `left_out` is Python code that ignore rules leave out.
+=======
+    git URL of its code, if that is one. `places` has the position of each value that was read from
+    a file which the document names: `conda.yml:7:3`.
+>>>>>>> ee2def37 (Keep every string of Azure's schema as written, and tell faults at the line of the file they are in)
     """
 
     document: dict[str, Any]
     paths: tuple[LocalPath, ...]
     clones: str = ""
     code_at: At = ("code",)
+<<<<<<< HEAD
     left_out: LeftOut = field(default_factory=dict)
+=======
+    places: Mapping[At, str] = field(default_factory=dict)
+
+    @contextmanager
+    def locating(self) -> Iterator[None]:
+        """Errors in the block about such a value begin with its position."""
+        try:
+            yield
+        except TorchyardError as error:
+            at = error.at
+            while at and at not in self.places:
+                at = at[:-1]
+            if not at or error.is_located:
+                raise
+            message = f"{self.places[at]}: {error.message}"
+            located = type(error)(message, error.hint, code=error.code, at=error.at)
+            located.is_located = True
+            raise located from error
+>>>>>>> ee2def37 (Keep every string of Azure's schema as written, and tell faults at the line of the file they are in)
 
     @contextmanager
     def with_code(self, limits: Limits = CODE_LIMITS) -> Iterator[JobFiles]:
@@ -117,8 +143,9 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
         TorchyardError: a folder can't be a snapshot.
     """
     body: dict[str, Any] = copy.deepcopy(dict(document))
+    places: Places = {}
     if _is_sweep(body):
-        at, code_folder = _read_trial(body, folder)
+        at, code_folder = _read_trial(body, folder, places)
         part = body["trial"] if at else {}
     elif _is_command(body):
         at, code_folder, part = (), folder, body
@@ -131,8 +158,11 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
     paths += _find_inputs(body, folder)
     if "environment" in part:
         here = (*at, "environment")
-        part["environment"], context = _environment(part["environment"], code_folder, limits, here)
+        part["environment"], context = _environment(
+            part["environment"], code_folder, limits, here, places
+        )
         paths += context
+<<<<<<< HEAD
     return JobFiles(body, tuple(paths), clones, code_at, left_out)
 
 
@@ -146,9 +176,12 @@ def _left_out_property(left_out: LeftOut) -> dict[str, str]:
             break
         kept[path] = left_out[path]
     return {LEFT_OUT: json.dumps(kept)} if kept else {}
+=======
+    return JobFiles(body, tuple(paths), clones, code_at, places)
+>>>>>>> ee2def37 (Keep every string of Azure's schema as written, and tell faults at the line of the file they are in)
 
 
-def _read_trial(sweep: dict[str, Any], folder: Path) -> tuple[At, Path]:
+def _read_trial(sweep: dict[str, Any], folder: Path, places: Places) -> tuple[At, Path]:
     """Put the trial's file in its place; where its keys are, and what they are relative to.
 
     The place is empty where the trial is on the server, or no mapping at all.
@@ -156,10 +189,9 @@ def _read_trial(sweep: dict[str, Any], folder: Path) -> tuple[At, Path]:
     trial = sweep.get("trial")
     if isinstance(trial, str) and trial.strip() and not is_elsewhere(trial):
         file = _existing(trial, folder, ("trial",))
-        trial, folder = _yaml(file, ("trial",)), file.parent
-        if isinstance(trial, dict):
-            trial = {key: value for key, value in trial.items() if key in _OF_TRIAL_FILE}
-        sweep["trial"] = trial
+        trial, folder = _yaml(file, ("trial",), places), file.parent
+        sweep["trial"] = {key: value for key, value in trial.items() if key in _OF_TRIAL_FILE}
+        return ("trial",), folder
     return (("trial",) if isinstance(trial, dict) else ()), folder
 
 
@@ -250,25 +282,29 @@ def check_kind(kind: Any, place: Path, text: str, at: At, noun: str = "input") -
         )
 
 
-def environment_files(document: Mapping[str, Any], folder: Path, at: At = ()) -> dict[str, Any]:
+def environment_files(
+    document: Mapping[str, Any], folder: Path, at: At = (), places: Places | None = None
+) -> dict[str, Any]:
     """An environment's document with the files that it names read into it.
 
     Args:
         at: its place in the document around it.
+        places: gets the position of each value of those files.
 
     Raises:
         InvalidSpec: a file that is not there, or can't be read.
     """
     body = dict(document)
+    places = {} if places is None else places
     conda = body.get("conda_file")
     if isinstance(conda, str):
         here = (*at, "conda_file")
-        body["conda_file"] = _yaml(_existing(conda, folder, here), here)
+        body["conda_file"] = _yaml(_existing(conda, folder, here), here, places)
     pip = body.get("pip_requirements")
     # A text of several lines is not a path.
     if isinstance(pip, str) and "\n" not in pip.strip():
         here = (*at, "pip_requirements")
-        body["pip_requirements"] = _requirements(_existing(pip, folder, here), here)
+        body["pip_requirements"] = _requirements(_existing(pip, folder, here), here, places)
     return body
 
 
@@ -280,8 +316,10 @@ def find_environment(
     Args:
         limits: for a build context.
     """
-    body, paths = _with_context(environment_files(document, folder), folder, (), limits)
-    return JobFiles(body, tuple(paths))
+    places: Places = {}
+    files = environment_files(document, folder, (), places)
+    body, paths = _with_context(files, folder, (), limits)
+    return JobFiles(body, tuple(paths), places=places)
 
 
 def _with_context(
@@ -319,48 +357,71 @@ def _check_dockerfile(named: Any, files: list[Found], at: At) -> None:
 
 
 def _environment(
-    environment: Any, folder: Path, limits: Limits, at: At
+    environment: Any, folder: Path, limits: Limits, at: At, places: Places
 ) -> tuple[Any, list[LocalPath]]:
     if isinstance(environment, str) and environment.lower().startswith("file:"):
         file = _existing(environment, folder, at)
-        environment = _yaml(file, at)
+        environment = _yaml(file, at, places)
         folder = file.parent
     if not isinstance(environment, dict):
         return environment, []
-    return _with_context(environment_files(environment, folder, at), folder, at, limits)
+    return _with_context(environment_files(environment, folder, at, places), folder, at, limits)
 
 
-def _yaml(file: Path, at: At) -> Any:
-    import yaml
+def _yaml(file: Path, at: At, places: Places) -> dict[str, Any]:
+    from torchyard.base.documents import yaml_files
 
     try:
-        return yaml.safe_load(_text(file, at))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise InvalidSpec(
-            f"`{file}{place}` is not valid YAML: {problem}", "correct that file", at=at
-        ) from error
+        content = yaml_files.read(file, _shown(file))
+    except InvalidInput as error:
+        error.at, error.is_located = at, isinstance(error, InvalidSpec)
+        raise
+    places.update({(*at, *inner): place for inner, place in content.places.items()})
+    return content.value
 
 
-def _requirements(file: Path, at: At) -> list[str]:
+def _shown(file: Path) -> str:
+    """The file as a person in this folder would name it."""
+    try:
+        return str(file.resolve().relative_to(Path.cwd().resolve()))
+    except ValueError:
+        return str(file)
+
+
+def _requirements(file: Path, at: At, places: Places) -> list[str]:
     """The requirements in `file`, one a line, comments and continued lines resolved."""
-    lines = []
-    text = _text(file, at).replace("\\\r\n", " ").replace("\\\n", " ")
-    for number, raw in enumerate(text.splitlines(), 1):
+    lines: list[str] = []
+    for number, raw in _logical_lines(_text(file, at)):
         line = re.sub(r"(^|\s)#.*$", "", raw).strip()
         if not line:
             continue
+        places[(*at, len(lines))] = f"{_shown(file)}:{number}:1"
         option = re.match(r"(-r|-c|--requirement|--constraint|-e|--editable)\b", line)
         if option:
-            raise InvalidSpec(
-                f"`{file}:{number}`: `{option[1]}` names another file, which does not travel along",
+            error = InvalidSpec(
+                f"{_shown(file)}:{number}:1: `{option[1]}` names another file, which does not "
+                "travel along",
                 "write the packages themselves into this file",
                 at=at,
             )
+            error.is_located = True
+            raise error
         lines.append(line)
     return lines
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Each line with its number, continued lines as one."""
+    first = 1
+    parts: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        first = first if parts else number
+        parts.append(line.removesuffix("\\"))
+        if not line.endswith("\\"):
+            yield first, " ".join(parts)
+            parts = []
+    if parts:
+        yield first, " ".join(parts)
 
 
 def _text(file: Path, at: At) -> str:
