@@ -62,21 +62,16 @@ class JobFiles:
     """A job document whose local things are placeholders, `local:<path>`, and what they stand for.
 
     `document` can be validated by the server before anything is read or uploaded; `clones` is the
-<<<<<<< HEAD
     git URL of its code, if that is one; `left_out` is Python code that ignore rules leave out.
-=======
-    git URL of its code, if that is one. `places` has the position of each value that was read from
-    a file which the document names: `conda.yml:7:3`.
->>>>>>> ee2def37 (Keep every string of Azure's schema as written, and tell faults at the line of the file they are in)
+    `places` has the position of each value that was read from a file which the document names:
+    `conda.yml:7:3`.
     """
 
     document: dict[str, Any]
     paths: tuple[LocalPath, ...]
     clones: str = ""
     code_at: At = ("code",)
-<<<<<<< HEAD
     left_out: LeftOut = field(default_factory=dict)
-=======
     places: Mapping[At, str] = field(default_factory=dict)
 
     @contextmanager
@@ -94,7 +89,6 @@ class JobFiles:
             located = type(error)(message, error.hint, code=error.code, at=error.at)
             located.is_located = True
             raise located from error
->>>>>>> ee2def37 (Keep every string of Azure's schema as written, and tell faults at the line of the file they are in)
 
     @contextmanager
     def with_code(self, limits: Limits = CODE_LIMITS) -> Iterator[JobFiles]:
@@ -162,8 +156,7 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
             part["environment"], code_folder, limits, here, places
         )
         paths += context
-<<<<<<< HEAD
-    return JobFiles(body, tuple(paths), clones, code_at, left_out)
+    return JobFiles(body, tuple(paths), clones, code_at, left_out, places)
 
 
 def _left_out_property(left_out: LeftOut) -> dict[str, str]:
@@ -176,9 +169,6 @@ def _left_out_property(left_out: LeftOut) -> dict[str, str]:
             break
         kept[path] = left_out[path]
     return {LEFT_OUT: json.dumps(kept)} if kept else {}
-=======
-    return JobFiles(body, tuple(paths), clones, code_at, places)
->>>>>>> ee2def37 (Keep every string of Azure's schema as written, and tell faults at the line of the file they are in)
 
 
 def _read_trial(sweep: dict[str, Any], folder: Path, places: Places) -> tuple[At, Path]:
