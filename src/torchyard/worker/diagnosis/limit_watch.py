@@ -35,6 +35,13 @@ _PROCESS_HINT = (
     "look for a program that starts processes or threads without end; a job that needs more says "
     "so: property `torchyard.max_processes`"
 )
+# What bash and dash print.
+_FORK_REFUSED = (
+    b"fork: retry: Resource temporarily unavailable",
+    b"fork: Resource temporarily unavailable",
+    b": Cannot fork",
+)
+_END_BYTES = 64 << 10
 _SPACE_HINT = "write less, or free some space: `yard gc --explain` lists what can be removed"
 
 
@@ -104,6 +111,7 @@ class LimitWatch:
         self._look_for_losses()
         self._space.release()
         if failure is None:
+            self._tell_refused_processes()
             return None
         details = {**failure.details, "ended": failure.message}
         if self._refused_more():
@@ -138,6 +146,21 @@ class LimitWatch:
             _PROCESS_HINT,
             details={**details, "node": self._node.number, "limit": self._limits.processes},
         )
+
+    def _tell_refused_processes(self) -> None:
+        """Of ranks that succeeded all the same: a shell goes on where it can't start a program."""
+        if self._refused_more():
+            failure = self._too_many_processes({})
+            self._notify(f"{failure.message}, and the job went on: {failure.hint}")
+            return
+        for log in self._node.logs:
+            if any(words in _ends_of(log) for words in _FORK_REFUSED):
+                self._notify(
+                    f"a shell on node {self._node.number} could not start a process, because the "
+                    f"job or the machine reached its limit of them, and went on: see {log.name}; "
+                    f"{_PROCESS_HINT}"
+                )
+                return
 
     # Disk
 
@@ -226,6 +249,17 @@ def limit_notices(node: int, plan: LaunchPlan, in_force: InForce) -> Iterator[st
             f"node {node} can't hold its limit of {' and '.join(missing)}: it has no cgroup of its "
             "own; `yard doctor` says what is missing"
         )
+
+
+def _ends_of(file: Path) -> bytes:
+    """The beginning and the end of a log."""
+    try:
+        with open(file, "rb") as reader:
+            head = reader.read(_END_BYTES)
+            reader.seek(max(len(head), reader.seek(0, os.SEEK_END) - _END_BYTES))
+            return head + reader.read(_END_BYTES)
+    except OSError:
+        return b""
 
 
 def _lines_in(file: Path) -> int:
