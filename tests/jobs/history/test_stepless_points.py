@@ -120,9 +120,10 @@ def test_a_worker_is_believed_that_it_sends_nothing_twice(history: History) -> N
 
 
 def test_points_with_and_without_steps_share_a_key(history: History) -> None:
-    history.append(1, [metric("loss", 7.0, 5, 3)])
+    start_ms = START_US // 1000
+    history.append(1, [metric("loss", 7.0, start_ms - 60_000, 3)])
     history.append(1, points(2))
-    history.append(1, [metric("loss", 8.0, 6, 50)])
+    history.append(1, [metric("loss", 8.0, start_ms + 60_000, 50)])
     history.append(1, points(1, start=2))
     assert seen(history) == [(3, 7.0), (1, 0.0), (2, 1.0), (50, 8.0), (4, 2.0)]
     assert history.latest(1)[0].step == 50

@@ -38,7 +38,7 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import metadata
-from torchyard.jobs.history import metric_blocks, stepless_points
+from torchyard.jobs.history import metric_blocks, stepless_points, twin_points
 from torchyard.jobs.history.metric_blocks import POINT_BYTES, Point
 from torchyard.jobs.records.attempt_store import attempts
 from torchyard.shared.record_rules import NAN, NODE_METRICS, RANK_METRICS
@@ -177,15 +177,22 @@ def add_points_of_jobs(
             updates.append({"the_job": job_id, "the_key": key, **appended})
             continue
         tail = [] if row is None else metric_blocks.unpack(row.tail)
-        fresh = list(dict.fromkeys(points))
+        fresh = twin_points.without_twins(list(dict.fromkeys(points)), points)
+        removed = 0
         if row is not None:
             fresh = _unseen(connection, row, tail, fresh)
             if not counted:
                 fresh = _unsettled(connection, row, tail, fresh)
+            fresh = _without_twins(connection, row, tail, fresh)
+            kept_tail = twin_points.without_twins(tail, fresh)
+            removed = len(tail) - len(kept_tail)
+            tail = kept_tail
         if not fresh:
             continue
-        laid = stepless_points.add(tail, fresh, 0 if row is None else row.points - len(tail))
-        values = _grown(row, len(fresh), laid.numbered)
+        before = 0 if row is None else row.points - len(tail) - removed
+        laid = stepless_points.add(tail, fresh, before)
+        state = _key_state(connection, row, tail, before, removed)
+        values = _grown(state, len(fresh), laid.numbered)
         for piece in metric_blocks.cut(laid.finished):
             blocks.append(_block(job_id, key, values["blocks"], piece))
             values["blocks"] += 1
@@ -305,15 +312,78 @@ def _unsettled(
     return [point for point in points if point not in gone]
 
 
-def _grown(row: Row[Any] | None, count: int, fresh: list[Point]) -> dict[str, Any]:
+def _without_twins(
+    connection: Connection, row: Row[Any], tail: list[Point], points: list[Point]
+) -> list[Point]:
+    """Without points that wait for a number and that another client logged with a step."""
+    waiting = [point for point in points if stepless_points.waits(point)]
+    if not waiting or (tail and stepless_points.waits(tail[0])):
+        return points
+    table = metric_blocks_table.c
+    query = select(table.data).where(
+        table.job_id == row.job_id,
+        table.key == row.key,
+        table.min_timestamp
+        <= max(point.timestamp for point in waiting) + stepless_points.TWINS_WITHIN_MS,
+        table.max_timestamp
+        >= min(point.timestamp for point in waiting) - stepless_points.TWINS_WITHIN_MS,
+    )
+    others = [*tail, *points]
+    for (data,) in connection.execute(query):
+        others += metric_blocks.unpack(data)
+    return twin_points.without_twins(points, others)
+
+
+class _KeyState(NamedTuple):
+    """What is known of a key's points before more are added; no `latest` without any."""
+
+    points: int = 0
+    blocks: int = 0
+    latest: Point | None = None
+    max_step: int = 0
+    max_timestamp: int = 0
+
+
+def _key_state(
+    connection: Connection, row: Row[Any] | None, tail: list[Point], before: int, removed: int
+) -> _KeyState:
+    """
+    Args:
+        tail: what is left of the row's after `removed` points.
+        before: how many points the key has in blocks.
+    """
+    if row is None:
+        return _KeyState()
+    if not removed:
+        latest = Point(row.latest_timestamp, row.latest_step, _value(row.latest_value))
+        return _KeyState(row.points, row.blocks, latest, row.max_step, row.max_timestamp)
+    # The latest may be among those that are removed.
+    table = metric_blocks_table.c
+    query = (
+        select(table.data)
+        .where(table.job_id == row.job_id, table.key == row.key)
+        .order_by(table.max_step.desc(), table.max_timestamp.desc())
+        .limit(1)
+    )
+    points = stepless_points.number_tail(tail, before)
+    for (data,) in connection.execute(query):
+        points += metric_blocks.unpack(data)
+    if not points:
+        return _KeyState(0, row.blocks)
+    newest = metric_blocks.latest(points)
+    count = row.points - removed
+    return _KeyState(count, row.blocks, newest, newest.step, row.max_timestamp)
+
+
+def _grown(state: _KeyState, count: int, fresh: list[Point]) -> dict[str, Any]:
     newest = metric_blocks.latest(fresh)
     box = metric_blocks.bounds(fresh)
-    points, blocks, max_step, max_timestamp = 0, 0, box.max_step, box.max_timestamp
-    if row is not None:
-        points, blocks = row.points, row.blocks
-        max_step, max_timestamp = max(max_step, row.max_step), max(max_timestamp, row.max_timestamp)
-        before = Point(row.latest_timestamp, row.latest_step, _value(row.latest_value))
-        newest = metric_blocks.latest((before, newest))
+    points, blocks = state.points, state.blocks
+    max_step, max_timestamp = box.max_step, box.max_timestamp
+    if state.latest is not None:
+        max_step = max(max_step, state.max_step)
+        max_timestamp = max(max_timestamp, state.max_timestamp)
+        newest = metric_blocks.latest((state.latest, newest))
     return {
         "points": points + count,
         "blocks": blocks,
@@ -562,7 +632,7 @@ def _lay_again(
         place = (metrics.c.job_id == row.job_id) & (metrics.c.key == row.key)
         connection.execute(delete(metrics).where(place))
         return
-    values = _grown(None, before + len(points), furthest)
+    values = _grown(_KeyState(), before + len(points), furthest)
     values["blocks"] = first + len(blocks)
     values["tail"] = metric_blocks.pack(tail)
     connection.execute(_UPDATE, {"the_job": row.job_id, "the_key": row.key, **values})

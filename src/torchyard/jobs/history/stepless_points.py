@@ -23,6 +23,8 @@ _FIRST = -(2**62)
 _MOMENTS = range(_FIRST, _FIRST + 2**53)
 # What comes later than this behind the newest of its key is numbered behind what was settled.
 _SETTLED_AFTER_US = 20_000_000
+TWINS_WITHIN_MS = 10_000
+"""How far apart two clients may log one point, with a step and without."""
 # A tail is rewritten whenever points are added.
 _MOST_WAITING = 50_000
 
@@ -64,7 +66,11 @@ def add(tail: Sequence[Point], fresh: Sequence[Point], before: int) -> Laid:
     kept = list(tail)
     if stepped:
         if kept and waits(kept[0]):
-            finished, kept = number_tail(kept, before), []
+            # The same point may still come with a step.
+            recent_from = max(point.timestamp for point in stepped) - TWINS_WITHIN_MS
+            old = [point for point in kept if point.timestamp < recent_from]
+            waiting += kept[len(old) :]
+            finished, kept = number_tail(kept[: len(old)], before), []
         kept += stepped
     if not waiting:
         if len(kept) >= TAIL_POINTS:

@@ -1,0 +1,115 @@
+"""Two clients that log the same values are one line of the chart."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from postgres_server import NewDatabase
+from torchyard.base.db import Database
+from torchyard.jobs.history.history import History
+from torchyard.jobs.history.history_records import Metric, metric, without_step
+
+START_MS = 1_790_000_000_000
+EVERY_MS = 30_000
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> Iterator[Database]:
+    folder: Path = tmp_path_factory.mktemp("twins")
+    made = Database(new_database(folder))
+    made.upgrade()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def history(db: Database) -> Iterator[History]:
+    made = History(db)
+    yield made
+    made.delete(1)
+
+
+def stepped(place: int, value: float, every_ms: int = EVERY_MS) -> Metric:
+    """As MLflow logs it."""
+    return metric("loss", value, START_MS + place * every_ms, 10 * place + 10)
+
+
+def stepless(place: int, value: float, every_ms: int = EVERY_MS) -> Metric:
+    """As SDK v1 logs it, a little later."""
+    return without_step("loss", value, (START_MS + place * every_ms + 7) * 1000)
+
+
+def seen(history: History) -> list[tuple[int, float]]:
+    return [(point.step, point.value) for point in history.series(1, "loss")]
+
+
+def expected(values: Sequence[float]) -> list[tuple[int, float]]:
+    return [(10 * place + 10, value) for place, value in enumerate(values)]
+
+
+VALUES = [2.5, 1.5, 1.5, float("inf"), 0.25]
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "s0 w0 s1 w1 s2 w2 s3 w3 s4 w4",
+        "w0 s0 w1 s1 w2 s2 w3 s3 w4 s4",
+        "s0s1s2s3s4 w0w1w2w3w4",
+        "w0w1w2w3w4 s0s1s2s3s4",
+        "w0s0w1s1w2 s2s3w3w4s4",
+        "s0s1s2 w1w0w2 w3w4 s3 s4",
+        # Sent again.
+        "s0 w0 s0 w0 s1 w1w0 s2s1 w2 s3 w3w3 s4 w4 w4 s4",
+    ],
+)
+def test_the_same_values_by_two_clients_stand_once(history: History, calls: str) -> None:
+    for call in calls.split():
+        points = [
+            (stepped if call[at] == "s" else stepless)(int(call[at + 1]), VALUES[int(call[at + 1])])
+            for at in range(0, len(call), 2)
+        ]
+        history.append(1, points)
+    assert seen(history) == expected(VALUES)
+    (latest,) = history.latest(1)
+    assert (latest.step, latest.value) == (50, 0.25)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_long_runs_stand_once_whatever_comes_first(history: History, seed: int) -> None:
+    chance = random.Random(seed)
+    values = [chance.choice([0.5, 1.0, place / 7]) for place in range(200)]
+    for place, value in enumerate(values):
+        pair = [stepped(place, value, 500), stepless(place, value, 500)]
+        chance.shuffle(pair)
+        for point in pair:
+            history.append(1, [point])
+    assert seen(history) == expected(values)
+    (latest,) = history.latest(1)
+    assert latest.step == 2000 and history.counts([1], "loss") == {1: 200}
+
+
+def test_steps_that_do_not_grow_leave_the_right_latest_point(history: History) -> None:
+    # MLflow without a step: all are at 0.
+    for place in range(5):
+        history.append(1, [stepless(place, float(place))])
+        history.append(1, [metric("loss", float(place), START_MS + place * EVERY_MS, 0)])
+    assert seen(history) == [(0, float(place)) for place in range(5)]
+    (latest,) = history.latest(1)
+    assert (latest.step, latest.value) == (0, 4.0)
+
+
+def test_other_values_and_other_times_are_points_of_their_own(history: History) -> None:
+    history.append(1, [stepped(0, 1.0), stepped(1, 2.0)])
+    history.append(1, [stepless(0, 9.0), stepless(2, 2.0)])
+    assert [value for _, value in seen(history)] == [1.0, 2.0, 9.0, 2.0]
+
+
+def test_one_client_may_log_the_same_value_as_often_as_it_likes(history: History) -> None:
+    for place in range(200):
+        history.append(1, [without_step("loss", 1.0, (START_MS + place * 100) * 1000)])
+    assert seen(history) == [(place, 1.0) for place in range(200)]
