@@ -50,6 +50,8 @@ class TorchyardError(Exception):
     exit_code = 2
     is_located = False
     """Whether the message begins with a place in a file: `job.yml:7:3`."""
+    others: tuple[TorchyardError, ...] = ()
+    """What else is wrong with the same document."""
 
     def __init__(
         self, message: str, hint: str = "", *, code: str = "", at: Sequence[str | int] = ()
@@ -63,10 +65,28 @@ class TorchyardError(Exception):
             # What Python, from 3.11 on, and notebooks print below an error that nobody catches.
             self.__notes__ = [f"hint: {hint}"]
 
+    def add_others(self, others: Sequence[TorchyardError]) -> None:
+        """Keep what else is wrong, for tracebacks, too."""
+        self.others = tuple(others)
+        if others:
+            lines = [line for other in others for line in (f"error: {other}", *_notes(other))]
+            self.__notes__ = [*_notes(self), *lines]
+
     def to_json(self) -> dict[str, Any]:
-        """The body of an HTTP error answer."""
-        body = {"code": self.code, "message": self.message, "hint": self.hint, "at": list(self.at)}
+        """The body of an HTTP error answer; `others` only where there are some."""
+        body: dict[str, Any] = {
+            "code": self.code,
+            "message": self.message,
+            "hint": self.hint,
+            "at": list(self.at),
+        }
+        if self.others:
+            body["others"] = [other.to_json()["error"] for other in self.others]
         return {"error": body}
+
+
+def _notes(error: TorchyardError) -> list[str]:
+    return [f"hint: {error.hint}"] if error.hint else []
 
 
 class InvalidInput(TorchyardError):
@@ -182,12 +202,16 @@ _BY_STATUS: dict[int, type[TorchyardError]] = {
 def from_answer(http_status: int, error: Mapping[str, Any]) -> TorchyardError:
     """The error that an HTTP answer carries, of what `to_json` wrote below `error`."""
     kind = _BY_STATUS.get(http_status, InvalidInput if http_status < 500 else Internal)
-    return kind(
+    answer = kind(
         str(error.get("message", f"the server answered {http_status}")),
         str(error.get("hint") or ""),
         code=str(error.get("code") or ""),
         at=tuple(error.get("at") or ()),
     )
+    others = error.get("others")
+    if isinstance(others, list):
+        answer.add_others([from_answer(http_status, other) for other in others])
+    return answer
 
 
 def nearest(word: str, words: Sequence[str]) -> str:

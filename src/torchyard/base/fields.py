@@ -9,6 +9,7 @@ Always: an error says where by `at`, and gives the nearest right word or an exam
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -80,6 +81,25 @@ def refuse_unchangeable(
             )
 
 
+# Keys of earlier versions of Azure ML's schemas, by those that took their place.
+_OLD_KEYS = {
+    "local_path": "path",
+    "asset_path": "path",
+    "vm_size": "size",
+    "min_node_count": "min_instances",
+    "max_node_count": "max_instances",
+    "min_nodes": "min_instances",
+    "max_nodes": "max_instances",
+    "idle_seconds_before_scaledown": "idle_time_before_scale_down",
+    "spec": "type",
+    "algorithm": "sampling_algorithm",
+    "scale_type": "type",
+    "docker": "image",
+    "conda_dependencies": "conda_file",
+}
+_UNDER_LIMITS = ("max_total_trials", "max_concurrent_trials", "timeout", "trial_timeout")
+
+
 def unknown_key(
     key: str,
     keys: Sequence[str],
@@ -97,7 +117,10 @@ def unknown_key(
         inside: what that mapping is called, as `environment`.
         otherwise: the hint when no key is near; empty lists them.
     """
-    near = nearest(key, keys)
+    today = _OLD_KEYS.get(key, "")
+    near = today if today in keys else nearest(key, keys)
+    if "limits" in keys and key in _UNDER_LIMITS:
+        near, otherwise = "", "it belongs under `limits`"
     listed = ", ".join(name for name in keys if name not in unnamed) or "none"
     hint = f"did you mean `{near}`?" if near else otherwise or f"known keys: {listed}"
     where = f" in `{inside}`" if inside else ""
@@ -196,6 +219,41 @@ def count(
             at=(*at, key),
         )
     return value
+
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION = re.compile(
+    r"(\d+(?:\.\d+)?)\s*([smhd])(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?|ays?)?\s*"
+)
+
+
+def in_seconds(value: Any) -> str:
+    """What a duration such as `2h`, `90 min`, `PT1H` or `01:30:00` is in seconds, else nothing."""
+    written = str(value).strip().lower()
+    if re.fullmatch(r"\d+:\d\d:\d\d", written):
+        hours, minutes, seconds = map(int, written.split(":"))
+        return str(hours * 3600 + minutes * 60 + seconds)
+    written = re.sub(r"^p(\d+d)?t?", r"\1", written)
+    parts = _DURATION.findall(written)
+    if not parts or _DURATION.sub("", written):
+        return ""
+    return str(round(sum(float(amount) * _UNITS_S[unit] for amount, unit in parts)))
+
+
+def seconds(
+    document: Mapping[Any, Any], key: str, at: Sequence[str | int] = (), *, default: int = 0
+) -> int:
+    """As `count`; the hint turns a duration into seconds.
+
+    Raises:
+        InvalidSpec: it is not a whole number of 0 or more.
+    """
+    try:
+        return count(document, key, at, default=default)
+    except InvalidSpec as error:
+        number = in_seconds(document.get(key))
+        hint = f"write seconds: `{key}: {number}`" if number else error.hint
+        raise InvalidSpec(error.message, hint, at=error.at) from error
 
 
 def literal(value: Any) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchyard.base import fields
-from torchyard.base.documents import expressions
+from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.data import documents
 from torchyard.data.types import ONNX_TYPE
@@ -66,6 +66,7 @@ class Request:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+@faults.all_at_once
 def read(document: Mapping[str, Any]) -> Request:
     """
     Raises:

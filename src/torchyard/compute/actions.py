@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
+from torchyard.base.documents import faults
 from torchyard.base.errors import Conflict, InvalidSpec, NotFound, nearest
 from torchyard.compute import (
     accounts,
@@ -69,7 +70,10 @@ def create(
         Conflict: it is being deleted, or jobs run on nodes of another size.
     """
     now = clock.now()
-    wanted = documents.read(document, workspace, now, sizes.all_sizes(home), engines)
+    available_sizes = sizes.all_sizes(home)
+    wanted = faults.collected(
+        lambda body: documents.read(body, workspace, now, available_sizes, engines), document
+    )
     wanted = replace(wanted, owner=owner)
     with db.read() as connection:
         kept = store.get(connection, workspace, wanted.name)

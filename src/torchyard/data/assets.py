@@ -22,7 +22,7 @@ from torchyard.base import fields, files
 from torchyard.base.blobs import Blobs, Snapshot
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.documents import expressions
+from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import InvalidSpec, NotFound, nearest
 from torchyard.data import datastores, documents, store
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores, upload_folder
@@ -62,6 +62,7 @@ class Request:
     job: str = ""
 
 
+@faults.all_at_once
 def read_document(document: Mapping[str, Any]) -> Request:
     """
     Raises:

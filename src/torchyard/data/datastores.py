@@ -20,6 +20,7 @@ from typing import Any
 from torchyard.base import files
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
+from torchyard.base.documents import faults
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.data import kinds, store, uris
 from torchyard.data.folders import FolderFiles
@@ -177,7 +178,8 @@ def put(
         Conflict: it is built in.
         InvalidInput: the server lacks the package that its kind needs.
     """
-    datastore = kinds.read_document(document, workspace, clock.now())
+    now = clock.now()
+    datastore = faults.collected(lambda body: kinds.read_document(body, workspace, now), document)
     if datastore.name in BUILT_IN:
         raise Conflict(
             f"datastore `{datastore.name}` is built in and can't be changed", _CREATE_HINT

@@ -17,7 +17,7 @@ from torchyard.assets.versioned_assets import VersionedAssets
 from torchyard.base import fields, refs
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.documents import expressions
+from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import Conflict, InvalidSpec
 from torchyard.data import documents
 from torchyard.environments import store
@@ -51,6 +51,7 @@ class Request:
     properties: dict[str, str] = field(default_factory=dict)
 
 
+@faults.all_at_once
 def read_document(document: Mapping[str, Any]) -> Request:
     """
     Raises:

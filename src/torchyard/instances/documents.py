@@ -15,7 +15,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from torchyard.base import fields
-from torchyard.base.documents import expressions
+from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import InvalidSpec
 from torchyard.instances import cron
 from torchyard.instances.types import TYPE, InstanceSpec, Schedule, Trigger
@@ -68,6 +68,7 @@ def is_instance(document: Mapping[str, Any]) -> bool:
     return str(document.get("type") or "").lower() == TYPE
 
 
+@faults.all_at_once
 def read(document: Mapping[str, Any]) -> InstanceSpec:
     """
     Raises:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchyard.base import fields
-from torchyard.base.documents import expressions
+from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
 from torchyard.data import documents
 from torchyard.data.types import MODEL_TYPES, ONNX_TYPE
@@ -46,6 +46,7 @@ class Request:
     folder: str = ""
 
 
+@faults.all_at_once
 def read(document: Mapping[str, Any]) -> Request:
     """
     Raises:

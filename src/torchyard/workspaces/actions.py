@@ -21,6 +21,7 @@ from sqlalchemy import Connection
 from torchyard.base import fields
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
+from torchyard.base.documents import faults
 from torchyard.base.errors import (
     Conflict,
     DatabaseUnreachable,
@@ -71,7 +72,8 @@ def create(db: Database, clock: Clock, document: Mapping[str, Any]) -> Workspace
         InvalidSpec: a key or value is wrong.
         Conflict: the name is taken, ignoring case.
     """
-    workspace = read_document(document, clock.now())
+    now = clock.now()
+    workspace = faults.collected(lambda body: read_document(body, now), document)
     with db.write() as connection:
         for other in store.list_workspaces(connection):
             # On a file system that ignores case they would share a folder.

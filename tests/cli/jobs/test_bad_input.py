@@ -379,6 +379,56 @@ def test_bad_job_file(yard: Yard, folder: Path, name: str) -> None:
     assert (validated.code, validated.err) == (2, created.err)
 
 
+def test_all_errors_of_a_file_are_told_at_once_in_its_order(yard: Yard, folder: Path) -> None:
+    (folder / "job.yml").write_text(
+        "comand: x\n"
+        "limits: {timeout: 2h}\n"
+        "environment: {conda_file: faulty.yml}\n"
+        "command: train ${{inputs.epohcs}}\n"
+        "inputs:\n"
+        "  epochs: 3\n"
+        "  data: {dataset: azureml:d:1}\n"
+    )
+    expected = (
+        "error: job.yml:1:1: unknown key `comand`\n"
+        "hint: did you mean `command`?\n"
+        "error: job.yml:2:10: `timeout` must be a whole number of 0 or more, not `2h`\n"
+        "hint: write seconds: `timeout: 7200`\n"
+        "error: faulty.yml:4:5: pip option `-e` can't be used in an environment\n"
+        "hint: list the packages themselves, each with its version\n"
+        "error: job.yml:4:1: the command uses `${{inputs.epohcs}}`, and there is no such input\n"
+        "hint: did you mean `inputs.epochs`?\n"
+        "error: job.yml:7:10: unknown key `dataset` under `inputs.data`\n"
+        "hint: write `path: azureml:NAME:VERSION`, a URL or a local path\n"
+    )
+    for verb in ("create", "validate"):
+        answer = yard("job", verb, "-f", "job.yml", "-o", "none")
+        assert (answer.code, answer.err) == (2, expected)
+
+
+@pytest.mark.parametrize(
+    ("noun", "document", "places"),
+    [
+        ("environment", "name: a b\nimage: python:3.11\ntags: 3\n", ["1:1", "3:1"]),
+        ("data", "name: d\nlocal_path: x\ntags: 3\n", ["2:1", "3:1"]),
+        ("model", "name: m\npath: azureml://datastores/a/paths/b\nasset_path: x\ntags: 3\n",
+         ["3:1", "4:1"]),
+        ("component", "name: c\ncommand: x\nenvironment: python\ncod: x\ntags: 3\n",
+         ["4:1", "5:1"]),
+        ("compute", "name: c-1\nvm_size: x\ntier: no\n", ["2:1", "3:1"]),
+        ("online-endpoint", "name: d\nauth_mode: no\ntags: 3\n", ["1:1", "2:1", "3:1"]),
+    ],
+)  # fmt: skip
+def test_all_errors_of_other_files_are_told_at_once(
+    yard: Yard, folder: Path, noun: str, document: str, places: list[str]
+) -> None:
+    (folder / "file.yml").write_text(document)
+    answer = yard(noun, "create", "-f", "file.yml")
+    errors = [line for line in answer.err.splitlines() if line.startswith("error: ")]
+    assert answer.code == 2
+    assert [line.split(": ")[1].removeprefix("file.yml:") for line in errors] == places
+
+
 def test_the_largest_files_are_named(yard: Yard, folder: Path) -> None:
     (folder / "job.yml").write_text("command: x\ncode: many\n")
     answer = yard("job", "create", "-f", "job.yml")

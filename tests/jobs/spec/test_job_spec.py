@@ -85,7 +85,11 @@ BAD: list[tuple[dict[str, Any], tuple[str | int, ...], str]] = [
     ({"environment_variables": {"A": [1]}}, ("environment_variables", "A"), ""),
     ({"tags": "x"}, ("tags",), ""),
     ({"limits": {"timeout": -1}}, ("limits", "timeout"), ""),
-    ({"command": "x ${{inputs.dta}}", "inputs": {"data": 1}}, ("command",), "did you mean `data`"),
+    (
+        {"command": "x ${{inputs.dta}}", "inputs": {"data": 1}},
+        ("command",),
+        "did you mean `inputs.data`",
+    ),
     ({"command": "x ${{input.data}}", "inputs": {"data": 1}}, ("command",), "${{inputs.data}}"),
     ({"command": "x ${{search_space.lr}}"}, ("command",), "sweeps"),
     ({"command": "x ${{parent.inputs.a}}"}, ("command",), "pipeline"),
@@ -181,7 +185,7 @@ def test_an_input_that_the_command_does_not_use_is_noticed_with_the_nearest_name
         }
     )
     assert job.notices == (
-        "the command does not use input `epoch`; did you mean `epochs`?",
+        "the command does not use input `epoch`; did you mean `inputs.epochs`?",
         "the command does not use input `seed`; a script finds it in $AZURE_ML_INPUT_seed",
     )
 
@@ -287,6 +291,15 @@ def test_other_dollars_and_tildes_get_none(value: str) -> None:
         ({"resources": {"gpus": 2}},
          "GPUs come with the size of the `compute`: see `yard compute list-sizes`"),
         ({"inputs": {"epochs": 1}, "epochs": 3}, "did you mean `inputs.epochs`?"),
+        ({"inputs": {"epochs": 1}, "epohcs": 3}, "did you mean `inputs.epochs`?"),
+        ({"code": {"local_path": "./src"}}, "write `code: ./src`"),
+        ({"compute": {"target": "azureml:cpu"}},
+         "write `compute: azureml:cpu`, and the nodes as `resources: {instance_count: 2}`"),
+        ({"limits": {"timeout": "2h"}}, "write seconds: `timeout: 7200`"),
+        ({"limits": {"timeout": "PT1H30M"}}, "write seconds: `timeout: 5400`"),
+        ({"limits": {"timeout": "90 min"}}, "write seconds: `timeout: 5400`"),
+        ({"limits": {"timeout": "01:00:00"}}, "write seconds: `timeout: 3600`"),
+        ({"limits": {"timeout": "soon"}}, "for example `timeout: 1`"),
         ({"command": "python train.py ${inputs.a}", "inputs": {"a": 1}}, "write `${{inputs.a}}`"),
     ],
 )  # fmt: skip

@@ -141,7 +141,7 @@ def _check_names(
             near = nearest(name, names[kind])
             raise InvalidSpec(
                 f"{subject} uses `${{{{{kind}.{name}}}}}`, and there is no such {kind[:-1]}",
-                f"did you mean `{near}`?" if near else f"add `{name}` under `{kind}`",
+                f"did you mean `{kind}.{near}`?" if near else f"add `{name}` under `{kind}`",
                 at=at,
             )
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchyard.base.documents import expressions
+from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import mapping, text, texts
 from torchyard.batch_endpoints.spec import keys, settings
@@ -59,6 +59,7 @@ class BatchDeploymentSpec:
         )
 
 
+@faults.all_at_once
 def read(document: Any) -> BatchDeploymentSpec:
     """Check a deployment file's mapping and give every key its default.
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchyard.base.documents import expressions
+from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import mapping, text, texts
 from torchyard.batch_endpoints.spec import keys
@@ -31,6 +31,7 @@ class EndpointSpec:
     default_deployment: str | None = None
 
 
+@faults.all_at_once
 def read(document: Any) -> EndpointSpec:
     """Check an endpoint file's mapping and give every key its default.
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchyard.base.documents import expressions
+from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described, mapping, text, texts
 from torchyard.batch_endpoints.spec import keys, settings
@@ -42,6 +42,7 @@ class Invocation:
     instance_count: int = 0
 
 
+@faults.all_at_once
 def read(document: Any) -> Invocation:
     """
     Raises:

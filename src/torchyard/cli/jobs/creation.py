@@ -61,7 +61,7 @@ def _rehearse(document: Document) -> None:
 
 def validate(session: Session, files: list[str], assignments: tuple[str, ...]) -> int:
     """Print `error:` and `hint:` for each invalid job file; returns 2 if there is one."""
-    from torchyard.cli.parsing.group import say
+    from torchyard.cli.parsing.group import say_all
 
     client = session.client()
     rows: list[dict[str, Any]] = []
@@ -77,7 +77,7 @@ def validate(session: Session, files: list[str], assignments: tuple[str, ...]) -
             raise
         except TorchyardError as error:
             row |= {"valid": False, "error": error.to_json()["error"]}
-            say(error.message, error.hint)
+            say_all(error)
         rows.append(row)
         if row["valid"]:
             for notice in row["notices"]:

@@ -35,17 +35,35 @@ class Document:
 
     def place(self, at: Iterable[str | int]) -> str:
         """The position of `at`, or of the nearest value around it that exists."""
-        steps = tuple(at)
+        return self.places.get(self._existing(tuple(at)), self.name)
+
+    def _existing(self, steps: At) -> At:
         if len(steps) == 2 and steps[0] == "properties" and steps not in self.places:
             # It may stand in the mapping `torchyard`, which means the same.
             written = tuple(str(steps[1]).split("."))
             steps = written if written in self.places else steps
         while steps not in self.places and steps:
             steps = steps[:-1]
-        return self.places.get(steps, self.name)
+        return steps
 
     def locate(self, error: TorchyardError) -> TorchyardError:
-        """The same error, prefixed with its position if it has one in this document."""
+        """The same error, prefixed with its position if it has one in this document, and so with
+        the others that it carries: all in the order of the document.
+        """
+        if error.others:
+            errors = [self._located(each) for each in (error, *error.others)]
+            errors.sort(key=lambda each: self._order(each.at))
+            errors[0].add_others(errors[1:])
+            errors[0].__cause__ = error
+            return errors[0]
+        return self._located(error)
+
+    def _order(self, at: At) -> int:
+        """Where `at` stands among all places of the document."""
+        steps = self._existing(at)
+        return next((n for n, place in enumerate(self.places) if place == steps), 0)
+
+    def _located(self, error: TorchyardError) -> TorchyardError:
         # Errors from the server are recognized by code, not by class.
         if error.is_located or (not error.at and error.code != InvalidSpec.code):
             return error
@@ -77,7 +95,8 @@ class Document:
         assignments.assign(self.value, at, value, f"--set {path}")
         for below in [place for place in self.places if place[: len(at)] == at]:
             del self.places[below]
-        self.places[at] = f"--set {path}"
+        for length in range(1, len(at) + 1):
+            self.places.setdefault(at[:length], f"--set {path}")
 
     def _type_around(self, at: At) -> str:
         around: Any = self.value

@@ -170,7 +170,7 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except TorchyardError as error:
-        say(error.message, error.hint)
+        say_all(error)
         return error.exit_code
     except click.exceptions.Exit as error:
         return error.exit_code
@@ -224,6 +224,12 @@ def _system_error(error: OSError) -> tuple[str, str]:
     except FileNotFoundError:
         return "the current folder no longer exists", "`cd` into an existing one"
     return str(error.strerror or error), "check the path, its permissions and the disk's free space"
+
+
+def say_all(error: TorchyardError) -> None:
+    """Print an error and those that it carries."""
+    for each in (error, *error.others):
+        say(each.message, each.hint)
 
 
 def say(message: str, hint: str) -> None:

@@ -80,15 +80,22 @@ class JobFiles:
         try:
             yield
         except TorchyardError as error:
-            at = error.at
-            while at and at not in self.places:
-                at = at[:-1]
-            if not at or error.is_located:
+            located = self._located(error)
+            located.add_others([self._located(other) for other in error.others])
+            if located is error:
                 raise
-            message = f"{self.places[at]}: {error.message}"
-            located = type(error)(message, error.hint, code=error.code, at=error.at)
-            located.is_located = True
             raise located from error
+
+    def _located(self, error: TorchyardError) -> TorchyardError:
+        at = error.at
+        while at and at not in self.places:
+            at = at[:-1]
+        if not at or error.is_located:
+            return error
+        message = f"{self.places[at]}: {error.message}"
+        located = type(error)(message, error.hint, code=error.code, at=error.at)
+        located.is_located = True
+        return located
 
     @contextmanager
     def with_code(self, limits: Limits = CODE_LIMITS) -> Iterator[JobFiles]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchyard.base.documents import expressions
+from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described, mapping, text, texts
 from torchyard.endpoints.spec import (
@@ -86,6 +86,7 @@ class DeploymentSpec:
     notices: tuple[str, ...] = ()
 
 
+@faults.all_at_once
 def read(document: Any) -> DeploymentSpec:
     """Check a deployment file's mapping and give every key its default.
 

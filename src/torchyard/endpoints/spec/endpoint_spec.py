@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchyard.base.documents import expressions
+from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described, mapping, text, texts
 from torchyard.endpoints.spec import keys, settings
@@ -34,6 +34,7 @@ class EndpointSpec:
     mirror_traffic: Mapping[str, int] | None = None
 
 
+@faults.all_at_once
 def read(document: Any) -> EndpointSpec:
     """Check an endpoint file's mapping and give every key its default.
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
+from torchyard.base.documents import faults
 from torchyard.base.errors import Conflict, DatabaseUnreachable, InvalidSpec, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.compute.types import Compute
@@ -75,8 +76,12 @@ def check(services: Services, workspace: str, document: Any, *, uploaded: bool =
         uploaded: False accepts `local:` where a folder is yet to be uploaded.
 
     Raises:
-        InvalidSpec: what is wrong, and where.
+        InvalidSpec: what is wrong, and where; what else is, as its `others`.
     """
+    return faults.collected(lambda job: _checked(services, workspace, job, uploaded), document)
+
+
+def _checked(services: Services, workspace: str, document: Any, uploaded: bool) -> Checked:
     job = job_spec.read(document)
     place = workspaces.get(services.db, workspace)
     rehearsed = rehearsal.is_asked(job.properties, place)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchyard.base.documents import expressions
+from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.base.fields import bounded, text, texts
 from torchyard.jobs.spec import (
@@ -35,7 +35,15 @@ from torchyard.jobs.spec.elastic import Elastic
 from torchyard.jobs.spec.inputs import Input, Output, read_inputs, read_outputs
 from torchyard.jobs.spec.notification_settings import Recipient
 from torchyard.jobs.spec.services import Service
-from torchyard.jobs.spec.values import NAME, choice, known_keys, mapping, name, served
+from torchyard.jobs.spec.values import (
+    NAME,
+    choice,
+    known_keys,
+    mapping,
+    name,
+    plain_text,
+    served,
+)
 from torchyard.jobs.spec.values import experiment_name as experiment_name_in
 from torchyard.shared import brackets
 
@@ -102,6 +110,7 @@ class JobSpec:
         return self.elastic.max_nodes if self.elastic else self.instance_count
 
 
+@faults.all_at_once
 def read(document: Any) -> JobSpec:
     """Check a job file's mapping and give every key its default.
 
@@ -122,7 +131,7 @@ def read(document: Any) -> JobSpec:
     return JobSpec(
         command=command,
         environment=_environment(job),
-        code=text(job, "code", ()),
+        code=plain_text(job, "code"),
         environment_variables=variables,
         inputs=inputs,
         outputs=outputs,
@@ -218,7 +227,7 @@ def _unused_inputs(
         near = nearest(unused_name, sorted(used))
         text = f"the command does not use input `{unused_name}`"
         if near:
-            notices.append(f"{text}; did you mean `{near}`?")
+            notices.append(f"{text}; did you mean `inputs.{near}`?")
         else:
             notices.append(f"{text}; a script finds it in ${_INPUT_VARIABLE}{unused_name}")
     if len(unused) > _MOST_UNUSED:
@@ -240,7 +249,7 @@ def _unexpanded(variables: Mapping[str, str]) -> list[str]:
 
 
 def _compute(job: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
-    written = text(job, "compute", ()).strip()
+    written = plain_text(job, "compute").strip()
     wanted = written.removeprefix("azureml:")
     long = re.match(r"^/?/?subscriptions/.+/computes/([^/]+)\Z", wanted)
     wanted = long[1] if long else wanted

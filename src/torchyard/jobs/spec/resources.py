@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import count, text
+from torchyard.base.fields import count, seconds, text
 from torchyard.jobs.spec import distribution as spec_distribution
 from torchyard.jobs.spec import elastic as spec_elastic
 from torchyard.jobs.spec.elastic import Elastic
@@ -74,7 +74,7 @@ def read(job: Mapping[str, Any]) -> Shape:
         distribution.kind,
         distribution.processes,
         nodes,
-        float(count(limits, "timeout", ("limits",), default=0)),
+        float(seconds(limits, "timeout", ("limits",))),
         (*notices, *distribution.notices),
         job_tier,
         priority,

@@ -58,7 +58,13 @@ _OTHER_NAMES = {
     ("distribution", "node_count"): "write `resources: {instance_count: 2}`",
     ("distribution", "process_count"): "write `process_count_per_instance`: processes of one node",
     ("distribution", "process_count_per_node"): "write `process_count_per_instance`",
+    ("", "algorithm"): "`algorithm` is for sweeps; write `sampling_algorithm` there",
+    ("distribution", "process_per_node"): "write `process_count_per_instance`",
     ("inputs.*", "data"): _PATH,
+    ("inputs.*", "local_path"): _PATH,
+    ("outputs.*", "data"): "write `path: azureml://datastores/NAME/paths/PATH`",
+    ("outputs.*", "local_path"): "leave it out: `${{outputs.NAME}}` stands for the folder",
+    ("environment", "docker"): "write `image: NAME`, or `build: {path: FOLDER}` for a Dockerfile",
     ("inputs.*", "dataset"): _PATH,
     ("inputs.*", "datastore"): "write `path: azureml://datastores/NAME/paths/PATH`",
     ("inputs.*", "file"): _PATH,
@@ -70,6 +76,34 @@ _OTHER_NAMES = {
     ("resources", "nodes"): "write `instance_count`",
     ("limits", "max_duration"): "write `timeout`, in seconds",
 }
+
+
+# Keys that were mappings in earlier versions of Azure ML's schema, by what to write today.
+_OLD_MAPPINGS = {
+    "code": ("local_path", "write `code: {}`"),
+    "compute": (
+        "target",
+        "write `compute: {}`, and the nodes as `resources: {{instance_count: 2}}`",
+    ),
+}
+
+
+def plain_text(job: Mapping[Any, Any], key: str) -> str:
+    """The text of a key that earlier versions of the schema had a mapping for.
+
+    Raises:
+        InvalidSpec: it is not text; the hint has today's form.
+    """
+    value = job.get(key)
+    if isinstance(value, Mapping) and key in _OLD_MAPPINGS:
+        inner, hint = _OLD_MAPPINGS[key]
+        written = value.get(inner)
+        raise InvalidSpec(
+            f"`{key}` must be text, not a mapping",
+            hint.format(written if isinstance(written, str) else "…"),
+            at=(key,),
+        )
+    return text(job, key, ())
 
 
 def known_keys(body: Mapping[Any, Any], path: str, at: At) -> None:
@@ -154,6 +188,7 @@ def _unknown(
     homes = [home.replace("*", "<name>") for home in keys.homes(key) if home != path]
     hint = f"known keys: {shown}"
     inputs = body.get("inputs")
+    near_input = nearest(key, list(map(str, inputs))) if isinstance(inputs, Mapping) else ""
     if (path, key) in _OTHER_NAMES:
         hint = _OTHER_NAMES[path, key]
     elif isinstance(inputs, Mapping) and key in inputs:
@@ -166,6 +201,8 @@ def _unknown(
         hint = f"it belongs under `{homes[0]}`"
     elif near:
         hint = f"did you mean `{near}`?"
+    elif not path and near_input:
+        hint = f"did you mean `inputs.{near_input}`?"
     under = f" under `{'.'.join(map(str, at))}`" if at else ""
     return InvalidSpec(f"unknown key `{key[:80]}`{under}", hint, at=(*at, key))
 

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchyard.base.documents import expressions
+from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import count, described, mapping, text, texts, unknown_key
+from torchyard.base.fields import count, described, in_seconds, mapping, text, texts, unknown_key
 from torchyard.jobs.spec import own_properties
 from torchyard.jobs.spec.values import experiment_name, name
 from torchyard.sweeps.spec import early_termination, own_settings, sampling, space_reading, trials
@@ -151,6 +151,7 @@ class SweepSpec:
         return {key: value for key, value in frame.items() if value not in ("", {}, None)}
 
 
+@faults.all_at_once
 def read(document: Any) -> SweepSpec:
     """Check a sweep file's mapping and give every key its default.
 
@@ -320,7 +321,7 @@ def _seconds(body: Mapping[str, Any], key: str) -> float:
     if not is_number or math.isnan(value) or not 0 <= value <= _LONGEST_S:
         raise InvalidSpec(
             f"`{key}` must be a number of seconds, up to ten years",
-            f"for example `{key}: 3600`",
+            f"for example `{key}: {in_seconds(value) or 3600}`",
             at=("limits", key),
         )
     return float(value)

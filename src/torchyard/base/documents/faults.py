@@ -1,0 +1,165 @@
+"""Every fault of a document at once, found by a reader that stops at the first.
+
+Owns: reading on without what is wrong, and telling a fault from the consequence of another.
+Leaves: what is wrong to the reader.
+Always: a document without a fault is read once; the first fault is the reader's own, and what comes
+of leaving it out is not reported.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
+
+Document = TypeVar("Document")
+Value = TypeVar("Value")
+At = tuple[str | int, ...]
+
+_MOST = 20
+# What stands for a value that others name, or that must be there.
+_NEUTRAL = {
+    "command": "true",
+    "environment": "python",
+    "name": "name",
+    "path": "path",
+    "sampling_algorithm": "random",
+    "objective": {"goal": "minimize", "primary_metric": "metric"},
+}
+_NEUTRAL_ENTRIES: Mapping[str, Any] = {
+    "inputs": "0",
+    "outputs": {},
+    "environment_variables": "",
+    "search_space": {"type": "choice", "values": [1]},
+}
+# Where the absence of a key at the top may show.
+_CONSEQUENCES = {
+    "compute": ("resources", "distribution", "properties", "torchyard"),
+    "environment": ("properties", "torchyard", "distribution"),
+    "inputs": ("command", "environment_variables"),
+    "outputs": ("command", "environment_variables"),
+}
+# A fault that leaves nothing of the rest to be judged.
+_DECISIVE = ("type", "jobs", "task", "trial", "search_space")
+_is_inside: ContextVar[bool] = ContextVar("_is_inside", default=False)
+
+
+def all_at_once(read: Callable[[Document], Value]) -> Callable[[Document], Value]:
+    """Make the error of `read` carry the document's further faults as `others`."""
+
+    @functools.wraps(read)
+    def reading(document: Document) -> Value:
+        return collected(read, document)
+
+    return reading
+
+
+def collected(read: Callable[[Document], Value], document: Document) -> Value:
+    """What `read` returns; its error carries the document's further faults as `others`."""
+    if _is_inside.get():
+        return read(document)
+    token = _is_inside.set(True)
+    try:
+        return read(document)
+    except (InvalidInput, NotFound) as error:
+        if isinstance(document, Mapping):
+            error.add_others(_others(read, document, error))
+        raise
+    finally:
+        _is_inside.reset(token)
+
+
+def _others(
+    read: Callable[[Any], object], document: Mapping[Any, Any], first: TorchyardError
+) -> list[TorchyardError]:
+    others: list[TorchyardError] = []
+    removed: list[At] = []
+    fault: TorchyardError = first
+    rest: Any = document
+    for _ in range(_MOST):
+        is_needed = len(fault.at) == 1 and fault.at[0] in _NEUTRAL
+        at = fault.at if is_needed else _place_of(rest, fault.at)
+        if not at or (fault.code == "not_served" and len(at) == 1 and at[0] in _DECISIVE):
+            break
+        if at in removed:
+            at = at[:-1]
+            if not at:
+                break
+        rest = _without(rest, at)
+        removed.append(at)
+        try:
+            read(rest)
+            break
+        except (InvalidInput, NotFound) as error:
+            fault = error
+        except TorchyardError:
+            break
+        if not _is_consequence(fault.at, removed, rest):
+            others.append(fault)
+        elif not fault.at:
+            break
+    return others
+
+
+def _place_of(document: Any, at: At) -> At:
+    """The value to leave out: what stands at `at`, or the nearest around it that is there."""
+    if len(at) == 2 and at[0] == "properties" and isinstance(document.get("torchyard"), Mapping):
+        written = ("torchyard", *str(at[1]).removeprefix("torchyard.").split("."))
+        if _reaches(document, written[:2]):
+            at = written
+    while at and not _reaches(document, at):
+        at = at[:-1]
+    # Of another type the keys beside it would mean something else.
+    return at[:-1] if len(at) > 1 and at[-1] == "type" else at
+
+
+def _reaches(value: Any, at: At) -> bool:
+    for step in at:
+        if isinstance(value, Mapping) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+            value = value[step]
+        else:
+            return False
+    return True
+
+
+def _without(value: Any, at: At, around: At = ()) -> Any:
+    """A copy without what stands at `at`, or with what may stand there in its place."""
+    step, rest = at[0], at[1:]
+    if isinstance(value, list):
+        position = int(step)
+        inner = [_without(value[position], rest, (*around, step))] if rest else []
+        return [*value[:position], *inner, *value[position + 1 :]]
+    copy = dict(value)
+    if rest:
+        copy[step] = _without(value[step], rest, (*around, step))
+    elif len(around) == 1 and around[0] in _NEUTRAL_ENTRIES:
+        copy[step] = _NEUTRAL_ENTRIES[str(around[0])]
+    elif step in _NEUTRAL and around in ((), ("trial",)):
+        copy[step] = _NEUTRAL[str(step)]
+    else:
+        del copy[step]
+    return copy
+
+
+def _is_consequence(at: At, removed: list[At], rest: Any) -> bool:
+    """Whether a fault may come of what was left out, at the same value or where it is used."""
+    if not at:
+        return any(len(each) == 1 for each in removed)
+    is_absent = not _reaches(rest, at)
+    for each in removed:
+        if is_absent and each[:-1] == at[:-1]:
+            # Its name was misspelt, or is that of an older schema.
+            return True
+        shared = min(len(at), len(each))
+        if at[:shared] == each[:shared]:
+            return True
+        if len(each) == 1 and at[0] in _CONSEQUENCES.get(str(each[0]), ()):
+            return True
+        if each[0] == "trial" and at[0] == "search_space":
+            return True
+    return False
