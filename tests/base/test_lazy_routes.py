@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.responses import PlainTextResponse
-from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from starlette.routing import BaseRoute
 
 from torchyard.app import application
-from torchyard.base.lazy_routes import LazyRoutes, ShortWay, add_routes, every_route
+from torchyard.base.lazy_routes import LazyRoutes, add_routes, every_route
 from torchyard.executors.fake import FakeExecutor
 
 ONE_DATABASE = True
@@ -131,36 +129,3 @@ def _all_reached(routes: list[BaseRoute]) -> None:
             catches_all = path.endswith("/{path:path}")
             assert matched is group or catches_all, path
         _all_reached(group.router.routes)
-
-
-def test_a_direct_route_is_found_by_its_path_from_the_second_request_on() -> None:
-    handled: list[str] = []
-
-    async def answered(request: Request) -> PlainTextResponse:
-        handled.append(request.url.path)
-        return PlainTextResponse("direct")
-
-    class Direct(APIRoute):
-        direct_handler = staticmethod(answered)
-
-        def get_route_handler(self) -> Any:
-            return answered
-
-    def make(text: str) -> APIRouter:
-        routes = APIRouter(route_class=Direct)
-        routes.add_api_route("/log", lambda: text, methods=["POST"])
-        routes.add_api_route("/{name}", lambda: text, methods=["POST"])
-        return routes
-
-    group, below = LazyRoutes([""], lambda: make("own")), LazyRoutes(["/log"], APIRouter, "/of/{w}")
-    app = FastAPI(openapi_url=None)
-    app.router.routes.append(below)
-    app.router.routes.append(group)
-    short = ShortWay(app, app.router.routes)
-    client = TestClient(short)
-    for path in ("/log", "/log", "/other", "/of/a/b"):
-        client.post(path)
-    assert list(short._found) == [("POST", "/log")]
-    app.router.routes.clear()
-    assert client.post("/log").text == "direct" and handled == ["/log", "/log", "/other", "/log"]
-    assert client.get("/log").status_code == client.post("/other").status_code == 404

@@ -6,13 +6,8 @@ import asyncio
 from typing import Any
 
 import httpx2
-import pytest
-from fastapi.routing import APIRoute
-from starlette.routing import Match
 
 from mlflow.mlflow_server import Server
-from torchyard.mlflow.calls import CallRoute
-from torchyard.mlflow.routes import router
 
 Calls = list[tuple[str, dict[str, Any]]]
 
@@ -103,24 +98,3 @@ def test_a_value_that_does_not_fit_fails_alone(server: Server) -> None:
         {"key": "a", "value": "1"}, {"key": "a", "value": "2"}]}), metric(run_id, 2)]  # fmt: skip
     assert [response.status_code for response in at_once(server, calls)] == [200, 400, 200]
     assert steps_of(server, run_id) == [1, 2]
-
-
-def direct_routes() -> list[APIRoute]:
-    return [
-        route
-        for route in router.routes
-        if isinstance(route, CallRoute) and route.direct_handler is not None
-    ]
-
-
-@pytest.mark.parametrize("route", direct_routes(), ids=lambda route: route.path)
-def test_a_route_found_by_name_is_the_one_that_trying_them_in_turn_finds(route: APIRoute) -> None:
-    for method in route.methods or ():
-        scope: dict[str, Any] = {
-            "type": "http",
-            "method": method,
-            "path": route.path,
-            "headers": [],
-        }
-        first = next(each for each in router.routes if each.matches(scope)[0] is Match.FULL)
-        assert first is route

@@ -46,7 +46,7 @@ from torchyard.base.db import Database
 from torchyard.base.files import whole
 from torchyard.base.home import home_database
 from torchyard.base.home.node_folder import NodeFolder
-from torchyard.base.lazy_routes import LazyRoutes, ShortWay, add_routes, every_route
+from torchyard.base.lazy_routes import LazyRoutes, add_routes, every_route
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.endpoints.actions import model_uses
@@ -382,7 +382,6 @@ def _add_middleware(
 ) -> None:
     """From the innermost to what a request comes to first."""
     services = parts.services
-    app.add_middleware(ShortWay, routes=app.router.routes)
     app.add_middleware(RequestGuard, hosts=hosts, server_id=services.server_id)
     app.add_middleware(Auditing, lines=audit)
     app.add_middleware(AzurePaths, spellings=Spellings(services.db))

@@ -1,38 +1,23 @@
 """Routes that are made when the first request comes for one of them.
 
-Owns: which group of routes a path is for, making a group once, groups below a common path, the
-short way to routes that are requested again and again.
+Owns: which group of routes a path is for, making a group once, groups below a common path.
 Leaves: the routes to the packages, which paths belong to which to app/application.py.
 Always: a request goes to the first group that claims its path, and no other is made for it; those
-that are never requested cost nothing at the start; a route with a `direct_handler` comes before all
-others that match its path.
+that are never requested cost nothing at the start.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
-from fastapi import APIRouter, Request, Response
-from fastapi.routing import APIRoute
-from starlette._utils import get_route_path
+from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import BaseRoute, Match
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 _PART = "[^/]+"
-
-
-class _Direct(NamedTuple):
-    """A route that is found by its path alone.
-
-    `handle` needs nothing that FastAPI prepares, and responds to its own errors.
-    """
-
-    route: APIRoute
-    handle: Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class LazyRoutes(BaseRoute):
@@ -60,15 +45,12 @@ class LazyRoutes(BaseRoute):
         self._make = make
         self._making = threading.Lock()
         self._made: APIRouter | None = None
-        self._direct: dict[tuple[str, str], _Direct] = {}
 
     @property
     def router(self) -> APIRouter:
         with self._making:
             if self._made is None:
-                made = self._make()
-                self._direct = _direct_routes(made)
-                self._made = made
+                self._made = self._make()
         return self._made
 
     def claims(self, path: str) -> bool:
@@ -91,65 +73,11 @@ class LazyRoutes(BaseRoute):
             "root_path": root + above,
         }
 
-    def direct(self, method: str, path: str) -> _Direct | None:
-        """The direct route of a whole path that this group was the first to claim."""
-        return None if self.within else self._direct.get((method, path))
-
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         made = self._made
         if made is None:
             made = await run_in_threadpool(lambda: self.router)
-        direct = self._direct.get((scope["method"], get_route_path(scope)))
-        if direct is None:
-            await made(scope, receive, send)
-            return
-        # Trying a hundred patterns in turn would take longer than to store a metric.
-        await _run(direct, scope, receive, send)
-
-
-class ShortWay:
-    """ASGI middleware next to the routes: direct routes that were found before.
-
-    It leaves out what FastAPI and Starlette do for each request between here and there: patterns,
-    context for dependencies, layers for errors. All other middleware is outside of it.
-
-    Args:
-        routes: the app's.
-    """
-
-    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
-        self._app = app
-        self._routes = routes
-        self._found: dict[tuple[str, str], _Direct] = {}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope.get("root_path"):
-            await self._app(scope, receive, send)
-            return
-        place = scope["method"], scope["path"]
-        direct = self._found.get(place)
-        if direct is not None:
-            await _run(direct, scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-        route = scope.get("route")
-        if getattr(route, "direct_handler", None) is not None:
-            self._learn(place, route)
-
-    def _learn(self, place: tuple[str, str], route: Any) -> None:
-        """Remember a route that was found by its whole path."""
-        for group in self._routes:
-            if isinstance(group, LazyRoutes):
-                direct = group.direct(*place)
-                if direct is not None and direct.route is route:
-                    self._found[place] = direct
-                    return
-
-
-async def _run(direct: _Direct, scope: Scope, receive: Receive, send: Send) -> None:
-    scope["route"], scope["endpoint"] = direct.route, direct.route.endpoint
-    response = await direct.handle(Request(scope, receive, send))
-    await response(scope, receive, send)
+        await made(scope, receive, send)
 
 
 def add_routes(router: APIRouter, *others: APIRouter) -> APIRouter:
@@ -169,17 +97,6 @@ def every_route(routes: Sequence[BaseRoute], above: str = "") -> Iterator[tuple[
             yield from every_route(route.router.routes, above + route.within)
         else:
             yield above + getattr(route, "path", ""), route
-
-
-def _direct_routes(router: APIRouter) -> dict[tuple[str, str], _Direct]:
-    """By method and path, the routes without parameters that have a `direct_handler`."""
-    direct: dict[tuple[str, str], _Direct] = {}
-    for route in router.routes:
-        handle = getattr(route, "direct_handler", None)
-        if handle is not None and isinstance(route, APIRoute) and "{" not in route.path:
-            for method in route.methods or ():
-                direct.setdefault((method, route.path), _Direct(route, handle))
-    return direct
 
 
 def _pattern(path: str, part: str) -> str:

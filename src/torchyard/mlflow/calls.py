@@ -286,10 +286,6 @@ class CallRoute(MlflowRoute):
     writes for all.
     """
 
-    direct_handler: Handler | None = None
-    """The whole handler, which takes nothing from FastAPI and responds to its errors; see
-    base/lazy_routes.py."""
-
     def get_route_handler(self) -> Handler:
         if list(inspect.signature(self.endpoint).parameters) != ["call", "services"]:
             return super().get_route_handler()
@@ -310,8 +306,7 @@ class CallRoute(MlflowRoute):
                     return joint.response(item, result)
             return await run_in_threadpool(run, request, content)
 
-        self.direct_handler = with_mlflow_errors(self.guard(handle))
-        return self.direct_handler
+        return with_mlflow_errors(self.guard(handle))
 
 
 async def _begin(joint: JointWrite, request: Request, content: bytes) -> Any:

@@ -129,8 +129,7 @@ class GuardedRoute(APIRoute):
             is_open_read = permission is Permission.OPEN and request.method in ("GET", "HEAD")
             if declaration.signed or is_open_read:
                 return await handle(request)
-            request, is_taken = await request_bodies.take_tiny(request, limit_bytes)
-            if is_taken or not request_bodies.has_body(request, limit_bytes):
+            if not request_bodies.has_body(request, limit_bytes):
                 return await handle(request)
             async with request_bodies.with_body(request, limit_bytes) as whole:
                 return await handle(whole)

@@ -19,7 +19,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
-from torchyard.base import heads
 from torchyard.base.bodies import large_json
 from torchyard.base.bodies.body_spool import ArrivingBody, BodySpool, in_body_thread
 from torchyard.base.errors import InvalidInput, LimitExceeded, ServerBusy
@@ -36,8 +35,6 @@ _MOST_VALUES = 250_000
 BUSY = "torchyard.busy"
 """Where a request's scope says that the server had no room for it."""
 
-# So many are in memory for each connection without being counted.
-_TINY_BYTES = 4 << 10
 # Smaller ones are parsed on the spot.
 _SMALL_BYTES = 64 << 10
 # What a parsed value takes in memory besides its text, with what is made of it.
@@ -48,30 +45,6 @@ _BEFORE_DOCUMENT = b" \t\n\r\v\f\0\xef\xbb\xbf\xfe\xff"
 _SUSPICIOUS_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 # Of a character beyond the first 65,536: how it begins in UTF-8, and half of it as an escape.
 _WIDEST = re.compile(rb"[\xf0-\xf7]|\\u[dD][89a-fA-F]")
-
-
-async def take_tiny(request: Request, limit_bytes: int) -> tuple[Request, bool]:
-    """The request, and whether its body is tiny and was read, because it came with the head.
-
-    Else nothing of the body is lost: go on with `with_body`.
-
-    Raises:
-        InvalidInput: as `with_body`.
-    """
-    announced = heads.header(request.scope, b"content-length")
-    most = min(_TINY_BYTES, limit_bytes)
-    if limit_bytes == UNLIMITED or not announced.isdecimal():
-        return request, False
-    if len(announced) > 4 or int(announced) > most:
-        return request, False
-    message = await request.receive()
-    if message["type"] != "http.request" or message.get("more_body", False):
-        return Request(request.scope, _replay(message, request.receive)), False
-    content = message.get("body", b"")
-    if "octet-stream" not in heads.header(request.scope, b"content-type"):
-        _check_text(content)
-    request._body = content
-    return request, True
 
 
 def has_body(request: Request, limit_bytes: int) -> bool:
