@@ -123,7 +123,8 @@ has_podman = { command -v podman && command -v runc; } >/dev/null
 has_chromium = command -v chromium >/dev/null
 has_npm = command -v npm >/dev/null
 has_administration = { command -v systemd-analyze && command -v systemd-socket-activate && \
-  { command -v rsyslogd || test -x /usr/sbin/rsyslogd; }; } >/dev/null
+  { command -v rsyslogd || test -x /usr/sbin/rsyslogd; } && \
+  { command -v nginx || test -x /usr/sbin/nginx; }; } >/dev/null
 
 # What all suites of `.ci/run` need of Debian, in one installation.
 debian-packages:
@@ -133,7 +134,7 @@ debian-packages:
 	$(has_podman) || packages="$$packages podman runc uidmap ca-certificates"; \
 	$(has_chromium) || packages="$$packages chromium"; \
 	$(has_npm) || packages="$$packages npm"; \
-	$(has_administration) || packages="$$packages systemd rsyslog"; \
+	$(has_administration) || packages="$$packages systemd rsyslog nginx-light"; \
 	[ -z "$$packages" ] || { \
 	  echo "installing$$packages"; \
 	  $(call apt_get,Debian packages are not,$${packages# },$$packages); }
@@ -379,10 +380,10 @@ oidc-provider: .oidc-provider/.installed
 	@$(call npm_ci,the provider that people sign in with in tests,.oidc-provider,oidc-provider)
 	@touch $@
 
-# What a server is run with: systemd's tools, and a syslog for the audit.
+# What a server is run with: systemd's tools, a syslog for the audit, and a proxy before it.
 administration:
 	@$(has_administration) || { \
-	  $(call apt_get,systemd's tools or rsyslog are not,systemd rsyslog,systemd rsyslog); }
+	  $(call apt_get,systemd's tools$(comma) rsyslog or nginx are not,systemd rsyslog nginx-light,systemd rsyslog nginx-light); }
 
 # The tests start a server of their own; they need its programs and the driver.
 postgres: setup $(VENV)/.extra-postgres

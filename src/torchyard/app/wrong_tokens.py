@@ -32,7 +32,7 @@ _LATE_S = 1.0
 
 
 class WrongTokens:
-    """ASGI middleware; the client's address was set by forwarded.py before."""
+    """ASGI middleware; the client's address is what uvicorn took from a trusted proxy."""
 
     def __init__(self, app: App, access: Access) -> None:
         self._app = app

@@ -2,7 +2,7 @@
 
 Owns: which addresses count as one client, networks that an owner names, resolving a host's name
 within a limit, which addresses are of the public internet.
-Leaves: which address a request comes from to app/forwarded.py.
+Leaves: which address a request comes from to uvicorn.
 Always: an IPv4 address counts the same however it is written.
 """
 
@@ -67,11 +67,6 @@ def parse_networks(texts: Iterable[str], what: str) -> tuple[Network, ...]:
                 "write `10.0.0.5` or `10.0.0.0/24`; host names are not accepted",
             ) from error
     return tuple(networks)
-
-
-def is_within(text: str, networks: Iterable[Network]) -> bool:
-    address = parse(text)
-    return address is not None and any(address in network for network in networks)
 
 
 def resolve(address: tuple[str, int], kind: socket.SocketKind, limit_s: float) -> list[Resolved]:

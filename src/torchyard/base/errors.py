@@ -7,7 +7,6 @@
     ├── Forbidden             a good token without the permission (403)
     ├── NotFound              the named thing does not exist (404)
     ├── Conflict              the name is taken, or the state forbids it (409)
-    ├── SlowRequest           the request's body came too slowly (408)
     ├── LimitExceeded         a quota or a limit is exceeded (413)
     ├── TooManyRequests       too many requests of that kind; try again later (429)
     ├── BuildFailed           an environment could not be built (422)
@@ -118,11 +117,6 @@ class Conflict(TorchyardError):
     http_status = 409
 
 
-class SlowRequest(TorchyardError):
-    code = "slow_request"
-    http_status = 408
-
-
 class LimitExceeded(TorchyardError):
     code = "limit_exceeded"
     http_status = 413
@@ -188,7 +182,6 @@ _BY_STATUS: dict[int, type[TorchyardError]] = {
         Forbidden,
         NotFound,
         Conflict,
-        SlowRequest,
         LimitExceeded,
         TooManyRequests,
         BuildFailed,

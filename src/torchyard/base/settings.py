@@ -55,8 +55,6 @@ class Settings:
     jobs_as_server_user: bool = False
     trusted_proxies: tuple[str, ...] = ()
     messages: Path | None = None
-    max_connections: int = 2048
-    max_connections_per_address: int = 256
 
     @property
     def token_file(self) -> Path:
@@ -80,9 +78,8 @@ class Settings:
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
     """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE, _DATABASE_FILE,
-    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER, _TRUSTED_PROXIES, _MESSAGES, _MAX_CONNECTIONS,
-    _MAX_CONNECTIONS_PER_ADDRESS and _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has
-    written.
+    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER, _TRUSTED_PROXIES, _MESSAGES and
+    _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
 
     Raises:
         InvalidInput: a limit is not an integer, or a file is malformed.
@@ -109,8 +106,6 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
             values.get("TORCHYARD_TRUSTED_PROXIES", "").replace(",", " ").split()
         ),
         messages=_folder(values, "TORCHYARD_MESSAGES"),
-        max_connections=_number(values, "TORCHYARD_MAX_CONNECTIONS", 2048),
-        max_connections_per_address=_number(values, "TORCHYARD_MAX_CONNECTIONS_PER_ADDRESS", 256),
     )
 
 

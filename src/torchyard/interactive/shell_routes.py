@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import StreamingResponse
 
+from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.errors import Conflict
 from torchyard.interactive.job_routes import ShellsOf
 from torchyard.tunnels.tunnel import ChannelClosed
@@ -24,14 +24,12 @@ router = APIRouter(
 @needs(Permission.READ)
 async def read_output(
     shells: ShellsOf, workspace: str, id: str, identity: Person, request: Request
-) -> StreamingResponse:
+) -> LiveStream:
     shell = shells.get(id, identity.user, workspace)
     if shell.is_read:
         raise Conflict("somebody reads this shell already", "open another one")
     shell.is_read = True
-    return StreamingResponse(
-        shells.output(id, request.is_disconnected), media_type="application/octet-stream"
-    )
+    return LiveStream(shells.output(id, request.is_disconnected), "application/octet-stream")
 
 
 @router.post("/{id}/input")

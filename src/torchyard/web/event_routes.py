@@ -20,9 +20,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.errors import InvalidInput, TooManyRequests, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.jobs.requests import news
@@ -76,12 +76,11 @@ async def _streams(request: Request, services: ServicesOf) -> Streams:
     return streams
 
 
-class _Stream(StreamingResponse):
+class _Stream(LiveStream):
     """Gives its place back, also when it ends before the first frame."""
 
     def __init__(self, frames: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        super().__init__(frames, headers=headers, media_type=_TYPE)
+        super().__init__(frames, _TYPE)
         self._leave = leave
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,7 +121,7 @@ async def follow(
     compute: Names = None,
     jobs: str = "all",
     last: str = "",
-) -> StreamingResponse:
+) -> LiveStream:
     """Server-sent events: `hello`, `job`, `metrics`, `logs`, `compute`, `reset`, `ping`, `end`.
 
     Args:

@@ -2,7 +2,7 @@
 
 Owns: counting failures by address (of IPv6, by /64), the answer to those that fail too often, which
 leaves no line in the audit.
-Leaves: whether a token is valid to actions.py, a request's address to app/forwarded.py.
+Leaves: whether a token is valid to actions.py, a request's address to uvicorn.
 Always: a valid token is not affected by failures from its address; memory is bounded.
 """
 

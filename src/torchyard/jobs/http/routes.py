@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import StreamingResponse
 
 from torchyard.assets import served_files
 from torchyard.base import fields
 from torchyard.base.bodies.file_responses import OpenFileResponse
+from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
@@ -153,12 +153,12 @@ def preempt(services: ServicesOf, workspace: str, name: str, identity: Person) -
 @needs(Permission.READ)
 async def stream(
     services: ServicesOf, workspace: str, name: str, after: int = 0, offsets: str = "{}"
-) -> StreamingResponse:
+) -> LiveStream:
     if not 0 <= after < 2**62:
         raise InvalidInput(f"`after` is {after}", "take it from the stream's frames")
     job = await run_in_threadpool(actions.get, services, workspace, name)
     cursor = streams.Cursor(after, _offsets(offsets))
-    return StreamingResponse(streams.frames(services, job, cursor), media_type=_STREAM)
+    return LiveStream(streams.frames(services, job, cursor), _STREAM)
 
 
 @router.get("/{name}/files")

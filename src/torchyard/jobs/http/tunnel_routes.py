@@ -12,8 +12,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import StreamingResponse
 
+from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs.attempts import worker_reports
 from torchyard.jobs.services import ServicesOf
@@ -31,13 +31,13 @@ router = APIRouter(prefix="/v1/attempts/{attempt_id}", tags=["attempts"], route_
 
 @router.get("/tunnel")
 @needs(Permission.WORKER)
-async def open_tunnel(services: ServicesOf, attempt_id: str, node: int = 0) -> StreamingResponse:
+async def open_tunnel(services: ServicesOf, attempt_id: str, node: int = 0) -> LiveStream:
     attempt, _ = await run_in_threadpool(worker_reports.get, services, attempt_id)
     if not 0 <= node < attempt.node_count:
         raise InvalidInput(f"the attempt has no node {node}")
     tunnel, place = Tunnel(), (attempt_id, node)
     services.tunnels.add(place, tunnel)
-    return StreamingResponse(_outgoing(services.tunnels, place, tunnel), media_type=_BYTES)
+    return LiveStream(_outgoing(services.tunnels, place, tunnel), _BYTES)
 
 
 @router.post("/tunnel/{name}")
