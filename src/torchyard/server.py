@@ -34,7 +34,7 @@ from torchyard.app import listeners, server_log
 from torchyard.app.application import Parts, build, create_app
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
-from torchyard.base import allocator, certificates, disk, settings
+from torchyard.base import certificates, disk, settings
 from torchyard.base.addresses import Network
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
@@ -573,7 +573,6 @@ def _shorten_waits() -> None:
 
 def main() -> None:
     arguments = server_options.parser().parse_args()
-    allocator.free_large_blocks()
     _shorten_waits()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # The terminal's Ctrl-C is for the command that started an embedded server.

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base import files
-from torchyard.base.bodies import json_items
+from torchyard.base.bodies import json_values
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.shared import locks
 
@@ -34,6 +34,9 @@ _NEW_S = 60.0
 _REMOVED_AT_ONCE = 200
 _CHUNK_BYTES = 1 << 20
 _ENTRIES_A_PIECE = 500
+# 100,000 files and more, see data/routes.py; each has four values, and commas in its path.
+_MANIFEST_MOST_BYTES = 40 << 20
+_MANIFEST_MOST_VALUES = 1_500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +218,9 @@ class Blobs:
         try:
             if not self.has(snapshot_id):
                 raise FileNotFoundError(path)
-            with open(path, "rb") as manifest:
-                chunks = iter(lambda: manifest.read(_CHUNK_BYTES), b"")
-                snapshot_files = _files_of({"files": json_items.items(chunks, "files")})
+            if path.stat().st_size > _MANIFEST_MOST_BYTES:
+                raise InvalidInput("it is longer than any manifest")
+            snapshot_files = _files_of(parse_manifest(path.read_bytes()))
         except InvalidInput as error:
             raise InvalidInput(
                 f"`{snapshot_id[:12]}…` is a file and no snapshot", "name the snapshot's own id"
@@ -227,6 +230,30 @@ class Blobs:
                 f"snapshot `{snapshot_id[:12]}…` does not exist", "upload the folder again"
             ) from None
         return Snapshot(snapshot_id, snapshot_files)
+
+
+def parse_manifest(content: bytes) -> dict[str, Any]:
+    """What a manifest's text says; `files` is a list.
+
+    Raises:
+        InvalidInput: it is not a manifest.
+    """
+    if json_values.most_values(content) > _MANIFEST_MOST_VALUES:
+        raise _not_valid("it has too many values")
+    try:
+        manifest = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise _not_valid(f"it is not JSON ({error})") from error
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), list):
+        raise _not_valid("it has no list `files`")
+    return manifest
+
+
+def _not_valid(reason: str) -> InvalidInput:
+    return InvalidInput(
+        f"the snapshot's manifest is not valid: {reason}",
+        "each file needs `path`, `sha256` and `size`",
+    )
 
 
 def manifest_pieces(snapshot_files: Iterable[SnapshotFile]) -> Iterator[bytes]:
@@ -255,10 +282,7 @@ def _files_of(manifest: Mapping[str, Any]) -> tuple[SnapshotFile, ...]:
             for entry in manifest["files"]
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidInput(
-            f"the snapshot's manifest is not valid: {error!r}",
-            "each file needs `path`, `sha256` and `size`",
-        ) from error
+        raise _not_valid(repr(error)) from error
     paths = {file.path for file in snapshot_files}
     folders = {parent for path in paths for parent in _parents(path)}
     if len(paths) != len(snapshot_files) or paths & folders:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -11,8 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse
 
 from torchyard.assets import served_files
-from torchyard.base.blobs import Blobs, Snapshot
-from torchyard.base.bodies import json_items
+from torchyard.base.blobs import Blobs, Snapshot, parse_manifest
 from torchyard.base.bodies.body_spool import in_body_thread
 from torchyard.base.bodies.request_bodies import with_body
 from torchyard.base.dependencies import BlobsOf
@@ -28,9 +27,6 @@ _AT_ONCE_BYTES = 64 << 10
 # 100,000 files and more: their number has a limit of its own at the client.
 _MANIFEST_LIMIT_BYTES = 32 << 20
 _MOST_FILES = 120_000
-# How often the memory of its text it takes to work on it.
-_MANIFEST_COPIES = 4
-_MANIFEST_CHUNK_BYTES = 1 << 20
 # What the endpoint reads by itself, for the API's description.
 _MANIFEST = {
     "required": True,
@@ -87,9 +83,7 @@ async def put_bundle(blobs: BlobsOf, request: Request) -> dict[str, Any]:
 @router.put("/snapshots", openapi_extra={"requestBody": _MANIFEST})
 @needs(Permission.UPLOAD, body_limit_bytes=UNLIMITED)
 async def put_snapshot(blobs: BlobsOf, request: Request) -> dict[str, Any]:
-    async with with_body(
-        request, _MANIFEST_LIMIT_BYTES, is_file=True, copies=_MANIFEST_COPIES
-    ) as whole:
+    async with with_body(request, _MANIFEST_LIMIT_BYTES, is_file=True) as whole:
         content = await whole.body()
         snapshot = await run_in_threadpool(_put_snapshot, blobs, content)
     return {"id": snapshot.id}
@@ -111,27 +105,18 @@ def get_blob(blobs: BlobsOf, sha256: str) -> FileResponse:
 
 
 def _put_snapshot(blobs: Blobs, content: bytes) -> Snapshot:
-    """Its files are read one by one: what JSON makes of all of them would take ten times as much.
-
+    """
     Raises:
         LimitExceeded: it has too many files.
         InvalidInput: as `Blobs.put_snapshot`.
     """
-    chunks = (
-        content[start : start + _MANIFEST_CHUNK_BYTES]
-        for start in range(0, len(content), _MANIFEST_CHUNK_BYTES)
-    )
-    return blobs.put_snapshot({"files": _counted(json_items.items(chunks, "files"))})
-
-
-def _counted(entries: Iterator[Any]) -> Iterator[Any]:
-    for count, entry in enumerate(entries, 1):
-        if count > _MOST_FILES:
-            raise LimitExceeded(
-                f"the snapshot has more than {_MOST_FILES:,} files",
-                "leave files out in `.amlignore`, or make the folder a data asset",
-            )
-        yield entry
+    manifest = parse_manifest(content)
+    if len(manifest["files"]) > _MOST_FILES:
+        raise LimitExceeded(
+            f"the snapshot has more than {_MOST_FILES:,} files",
+            "leave files out in `.amlignore`, or make the folder a data asset",
+        )
+    return blobs.put_snapshot(manifest)
 
 
 def _same(wanted: str, got: str) -> None:

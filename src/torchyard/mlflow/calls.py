@@ -20,7 +20,6 @@ from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
 from torchyard.base import heads
-from torchyard.base.bodies import large_json
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.group_commit import Plan
 from torchyard.base.settings import DEFAULT_WORKSPACE
@@ -175,7 +174,7 @@ def read_fields(request: Request, content: bytes) -> dict[str, Any]:
     """
     if content.strip():
         try:
-            body = large_json.loads(content)
+            body = json.loads(content)
         except (ValueError, RecursionError) as error:
             raise InvalidInput(f"request body is not JSON: {error}") from None
         if isinstance(body, str):

@@ -17,7 +17,6 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
 from torchyard.azureml.common.paths import PROVIDER, SCOPE_KEY, AzurePath
-from torchyard.base.bodies import large_json
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.workspaces import actions as workspaces
@@ -165,8 +164,8 @@ def _json(body: bytes, path: str) -> Any:
     try:
         # Only metrics may be numbers that JSON lacks; elsewhere no response could contain them.
         if _METRICS in path:
-            return large_json.loads(body)
-        return large_json.loads(body, _FINITE)
+            return json.loads(body)
+        return json.loads(body, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise InvalidInput("the request's body is not JSON") from error
 
@@ -178,6 +177,3 @@ def _finite(text: str) -> float:
             f"the request's body has the number `{text[:40]}`", "write it as a string"
         )
     return number
-
-
-_FINITE = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)

@@ -1,7 +1,7 @@
 """Where request bodies are while they arrive and are worked on.
 
 Owns: the bytes in flight of all connections, in memory and on disk; the folder `spool/` of the
-home; how much memory the bodies that are worked on may take at once; the threads that write bodies.
+home; that one long body is worked on at a time; the threads that write bodies.
 Leaves: reading them from the connection to request_bodies.py.
 Always: no spooled body outlives its request, nor the server's process: its file has no name. For
 use in the server's event loop alone.
@@ -13,8 +13,7 @@ import asyncio
 import os
 import tempfile
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -27,10 +26,9 @@ from anyio.lowlevel import RunVar
 from torchyard.base.errors import ServerBusy
 
 IN_MEMORY_BYTES = 1 << 20
-"""A longer body goes to disk."""
+"""A longer body is large, and goes to disk."""
 _MEMORY_BYTES = 16 << 20
 _DISK_BYTES = 2 << 30
-_WORK_BYTES = 24 << 20
 _WAIT_LIMIT_S = 30.0
 _WRITE_BYTES = 16 << 10
 _THREADS = 6
@@ -69,57 +67,6 @@ class Budget:
         self.free_bytes += count
 
 
-class WorkGate:
-    """Lets bodies be worked on, in the order in which they arrived, as long as memory lasts.
-
-    What takes more than all of it is worked on alone.
-    """
-
-    def __init__(self, size_bytes: int = _WORK_BYTES, wait_limit_s: float = _WAIT_LIMIT_S) -> None:
-        self._size_bytes = size_bytes
-        self._used_bytes = 0
-        self._wait_limit_s = wait_limit_s
-        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
-
-    @asynccontextmanager
-    async def entered(self, need_bytes: int) -> AsyncIterator[None]:
-        """
-        Raises:
-            ServerBusy: the others took too long.
-        """
-        need_bytes = min(need_bytes, self._size_bytes)
-        if self._queue or self._used_bytes + need_bytes > self._size_bytes:
-            await self._wait(need_bytes)
-        else:
-            self._used_bytes += need_bytes
-        try:
-            yield
-        finally:
-            self._used_bytes -= need_bytes
-            self._admit_next()
-
-    async def _wait(self, need_bytes: int) -> None:
-        turn = asyncio.get_running_loop().create_future()
-        self._queue.append((need_bytes, turn))
-        try:
-            await asyncio.wait_for(asyncio.shield(turn), self._wait_limit_s)
-        except BaseException as error:
-            if turn.done():
-                self._used_bytes -= need_bytes
-            else:
-                self._queue.remove((need_bytes, turn))
-            self._admit_next()
-            if isinstance(error, asyncio.TimeoutError):
-                raise ServerBusy("the server works on too many large requests", _HINT) from None
-            raise
-
-    def _admit_next(self) -> None:
-        while self._queue and self._used_bytes + self._queue[0][0] <= self._size_bytes:
-            need_bytes, turn = self._queue.popleft()
-            self._used_bytes += need_bytes
-            turn.set_result(None)
-
-
 class BodySpool:
     """Of one server process.
 
@@ -129,12 +76,34 @@ class BodySpool:
     """
 
     def __init__(
-        self, folder: Path, memory_bytes: int = _MEMORY_BYTES, disk_bytes: int = _DISK_BYTES
+        self,
+        folder: Path,
+        memory_bytes: int = _MEMORY_BYTES,
+        disk_bytes: int = _DISK_BYTES,
+        wait_limit_s: float = _WAIT_LIMIT_S,
     ) -> None:
         self._folder = folder
         self.memory = Budget(memory_bytes)
         self.disk = Budget(disk_bytes)
-        self.gate = WorkGate()
+        self._wait_limit_s = wait_limit_s
+        # Parsing holds Python's lock, so two at a time would take no less time, and more memory.
+        self._working = asyncio.Semaphore(1)
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """While a large body is worked on; others wait.
+
+        Raises:
+            ServerBusy: the others took too long.
+        """
+        try:
+            await asyncio.wait_for(self._working.acquire(), self._wait_limit_s)
+        except asyncio.TimeoutError:
+            raise ServerBusy("the server works on too many large requests", _HINT) from None
+        try:
+            yield
+        finally:
+            self._working.release()
 
     def clear(self) -> None:
         """Remove what a killed server left: files have a name for a moment on some file systems."""
@@ -164,6 +133,10 @@ class ArrivingBody:
     @property
     def is_spooled(self) -> bool:
         return self._file is not None
+
+    @property
+    def is_large(self) -> bool:
+        return self.size_bytes > IN_MEMORY_BYTES
 
     async def add(self, chunk: bytes) -> None:
         """
@@ -202,15 +175,6 @@ class ArrivingBody:
         self._buffer = bytearray()
         self._file.seek(0)
         return self._file.read()
-
-    def chunks(self) -> Iterator[bytes]:
-        """All of it, bit by bit; blocks as `content` does."""
-        if self._file is not None:
-            self._file.seek(0)
-            while chunk := self._file.read(IN_MEMORY_BYTES):
-                yield chunk
-        if self._buffer:
-            yield bytes(self._buffer)
 
     def drop(self) -> None:
         """Give back what it took."""

@@ -9,17 +9,17 @@ body is held in memory only while its request is worked on.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-import traceback
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
-from torchyard.base.bodies import large_json
+from torchyard.base.bodies import json_values
 from torchyard.base.bodies.body_spool import ArrivingBody, BodySpool, in_body_thread
 from torchyard.base.errors import InvalidInput, LimitExceeded, ServerBusy
 
@@ -35,16 +35,7 @@ _MOST_VALUES = 250_000
 BUSY = "torchyard.busy"
 """Where a request's scope says that the server had no room for it."""
 
-# Smaller ones are parsed on the spot.
-_SMALL_BYTES = 64 << 10
-# What a parsed value takes in memory besides its text, with what is made of it.
-_VALUE_BYTES = 250
-_BETWEEN_VALUES = (b",", b"[", b"{", b"<")
-# Spaces, and what UTF-8, UTF-16 and UTF-32 may begin with.
-_BEFORE_DOCUMENT = b" \t\n\r\v\f\0\xef\xbb\xbf\xfe\xff"
 _SUSPICIOUS_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
-# Of a character beyond the first 65,536: how it begins in UTF-8, and half of it as an escape.
-_WIDEST = re.compile(rb"[\xf0-\xf7]|\\u[dD][89a-fA-F]")
 
 
 def has_body(request: Request, limit_bytes: int) -> bool:
@@ -54,18 +45,17 @@ def has_body(request: Request, limit_bytes: int) -> bool:
 
 @asynccontextmanager
 async def with_body(
-    request: Request, limit_bytes: int, is_file: bool = False, copies: int = 2
+    request: Request, limit_bytes: int, is_file: bool = False
 ) -> AsyncIterator[Request]:
     """The request, its body read whole; the block is what works on it.
 
     Args:
         is_file: the body is stored as it is, or parsed by the block in its own way.
-        copies: how many times the memory of such a body it takes to work on it.
 
     Raises:
         LimitExceeded: the body is larger than the limit, or has too many values.
         InvalidInput: the body holds a NUL character or half a surrogate pair.
-        ServerBusy: bodies of other requests take all the memory or disk space there is for them.
+        ServerBusy: bodies of other requests take all the disk space or time there is for them.
     """
     spool: BodySpool = request.app.state.body_spool
     body = ArrivingBody(spool)
@@ -75,46 +65,18 @@ async def with_body(
             yield Request(request.scope, _replay(broken_off, request.receive))
             return
         is_text = not is_file and "octet-stream" not in request.headers.get("content-type", "")
-        if body.size_bytes <= _SMALL_BYTES and not body.is_spooled:
-            content = body.content()
-            if is_text:
-                _check_text(content)
+        if not body.is_spooled:
+            content = _load(body, is_text)
             yield Request(request.scope, _whole(content, request.receive))
             return
-        need_bytes = copies * body.size_bytes
-        if is_text:
-            need_bytes = await in_body_thread(_memory_of_text, body)
-        async with spool.gate.entered(need_bytes):
+        async with spool.working() if body.is_large else nullcontext():
             content = await in_body_thread(_load, body, is_text)
-            try:
-                yield _LargeRequest(request.scope, _whole(content, request.receive))
-            except Exception as error:
-                _forget_locals(error)
-                raise
+            yield Request(request.scope, _whole(content, request.receive))
     except ServerBusy:
         request.scope[BUSY] = True
         raise
     finally:
         body.drop()
-
-
-class _LargeRequest(Request):
-    """Parses its JSON in a thread."""
-
-    async def json(self) -> Any:
-        if not hasattr(self, "_json"):
-            self._json = await in_body_thread(large_json.loads, await self.body())
-        return self._json
-
-
-def _forget_locals(error: BaseException | None) -> None:
-    """Free what the functions that failed hold, which is the body and all that was made of it.
-
-    The next large body is worked on while this error is still being answered.
-    """
-    while error is not None:
-        traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__
 
 
 def _announces_body(headers: Mapping[str, str]) -> bool:
@@ -155,43 +117,18 @@ def _replay(message: Message, receive: Receive) -> Receive:
     return replay
 
 
-def _memory_of_text(body: ArrivingBody) -> int:
-    """How many bytes it takes to parse the body, if it is JSON or XML, and to work on that.
-
-    These are its own bytes, the decoded text, the values' texts and one more copy, of characters
-    that take as much as the widest of them, and what the values take besides.
-
-    Raises:
-        LimitExceeded: it has too many values.
+def _load(body: ArrivingBody, is_text: bool) -> bytes:
     """
-    is_document, values, width = False, 0, 1
-    for chunk in body.chunks():
-        if not is_document:
-            start = chunk.lstrip(_BEFORE_DOCUMENT)[:1]
-            if not start:
-                continue  # What is in front of it is longer than a chunk.
-            if start not in (b"{", b"[", b"<", b'"'):
-                return 2 * body.size_bytes
-            is_document = True
-        width = max(width, _width(chunk))
-        values += sum(chunk.count(mark) for mark in _BETWEEN_VALUES)
-        if values > _MOST_VALUES:
+    Raises:
+        LimitExceeded: it is a document with too many values.
+        InvalidInput: as `_check_text`.
+    """
+    content = body.content()
+    if is_text:
+        if json_values.most_values(content) > _MOST_VALUES:
             raise LimitExceeded(
                 f"the request's body has more than {_MOST_VALUES:,} values", "send fewer at once"
             )
-    return (1 + 3 * width) * body.size_bytes + _VALUE_BYTES * values
-
-
-def _width(chunk: bytes) -> int:
-    """Bytes for a character of a text that has this part, in UTF-8, as Python holds texts."""
-    if chunk.isascii() and b"\\u" not in chunk:
-        return 1
-    return 4 if _WIDEST.search(chunk) else 2
-
-
-def _load(body: ArrivingBody, is_text: bool) -> bytes:
-    content = body.content()
-    if is_text:
         _check_text(content)
     return content
 
@@ -204,7 +141,7 @@ def _check_text(body: bytes) -> None:
     if b"\\u" not in body or not _SUSPICIOUS_ESCAPE.search(body):
         return
     try:
-        document = large_json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError):
         return  # the route says what is wrong with it
     for text in _texts(document):
