@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
@@ -27,6 +27,8 @@ from torchyard.jobs.spec import log_patterns, retry
 
 # Of each rank's log, where a retry policy looks for its patterns.
 _LAST_BYTES = 1 << 16
+LATE = timedelta(seconds=10)
+"""Nodes report every few seconds: after such a gap it was the server that was unreachable."""
 
 
 def finish(
@@ -90,6 +92,12 @@ class Candidate:
     job: Job
 
 
+def _ended_at(nodes: Sequence[AttemptNode], now: datetime) -> datetime:
+    """When its last node exited, where that is known only now."""
+    exited_at = max(node.seen_at for node in nodes)
+    return exited_at if now - exited_at > LATE else now
+
+
 def end_well(connection: Connection, candidates: Sequence[Candidate], now: datetime) -> set[str]:
     """End those of the attempts, and their jobs, that nothing has to be done for first.
 
@@ -97,7 +105,13 @@ def end_well(connection: Connection, candidates: Sequence[Candidate], now: datet
         The ids of those that have ended; `finish` ends the others.
     """
     ends = [
-        progress.JobEnd(each.job, Status.COMPLETED, 0, attempt=each.attempt)
+        progress.JobEnd(
+            each.job,
+            Status.COMPLETED,
+            0,
+            attempt=each.attempt,
+            at=_ended_at(each.nodes, now),
+        )
         for each in candidates
         if not each.job.status.ended
         and root_cause.failed_node(each.nodes) is None
@@ -188,7 +202,8 @@ def _end(connection: Connection, services: Services, attempt: Attempt, left: _Le
             return True
     if attempt.number > 1:
         rewinds.settle(connection, job.id)
-    progress.end(connection, job, status, now, exit_code=code, error=error, attempt=attempt)
+    ended_at = _ended_at(nodes, now)
+    progress.end(connection, job, status, ended_at, exit_code=code, error=error, attempt=attempt)
     return True
 
 

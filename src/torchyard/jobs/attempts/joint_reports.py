@@ -293,13 +293,30 @@ def _apply_report(
         expected += event.seq == expected
     # Ranks that die after a stop request die because of it, unless their own node sent it.
     was_stopped = bool(reporting.attempt.order)
+    seen_at = now
     for event in report.events:
         if event.seq == first:
             if reporting.attempt.ended_at is None:
-                _apply(reporting, report.node, event, now, was_stopped)
+                at = _moment(reporting, report.node, event, now)
+                _apply(reporting, report.node, event, at, was_stopped)
+                # Of a node that has exited it is when it did.
+                seen_at = at
             first += 1
-    reporting.change_node(report.node, next_seq=expected, seen_at=now)
+    if reporting.nodes[report.node].state is not NodeState.EXITED:
+        seen_at = now
+    reporting.change_node(report.node, next_seq=expected, seen_at=seen_at)
     return Receipt(expected, reporting.attempt)
+
+
+def _moment(reporting: _Reporting, node: int, event: WorkerEvent, now: datetime) -> datetime:
+    """When it happened: by the node's clock where the report is late, as after an outage of the
+    server; then since it was last heard of. Otherwise now, since the node's clock may be wrong.
+    """
+    seen_at = reporting.nodes[node].seen_at
+    if now - seen_at <= endings.LATE:
+        return now
+    started_at = reporting.job.started_at if reporting.job is not None else None
+    return min(max(event.at, seen_at, started_at or seen_at), now)
 
 
 def _apply(

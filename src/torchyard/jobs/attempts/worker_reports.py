@@ -158,6 +158,7 @@ def lose(services: Services, attempt_id: str, node: int, error: JobError | None 
             exit_code=1,
             error=vars(error),
             failed_at=reporting.failed_at or now,
+            seen_at=now,
         )
         _request_stop(connection, attempt, "failed")
         job = store.job_by_id(connection, attempt.job_id)

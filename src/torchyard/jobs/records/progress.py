@@ -165,13 +165,16 @@ def notice(connection: Connection, job: Job, message: str, now: datetime) -> Non
 
 @dataclass(frozen=True)
 class JobEnd:
-    """How a job ends. `attempt` is its last one, if that ends with it."""
+    """How a job ends. `attempt` is its last one, if that ends with it; `at` is when, if that was
+    before now.
+    """
 
     job: Job
     status: Status
     exit_code: int | None = None
     error: JobError | None = None
     attempt: Attempt | None = None
+    at: datetime | None = None
 
 
 def end(
@@ -208,16 +211,17 @@ def end_all(connection: Connection, ends: Sequence[JobEnd], now: datetime) -> No
         {} if _is_part(connection, end.job, stored) else stored[end.job.workspace] for end in ends
     ]
     for end, of_workspace in zip(ends, recipients, strict=True):
+        moment = end.at or now
         if end.attempt is not None:
             _drop_attempt_tokens(connection, end.attempt)
-            _change_ended(connection, end.attempt, now, end.exit_code, end.error)
+            _change_ended(connection, end.attempt, moment, end.exit_code, end.error)
         workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(end.job))
-        store.add_events(connection, end.job.id, now, _end_of(stages.get(end.job.id), now))
+        store.add_events(connection, end.job.id, moment, _end_of(stages.get(end.job.id), moment))
         error = None if end.error is None else vars(end.error)
         store.change_job(connection, end.job.id, exit_code=end.exit_code, error=error)
         for run_id in left.get((end.job.workspace, end.job.name), ()):
-            store.change_job(connection, run_id, status=end.status.value, ended_at=now)
-        move(connection, end.job, end.status, now)
+            store.change_job(connection, run_id, status=end.status.value, ended_at=moment)
+        move(connection, end.job, end.status, moment)
         _add_messages(connection, end, of_workspace, now)
 
 
