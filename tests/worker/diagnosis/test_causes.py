@@ -180,7 +180,13 @@ def context(tmp_path: Path) -> DiagnosisContext:
 
 
 def record(
-    context: DiagnosisContext, rank: int, at: float, type_name: str, message: str, **extra: object
+    context: DiagnosisContext,
+    rank: int,
+    at: float,
+    type_name: str,
+    message: str,
+    /,
+    **extra: object,
 ) -> None:
     folder = context.records_folder(rank)
     folder.mkdir(parents=True, exist_ok=True)
@@ -342,3 +348,35 @@ def test_a_failure_with_any_text_can_be_encoded(context: DiagnosisContext) -> No
     assert failure is not None
     json.dumps(failure.to_dict(), ensure_ascii=False).encode()
     assert "\\u0000" not in json.dumps(failure.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("recorded", "message", "named"),
+    [
+        ("2", "bad", 2),
+        ("", "bad", 1),
+        ("x", "bad", 1),
+    ],
+)
+def test_below_a_launcher_the_rank_is_the_one_that_the_script_sees(
+    context: DiagnosisContext, recorded: str, message: str, named: int
+) -> None:
+    record(context, 1, NOW, "ValueError", message, rank=recorded)
+    failure = diagnosis.root_cause([ended(1, NOW)], context, NOW + 1)
+    assert failure is not None
+    assert failure.message.startswith(f"rank {named} on node 1 exited with code 1: ValueError: bad")
+    assert failure.details["rank"] == 1
+    assert failure.details.get("script_rank", 1) == named
+
+
+def test_a_rank_that_a_launcher_lists_is_named(context: DiagnosisContext) -> None:
+    listed = (
+        "\n=====\ntrain.py FAILED\n-----\nRoot Cause (first observed failure):\n[0]:\n"
+        "  time      : 2026-01-01_00:00:00\n  host      : node\n  rank      : 5 (local_rank: 1)\n"
+        "  exitcode  : -9 (pid: 71)\n"
+    )
+    name = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
+    record(context, 1, NOW, name, listed, rank="1")
+    failure = diagnosis.root_cause([ended(1, NOW)], context, NOW + 1)
+    assert failure is not None
+    assert failure.message.startswith("rank 5 on node 1 exited with code 1")

@@ -72,7 +72,10 @@ class Trace:
 
 @dataclass(frozen=True)
 class Record:
-    """What a Python of the rank recorded about its exit; in_rank/rank_record.py has the fields."""
+    """What a Python of the rank recorded about its exit; in_rank/rank_record.py has the fields.
+
+    `rank` is RANK as that Python saw it, which a launcher such as torchrun may have set.
+    """
 
     kind: str
     at: float
@@ -83,6 +86,7 @@ class Record:
     status: int | None = None
     message: str = ""
     exit_frame: tuple[str, int, str] | None = None
+    rank: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -314,6 +318,7 @@ def _record(content: str) -> Record | None:
             exit_frame=(str(exit_frame[0]), int(exit_frame[1]), str(exit_frame[2]))
             if exit_frame
             else None,
+            rank=str(body.get("rank") or ""),
         )
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
         return None

@@ -11,6 +11,7 @@ does after it was told to stop is never the cause.
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Sequence
@@ -49,6 +50,11 @@ _EARLY_EXIT_HINT = (
     "all ranks must make the same collective calls: check that rank for fewer batches than the "
     "others have, and for `sys.exit(0)`, `os._exit(0)` or a `return` before the end"
 )
+# As torchrun lists the rank that failed first.
+_LISTED_RANK = re.compile(
+    r"Root Cause \(first observed failure\):.{0,200}?rank {0,9}: (\d{1,9})", re.S
+)
+_LONGEST_RANK = 10
 _WITH_STACK = (*_CRASHES, "aborted")
 
 
@@ -359,7 +365,8 @@ def _diagnose_stopped(
 def _diagnosis(
     exit: RankExit, context: DiagnosisContext, finding: _Finding, record: Record | None, tail: str
 ) -> Diagnosis:
-    rank_name = f"rank {exit.rank.rank} on node {context.node}"
+    script_rank = _script_rank(exit, record)
+    rank_name = f"rank {script_rank} on node {context.node}"
     if exit.stop_requested and finding.code not in _CRASHES:
         subject = f"{rank_name} failed"
     elif exit.signal:
@@ -371,6 +378,7 @@ def _diagnosis(
     at = record.at if record is not None else exit.at
     details: dict[str, Any] = {
         "rank": exit.rank.rank,
+        **({"script_rank": script_rank} if script_rank != exit.rank.rank else {}),
         "node": context.node,
         "pid": exit.pid or None,
         "exit_code": exit.exit_code,
@@ -388,6 +396,18 @@ def _diagnosis(
     hint = finding.hint or f"see {exit.rank.log_name}"
     code = 1 if exit.stop_requested else exit.exit_code
     return Diagnosis(Failure(finding.code, message, hint, code, details), at, finding.consequence)
+
+
+def _script_rank(exit: RankExit, record: Record | None) -> int:
+    """The failed rank as the script numbers it: below torchrun, RANK is not the job's."""
+    if record is None:
+        return exit.rank.rank
+    listed = None
+    if record.trace is not None and "ChildFailedError" in record.trace.type:
+        listed = _LISTED_RANK.search(record.trace.message)
+    rank = listed[1] if listed is not None else record.rank
+    is_number = rank.isascii() and rank.isdecimal() and len(rank) < _LONGEST_RANK
+    return int(rank) if is_number else exit.rank.rank
 
 
 def _user_frames(frames: Sequence[Frame], context: DiagnosisContext) -> list[dict[str, Any]]:
