@@ -39,7 +39,7 @@ from torchyard.base.addresses import Network
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, TorchyardError
 from torchyard.base.files import whole
-from torchyard.base.home import home_database, home_service, private_home
+from torchyard.base.home import home_database, home_service, home_watch, private_home
 from torchyard.base.home.home_database import Choice
 from torchyard.endpoints.running.router_process import ScoringAt
 from torchyard.executors import job_users, server_for_nodes
@@ -358,6 +358,7 @@ def run(options: Options) -> None:
     else:
         files.name(_single_server(entrance.url))
     _tell_starter(options, entrance.url)
+    home_watch.watch(home)
     _log.warning("torchyard %s serves %s at %s", torchyard.__version__, home, entrance.url)
     try:
         server.run(sockets=[entrance.plain])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from eventually import eventually
 from torchyard.base.errors import InvalidInput, Unreachable
 from torchyard.base.home import home_service
+from torchyard.base.http import Transport
 from torchyard.base.machine import is_alive
 from torchyard.base.settings import Settings
 from torchyard.client import embedded
@@ -150,3 +153,50 @@ def test_a_command_waits_for_a_service_that_restarts(settings: Settings) -> None
         # As `systemctl restart` does, beside the command.
         restarted = embedded._start(settings, FAKE, None)
         assert waiting.result(timeout=60) == restarted
+
+
+def test_a_killed_server_of_a_unit_is_told_at_once(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = embedded.ensure(settings, command=FAKE)
+    home_service.record(settings.home, home_service.HomeService("yard.service", "0.0.0.0"))
+    assert embedded.killed(settings) is None
+    kill(running)
+    assert embedded.killed(settings) == running
+    # Nothing is waited for.
+    monkeypatch.setattr(embedded, "RESTART_LIMIT_S", 3600.0)
+    with pytest.raises(Unreachable) as caught:
+        embedded.ensure(settings, command=FAKE)
+    assert f"(pid {running.pid}) at `{running.url}` was killed or crashed" in caught.value.message
+    assert "systemctl start yard.service" in caught.value.hint
+    embedded.stop(settings)
+    assert embedded.killed(settings) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "jobs"),
+    [
+        (
+            'torchyard_jobs{status="Completed"} 9\ntorchyard_jobs{status="Queued"} 4\n'
+            'torchyard_jobs{status="Running"} 2\ntorchyard_jobs{status="Finalizing"} 1\n',
+            3,
+        ),
+        ("", 0),
+    ],
+)
+def test_running_jobs_are_read_from_the_metrics(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, text: str, jobs: int
+) -> None:
+    running = embedded.ensure(settings, command=FAKE)
+
+    @contextmanager
+    def stream(self: object, path: str) -> Iterator[io.BytesIO]:
+        assert path == "/metrics"
+        yield io.BytesIO(text.encode())
+
+    monkeypatch.setattr(Transport, "stream", stream)
+    assert embedded.running_jobs(settings, running) == jobs
+
+
+def test_a_server_without_metrics_has_no_running_jobs(settings: Settings) -> None:
+    assert embedded.running_jobs(settings, embedded.ensure(settings, command=FAKE)) == 0

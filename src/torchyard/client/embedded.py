@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,10 @@ SERVER_COMMAND = (sys.executable, "-m", "torchyard.server")
 
 _POLL_S = 0.02
 _TAIL_LINES = 20
+_RUNNING_JOBS = re.compile(
+    r'^torchyard_jobs\{status="(?:Starting|Running|Finalizing|NotResponding)"\} (\S+)$',
+    re.MULTILINE,
+)
 _REFUSED = re.compile(r"^error: (.+)(?:\nhint: (.+))?\Z", re.MULTILINE)
 
 # Servers that this process started: they outlive it, unless it stops them itself and reaps them.
@@ -100,6 +104,13 @@ def ensure(
 
 def _await_service(settings: Settings, service: home_service.HomeService) -> Running:
     """The server that somebody else starts, which may just be starting again."""
+    lost = killed(settings)
+    if lost is not None:
+        raise Unreachable(
+            f"the server (pid {lost.pid}) at `{lost.url}` was killed or crashed; `{settings.home}` "
+            f"is served by {service}",
+            f"{service.start_hint}; `{settings.server_log}` may say why it ended",
+        )
     deadline = time.monotonic() + RESTART_LIMIT_S
     while time.monotonic() < deadline:
         time.sleep(_POLL_S * 5)
@@ -116,6 +127,27 @@ def _await_service(settings: Settings, service: home_service.HomeService) -> Run
 def find(settings: Settings) -> Running | None:
     """The server that `server.json` names, if that process is alive; else another of its home."""
     return next(living(settings), None)
+
+
+def killed(settings: Settings) -> Running | None:
+    """The server that `server.json` still names though it has ended: one that ends in order takes
+    its name back. None where another one lives.
+    """
+    named = _told(settings.server_file)
+    if named is None or not is_seen(named.machine) or find(settings) is not None:
+        return None
+    return named
+
+
+def running_jobs(settings: Settings, server: Running) -> int:
+    """How many jobs of all workspaces run on nodes, as the server's metrics say; 0 if unknown."""
+    try:
+        transport = Transport(server.url, token(settings), timeout_s=5.0)
+        with closing(transport), transport.stream("/metrics") as answer:
+            text = answer.read().decode("utf-8", "replace")
+    except (TorchyardError, OSError):
+        return 0
+    return sum(int(float(match[1])) for match in _RUNNING_JOBS.finditer(text))
 
 
 def living(settings: Settings) -> Iterator[Running]:

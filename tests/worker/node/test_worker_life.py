@@ -452,3 +452,12 @@ def test_a_wrong_program_in_the_command_is_no_wrong_file(bench: Bench) -> None:
     bench.run(bench.plan(folded, environment=sys.prefix))
     error = bench.exit()["error"]
     assert error["code"] == "syntax_error" and "`python -c`" in error["hint"]
+
+
+def test_a_worker_whose_folder_was_deleted_ends_with_its_ranks(bench: Bench) -> None:
+    plan = bench.plan("echo ready; exec sleep 600")
+    bench.launch(plan)
+    bench.server.wait_for("ranks_started")
+    bench.node(plan).rename(bench.home / "gone")
+    bench.wait_until_none_left(plan)
+    bench.server.wait_until(lambda: not bench._workers(), what="the worker to end")

@@ -81,13 +81,27 @@ def stop(session: Session) -> None:
     from torchyard.client import embedded
 
     _warn_of_url(session)
-    ended = embedded.stop_all(session.settings)
-    left = list(embedded.living(session.settings))
+    settings = session.settings
+    lost, running = embedded.killed(settings), embedded.answering(settings)
+    jobs = 0 if running is None else embedded.running_jobs(settings, running)
+    ended = embedded.stop_all(settings)
+    left = list(embedded.living(settings))
     lines = [f"Stopped the server (pid {server.pid})." for server in ended]
     lines += [
         f"The server at {server.url} keeps running on {host_of(server.machine)}." for server in left
     ]
+    if lost is not None:
+        lines.append(
+            f"No server is running: the last one (pid {lost.pid}) at {lost.url} was killed or "
+            "crashed; see `yard server logs`."
+        )
+    if jobs and not left:
+        lines.append(
+            f"{'One job keeps' if jobs == 1 else f'{jobs} jobs keep'} running; what they log is "
+            "kept until `yard server start`."
+        )
     body: dict[str, Any] = {"status": "stopped", "pid": ended[0].pid if ended else None}
+    body["running_jobs"] = jobs
     if len(ended) + len(left) > 1:
         body["servers"] = [{"pid": server.pid, "url": server.url} for server in ended]
         body["elsewhere"] = [

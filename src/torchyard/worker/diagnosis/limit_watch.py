@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.shared.connection import AttemptOver
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan, LimitsPlan
 from torchyard.worker.files.disk_use import DiskUse
@@ -92,6 +93,13 @@ class LimitWatch:
         return self._disk_use.size_bytes if self._disk_use is not None else 0
 
     def check(self, running: Mapping[int, Rank]) -> float:
+        """As `Watch.check`.
+
+        Raises:
+            AttemptOver: the node's folder is gone, and with it all that could be delivered.
+        """
+        if not self._node.folders.node.exists():
+            raise AttemptOver(f"the folder `{self._node.folders.node}` was deleted")
         intervals_s = [_EVERY_S]
         if self.other is not None:
             intervals_s.append(self.other.check(running))

@@ -125,7 +125,8 @@ class Node:
         self._begin()
         try:
             failure = self._train()
-        except AttemptOver:
+        except AttemptOver as over:
+            print(f"the attempt is over: {over}", file=sys.stderr, flush=True)
             self._control.stop(OVER)
             failure = None
         except Failure as error:
