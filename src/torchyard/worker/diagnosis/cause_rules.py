@@ -36,6 +36,14 @@ _INSTALL = (
     "`conda_file`"
 )
 
+# Its pattern matches nothing: what shows it is the traceback, not the message.
+WRONG_PROGRAM_IN_COMMAND = Rule(
+    "syntax_error",
+    r"(?!)",
+    "the text after `python -c` is not valid Python: YAML's `>` joins its lines by spaces, so "
+    "write `|` there, or put the program into a file",
+)
+
 RULES: tuple[Rule, ...] = (
     # The shell's own
     Rule(
@@ -233,12 +241,8 @@ RULES: tuple[Rule, ...] = (
         "the installed version may not be the one that the script was written for: pin it in the "
         "environment; or one of your files may shadow a package of the same name",
     ),
-    Rule(
-        "syntax_error",
-        r"^SyntaxError: after -c$",
-        "the text after `python -c` is not valid Python: YAML's `>` joins its lines by spaces, so "
-        "write `|` there, or put the program into a file",
-    ),
+    # That of a `python -c` has no file; diagnosis.py tells the two apart.
+    WRONG_PROGRAM_IN_COMMAND,
     Rule(
         "syntax_error",
         r"^(?:SyntaxError|IndentationError|TabError)",

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torchyard.worker.diagnosis.cause_rules import RULES
+from torchyard.worker.diagnosis.cause_rules import RULES, Rule
 
 # Modules whose package has another name.
 PACKAGES: Mapping[str, str] = {
@@ -84,7 +84,6 @@ FORK_REFUSED = "Cannot fork"
 # A program in the command has no file that could be wrong.
 SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
 PROGRAM_IN_COMMAND = "<string>"
-WRONG_PROGRAM_IN_COMMAND = "SyntaxError: after -c"
 
 
 @dataclass(frozen=True)
@@ -120,6 +119,11 @@ def match_text(text: str, *, has_peers: bool, exit_code: int = 0) -> Match | Non
             subject = (match.lastgroup and match[match.lastgroup]) or ""
             return Match(rule.code, _filled(rule.hint, match), consequence, line, subject)
     return None
+
+
+def match_rule(rule: Rule) -> Match:
+    """The match of a rule that something else than its pattern shows."""
+    return Match(rule.code, rule.hint, False, "")
 
 
 def signal_name(signum: int) -> str:

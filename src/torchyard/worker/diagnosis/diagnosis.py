@@ -22,6 +22,7 @@ from typing import Any
 from torchyard.shared.failures import Failure
 from torchyard.worker.diagnosis import artifacts, causes, programs
 from torchyard.worker.diagnosis.artifacts import FailedCommand, Frame, Record, Trace
+from torchyard.worker.diagnosis.cause_rules import WRONG_PROGRAM_IN_COMMAND
 from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
 from torchyard.worker.launch.ranks import RankExit
 
@@ -205,7 +206,7 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
     elif original.type == causes.FORK_ERROR and "fork" in trace.text:
         match = causes.match_text(f": {causes.FORK_REFUSED}", has_peers=False)
     elif original.type in causes.SYNTAX_ERRORS and causes.PROGRAM_IN_COMMAND in trace.text:
-        match = causes.match_text(causes.WRONG_PROGRAM_IN_COMMAND, has_peers=False)
+        match = causes.match_rule(WRONG_PROGRAM_IN_COMMAND)
     what = short_title(original) + location_of(
         artifacts.user_frame(original.frames or trace.frames), context
     )

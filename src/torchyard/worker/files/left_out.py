@@ -1,20 +1,23 @@
 """What stays on a node although it looks as if it should be delivered.
 
-Owns: links among the outputs that point to nothing; model files of a job that has no outputs.
-Leaves: delivering to uploads.py.
-Always: looks at a bounded number of entries, and follows no link.
+Owns: the notices about links among the outputs that point to nothing, and about model files of a
+job that has no outputs; finding these files.
+Leaves: delivering, and finding such links, to uploads.py.
+Always: looks at a bounded number of entries, the outermost first, and follows no link.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.files.uploads import files_below, utf8_path
 
-_MOST_ENTRIES = 20_000
+# Milliseconds, where thousands of files of data lie beside the code.
+_MOST_ENTRIES = 2_000
 _MOST_NAMED = 5
 _MODEL_ENDINGS = (
     ".bin", ".ckpt", ".h5", ".joblib", ".keras", ".npz", ".onnx", ".pb", ".pkl", ".pt", ".pth",
@@ -22,15 +25,17 @@ _MODEL_ENDINGS = (
 )  # fmt: skip
 
 
-def notices(folders: NodeFolders, outputs: Sequence[Path], started_at: float) -> list[str]:
+def notices(
+    folders: NodeFolders, outputs: Sequence[Path], links: Sequence[Path], started_at: float
+) -> list[str]:
     """What to tell the user.
 
     Args:
         outputs: the folders that are delivered.
+        links: those among the outputs that point to nothing.
         started_at: when the ranks were started, in seconds since 1970.
     """
     notices = []
-    links = [path for folder in outputs for path in _dangling(folder)]
     if links:
         notices.append(
             "links among the outputs that point to nothing are not delivered: "
@@ -46,29 +51,29 @@ def notices(folders: NodeFolders, outputs: Sequence[Path], started_at: float) ->
     return notices
 
 
-def _dangling(folder: Path) -> list[Path]:
-    return [path for path in _entries(folder) if path.is_symlink() and not path.exists()]
-
-
 def _models(folders: NodeFolders) -> list[Path]:
     delivered = {folders.work / "outputs", folders.work / "logs"}
-    return [
-        path
-        for path in _entries(folders.work)
-        if path.name.endswith(_MODEL_ENDINGS)
-        and path.is_file()
-        and delivered.isdisjoint(path.parents)
-    ]
+    return [path for path in _files(folders.work, delivered) if path.name.endswith(_MODEL_ENDINGS)]
 
 
-def _entries(folder: Path) -> Iterator[Path]:
-    entries = 0
-    for top, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            entries += 1
-            if entries > _MOST_ENTRIES:
-                return
-            yield Path(top, name)
+def _files(top: Path, delivered: Collection[Path]) -> Iterator[Path]:
+    """Those below `top` but in no folder that is delivered, the outermost first."""
+    waiting = deque([top])
+    left = _MOST_ENTRIES
+    while waiting:
+        try:
+            with os.scandir(waiting.popleft()) as entries:
+                for entry in entries:
+                    left -= 1
+                    if left < 0:
+                        return
+                    path = Path(entry.path)
+                    if entry.is_dir(follow_symlinks=False) and path not in delivered:
+                        waiting.append(path)
+                    elif entry.is_file(follow_symlinks=False):
+                        yield path
+        except OSError:
+            continue  # it is being removed, or can't be read
 
 
 def _changed_at(path: Path) -> float:

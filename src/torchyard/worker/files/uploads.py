@@ -29,6 +29,7 @@ _NON_UTF8 = re.compile("[\udc80-\udcff]")
 # Deleted meanwhile, or a broken link.
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
+OnMissing = Callable[[Path], None]
 OnUnreadable = Callable[[Path, OSError], None]
 
 
@@ -42,11 +43,13 @@ def upload_folder(
     target: str,
     give_up: Callable[[], bool],
     is_sent: Callable[[Path], bool] = lambda _: False,
+    on_missing: OnMissing = lambda _: None,
 ) -> int:
     """Upload every file below `folder` to `target`, for example `/files/outputs`.
 
     Args:
         is_sent: whether the server has a file already.
+        on_missing: called for each link that points to nothing.
 
     Returns:
         The number of files uploaded.
@@ -62,7 +65,7 @@ def upload_folder(
         failures.append(_unreadable(file.relative_to(folder), error))
         print(failures[-1].message, file=sys.stderr, flush=True)
 
-    for file in files_below(folder, on_unreadable):
+    for file in files_below(folder, on_unreadable, on_missing):
         if is_sent(file):
             continue
         path = file.relative_to(folder)
@@ -101,11 +104,16 @@ def utf8_path(path: Path) -> str:
     return _NON_UTF8.sub(lambda match: f"%{ord(match[0]) - 0xDC00:02X}", path.as_posix())
 
 
-def files_below(folder: Path, on_unreadable: OnUnreadable = lambda *_: None) -> Iterator[Path]:
+def files_below(
+    folder: Path,
+    on_unreadable: OnUnreadable = lambda *_: None,
+    on_missing: OnMissing = lambda _: None,
+) -> Iterator[Path]:
     """Regular files in a stable order; links are followed, but never in cycles.
 
     Args:
         on_unreadable: called for each entry that can't be examined.
+        on_missing: called for each link that points to nothing.
     """
     # The folders from the top down to the current one, each with its identity and the entries
     # still to visit. Not recursive, because a tree may exceed Python's recursion limit.
@@ -133,6 +141,8 @@ def files_below(folder: Path, on_unreadable: OnUnreadable = lambda *_: None) -> 
         except OSError as error:
             if error.errno not in _MISSING:
                 on_unreadable(path, error)
+            elif path.is_symlink():
+                on_missing(path)
         path = None
 
 

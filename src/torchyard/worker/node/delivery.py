@@ -20,7 +20,7 @@ from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.files.steps import Step
-from torchyard.worker.files.uploads import upload_folder
+from torchyard.worker.files.uploads import OnMissing, upload_folder
 from torchyard.worker.server.control import Control
 
 LIMIT_AFTER_FAILURE_S = 120.0
@@ -47,11 +47,13 @@ def deliver(
     control: Control,
     succeeded: bool,
     is_sent: Callable[[Path], bool] = lambda _: False,
+    on_missing: OnMissing = lambda _: None,
 ) -> Failure | None:
     """Deliver everything; return the failure if something could not be delivered.
 
     Args:
         is_sent: whether the server has a file of the outputs already.
+        on_missing: called for each link among the outputs that points to nothing.
 
     Raises:
         AttemptOver: the attempt is over on the server.
@@ -62,7 +64,7 @@ def deliver(
     failure: Failure | None = None
     for folder, target in delivered_folders(plan, folders):
         try:
-            upload_folder(link, folder, target, give_up, is_sent)
+            upload_folder(link, folder, target, give_up, is_sent, on_missing)
         except Failure as refusal:
             failure = failure or refusal
         except OSError as error:
