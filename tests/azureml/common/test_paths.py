@@ -31,6 +31,9 @@ QUERIES = {
     "/arm/onlineendpoints/{name}/deployments/{deployment}/getlogs",
     "/content/snapshots/{snapshot_id}/zip",
     "/data/dataversion/batchGetResolvedUris",
+    # These say what `build_local` needs.
+    "/environment/environments/{name}/recipe",
+    "/environment/environments/{name}/versions/{version}/recipe",
     "/history/batchrundata",
     "/history/experimentids/{experiment}/runs:query",
     "/history/experiments/{experiment}/metrics:query",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from torchyard.jobs.http.scheduler import Scheduler
 
 
 @pytest.fixture
-def lab(tmp_path: Path, db: Database, clock: FakeClock) -> SweepLab:
+def lab(tmp_path: Path, db: Database, clock: FakeClock) -> Iterator[SweepLab]:
     services = support.make_services(tmp_path, db, clock)
     executor = FakeExecutor()
     scheduler = Scheduler(services, executor, "http://127.0.0.1:1")
-    return SweepLab(services, scheduler, clock, executor)
+    made = SweepLab(services, scheduler, clock, executor)
+    yield made
+    made.keeper.stop()

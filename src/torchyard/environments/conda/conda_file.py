@@ -57,7 +57,8 @@ _SETUPTOOLS = re.compile(r"setuptools\b(?!-)", re.IGNORECASE)
 _OLD_PYTHON = re.compile(r"3\.[5-9](?:\.\d+)?", re.ASCII)
 # They import pkg_resources and rely on conda's pip to install it; azureml-mlflow by azureml-core.
 _NEED_SETUPTOOLS = re.compile(
-    r"azureml[-_]\w|mlflow(?:-skinny)?\s*(?:\[[^]]*\])?\s*={1,3}\s*1(?:\.|\Z)", re.IGNORECASE
+    r"azureml[-_]\w|mlflow(?:-skinny)?\s{0,9}(?:\[[^]]*\])?\s{0,9}={1,3}\s{0,9}1(?:\.|\Z)",
+    re.IGNORECASE,
 )
 
 # The first version of each whose wheels work with NumPy 2: conda chooses NumPy 1 for earlier ones,

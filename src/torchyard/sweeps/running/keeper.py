@@ -60,9 +60,10 @@ class Keeper:
         self._services.signals.ignore(self._hear)
         if self._thread.is_alive():
             self._thread.join(10)
+        # Its rounds may start processes of the search.
+        self._pool.shutdown(wait=True, cancel_futures=True)
         if self._search is not None:
             self._search.close()
-        self._pool.shutdown(wait=True, cancel_futures=True)
 
     def run_all(self) -> None:
         """One round of every live sweep, one after the other; for tests."""

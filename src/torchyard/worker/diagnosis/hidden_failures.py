@@ -29,7 +29,7 @@ _ANSWERS = (
     "[", "[[", "((", "test", "let", "expr", "grep", "egrep", "fgrep", "zgrep", "pgrep", "diff",
     "cmp", "read", "which", "type", "command", "hash",
 )  # fmt: skip
-_EXITS_ON_ERROR = re.compile(r"^\s*set\s+(?:-\w*e|-o\s+errexit)", re.MULTILINE)
+_EXITS_ON_ERROR = re.compile(r"^[ \t]*set[ \t]+(?:-\w*e|-o[ \t]+errexit)", re.MULTILINE)
 _SHELL_MESSAGE = re.compile(
     r"^(?P<script>(?:/\S{0,200}/)?(?:ba|da)?sh|environment|\S{1,200}\.(?:ba)?sh): "
     r"(?:(?:line )?(?P<line>\d{1,9}): )?(?P<name>[^\s:]{1,200}): (?:command )?not found$",
