@@ -223,17 +223,17 @@ def count(
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(
-    r"(\d+(?:\.\d+)?)\s*([smhd])(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?|ays?)?\s*"
+    r"(\d{1,9}(?:\.\d{1,9})?)\s{0,9}([smhd])(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?|ays?)?\s{0,9}"
 )
 
 
 def in_seconds(value: Any) -> str:
     """What a duration such as `2h`, `90 min`, `PT1H` or `01:30:00` is in seconds, else nothing."""
     written = str(value).strip().lower()
-    if re.fullmatch(r"\d+:\d\d:\d\d", written):
+    if re.fullmatch(r"\d{1,9}:\d\d:\d\d", written):
         hours, minutes, seconds = map(int, written.split(":"))
         return str(hours * 3600 + minutes * 60 + seconds)
-    written = re.sub(r"^p(\d+d)?t?", r"\1", written)
+    written = re.sub(r"^p(\d{1,9}d)?t?", r"\1", written)
     parts = _DURATION.findall(written)
     if not parts or _DURATION.sub("", written):
         return ""
