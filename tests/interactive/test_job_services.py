@@ -56,6 +56,12 @@ def of_ada(yard: Yard, people: dict[str, Transport]) -> Iterator[str]:
         wait_for_state(people["ada"], "services-of-ada", service, "Running")
     yield "services-of-ada"
     people["ada"].post(f"{_JOBS}/services-of-ada/cancel?now=true")
+    # A server that stops before the worker has heard of it leaves the job as it is.
+    wait_until(
+        lambda: not any("hostile_service" in process for process in yard.processes()),
+        120,
+        "the job's processes have ended",
+    )
 
 
 @pytest.fixture(autouse=True)
