@@ -32,7 +32,8 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DataError, SAWarning
 
-from torchyard.base.db import Database, refuse_newer
+import torchyard.app.application  # noqa: F401  (every package's tables)
+from torchyard.base.db import SCHEMA_VERSION, Database, refuse_newer
 from torchyard.base.errors import Conflict, InvalidInput
 
 # Of the database itself, not of what is recorded in it.
@@ -44,7 +45,7 @@ def save(db: Database, file: Path) -> str:
     """Write the records into a new SQLite file; returns the version of their schema.
 
     Raises:
-        Conflict: there are none, or their schema is newer than this torchyard.
+        Conflict: there are none, or their schema is another one than this torchyard's.
     """
     version = db.schema_version()
     if version is None:
@@ -62,9 +63,16 @@ def save(db: Database, file: Path) -> str:
                     f"see whether there is space at `{file.parent.parent}`",
                 ) from error
         return version
+    if version != SCHEMA_VERSION:
+        raise Conflict(
+            f"the records have the schema `{version}`, and this torchyard `{SCHEMA_VERSION}`",
+            "back them up with the torchyard that wrote them, or start the server once, which "
+            "brings them forward",
+            code="older_schema",
+        )
     copy = open_file(file)
     try:
-        _bring_to(copy, version)
+        copy.upgrade()
         with db.read() as source, copy.write() as target:
             _copy(source, target)
     finally:
@@ -108,13 +116,6 @@ def forget_home(db: Database) -> None:
 
 def open_file(file: Path) -> Database:
     return Database(URL.create("sqlite", database=str(file)))
-
-
-def _bring_to(db: Database, version: str) -> None:
-    from torchyard.base.migrations import run
-
-    with db.write() as connection:
-        run.upgrade(connection, version)
 
 
 def _tables(connection: Connection) -> list[Table]:

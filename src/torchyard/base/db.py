@@ -36,9 +36,9 @@ from torchyard.base import deferred_writes, postgres
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.base.turns import Turns
 
-SCHEMA_VERSION = "0129"
-# Development versions before 0.1.0 numbered their schemas 0001 to 0015.
-_FIRST_VERSION = "0100"
+SCHEMA_VERSION = "0200"
+# Development versions before 0.1.0 numbered their schemas 0001 to 0129.
+_FIRST_VERSION = "0200"
 
 metadata = MetaData(
     naming_convention={
@@ -172,6 +172,8 @@ class Database:
     def upgrade(self, target: str = SCHEMA_VERSION, migrations: Path | None = None) -> None:
         """Bring the schema to `target`; Alembic is imported only when it is behind.
 
+        An empty database gets every table that has been imported.
+
         Args:
             migrations: a folder with `env.py` and `versions/`; None is torchyard's own.
 
@@ -186,6 +188,8 @@ class Database:
 
         with self.write() as connection:
             # Another server may have done it while this one waited.
+            if self._version(connection) is None:
+                run.create(connection, metadata, SCHEMA_VERSION)
             if self._version(connection) != target:
                 run.upgrade(connection, target, migrations)
 
@@ -239,8 +243,9 @@ def refuse_development(version: str | None, what: str) -> None:
         raise Conflict(
             f"{what} was made by a development version of torchyard before 0.1.0 "
             f"(schema `{version}`)",
-            "open it with the version that made it, or start fresh: set TORCHYARD_HOME to a "
-            "new folder, and `--database` to an empty database if you use it",
+            "start fresh: set TORCHYARD_HOME to a new folder, and `--database` to an empty "
+            "database if you use it; to read the old records, open them with the version that "
+            "made them",
             code="development_schema",
         )
 

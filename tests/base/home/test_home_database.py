@@ -129,11 +129,11 @@ def test_a_newer_schema_is_refused(home: Path, new_database: NewDatabase) -> Non
     assert f"knows `{SCHEMA_VERSION}`" in refused(home)
 
 
-@pytest.mark.parametrize("version", ["0001", "0015"])
+@pytest.mark.parametrize("version", ["0001", "0129"])
 def test_a_home_of_a_development_version_is_refused(
     home: Path, new_database: NewDatabase, version: str
 ) -> None:
-    # The schema of 0015 is the one that 0.1.0 starts with.
+    # The schema of 0129 is the one that 0.1.0 starts with.
     url = read_url(new_database(home.parent))
     old = open_for(home, url)
     with old.write() as connection:
@@ -145,7 +145,7 @@ def test_a_home_of_a_development_version_is_refused(
     message = refused(home)
     assert f"error: the database `{postgres.redacted(url)}` was made by a development" in message
     assert f"before 0.1.0 (schema `{version}`)" in message
-    assert "hint: open it with the version that made it, or start fresh: set TORCHYARD" in message
+    assert "hint: start fresh: set TORCHYARD_HOME to a new folder, and `--database`" in message
 
     unchanged = home_database.connect(url)
     with pytest.raises(Conflict) as caught:

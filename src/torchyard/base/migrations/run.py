@@ -1,9 +1,12 @@
-"""Bring a database's schema forward.
+"""Make a database's schema, and bring it forward.
 
 Owns: calling Alembic from code, without an ini file; the order of texts.
-Leaves: when to base/db.py, what to the files in `versions/`.
-Always: a schema is brought forward whole or not at all, in its caller's transaction; texts sort by
-their characters' numbers, as in SQLite, whatever language a PostgreSQL server speaks.
+Leaves: when to base/db.py, the tables to the code that declares them, later steps to the files in
+`versions/`.
+Always: a schema is made or brought forward whole or not at all, in its caller's transaction; texts
+sort by their characters' numbers, as in SQLite, whatever language a PostgreSQL server speaks.
+
+Source: https://alembic.sqlalchemy.org/en/latest/cookbook.html#building-uptodate
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, MetaData, text
 
 # Columns of text with another order than that of their characters: those of new steps.
 _TEXTS = text("""
@@ -25,16 +28,31 @@ _TEXTS = text("""
 """)
 
 
+def create(connection: Connection, tables: MetaData, version: str) -> None:
+    """Make the tables in an empty database and note that they are those of `version`."""
+    tables.create_all(connection)
+    command.stamp(_config(connection), version)
+    _sort_by_characters(connection)
+
+
 def upgrade(connection: Connection, version: str, migrations: Path | None = None) -> None:
     """Run every step up to `version` in the transaction of `connection`.
 
     Args:
         migrations: a folder with `env.py` and `versions/`; None is this one.
     """
+    command.upgrade(_config(connection, migrations), version)
+    _sort_by_characters(connection)
+
+
+def _config(connection: Connection, migrations: Path | None = None) -> Config:
     config = Config()
     config.set_main_option("script_location", str(migrations or Path(__file__).parent))
     config.attributes["connection"] = connection
-    command.upgrade(config, version)
+    return config
+
+
+def _sort_by_characters(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         for table, column, kind in connection.execute(_TEXTS).all():
             connection.exec_driver_sql(
