@@ -1,8 +1,8 @@
 """The app: every package behind HTTP, and what runs beside it.
 
-Owns: putting the packages together, what their routes receive.
-Leaves: the groups of routes to route_groups.py, errors to error_responses.py, the process, its
-port and its end to server.py.
+Owns: putting the packages together.
+Leaves: what routes receive to app_state.py, the groups of routes to route_groups.py, errors to
+error_responses.py, the process, its port and its end to server.py.
 Always: a group's routes are imported when the first request comes for them.
 """
 
@@ -13,32 +13,28 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from starlette.datastructures import State
 
 import torchyard
 
 # `yard gc` looks for what it must keep in every table, those of routes that nobody asked yet, too.
 import torchyard.batch_endpoints.actions.endpoints
-from torchyard.app import route_groups, server_routes
+from torchyard.app import app_state, route_groups, server_routes
 from torchyard.app.error_responses import answer_errors
 from torchyard.app.monitoring import routes as monitoring_routes
-from torchyard.app.monitoring.probes import Probes
 from torchyard.app.monitoring.requests import Measuring, Requests
-from torchyard.app.monitoring.server_metrics import ServerMetrics
+from torchyard.app.parts import Parts as Parts
 from torchyard.app.request_guard import RequestGuard
 from torchyard.app.wrong_tokens import WrongTokens
 from torchyard.azureml.common.context import OpenTls
 from torchyard.azureml.common.paths import AzurePaths
 from torchyard.base import machine as machines
 from torchyard.base.blobs import Blobs
-from torchyard.base.bodies.body_spool import BodySpool
 from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.db import Database
 from torchyard.base.files import whole
@@ -47,7 +43,6 @@ from torchyard.base.home.node_folder import NodeFolder
 from torchyard.base.lazy_routes import LazyRoutes, add_routes, every_route
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
-from torchyard.endpoints.actions import model_uses
 from torchyard.endpoints.running.keeper import keeping as keeping_endpoints
 from torchyard.endpoints.running.router_process import ScoringAt
 from torchyard.environments.requested_builds import RequestedBuilds
@@ -60,24 +55,19 @@ from torchyard.executors.launch_files import LaunchFiles
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
 from torchyard.executors.ray import heads
-from torchyard.executors.ray.heads import Heads
 from torchyard.executors.runner_client import RunnerClient
 from torchyard.executors.server_for_nodes import NodeAddresses, ServerForNodes
 from torchyard.executors.spawner import RunnerSpawner
 from torchyard.instances.keeper import keeping
-from torchyard.interactive.services import JobServices, ServicesAt
-from torchyard.interactive.shells import Shells
-from torchyard.jobs.admission import machine, quota_checks
-from torchyard.jobs.attempts.idle_time import IdleTime
-from torchyard.jobs.files import data_sources, model_sources, owners
+from torchyard.interactive.services import ServicesAt
+from torchyard.jobs.admission import machine
+from torchyard.jobs.files import owners
 from torchyard.jobs.history.history import History
 from torchyard.jobs.http.scheduler import Scheduler
-from torchyard.jobs.messages import checks
 from torchyard.jobs.messages.sender import Sender
 from torchyard.jobs.messages.settings import MessageSettings
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
-from torchyard.jobs.requests import workspace_lifecycle
 from torchyard.jobs.services import Services
 from torchyard.releases import job_types as release_jobs
 from torchyard.releases.running.keeper import Keeper as ReleaseKeeper
@@ -98,22 +88,6 @@ from torchyard.workspaces.spellings import Spellings
 
 if TYPE_CHECKING:
     from torchyard.sign_in.routes import SignIn
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Everything that lives as long as the server."""
-
-    services: Services
-    access: Access
-    scheduler: Scheduler
-    sender: Sender
-    signer: Signer
-    heads: Heads
-    folder_gates: FolderGates
-    sweeps: SweepKeeper
-    releases: ReleaseKeeper
-    sharing: Sharing | None = None
 
 
 def build(
@@ -148,8 +122,7 @@ def build(
         Conflict: it is another home's, or in use by servers that exclude this one.
     """
     clock, node = clock or SystemClock(), _prepared(home, node or NodeFolder(home))
-    db = _open_database(home, database, shared)
-    signals, wakeup = Signals(), threading.Event()
+    db, signals, wakeup = _open_database(home, database, shared), Signals(), threading.Event()
     sharing = _share(db, home, node, url, wakeup, signals, shared)
     computes.ensure_local(db, clock, workspaces.ensure_default(db, clock).name)
     devices, for_nodes = Machine(environ), ServerForNodes(_id_of(home), node_addresses or _at(url))
@@ -296,39 +269,47 @@ def create_app(
     """
     services = parts.services
     builds = RequestedBuilds(services.environments, parts.scheduler.preparer.secrets)
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.body_spool.clear()
-        services.signals.attach(asyncio.get_running_loop())
-        parts.scheduler.start()
-        parts.folder_gates.start()
-        parts.sender.start()
-        parts.sweeps.start()
-        parts.releases.start()
-        parts.heads.keep(lambda: computes.ray_heads(services.db))
-        async with keeping(services), keeping_endpoints(services, scoring_at):
-            yield
-        app.state.job_services.close()
-        _close(parts, builds, audit)
-
+    audit, requests = Audit(services.home, services.clock, audit_sink), Requests()
     app = _App(
         title="torchyard",
         version=torchyard.__version__,
-        lifespan=lifespan,
+        lifespan=partial(_lifespan, parts, builds, audit, scoring_at),
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
     )
-    audit, requests = Audit(services.home, services.clock, audit_sink), Requests()
     _add_middleware(app, parts, hosts, audit, requests)
-    _fill_state(app.state, parts, builds, audit, open_tls, storage_domain, services_at)
+    app_state.fill(app.state, parts, builds, audit, open_tls, storage_domain, services_at)
     app.state.public_url, app.state.sign_in = public_url, sign_in
-    _fill_monitoring(app.state, parts, requests, audit)
+    app_state.fill_monitoring(app.state, parts, requests, audit)
     add_routes(app.router, server_routes.router, monitoring_routes.router)
     app.router.routes.extend(route_groups.lazy_routes())
     answer_errors(app)
     return app
+
+
+@asynccontextmanager
+async def _lifespan(
+    parts: Parts,
+    builds: RequestedBuilds,
+    audit: Audit,
+    scoring_at: ScoringAt | None,
+    app: FastAPI,
+) -> AsyncIterator[None]:
+    """What runs beside the requests, from the server's start to its end."""
+    services = parts.services
+    app.state.body_spool.clear()
+    services.signals.attach(asyncio.get_running_loop())
+    parts.scheduler.start()
+    parts.folder_gates.start()
+    parts.sender.start()
+    parts.sweeps.start()
+    parts.releases.start()
+    parts.heads.keep(lambda: computes.ray_heads(services.db))
+    async with keeping(services), keeping_endpoints(services, scoring_at):
+        yield
+    app.state.job_services.close()
+    _close(parts, builds, audit)
 
 
 def _close(parts: Parts, builds: RequestedBuilds, audit: Audit) -> None:
@@ -382,69 +363,6 @@ def _add_middleware(
     app.add_middleware(AzurePaths, spellings=Spellings(services.db))
     app.add_middleware(WrongTokens, access=parts.access)
     app.add_middleware(Measuring, requests=requests)
-
-
-def _fill_state(
-    state: State,
-    parts: Parts,
-    builds: RequestedBuilds,
-    audit: Audit,
-    open_tls: OpenTls | None,
-    storage_domain: str,
-    services_at: ServicesAt | None,
-) -> None:
-    """What routes receive by `Depends`; see base/dependencies.py."""
-    services = parts.services
-    state.access = parts.access
-    state.signer = parts.signer
-    state.scheduler = parts.scheduler
-    state.audit = audit
-    state.body_spool = BodySpool(services.home / "spool")
-    state.services = services
-    state.home = services.home
-    state.jobs_as_server_user = services.runner is None
-    state.db = services.db
-    state.clock = services.clock
-    state.blobs = services.blobs
-    state.datastores = services.datastores
-    state.environments = services.environments
-    state.devices = services.devices
-    state.engines = services.engines
-    state.for_nodes = services.for_nodes
-    state.fetcher = services.fetcher
-    state.idle_time = IdleTime(services)
-    state.shells = Shells()
-    state.job_services = JobServices(services, services_at or ServicesAt())
-    state.builds = builds
-    state.ray_heads = parts.heads
-    state.open_tls = open_tls
-    state.storage_domain = storage_domain
-    # What lower packages call of higher ones.
-    state.find_model = partial(model_sources.find, services)
-    state.resolve_data = partial(_resolve_data, services)
-    state.delete_assets = partial(model_uses.delete_assets, services)
-    state.provision_workspace = partial(workspace_lifecycle.provision, services)
-    state.delete_workspace = partial(_delete_workspace, services)
-    state.check_notifications = partial(checks.check_workspace, services.messages)
-    state.quota_use = partial(quota_checks.use_of, services)
-    state.cancel_jobs_of = partial(owners.cancel_all, services)
-
-
-def _delete_workspace(services: Services, workspace: str) -> None:
-    from torchyard.releases import actions as releases
-
-    workspace_lifecycle.delete_empty(services, workspace)
-    releases.forget(services, workspace)
-
-
-def _fill_monitoring(state: State, parts: Parts, requests: Requests, audit: Audit) -> None:
-    state.requests = requests
-    state.probes = Probes(parts.services, parts.scheduler)
-    state.server_metrics = ServerMetrics(parts.services, parts.scheduler, state.probes, audit)
-
-
-def _resolve_data(services: Services, workspace: str, type: str, path: str) -> str:
-    return data_sources.pin(services, workspace, type, path).path
 
 
 def _id_of(home: Path) -> str:

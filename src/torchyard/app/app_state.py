@@ -1,0 +1,93 @@
+"""What routes receive by FastAPI's `Depends`, kept in `app.state`.
+
+Owns: the names in `app.state`, what lower packages call of higher ones.
+Leaves: reading them to base/dependencies.py and the packages.
+Always: `app.state` is filled before the first request.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.datastructures import State
+
+from torchyard.app.monitoring.probes import Probes
+from torchyard.app.monitoring.requests import Requests
+from torchyard.app.monitoring.server_metrics import ServerMetrics
+from torchyard.app.parts import Parts
+from torchyard.azureml.common.context import OpenTls
+from torchyard.base.bodies.body_spool import BodySpool
+from torchyard.endpoints.actions import model_uses
+from torchyard.environments.requested_builds import RequestedBuilds
+from torchyard.interactive.services import JobServices, ServicesAt
+from torchyard.interactive.shells import Shells
+from torchyard.jobs.admission import quota_checks
+from torchyard.jobs.attempts.idle_time import IdleTime
+from torchyard.jobs.files import data_sources, model_sources, owners
+from torchyard.jobs.messages import checks
+from torchyard.jobs.requests import workspace_lifecycle
+from torchyard.jobs.services import Services
+from torchyard.workspaces.audit import Audit
+
+
+def fill(
+    state: State,
+    parts: Parts,
+    builds: RequestedBuilds,
+    audit: Audit,
+    open_tls: OpenTls | None,
+    storage_domain: str,
+    services_at: ServicesAt | None,
+) -> None:
+    """What routes receive by `Depends`; see base/dependencies.py."""
+    services = parts.services
+    state.access = parts.access
+    state.signer = parts.signer
+    state.scheduler = parts.scheduler
+    state.audit = audit
+    state.body_spool = BodySpool(services.home / "spool")
+    state.services = services
+    state.home = services.home
+    state.jobs_as_server_user = services.runner is None
+    state.db = services.db
+    state.clock = services.clock
+    state.blobs = services.blobs
+    state.datastores = services.datastores
+    state.environments = services.environments
+    state.devices = services.devices
+    state.engines = services.engines
+    state.for_nodes = services.for_nodes
+    state.fetcher = services.fetcher
+    state.idle_time = IdleTime(services)
+    state.shells = Shells()
+    state.job_services = JobServices(services, services_at or ServicesAt())
+    state.builds = builds
+    state.ray_heads = parts.heads
+    state.open_tls = open_tls
+    state.storage_domain = storage_domain
+    # What lower packages call of higher ones.
+    state.find_model = partial(model_sources.find, services)
+    state.resolve_data = partial(_resolve_data, services)
+    state.delete_assets = partial(model_uses.delete_assets, services)
+    state.provision_workspace = partial(workspace_lifecycle.provision, services)
+    state.delete_workspace = partial(_delete_workspace, services)
+    state.check_notifications = partial(checks.check_workspace, services.messages)
+    state.quota_use = partial(quota_checks.use_of, services)
+    state.cancel_jobs_of = partial(owners.cancel_all, services)
+
+
+def _delete_workspace(services: Services, workspace: str) -> None:
+    from torchyard.releases import actions as releases
+
+    workspace_lifecycle.delete_empty(services, workspace)
+    releases.forget(services, workspace)
+
+
+def fill_monitoring(state: State, parts: Parts, requests: Requests, audit: Audit) -> None:
+    state.requests = requests
+    state.probes = Probes(parts.services, parts.scheduler)
+    state.server_metrics = ServerMetrics(parts.services, parts.scheduler, state.probes, audit)
+
+
+def _resolve_data(services: Services, workspace: str, type: str, path: str) -> str:
+    return data_sources.pin(services, workspace, type, path).path

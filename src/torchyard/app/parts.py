@@ -1,0 +1,32 @@
+"""What lives as long as the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchyard.executors.folder_gates import FolderGates
+from torchyard.executors.ray.heads import Heads
+from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.messages.sender import Sender
+from torchyard.jobs.services import Services
+from torchyard.releases.running.keeper import Keeper as ReleaseKeeper
+from torchyard.servers.sharing import Sharing
+from torchyard.sweeps.running.keeper import Keeper as SweepKeeper
+from torchyard.workspaces.access import Access
+from torchyard.workspaces.jwts import Signer
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that lives as long as the server."""
+
+    services: Services
+    access: Access
+    scheduler: Scheduler
+    sender: Sender
+    signer: Signer
+    heads: Heads
+    folder_gates: FolderGates
+    sweeps: SweepKeeper
+    releases: ReleaseKeeper
+    sharing: Sharing | None = None
