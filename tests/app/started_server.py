@@ -15,14 +15,17 @@ from pathlib import Path
 
 @contextmanager
 def started_server(
-    home: Path, *options: str, variables: Mapping[str, str] | None = None
+    home: Path,
+    *options: str,
+    variables: Mapping[str, str] | None = None,
+    python: Path = Path(sys.executable),
 ) -> Iterator[tuple[int, int]]:
     """Its port and pid.
 
     Raises:
         CalledProcessError: it refuses to start.
     """
-    command = [sys.executable, "-m", "torchyard.server", "--home", str(home), "--port", "0"]
+    command = [str(python), "-m", "torchyard.server", "--home", str(home), "--port", "0"]
     errors = home.parent / f"{home.name}.errors"
     environ = {**os.environ, "TORCHYARD_HOME": str(home), **(variables or {})}
     with open(errors, "wb") as writing:

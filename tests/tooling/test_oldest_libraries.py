@@ -1,0 +1,62 @@
+"""The server with the oldest libraries that pyproject.toml allows; the newest are in the lock."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from app.started_server import started_server
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
+_BOUNDED = ("fastapi", "pydantic", "sqlalchemy", "starlette", "uvicorn")
+
+
+def dependencies() -> dict[str, str]:
+    """What the package needs, by name."""
+    text = (ROOT / "pyproject.toml").read_text()
+    listed = text.partition("\ndependencies = [\n")[2].partition("\n]")[0]
+    found = re.findall(r'"([a-z]+)([^"]*)"', listed)
+    assert set(_BOUNDED) <= {name for name, _ in found}
+    return dict(found)
+
+
+def test_a_ceiling_keeps_the_next_breaking_version_out() -> None:
+    bounds = dependencies()
+    assert all("," in bounds[name] and "<" in bounds[name] for name in _BOUNDED), bounds
+
+
+def test_the_server_runs_with_the_oldest(tmp_path: Path) -> None:
+    oldest = [
+        name + (re.sub(r">=([\d.]+),.*", r"==\1", bound) if name in _BOUNDED else bound)
+        for name, bound in dependencies().items()
+    ]
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    install: list[str | Path] = [
+        sys.executable,
+        ROOT / "tools" / "run_uv.py",
+        "pip",
+        "install",
+        "--quiet",
+    ]
+    subprocess.run([*install, "--python", python, *oldest], check=True, cwd=ROOT)
+    variables = {"PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    home = tmp_path / "home"
+    with started_server(home, variables=variables, python=python) as (port, _):
+        headers = {"Authorization": f"Bearer {(home / 'token').read_text().strip()}"}
+        for path in (
+            "/v1/workspaces/default/jobs",
+            "/v1/workspaces/default/computes",
+            "/mlflow/default/api/2.0/mlflow/experiments/get?experiment_id=0",
+            "/openapi.json",
+        ):
+            request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+            with urllib.request.urlopen(request, timeout=60) as response:
+                assert json.loads(response.read()) is not None
