@@ -1,6 +1,6 @@
 """Memory and answers of a server that many slow and large requests come to at once.
 
-    python benchmarks/flood.py [--slow 1000] [--large 200] [--seconds 60]
+    python benchmarks/flood.py [--slow 1000] [--large 200] [--seconds 60] [--nginx]
 
 Of the slow connections a quarter each is silent, sends a header byte by byte, a body so with a
 wrong token, and a body so with a good one. Of the large requests a quarter each is 60 MiB with a
@@ -8,7 +8,8 @@ wrong token, 16 MiB of a snapshot's list of files, a job's document as large as 
 of one long text and of many short ones), and a blob of 60 MiB, all as fast as they go; each is
 repeated as soon as it is answered, and connections that were closed are opened again. Meanwhile
 `/health` is asked on new connections, and `/v1/whoami` on one that stays. The flood would come from
-other machines; here it leaves the processor to the server.
+other machines, and comes from 250 addresses here; it leaves the processor to the server. With
+`--nginx` all of it passes Debian's nginx with packaging/nginx.conf.
 Ends with 1 if the server's memory goes over 300 MB or p99 of `/health` over 250 ms.
 """
 
@@ -24,6 +25,7 @@ import json
 import multiprocessing
 import os
 import resource
+import ssl
 import statistics
 import subprocess
 import sys
@@ -37,8 +39,12 @@ from pathlib import Path
 
 from figures import clean_variables, progress, remove
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from app.nginx_proxy import nginx_before
+
 MOST_MEMORY_MB = 300.0
 MOST_P99_MS = 250.0
+_ADDRESSES = 250
 _PIECE = bytes(256 << 10)
 _BLOB_BYTES = 60 << 20
 # Just below the limit of 4 MiB.
@@ -61,6 +67,7 @@ class Flood:
     token: str
     slow: int
     large: int
+    tls: ssl.SSLContext | None
     answers: collections.Counter[str] = field(default_factory=collections.Counter)
     jobs: int = 0
 
@@ -69,16 +76,27 @@ class Flood:
         large = [self.large_stranger, self.manifest, self.job, self.blob]
         acts = [slow[number % 4] for number in range(self.slow)]
         acts += [large[number % 4] for number in range(self.large)]
-        tasks = [asyncio.create_task(self._again_and_again(act)) for act in acts]
+        tasks = [
+            asyncio.create_task(self._again_and_again(act, f"127.0.1.{number % _ADDRESSES + 1}"))
+            for number, act in enumerate(acts)
+        ]
         await asyncio.sleep(seconds)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _again_and_again(self, act: Callable[[Stream], Awaitable[None]]) -> None:
+    async def _again_and_again(
+        self, act: Callable[[Stream], Awaitable[None]], address: str
+    ) -> None:
         while True:
             with contextlib.suppress(OSError):
-                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                reader, writer = await asyncio.open_connection(
+                    "127.0.0.1",
+                    self.port,
+                    local_addr=(address, 0),
+                    ssl=self.tls,
+                    server_hostname=self.tls and "localhost",
+                )
                 stream = Stream(self, act.__name__, reader, writer)
                 try:
                     await act(stream)
@@ -195,22 +213,47 @@ class Stream:
 
 
 def flood_process(
-    answers: Connection, port: int, token: str, slow: int, large: int, seconds: float
+    answers: Connection,
+    port: int,
+    token: str,
+    slow: int,
+    large: int,
+    seconds: float,
+    certificate: Path | None,
 ) -> None:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     os.nice(10)
-    flood = Flood(port, token, slow, large)
+    flood = Flood(port, token, slow, large, tls_of(certificate))
     asyncio.run(flood.run(seconds))
     answers.send(dict(flood.answers))
 
 
+def tls_of(certificate: Path | None) -> ssl.SSLContext | None:
+    return None if certificate is None else ssl.create_default_context(cafile=certificate)
+
+
 @contextlib.contextmanager
-def yard_server() -> Iterator[tuple[Path, int, int]]:
+def entrance(port: int, is_proxied: bool) -> Iterator[tuple[int, Path | None]]:
+    """Where the clients come to: a port, and the certificate of the proxy that has it."""
+    if not is_proxied:
+        yield port, None
+        return
+    folder = Path(tempfile.mkdtemp(prefix="torchyard-benchmark-"))
+    try:
+        with nginx_before(port, folder / "nginx") as (proxy_port, certificate):
+            yield proxy_port, certificate
+    finally:
+        remove(folder)
+
+
+@contextlib.contextmanager
+def yard_server(*options: str) -> Iterator[tuple[Path, int, int]]:
     """Home, port and pid of a server, with as many open files as its unit allows."""
     home = Path(tempfile.mkdtemp(prefix="torchyard-benchmark-"))
     variables = clean_variables(TORCHYARD_HOME=str(home))
     command = [sys.executable, "-m", "torchyard.server", "--home", str(home), "--port", "0"]
+    command += options
     limits = (min(65536, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2
     with open(home / "server.log", "wb") as log:
         server = subprocess.Popen(
@@ -240,6 +283,7 @@ class Watch:
     port: int
     pid: int
     token: str
+    certificate: Path | None
     memory_mb: list[float] = field(default_factory=list)
     health_ms: list[float] = field(default_factory=list)
     person_ms: list[float] = field(default_factory=list)
@@ -266,16 +310,22 @@ class Watch:
 
     def _ask_health(self) -> None:
         while not self.over.wait(0.05):
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+            connection = self._connection()
             self._ask(connection, "/health", {}, self.health_ms)
             connection.close()
 
     def _ask_as_person(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = self._connection()
         headers = {"Authorization": f"Bearer {self.token}"}
         while not self.over.wait(0.05):
             self._ask(connection, "/v1/whoami", headers, self.person_ms)
         connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        tls = tls_of(self.certificate)
+        if tls is None:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        return http.client.HTTPSConnection("localhost", self.port, timeout=30, context=tls)
 
     def _ask(
         self,
@@ -307,19 +357,32 @@ def main() -> None:
     parser.add_argument("--slow", type=int, default=1000)
     parser.add_argument("--large", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--nginx", action="store_true")
     options = parser.parse_args()
-    with yard_server() as (home, port, pid):
+    proxied = ("--trusted-proxy", "127.0.0.1", "--jobs-as-server-user") if options.nginx else ()
+    with (
+        yard_server(*proxied) as (home, server_port, pid),
+        entrance(server_port, options.nginx) as (port, certificate),
+    ):
         token = (home / "token").read_text().strip()
-        quiet = Watch(port, pid, token)
+        quiet = Watch(port, pid, token, certificate)
         quiet.run(5.0)
         receiving, sending = multiprocessing.Pipe(duplex=False)
         flood = multiprocessing.Process(
             target=flood_process,
-            args=(sending, port, token, options.slow, options.large, options.seconds),
+            args=(
+                sending,
+                port,
+                token,
+                options.slow,
+                options.large,
+                options.seconds,
+                certificate,
+            ),
         )
         flood.start()
         progress(f"{options.slow} slow connections and {options.large} large requests")
-        watch = Watch(port, pid, token)
+        watch = Watch(port, pid, token, certificate)
         watch.run(options.seconds)
         answers = receiving.recv()
         flood.join()
