@@ -40,7 +40,7 @@ from torchyard.base.clock import to_text
 from torchyard.base.db import Database
 from torchyard.compute import actions as computes
 from torchyard.environments.types import EnvironmentSpec
-from torchyard.executors.executor import Capacity, Handle, Status
+from torchyard.executors.executor import Handle, Status
 from torchyard.jobs.admission import machine, queue, queue_store, shares
 from torchyard.jobs.admission.queue import Waiting
 from torchyard.jobs.attempts import joint_reports, report_fields
@@ -117,11 +117,6 @@ class Simulation:
         return Status(tuple(self._states.get(handle.body["id"], ())))
 
     def stop(self, handle: Handle, grace_s: float) -> None: ...
-
-    def capacity(self) -> Capacity:
-        return Capacity(0, 0)
-
-    def scale(self, node_count: int) -> None: ...
 
     def live(self, stopping: threading.Event) -> None:
         """Report what is due, one node after the other."""

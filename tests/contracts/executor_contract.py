@@ -120,12 +120,6 @@ class ExecutorContract:
         site.executor.stop(handle, 0.0)
         _wait(lambda: site.executor.status(handle).over)
 
-    def test_capacity_follows_scale(self, site: Site) -> None:
-        site.executor.scale(3)
-        _wait(lambda: site.executor.capacity().nodes == 3)
-        site.executor.scale(0)
-        _wait(lambda: site.executor.capacity().nodes == 0)
-
 
 def _wait(true: Callable[[], bool]) -> None:
     eventually(true, "what the contract asks for")

@@ -18,7 +18,6 @@ from typing import Any
 
 from torchyard.executors import bootstrap_program, bundle
 from torchyard.executors.executor import (
-    Capacity,
     EngineCluster,
     EngineNode,
     EngineUnreachable,
@@ -229,12 +228,6 @@ class FolderEngine:
     def stop(self, handle: Handle, grace_s: float) -> None:
         self._reach()
         self._cluster.stop(str(handle.body["attempt_id"]), grace_s)
-
-    def capacity(self) -> Capacity:
-        return Capacity(len(self._cluster.machines))
-
-    def scale(self, node_count: int) -> None:
-        raise NotImplementedError("folders are neither made nor removed")
 
     def describe(self, settings: Mapping[str, Any]) -> EngineCluster:
         self._reach()

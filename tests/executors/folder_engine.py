@@ -17,7 +17,6 @@ from typing import Any
 
 from torchyard.executors import bootstrap_program, bundle
 from torchyard.executors.executor import (
-    Capacity,
     EngineCluster,
     Handle,
     NodeState,
@@ -111,12 +110,6 @@ class FolderEngine:
         attempt = str(handle.body["attempt"])
         self.released.append(attempt)
         self._launches.remove(attempt)
-
-    def capacity(self) -> Capacity:
-        return Capacity(4)
-
-    def scale(self, node_count: int) -> None:
-        pass
 
     def describe(self, settings: Mapping[str, Any]) -> EngineCluster:
         return EngineCluster(NAME, "1", ())

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from torchyard.executors.executor import (
-    Capacity,
     Engine,
     EngineCluster,
     EngineRefused,
@@ -148,12 +147,6 @@ class Engines:
         if not self.is_local(handle.executor):
             engine = self._of(handle.executor)
             self._ask(handle.executor, handle.body, lambda: engine.release(handle))
-
-    def capacity(self) -> Capacity:
-        return self.local.capacity()
-
-    def scale(self, node_count: int) -> None:
-        self.local.scale(node_count)
 
     def describe(
         self, engine: str, settings: Mapping[str, Any], max_age_s: float = 0.0

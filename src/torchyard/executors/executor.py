@@ -89,17 +89,6 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Capacity:
-    """The engine's `nodes` in all, and the resources of one node."""
-
-    nodes: int
-    cpus: int = 0
-    memory_bytes: int = 0
-    gpus: int = 0
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class EngineNode:
     """One machine of an engine's cluster. `state` is in our words: idle, running, draining, down,
     joining; `users` are the jobs, by name, that run there; `reason` says why it is down.
@@ -206,14 +195,6 @@ class Executor(Protocol):
         A worker that is asked to end still uploads outputs and logs; for a killed one its recovery
         worker does. Safe to call again, and after the end.
         """
-        ...
-
-    def capacity(self) -> Capacity:
-        """The capacity at this moment."""
-        ...
-
-    def scale(self, node_count: int) -> None:
-        """Request that many nodes in all; `capacity` says when they exist."""
         ...
 
 

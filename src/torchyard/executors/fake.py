@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchyard.executors.executor import (
-    Capacity,
     EngineCluster,
     EngineNode,
     EngineUnreachable,
@@ -34,13 +33,12 @@ class FakeExecutor:
         ends_when_stopped: whether a stop ends the nodes at once.
     """
 
-    def __init__(self, nodes: int = 0, ends_when_stopped: bool = True) -> None:
+    def __init__(self, ends_when_stopped: bool = True) -> None:
         self.launches: list[LaunchPlan] = []
         self.stops: list[tuple[str, float]] = []
         self.launch_error: Exception | None = None
         self.ends_when_stopped = ends_when_stopped
         self._nodes: dict[str, list[NodeState]] = {}
-        self._capacity = Capacity(nodes, cpus=2)
 
     def launch(self, plan: LaunchPlan) -> Handle:
         error, self.launch_error = self.launch_error, None
@@ -66,12 +64,6 @@ class FakeExecutor:
             for number, node in enumerate(nodes):
                 if node == "running":
                     nodes[number] = "exited"
-
-    def capacity(self) -> Capacity:
-        return self._capacity
-
-    def scale(self, node_count: int) -> None:
-        self._capacity = Capacity(node_count, self._capacity.cpus)
 
     def finish(self, attempt_id: str, node: int | None = None) -> None:
         """End one node, or all; what it reported before is up to the test."""
@@ -104,7 +96,7 @@ class FakeEngine(FakeExecutor):
     """
 
     def __init__(self, engine: str, machines: int = 2, most_nodes: int = 0) -> None:
-        super().__init__(machines)
+        super().__init__()
         self.engine = engine
         self.reason = ""
         self.lost_because: dict[int, str] = {}

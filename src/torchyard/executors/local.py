@@ -21,7 +21,7 @@ from typing import Any
 
 from torchyard.base import machine as machines
 from torchyard.executors.device_locks import Held, give_back
-from torchyard.executors.executor import Capacity, DevicesTaken, Handle, Status
+from torchyard.executors.executor import DevicesTaken, Handle, Status
 from torchyard.executors.machine import Machine
 from torchyard.executors.spawner import DirectSpawner, Records, Spawner
 from torchyard.shared.node_records import receipt
@@ -57,7 +57,6 @@ class LocalExecutor:
         self._devices = devices or Machine(environ)
         self._machine = machine
         self._spawner = spawner or DirectSpawner(home, _without_own_environment(environ), python)
-        self._nodes = 0
 
     def launch(self, plan: LaunchPlan) -> Handle:
         scratch = Path(plan.scratch)
@@ -174,15 +173,6 @@ class LocalExecutor:
                 threading.Thread(target=self._kill_later, args=args, daemon=True).start()
         else:
             self._signal(handle, signal.SIGKILL)
-
-    def capacity(self) -> Capacity:
-        pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        gpus = len(self._devices.devices)
-        return Capacity(self._nodes, len(os.sched_getaffinity(0)), pages, gpus)
-
-    def scale(self, node_count: int) -> None:
-        # A slot is only a number here: it exists as soon as it is requested.
-        self._nodes = node_count
 
     def _signal(self, handle: Handle, signum: int) -> None:
         self._spawner.signal(Path(handle.body["scratch"]), handle.body["nodes"], signum)

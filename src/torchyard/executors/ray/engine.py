@@ -17,7 +17,6 @@ from typing import Any, Protocol
 from torchyard.base.home.uv import find_uv
 from torchyard.executors.bundle import worker_sha256
 from torchyard.executors.executor import (
-    Capacity,
     EngineCluster,
     EngineNode,
     EngineRefused,
@@ -128,12 +127,6 @@ class RayEngine:
     def release(self, handle: Handle) -> None:
         cluster = self._cluster(handle.body["settings"])
         cluster.release(str(handle.body["attempt"]), int(handle.body["nodes"]))
-
-    def capacity(self) -> Capacity:
-        return Capacity(0)
-
-    def scale(self, node_count: int) -> None:
-        """Ray's autoscaler does, by the groups that wait."""
 
     def describe(self, settings: Mapping[str, Any]) -> EngineCluster:
         cluster = self._cluster(settings)

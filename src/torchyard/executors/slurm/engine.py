@@ -21,7 +21,6 @@ from typing import Any
 from torchyard.base.errors import InvalidInput
 from torchyard.executors import bundle, shared_folders
 from torchyard.executors.executor import (
-    Capacity,
     EngineCluster,
     EngineRefused,
     EngineUnreachable,
@@ -163,12 +162,6 @@ class SlurmEngine:
             slurm.cancel(int(body["job"]), self._job_name(str(body["attempt"])))
         with suppress(FileNotFoundError):
             self._lock_file(str(body["attempt"])).unlink()
-
-    def capacity(self) -> Capacity:
-        return Capacity(0)
-
-    def scale(self, node_count: int) -> None:
-        pass  # Slurm has the nodes that it has
 
     def describe(self, settings: Mapping[str, Any]) -> EngineCluster:
         read = settings_reader.read(settings)

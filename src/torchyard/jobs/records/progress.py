@@ -136,12 +136,6 @@ def start_preparing(connection: Connection, job: Job, now: datetime, build_log_o
     store.add_event(connection, job.id, now, body)
 
 
-def end_stage(connection: Connection, job: Job, now: datetime) -> None:
-    """End the stage that is open, if one is."""
-    open_stage = open_stages(connection, [job.id]).get(job.id)
-    store.add_events(connection, job.id, now, _end_of(open_stage, now))
-
-
 def open_stages(connection: Connection, job_ids: Sequence[int]) -> dict[int, StageSpan]:
     """By job, the stage that it is in; without those that are in none."""
     lasts = {
