@@ -22,6 +22,32 @@ TESTS = ROOT / "tests"
 MOST_MODULES = 25
 MOST_LINES = 60
 
+# The two ends, then programs and what runs in jobs.
+READERS_OF_VARIABLES = (
+    "base/home/process_secrets.py",
+    "base/settings.py",
+    "cli/",
+    "client/environments.py",
+    "server.py",
+    "server_options.py",
+    "batch_endpoints/running/in_job/",
+    "endpoints/running/in_instance/",
+    "environments/build/build_program.py",
+    "environments/conda/resolver.py",
+    "environments/contents.py",
+    "environments/selftest/",
+    "executors/bootstrap_program.py",
+    "executors/ray/bridge_program.py",
+    "executors/slurm/on_node.py",
+    "local_program/",
+    "node_agent/",
+    "releases/workloads/",
+    "runner/",
+    "sweeps/search/process.py",
+    "train/",
+    "worker/",
+)
+
 # Suites that are about more than one package, and folders of what tests use.
 CROSS_CUTTING = {
     "attacks": "hostile paths, links and names against every program",
@@ -77,6 +103,19 @@ def test_no_function_is_longer_than_a_screen() -> None:
             if lines > MOST_LINES:
                 long.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {lines} lines")
     assert long == []
+
+
+def test_settings_are_read_at_the_ends_alone() -> None:
+    readers = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "os"
+        and node.attr in ("environ", "environb", "getenv")
+    }
+    assert {path for path in readers if not path.startswith(READERS_OF_VARIABLES)} == set()
 
 
 def test_tests_lie_where_their_package_lies() -> None:
