@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import ssl
 from pathlib import Path
@@ -60,3 +62,16 @@ def test_a_second_certificate_or_address_is_refused(more: list[str]) -> None:
     arguments = server_options.parser().parse_args(["--listen", *more])
     with pytest.raises(InvalidInput, match="--listen"):
         server_options.read(arguments)
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (errno.EACCES, "port 80 of `::` needs more rights than this user has"),
+        (errno.EADDRINUSE, "port 80 of `::` is taken"),
+        (errno.EADDRNOTAVAIL, "port 80 of `::` can't be opened: Cannot assign requested address"),
+    ],
+)
+def test_why_a_port_cannot_be_had(number: int, message: str) -> None:
+    error = server._cannot_listen("::", 80, OSError(number, os.strerror(number)))
+    assert error.message == message and "--port" in error.hint

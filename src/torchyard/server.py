@@ -8,6 +8,7 @@ Always: the port stays the same over restarts; a server that is killed loses not
 
 from __future__ import annotations
 
+import errno
 import gc
 import getpass
 import logging
@@ -37,7 +38,7 @@ from torchyard.azureml import job_variables
 from torchyard.base import certificates, disk, settings
 from torchyard.base.addresses import Network
 from torchyard.base.clock import SystemClock
-from torchyard.base.errors import Conflict, DiskFull, TorchyardError
+from torchyard.base.errors import Conflict, DiskFull, InvalidInput, TorchyardError
 from torchyard.base.files import whole
 from torchyard.base.home import home_database, home_service, home_watch, private_home
 from torchyard.base.home.home_database import Choice
@@ -149,9 +150,11 @@ def listen(
 
     Raises:
         Conflict: the port asked for is taken.
+        InvalidInput: it can't be opened, as by an ordinary user below 1024.
     """
     remembered = home / port_file
     wanted = [port] if port is not None else [_remembered(remembered) or default, 0]
+    problem: OSError | None = None
     for number in wanted:
         listener = _socket_for(host)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -159,12 +162,27 @@ def listen(
             listener.bind((_bindable(host, listener), number))
             # Two that bind at once both may; only one of them may listen.
             listener.listen(1024)
-        except OSError:
+        except OSError as error:
             listener.close()
+            problem = error
             continue
         _remember(remembered, listener, shared)
         return listener
-    raise Conflict(f"port {port} of `{host}` is taken", "choose another with `--port`")
+    raise _cannot_listen(host, port, problem)
+
+
+def _cannot_listen(host: str, port: int | None, problem: OSError | None) -> TorchyardError:
+    if isinstance(problem, PermissionError):
+        return InvalidInput(
+            f"port {port} of `{host}` needs more rights than this user has",
+            "choose one from 1024 on with `--port`",
+        )
+    if problem is None or problem.errno == errno.EADDRINUSE:
+        return Conflict(f"port {port} of `{host}` is taken", "choose another with `--port`")
+    return InvalidInput(
+        f"port {port} of `{host}` can't be opened: {problem.strerror}",
+        "choose another with `--port`, and an address of this machine with `--host`",
+    )
 
 
 def _socket_for(host: str) -> socket.socket:

@@ -10,6 +10,7 @@ import pytest
 from torchyard.base.errors import InvalidSpec, NotFound
 from torchyard.environments import types
 from torchyard.environments.definition import resolve
+from torchyard.environments.packages import layers
 from torchyard.environments.types import EnvironmentSpec, Platform, platform_python
 
 CPU = Platform("linux", "x86_64", "cpu")
@@ -316,3 +317,57 @@ def test_bad_definitions(definition: Any, words: str, at: tuple[str | int, ...])
     with pytest.raises(InvalidSpec, match=words) as caught:
         spec_of(definition)
     assert caught.value.at == at
+
+
+@pytest.mark.parametrize(
+    ("line", "right"),
+    [
+        ("torch=2.13.0", "torch==2.13.0"),
+        ("numpy = 2.0", "numpy==2.0"),
+        ("ray[tune]=2.9.*", "ray[tune]==2.9.*"),
+    ],
+)
+def test_one_equals_in_a_pip_requirement_gets_the_right_form(line: str, right: str) -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        spec_of({"pip_requirements": ["six==1.17.0", line]})
+    assert caught.value.at == ("pip_requirements", 1)
+    assert caught.value.hint == f"write `{right}`: one `=` is how conda pins a version"
+
+
+def test_two_equals_a_url_and_a_marker_are_no_mistake() -> None:
+    lines = ["a==1", "b>=2", "c===3", "d~=4", "e!=5", "f; python_version=='3.11'",
+             "g @ https://host/g.whl#sha256=ab"]  # fmt: skip
+    assert set(spec_of({"pip_requirements": lines}).requirements) == set(lines)
+
+
+def test_what_a_conda_file_says_and_nothing_here_does_is_told() -> None:
+    document = {
+        "prefix": "/home/ann/miniconda3/envs/train",
+        "dependencies": ["python=3.9.7=h60c2a47_0_cpython", "numpy=1.21.2=py38_0"],
+    }
+    spec = spec_of({"conda_file": document})
+    assert [notice for notice in spec.notices if "build `" in notice or "prefix" in notice] == [
+        "build `h60c2a47_0_cpython` of conda package `python` is left out: only conda's channels "
+        "have builds",
+        "build `py38_0` of conda package `numpy` is left out: only conda's channels have builds",
+        "`prefix` of the conda file has no effect",
+    ]
+    assert spec.python == "3.9.7"
+
+
+def test_further_indexes_of_pip_are_kept() -> None:
+    line = "--extra-index-url https://download.pytorch.org/whl/cpu"
+    spec = spec_of({"conda_file": {"dependencies": ["python=3.11", {"pip": [line, "six"]}]}})
+    assert spec.options == (line,)
+
+
+def test_the_notice_of_a_layer_names_a_version_that_the_user_wrote_alone() -> None:
+    lines = ["horovod==0.19.5"]
+    _, _, named = layers.split(lines)
+    _, _, unnamed = layers.split(lines, lines)
+    reason = (
+        "does not build here (its last release is from 2023): torchyard's layer over "
+        "torch.distributed takes its place"
+    )
+    assert named == [f"package `horovod==0.19.5` {reason}"]
+    assert unnamed == [f"package `horovod` {reason}"]

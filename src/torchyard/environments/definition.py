@@ -8,7 +8,7 @@ Always: nothing is read from disk: the client sends conda files and requirements
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -109,7 +109,7 @@ def _over_image(
         return image_definition.put_into(foreign, spec, at) if foreign else spec
     if foreign and not lines:
         return image_definition.put_into(foreign, EnvironmentSpec("", (), str(platform)), at)
-    spec = _spec(image.python, lines, notices, platform)
+    spec = _spec(image.python, lines, notices, platform, image.requirements)
     spec = replace(spec, variables=image.variables, job_variables=image.job_variables)
     return image_definition.put_into(foreign, spec, at) if foreign else spec
 
@@ -154,8 +154,14 @@ def _named(
     return replace(spec, ref=entry.ref)
 
 
-def _spec(python: str, lines: list[str], notices: list[str], platform: Platform) -> EnvironmentSpec:
-    kept, layered, layer_notices = layers.split(lines)
+def _spec(
+    python: str,
+    lines: list[str],
+    notices: list[str],
+    platform: Platform,
+    unnamed: Collection[str] = (),
+) -> EnvironmentSpec:
+    kept, layered, layer_notices = layers.split(lines, unnamed)
     return EnvironmentSpec(
         python=python or platform_python(),
         requirements=requirements.canonical(kept),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -380,3 +381,47 @@ def test_a_rank_that_a_launcher_lists_is_named(context: DiagnosisContext) -> Non
     failure = diagnosis.root_cause([ended(1, NOW)], context, NOW + 1)
     assert failure is not None
     assert failure.message.startswith("rank 5 on node 1 exited with code 1")
+
+
+def test_the_jobs_own_path_is_named_where_it_hides_a_program(
+    context: DiagnosisContext, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.write_text("/bin/bash: line 1: python: command not found\n")
+    exit = RankExit(Rank(0, 0, log, "user_logs/std_log.txt"), 127, signal=0, pid=70, at=NOW)
+    assert "does not exist on the node" in diagnosis.diagnose(exit, context).failure.hint
+    own_path = replace(context, own_path="/opt/tools/bin:$PATH")
+    assert diagnosis.diagnose(exit, own_path).failure.hint == (
+        "the job's own variable `PATH` replaces the node's and has no such program: write "
+        "`export PATH=FOLDER:$PATH` in the command instead, or the program's full path"
+    )
+
+
+@pytest.mark.parametrize("limit", ["ulimit -v 1000000", "ulimit -S -v 1000000", "ulimit -Sv 1"])
+def test_a_limit_of_the_command_is_named_where_memory_runs_out(
+    context: DiagnosisContext, limit: str
+) -> None:
+    record(context, 0, NOW, "MemoryError", "")
+    hint = diagnosis.diagnose(ended(0, NOW), context).failure.hint
+    assert "the machine ran out" not in hint and "`ulimit -v`" in hint
+    limited = replace(context, command=f"{limit}; python train.py")
+    assert diagnosis.diagnose(ended(0, NOW), limited).failure.hint == (
+        "the command limits the memory of its programs by `ulimit`: raise that limit or leave it "
+        "out"
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "headline"),
+    [
+        ("Error(s) in loading:\n\tMissing key(s): a\n\tmore",
+         "Error(s) in loading: Missing key(s): a"),
+        ("\nthe reason\nmore", "the reason"),
+        ("plain", "plain"),
+    ],
+)  # fmt: skip
+def test_a_headline_that_ends_in_a_colon_has_the_next_line(
+    context: DiagnosisContext, message: str, headline: str
+) -> None:
+    record(context, 0, NOW, "RuntimeError", message)
+    assert f"RuntimeError: {headline}" in diagnosis.diagnose(ended(0, NOW), context).failure.message

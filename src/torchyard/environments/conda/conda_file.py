@@ -49,6 +49,8 @@ _LINE = re.compile(
 )
 _CHANNEL = re.compile(r"[\w-][\w.-]*(?:/[\w.-]+)*|(?:https?|file|s3|gcs|oci)://\S+", re.ASCII)
 _CLAUSE = re.compile(r"(?P<how>===?|~=|!=|<=|>=|=|<|>|)\s*(?P<version>[\w.+!-]+?)(?P<any>\.?\*)?")
+# The last part of `=1.21.2=py38_0`.
+_BUILD = re.compile(r"=?=?[\w.+!-]+?(?:\.?\*)?[= ]+(\w+)$", re.ASCII)
 # Conda's pip depends on it. A file that pins pip is from a time when packages relied on
 # `pkg_resources`, which later versions of setuptools lack.
 _WITH_PIP = "setuptools<81"
@@ -124,6 +126,8 @@ def read(document: Any, at: At) -> Contents:
     dependencies = _Dependencies(_channels(document.get("channels") or [], (*at, "channels")))
     for position, entry in enumerate(entries):
         dependencies.take(entry, (*at, "dependencies", position))
+    if document.get("prefix"):
+        dependencies.notices.append("`prefix` of the conda file has no effect")
     dependencies.complete()
     _check_extra(dependencies.packages)
     return Contents(
@@ -154,6 +158,12 @@ class _Dependencies:
             self.has_pip = True  # conda installs it with Python
             return
         channel, name, version = _split(entry, at)
+        build = _BUILD.match(version)
+        if build and (name in ("python", "pip") or name in ALIKE):
+            self.notices.append(
+                f"build `{build[1]}` of conda package `{name}` is left out: only conda's channels "
+                "have builds"
+            )
         if name == "python":
             self.python = python_version(version, at)
         elif name in DROPPED:

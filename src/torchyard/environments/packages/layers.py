@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,13 +50,13 @@ LAYERS = (
     Layer(
         "horovod",
         "0.28.1+torchyard",
-        "does not build with today's torch (its last release is from 2023): torchyard's "
-        "layer over torch.distributed takes its place",
+        "does not build here (its last release is from 2023): torchyard's layer over "
+        "torch.distributed takes its place",
     ),
     Layer(
         "torch-ort",
         "1.19.2+torchyard",
-        "does not import with today's torch (its last release is from 2024): torchyard's "
+        "does not import with torch 2.3 and later (its last release is from 2024): torchyard's "
         "layer takes its place, and runs modules with ONNX Runtime, torch.compile or torch itself",
     ),
     Layer(
@@ -99,8 +99,14 @@ def is_published(name: str) -> bool:
     return any(layer.name == name and layer.is_published for layer in LAYERS)
 
 
-def split(lines: Sequence[str]) -> tuple[list[str], tuple[str, ...], list[str]]:
-    """Packages without those that have a layer, the names of the layers, and notices."""
+def split(
+    lines: Sequence[str], unnamed: Collection[str] = ()
+) -> tuple[list[str], tuple[str, ...], list[str]]:
+    """Packages without those that have a layer, the names of the layers, and notices.
+
+    Args:
+        unnamed: lines that the user did not write: a notice leaves their versions out.
+    """
     by_name = {name: layer for layer in LAYERS for name in (layer.name, *layer.aliases)}
     torch = _torch(lines)
     kept, names, notices = [], [], []
@@ -110,7 +116,8 @@ def split(lines: Sequence[str]) -> tuple[list[str], tuple[str, ...], list[str]]:
             kept.append(line)
             continue
         names += [layer.name, *layer.needs]
-        notices.append(f"package `{line}` {layer.reason}")
+        shown = package_name(line) if line in unnamed else line
+        notices.append(f"package `{shown}` {layer.reason}")
     return kept, tuple(sorted(set(names))), notices
 
 

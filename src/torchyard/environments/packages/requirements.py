@@ -27,6 +27,8 @@ _OPTIONS = (
     "--trusted-host",
 )
 _COMMENT = re.compile(r"(^|\s)#.*$")
+# As conda writes a version, and pip does not.
+_ONE_EQUALS = re.compile(r"([\w.-]+(?:\[[^\]]*\])?)\s*=\s*([\w.*+!-]+)(?:\s*;.*)?\Z", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?", re.ASCII)
 
 
@@ -88,6 +90,12 @@ def _check(text: str, at: At) -> None:
                 at=at,
             )
         return
+    if match := _ONE_EQUALS.match(text):
+        raise InvalidSpec(
+            f"pip requirement `{text[:100]}` has one `=`",
+            f"write `{match[1]}=={match[2]}`: one `=` is how conda pins a version",
+            at=at,
+        )
     if not _NAME.match(text) or re.match(r"[\w.-]*[/\\]", text) or re.search(r"@\s*file:", text):
         raise InvalidSpec(
             f"pip requirement `{text}` points at a file, which an environment can't carry",

@@ -195,8 +195,8 @@ RULES: tuple[Rule, ...] = (
         "out_of_memory",
         r"MemoryError|[Cc]annot allocate memory|can't allocate memory|std::bad_alloc"
         r"|DataLoader worker.{0,200}killed by signal: Killed|Unable to allocate [\d.]+ [KMGT]iB",
-        "the machine ran out of memory: load less data at once, use fewer data-loader workers or "
-        "fewer ranks per node",
+        "load less data at once, use fewer data-loader workers or fewer ranks per node; a limit "
+        "such as `ulimit -v` may allow less than the machine has",
     ),
     Rule(
         "data_worker_lost",

@@ -86,6 +86,21 @@ SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
 PROGRAM_IN_COMMAND = "<string>"
 
 
+OWN_PATH = (
+    "the job's own variable `PATH` replaces the node's and has no such program: write "
+    "`export PATH=FOLDER:$PATH` in the command instead, or the program's full path"
+)
+OWN_MEMORY_LIMIT = (
+    "the command limits the memory of its programs by `ulimit`: raise that limit or leave it out"
+)
+_MEMORY_LIMIT = re.compile(r"\bulimit\s+(?:-[A-Za-z]+\s+)*-[A-Za-z]*[vdm]")
+
+
+def limits_memory(command: str) -> bool:
+    """Whether a command limits the memory that its programs may have."""
+    return bool(_MEMORY_LIMIT.search(command))
+
+
 @dataclass(frozen=True)
 class Match:
     """A matching rule with its hint filled in; `subject` is what it names, such as a module."""

@@ -16,8 +16,10 @@ from torchyard.worker.system.memory_kills import MemoryKills
 
 @dataclass(frozen=True)
 class DiagnosisContext:
-    """`errors` holds one folder per rank; `has_peers` says whether the job has other ranks;
-    `search_path` is the ranks' PATH.
+    """`errors` holds one folder per rank; `has_peers` says whether the job has other ranks.
+
+    `search_path` is the ranks' PATH; `own_path` is the job's own variable PATH, empty where it
+    sets none.
     """
 
     node: int
@@ -26,6 +28,8 @@ class DiagnosisContext:
     errors: Path
     memory_kills: MemoryKills
     search_path: str = ""
+    command: str = ""
+    own_path: str = ""
 
     def records_folder(self, rank: int) -> Path:
         return self.errors / f"rank-{rank}"

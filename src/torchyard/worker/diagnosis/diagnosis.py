@@ -145,7 +145,18 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
         record = artifacts.decisive_record(own_records, 1, 0, exit.at) or record
     tail = artifacts.log_tail(exit.rank.log)
     finding = _finding(exit, context, folder, record, tail)
+    finding = _with_own_settings(finding, exit, context)
     return _diagnosis(exit, context, finding, record, tail)
+
+
+def _with_own_settings(finding: _Finding, exit: RankExit, context: DiagnosisContext) -> _Finding:
+    """The finding with a hint at what the job sets itself, where that is the likelier cause."""
+    if finding.code == "command_not_found" and context.own_path:
+        return _replaced(finding, hint=causes.OWN_PATH)
+    is_killed = exit.signal == _KILL or exit.exit_code == _SHELL_SIGNAL + _KILL
+    if finding.code == "out_of_memory" and not is_killed and causes.limits_memory(context.command):
+        return _replaced(finding, hint=causes.OWN_MEMORY_LIMIT)
+    return finding
 
 
 @dataclass(frozen=True)
@@ -443,7 +454,11 @@ def short_title(trace: Trace) -> str:
 
 
 def _first_line(text: str) -> str:
-    line = next((line for line in text.strip().splitlines() if line.strip()), "")
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    line = lines[0] if lines else ""
+    # A line that ends in a colon says only that the next one has it.
+    if line.endswith(":") and len(lines) > 1:
+        line = f"{line} {lines[1]}"
     return line if len(line) <= _TITLE else line[:_TITLE] + "…"
 
 
