@@ -152,6 +152,16 @@ class JobHistory:
         response = self._transport.get(f"{self._job_path(name)}/metrics", {"system": system})
         return Listing(_summary(row) for row in response["value"])
 
+    def metric_tables(self, name: str) -> list[Json]:
+        """What SDK v1's `log_table`, `log_list` and `log_row` logged, by key: `key`, `count`,
+        `columns` and the first `rows`, each a value by column.
+
+        Raises:
+            NotFound: no job has this name.
+        """
+        response = self._transport.get(f"{self._job_path(name)}/metrics", {"system": "hidden"})
+        return list(response.get("tables") or [])
+
     def history(
         self,
         name: str,

@@ -104,6 +104,8 @@ class Job(JobRow):
     attempts: list[JobAttempt]
     notices: list[str]
     metrics: dict[str, Number]
+    newest_metrics: list[str] | None = None
+    tables: dict[str, int] | None = None
     params: dict[str, str]
     models: list[ModelName]
 
@@ -163,8 +165,18 @@ class MetricSummary(_Answer):
     max: Number | None
 
 
+class MetricTable(_Answer):
+    """The first rows of a table that SDK v1 logged, each a value by column."""
+
+    key: str
+    count: int
+    columns: list[str]
+    rows: list[Json]
+
+
 class MetricSummaries(_Answer):
     value: list[MetricSummary]
+    tables: list[MetricTable] | None = None
 
 
 class Chart(_Answer):

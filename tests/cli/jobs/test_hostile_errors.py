@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from torchyard.cli.jobs import streaming
+from torchyard.cli.jobs import page, streaming
 
 HOSTILE = ["\x1b]0;owned\x07", "\x1b[2J", "\x07", "\x1b]8;;http://evil\x1b\\", "\x9b31m", "\r"]
 JOB: dict[str, Any] = {
@@ -42,4 +42,17 @@ def test_some_metrics_are_shown_and_the_rest_is_named() -> None:
     metrics = {f"m{number}": float(number) for number in range(1503)}
     shown = streaming.summary({**JOB, "metrics": metrics})
     assert "m19 " in shown and "m20 " not in shown
-    assert "and 1483 more: `yard job metrics -n j`" in shown
+    assert "and 1483 older: `yard job metrics -n j`" in shown
+
+
+def test_the_newest_metrics_are_shown() -> None:
+    metrics = {f"m{number}": float(number) for number in range(1503)}
+    newest = [f"m{number}" for number in range(1502, 1482, -1)]
+    shown = streaming.summary({**JOB, "metrics": metrics, "newest_metrics": newest})
+    assert "m1502 " in shown and "m1483 " in shown and "m1482 " not in shown and "m19 " not in shown
+
+
+def test_a_long_tag_is_cut_on_the_page_of_a_job() -> None:
+    job = {**JOB, "created_at": "2026-01-02T03:04:05Z", "tags": {"short": "x", "long": "y" * 600}}
+    lines = [line.strip() for line in page.page(job).splitlines()]
+    assert "short  x" in lines and f"long   {'y' * 100}…" in lines

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from azureml.azure_server import WORKSPACE
 from cli.conftest import Answer, Yard
 from cli.real_server import RealServer
 from eventually import eventually
@@ -406,3 +407,32 @@ def test_extremes_are_drawn_at_the_edges() -> None:
     rows = plots.draw([plots.Line("", [(0, 0.0, 0.0), (1, 9.0, 9.0)])], plots.Style(40, 10))
     first, *_, last, _, _ = rows.splitlines()
     assert first.rstrip()[-1] != "│" and last[last.index("┤") + 1] != " "
+
+
+def test_tables_of_sdk_v1_are_shown(ask: Yard, runs: Runs) -> None:
+    name = runs({"loss": [1.0]})
+    logged = [
+        {
+            "name": "confusion",
+            "columns": {"label": "string", "hits": "integer"},
+            "value": [
+                {
+                    "metricId": f"r{number}",
+                    "createdUtc": f"2026-11-21T16:00:0{number}Z",
+                    "data": {"label": label, "hits": number},
+                }
+                for number, label in enumerate(("cat", "dog"))
+            ],
+            "properties": {"uxMetricType": "azureml.v1.table"},
+        }
+    ]
+    path = f"/metric/v1.0{WORKSPACE}/runs/{name}/batch"
+    assert runs.client.transport.post(path, {"values": logged})["errors"] == []
+    shown = ask("job", "metrics", name).text
+    assert f"\nconfusion (job {name})\n" in shown and shown.startswith("KEY")
+    assert ["cat", "0"] in [line.split() for line in shown.splitlines()]
+    assert ["dog", "1"] in [line.split() for line in shown.splitlines()]
+    alone = ask("job", "metrics", name, "--key", "confusion").text
+    assert alone.startswith("confusion") and "loss" not in alone
+    page = ask("job", "show", "-n", name).text
+    assert f"  confusion  2 rows\n  see them with `yard job metrics -n {name}`" in page

@@ -225,3 +225,28 @@ def test_a_reader_that_goes_away_is_no_error(server: FakeServer, yard: Yard) -> 
         process.wait(60)
     assert process.returncode == 141
     assert b"rror" not in err
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_output_without_a_last_newline_is_not_glued_to_what_follows(together: bool) -> None:
+    """In one file or pipe as at a terminal; two of them are left as they are."""
+    code = (
+        "import sys\n"
+        "from torchyard.cli.jobs import streaming\n"
+        "from torchyard.client.printing import Printer, bytes_of\n"
+        "end_line = streaming._end_line if streaming._share_output() else None\n"
+        "say = lambda text: print(text, file=sys.stderr, flush=True)\n"
+        "printer = Printer(bytes_of(sys.stdout), say, None, end_line)\n"
+        "printer._write(b'no newline')\n"
+        "printer.line('Running took 1 s')\n"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if together else subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=60,
+        check=True,
+    )
+    expected = b"no newline\nRunning took 1 s\n" if together else b"no newline"
+    assert process.stdout == expected

@@ -3862,6 +3862,11 @@ export interface components {
             models: components["schemas"]["ModelName"][];
             /** Name */
             name: string;
+            /**
+             * Newest Metrics
+             * @default null
+             */
+            newest_metrics: string[] | null;
             /** Node Count */
             node_count: number;
             /** Notices */
@@ -3897,6 +3902,13 @@ export interface components {
              * @enum {string}
              */
             status: "NotStarted" | "Queued" | "Preparing" | "Provisioning" | "Starting" | "Running" | "Finalizing" | "CancelRequested" | "NotResponding" | "Paused" | "Completed" | "Failed" | "Canceled";
+            /**
+             * Tables
+             * @default null
+             */
+            tables: {
+                [key: string]: number;
+            } | null;
             /** Tags */
             tags: {
                 [key: string]: string;
@@ -4077,6 +4089,11 @@ export interface components {
         };
         /** MetricSummaries */
         MetricSummaries: {
+            /**
+             * Tables
+             * @default null
+             */
+            tables: components["schemas"]["MetricTable"][] | null;
             /** Value */
             value: components["schemas"]["MetricSummary"][];
         };
@@ -4096,6 +4113,22 @@ export interface components {
             timestamp: number;
             /** Value */
             value: number | ("NaN" | "Infinity" | "-Infinity");
+        };
+        /**
+         * MetricTable
+         * @description The first rows of a table that SDK v1 logged, each a value by column.
+         */
+        MetricTable: {
+            /** Columns */
+            columns: string[];
+            /** Count */
+            count: number;
+            /** Key */
+            key: string;
+            /** Rows */
+            rows: {
+                [key: string]: unknown;
+            }[];
         };
         /** ModelName */
         ModelName: {

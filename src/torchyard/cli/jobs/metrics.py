@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -251,7 +251,10 @@ def _rows(client: Client, selection: _Selection) -> list[dict[str, Any]]:
         for row in client.jobs.metric_keys(name, system=selection.system).raw
     ]
     logged_keys = sorted({row["key"] for row in summaries})
+    table_keys = [table["key"] for table in _tables(client, selection)] if selection.keys else []
     for key in selection.keys:
+        if key in table_keys:
+            continue
         if key not in logged_keys:
             near = nearest(key, logged_keys)
             shown = ", ".join(f"`{logged_key}`" for logged_key in logged_keys[:20])
@@ -266,13 +269,42 @@ def _rows(client: Client, selection: _Selection) -> list[dict[str, Any]]:
     return rows
 
 
+def _tables(client: Client, selection: _Selection) -> list[dict[str, Any]]:
+    """What SDK v1 logged as tables, lists and rows, of the selected keys."""
+    return [
+        {"job": name, **table}
+        for name in selection.names
+        for table in client.jobs.metric_tables(name)
+        if not selection.keys or table["key"] in selection.keys
+    ]
+
+
+def _table_text(table: Mapping[str, Any]) -> str:
+    columns = [_column(name) for name in table["columns"]]
+    count, shown = table["count"], len(table["rows"])
+    rest = f", the first {shown} of {count} rows" if shown < count else ""
+    heading = f"{tables.plain(table['key'])} (job {table['job']}{rest})"
+    return f"{heading}\n{tables.table_text(table['rows'], columns)}"
+
+
+def _column(name: str) -> tables.Column:
+    return tables.plain(name), lambda row: _cell(row.get(name))
+
+
+def _cell(value: Any) -> str:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(tables.number(value)) if is_number else tables.plain(str(value))
+
+
 def _page(client: Client, selection: _Selection, plot: bool, most_lines: int = 0) -> str:
     """The table or charts, for people."""
     rows = _rows(client, selection)
-    if not rows:
+    logged_tables = [] if plot else [_table_text(table) for table in _tables(client, selection)]
+    if not rows and not logged_tables:
         return "There are no metrics yet."
     if not plot:
-        return tables.table_text(rows, _columns(selection, tables.number))
+        numbers = [tables.table_text(rows, _columns(selection, tables.number))] if rows else []
+        return "\n\n".join([*numbers, *logged_tables])
     if selection.keys:
         return _chart(client, selection, list(selection.keys), _height(most_lines, 1))
     keys = list(dict.fromkeys(row["key"] for row in rows))

@@ -7,6 +7,8 @@ from typing import Any
 
 from torchyard.cli.terminal import tables
 
+_LONGEST_VALUE = 100
+
 
 def page(job: Mapping[str, Any]) -> str:
     """The page of one job."""
@@ -38,6 +40,7 @@ def page(job: Mapping[str, Any]) -> str:
         ("Tags", _pairs(job.get("tags"), str)),
         ("Parameters", _pairs(job.get("params"), str)),
         ("Metrics", _pairs(job.get("metrics"), tables.number)),
+        ("Tables", _tables(job)),
         ("Outputs", _outputs(job)),
         ("Models", "\n".join(f"  {m['name']}:{m['version']}" for m in job.get("models") or [])),
     ]
@@ -65,9 +68,22 @@ def _stages(job: Mapping[str, Any]) -> str:
 
 def _pairs(values: dict[str, Any] | None, shown: Callable[[Any], str]) -> str:
     return tables.fields(
-        (f"  {tables.plain(key)}", tables.plain(shown(value)))
+        (f"  {tables.plain(key)}", _short(tables.plain(shown(value))))
         for key, value in (values or {}).items()
     )
+
+
+def _tables(job: Mapping[str, Any]) -> str:
+    """What SDK v1 logged as tables, lists and rows."""
+    counts = job.get("tables") or {}
+    lines = [(f"  {tables.plain(key)}", f"{n} row{'s' * (n != 1)}") for key, n in counts.items()]
+    rest = f"\n  see them with `yard job metrics -n {job['name']}`" if lines else ""
+    return tables.fields(lines) + rest
+
+
+def _short(text: str) -> str:
+    """A tag may hold a document, as MLflow's `mlflow.log-model.history`; `-o json` has it whole."""
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
 def _outputs(job: Mapping[str, Any]) -> str:

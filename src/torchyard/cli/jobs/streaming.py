@@ -46,7 +46,7 @@ def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]
             )
         lost = True
 
-    end_line = _end_line if _share_terminal() else None
+    end_line = _end_line if _share_output() else None
     printer = Printer(bytes_of(sys.stdout), say, rank, end_line, _live_area())
     say(f"RunId: {name}\n")
     frames = client.jobs.follow(name, on_lost=on_lost)
@@ -58,9 +58,14 @@ def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]
     return job
 
 
-def _share_terminal() -> bool:
-    """Whether stdout and stderr both go to a terminal."""
-    return sys.stdout.isatty() and sys.stderr.isatty()
+def _share_output() -> bool:
+    """Whether stdout and stderr go to one terminal, file or pipe."""
+    try:
+        out, err = os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
+    is_one = (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino)
+    return is_one or (sys.stdout.isatty() and sys.stderr.isatty())
 
 
 def _live_area() -> LiveArea | None:
@@ -92,11 +97,11 @@ def summary(job: Mapping[str, Any]) -> str:
     pairs: list[tuple[str, Any]] = [
         ("RunId:", name),
         ("Status:", tables.status(job["status"])),
-        ("Took:", duration(took_s)),
+        ("Took:", duration(took_s) + (" for the command" if _has_ranks(job, took_s) else "")),
     ]
     text = "Execution Summary\n=================\n" + tables.fields(pairs)
     if job.get("metrics"):
-        text += "\nMetrics:\n" + _metrics(name, job["metrics"])
+        text += "\nMetrics:\n" + _metrics(job)
     for model in job.get("models") or []:
         text += f"\nModel: {tables.plain(model['name'])}:{model['version']}"
     text += f"\nOutputs: `yard job download -n {name} --all`"
@@ -104,11 +109,20 @@ def summary(job: Mapping[str, Any]) -> str:
     return text + (f"\n\n{problem}" if problem else "")
 
 
-def _metrics(name: str, metrics: Mapping[str, Any]) -> str:
-    first = list(metrics.items())[:_MOST_METRICS]
-    text = tables.fields((f"  {tables.plain(key)}", tables.number(value)) for key, value in first)
-    if len(metrics) > len(first):
-        text += f"\n  and {len(metrics) - len(first)} more: `yard job metrics -n {name}`"
+def _has_ranks(job: Mapping[str, Any], took_s: float | None) -> bool:
+    """Whether `took_s` is the time of a command, which is less than that of the stage Running."""
+    return took_s is not None and job.get("type", "command") == "command"
+
+
+def _metrics(job: Mapping[str, Any]) -> str:
+    """All of them, or the newest and how to see the rest."""
+    metrics = job["metrics"]
+    keys = list(metrics)
+    if len(keys) > _MOST_METRICS:
+        keys = [key for key in job.get("newest_metrics") or keys if key in metrics][:_MOST_METRICS]
+    text = tables.fields((f"  {tables.plain(key)}", tables.number(metrics[key])) for key in keys)
+    if len(metrics) > len(keys):
+        text += f"\n  and {len(metrics) - len(keys)} older: `yard job metrics -n {job['name']}`"
     return text
 
 

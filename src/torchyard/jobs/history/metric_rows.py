@@ -23,6 +23,7 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
     delete,
+    func,
     select,
 )
 
@@ -102,6 +103,45 @@ def of_job(connection: Connection, job_id: int, key: str = "") -> list[Row]:
         Row(**{name: value for name, value in row.items() if name not in ("number", "job_id")})
         for row in result
     ]
+
+
+@dataclass(frozen=True)
+class LoggedTable:
+    """The first `rows` of one key, each a value by column, of `count` in all."""
+
+    key: str
+    count: int
+    columns: tuple[str, ...]
+    rows: tuple[dict[str, Any], ...]
+
+
+def counts(connection: Connection, job_id: int) -> dict[str, int]:
+    """How many rows each key has, by key."""
+    query = (
+        select(metric_rows.c.key, func.count())
+        .where(metric_rows.c.job_id == job_id)
+        .group_by(metric_rows.c.key)
+        .order_by(metric_rows.c.key)
+    )
+    return {key: count for key, count in connection.execute(query)}
+
+
+def tables(
+    connection: Connection, job_id: int, most_tables: int, most_rows: int
+) -> list[LoggedTable]:
+    """The tables, lists and rows that SDK v1's `log_table`, `log_list` and `log_row` logged."""
+    logged_tables = []
+    for key, count in list(counts(connection, job_id).items())[:most_tables]:
+        query = (
+            select(metric_rows.c["values"])
+            .where(metric_rows.c.job_id == job_id, metric_rows.c.key == key)
+            .order_by(metric_rows.c.at, metric_rows.c.number)
+            .limit(most_rows)
+        )
+        rows = tuple(connection.execute(query).scalars())
+        columns = dict.fromkeys(name for row in rows for name in row)
+        logged_tables.append(LoggedTable(key, count, tuple(columns), rows))
+    return logged_tables
 
 
 def drop(connection: Connection, job_id: int) -> None:

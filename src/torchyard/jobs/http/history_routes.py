@@ -17,9 +17,10 @@ from fastapi.responses import StreamingResponse
 
 from torchyard.base.errors import InvalidInput, NotFound, nearest
 from torchyard.jobs import actions
-from torchyard.jobs.history import chart_store, charts, exact_points, exports
+from torchyard.jobs.history import chart_store, charts, exact_points, exports, metric_rows
 from torchyard.jobs.history.chart_store import By, Points, Sampled, Window
 from torchyard.jobs.history.charts import Chart, Line
+from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.shared.record_rules import INT64_MAX, INT64_MIN, number_json
@@ -28,6 +29,7 @@ from torchyard.workspaces.permissions import Permission
 
 _MOST_COLUMNS = 10_000
 _MOST_SERIES = 100
+_MOST_TABLES, _MOST_ROWS = 50, 50
 _MOST_NUMBERS = 200_000
 
 Keys = Annotated[list[str] | None, Query()]
@@ -50,7 +52,9 @@ def summaries(
     job = actions.get(services, workspace, name)
     with services.db.read() as connection:
         metrics = chart_store.summaries(connection, job.id, system)
+        tables = metric_rows.tables(connection, job.id, _MOST_TABLES, _MOST_ROWS)
     return {
+        "tables": job_masking.masked(job, [vars(table) for table in tables]),
         "value": [
             {
                 "key": metric.key,
@@ -62,7 +66,7 @@ def summaries(
                 "max": None if metric.high is None else number_json(metric.high),
             }
             for metric in metrics
-        ]
+        ],
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from torchyard.base.clock import to_text
 from torchyard.jobs import actions
 from torchyard.jobs.admission import queue, waiting_reasons
+from torchyard.jobs.history import metric_rows
 from torchyard.jobs.records import attempt_store, job_masking, progress, store
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Attempt, Job, JobError
@@ -16,6 +17,8 @@ from torchyard.jobs.spec import rehearsal, secrets
 from torchyard.models import actions as models
 from torchyard.shared.record_rules import number_json
 
+_MOST_NEWEST = 20
+
 
 def job_json(services: Services, job: Job) -> dict[str, Any]:
     """The whole job: timeline, notices, last metrics, models."""
@@ -23,6 +26,9 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
     with services.db.read() as connection:
         environment_hash = store.environment_hash_of(connection, job.id)
         attempts = attempt_store.attempts_of(connection, job.id)
+        tables = metric_rows.counts(connection, job.id)
+    points = services.history.latest(job.id)
+    newest = sorted(points, key=lambda point: (-point.timestamp, point.key))
     rest = {
         "error": None if job.error is None else _with_details(job.error),
         "environment_hash": environment_hash,
@@ -39,9 +45,9 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
         ],
         "attempts": [_attempt_json(attempt) for attempt in attempts],
         "notices": notices_of(events),
-        "metrics": {
-            point.key: number_json(point.value) for point in services.history.latest(job.id)
-        },
+        "metrics": {point.key: number_json(point.value) for point in points},
+        "tables": tables,
+        "newest_metrics": [point.key for point in newest[:_MOST_NEWEST]],
         "params": services.history.params(job.id),
         "models": [
             {"name": model.name, "version": model.version}
