@@ -111,8 +111,8 @@ class Node:
             self._folders.work,
             self._folders.errors,
             MemoryKills(others=cgroups.memory_events(processes.mark(plan.attempt_id, node))),
-            plan.command,
-            plan.environment_variables.get("PATH", ""),
+            command=plan.command,
+            own_path=plan.environment_variables.get("PATH", ""),
         )
         self._limit_watch: LimitWatch | None = None
         self._access: NodeAccess | None = None
