@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import shutil
 import socket
 import subprocess
@@ -16,7 +17,8 @@ from required import missing
 _SITE = Path(__file__).resolve().parents[2] / "packaging" / "nginx.conf"
 _MAIN = """\
 daemon off;
-master_process off;
+user {user};
+worker_processes auto;
 pid {folder}/nginx.pid;
 error_log {folder}/error.log;
 worker_rlimit_nofile 8192;
@@ -66,7 +68,7 @@ def nginx_before(
             },
         )
     )
-    (folder / "nginx.conf").write_text(_MAIN.format(folder=folder))
+    (folder / "nginx.conf").write_text(_MAIN.format(folder=folder, user=getpass.getuser()))
     process = subprocess.Popen([program, "-p", folder, "-c", folder / "nginx.conf"])
     try:
         _wait_for(port, process, folder / "error.log")
