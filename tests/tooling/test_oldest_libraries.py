@@ -22,9 +22,9 @@ def dependencies() -> dict[str, str]:
     """What the package needs, by name."""
     text = (ROOT / "pyproject.toml").read_text()
     listed = text.partition("\ndependencies = [\n")[2].partition("\n]")[0]
-    found = re.findall(r'"([a-z]+)([^"]*)"', listed)
-    assert set(_BOUNDED) <= {name for name, _ in found}
-    return dict(found)
+    bounds = re.findall(r'"([a-z]+)([^"]*)"', listed)
+    assert set(_BOUNDED) <= {name for name, _ in bounds}
+    return dict(bounds)
 
 
 def test_a_ceiling_keeps_the_next_breaking_version_out() -> None:

@@ -396,7 +396,7 @@ def test_all_errors_of_a_file_are_told_at_once_in_its_order(yard: Yard, folder: 
         "hint: write seconds: `timeout: 7200`\n"
         "error: faulty.yml:4:5: pip option `-e` can't be used in an environment\n"
         "hint: list the packages themselves, each with its version\n"
-        "error: job.yml:4:1: the command uses `${{inputs.epohcs}}`, and there is no such input\n"
+        "error: job.yml:4:1: the command uses `${{inputs.epohcs}}`, and that input is not defined\n"
         "hint: did you mean `inputs.epochs`?\n"
         "error: job.yml:7:10: unknown key `dataset` under `inputs.data`\n"
         "hint: write `path: azureml:NAME:VERSION`, a URL or a local path\n"

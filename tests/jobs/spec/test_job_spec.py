@@ -233,7 +233,7 @@ def test_variables_may_use_inputs_and_outputs() -> None:
     ("keys", "at", "message"),
     [
         ({"environment_variables": {"A": "${{inputs.gone}}"}}, ("environment_variables", "A"),
-         "`A` uses `${{inputs.gone}}`, and there is no such input"),
+         "`A` uses `${{inputs.gone}}`, and that input is not defined"),
         ({"environment_variables": {"A": "${{ nothing }}"}}, ("environment_variables", "A"),
          "`${{nothing}}` is not an expression that an environment variable can use"),
         ({"environment_variables": {"A": "${{inputs.a"}}, ("environment_variables", "A"),

@@ -97,8 +97,10 @@ class BodySpool:
             ServerBusy: the others took too long.
         """
         try:
-            await asyncio.wait_for(self._working.acquire(), self._wait_limit_s)
-        except asyncio.TimeoutError:
+            # Not by `wait_for`, which loses what it got if its caller is canceled at that moment.
+            with anyio.fail_after(self._wait_limit_s):
+                await self._working.acquire()
+        except TimeoutError:
             raise ServerBusy("the server works on too many large requests", _HINT) from None
         try:
             yield

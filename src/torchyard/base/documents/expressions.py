@@ -140,7 +140,7 @@ def _check_names(
         if name not in names[kind]:
             near = nearest(name, names[kind])
             raise InvalidSpec(
-                f"{subject} uses `${{{{{kind}.{name}}}}}`, and there is no such {kind[:-1]}",
+                f"{subject} uses `${{{{{kind}.{name}}}}}`, and that {kind[:-1]} is not defined",
                 f"did you mean `{kind}.{near}`?" if near else f"add `{name}` under `{kind}`",
                 at=at,
             )

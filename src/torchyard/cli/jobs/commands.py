@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     from torchyard.client.job import Job
 
 group = noun("job")
+_rank = click.option(
+    "--rank",
+    type=click.IntRange(min=0),
+    default=None,
+    metavar="RANK",
+    help="Print only this rank's output, unchanged.",
+)
 
 _NAMES = (
     'quote a name that contains dots: `inputs."a.b"=1`. Names below `properties.` and `tags.` '
@@ -194,13 +201,7 @@ def code(session: Session, name: str, download_path: Path | None, overwrite: boo
 
 @group.command("stream")
 @named("job", "jobs")
-@click.option(
-    "--rank",
-    type=click.IntRange(min=0),
-    default=None,
-    metavar="RANK",
-    help="Print only this rank's output, unchanged.",
-)
+@_rank
 @common
 def stream(session: Session, name: str, rank: int | None) -> int:
     """Print a job's output from the start and follow it until the job ends.
@@ -214,13 +215,7 @@ def stream(session: Session, name: str, rank: int | None) -> int:
 
 @group.command("logs")
 @named("job", "jobs")
-@click.option(
-    "--rank",
-    type=click.IntRange(min=0),
-    default=None,
-    metavar="RANK",
-    help="Print only this rank's output, unchanged.",
-)
+@_rank
 @click.option("--follow", is_flag=True, help="Follow it until the job ends, as `stream` does.")
 @common
 def logs(session: Session, name: str, rank: int | None, follow: bool) -> int:

@@ -151,8 +151,6 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
 
 def _with_own_settings(finding: _Finding, exit: RankExit, context: DiagnosisContext) -> _Finding:
     """The finding with a hint at what the job sets itself, where that is the likelier cause."""
-    if finding.code == "command_not_found" and context.own_path:
-        return _replaced(finding, hint=causes.OWN_PATH)
     is_killed = exit.signal == _KILL or exit.exit_code == _SHELL_SIGNAL + _KILL
     if finding.code == "out_of_memory" and not is_killed and causes.limits_memory(context.command):
         return _replaced(finding, hint=causes.OWN_MEMORY_LIMIT)
@@ -325,7 +323,8 @@ def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: 
     if match is not None:
         hint = match.hint
         if match.code == "command_not_found":
-            hint = programs.advice(match.subject, context.search_path) or hint
+            nearest = programs.advice(match.subject, context.search_path)
+            hint = nearest or (causes.OWN_PATH if context.own_path else hint)
         return _Finding(match.code, match.line[:_TITLE], hint, match.consequence)
     if artifacts.ended_abruptly(folder, exit.pid) or (
         _last_failure(exit, folder) is not None and artifacts.only_abrupt_end(folder)

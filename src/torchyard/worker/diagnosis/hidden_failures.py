@@ -79,7 +79,7 @@ def _commands(exit: RankExit, folder: Path, context: DiagnosisContext) -> list[F
         dict.fromkeys(
             failure
             for failure in failures
-            if not _is_answer(failure) and _is_own(failure.script, context)
+            if not _is_answer(failure) and _is_of_job(failure.script, context)
         )
     )
 
@@ -92,7 +92,7 @@ def _is_answer(failure: FailedCommand) -> bool:
     )
 
 
-def _is_own(script: str, context: DiagnosisContext) -> bool:
+def _is_of_job(script: str, context: DiagnosisContext) -> bool:
     """Whether it stands in the command or the job's code, not in what `source` reads elsewhere."""
     return not script.startswith("/") or Path(script).is_relative_to(context.work)
 
@@ -145,9 +145,9 @@ def _description(record: Record, context: DiagnosisContext) -> str:
         frame = artifacts.user_frame(record.trace.frames)
         return diagnosis.short_title(record.trace) + diagnosis.location_of(frame, context)
     frame = artifacts.Frame(*record.exit_frame) if record.exit_frame is not None else None
-    is_own = frame is not None and not frame.is_library
-    where = diagnosis.location_of(frame, context) if is_own else ""
-    return f"sys.exit with code {record.exit_code}{where}"
+    is_library = frame is None or frame.is_library
+    location = "" if is_library else diagnosis.location_of(frame, context)
+    return f"sys.exit with code {record.exit_code}{location}"
 
 
 def _python_notices(
