@@ -49,8 +49,8 @@ _RANKS = "src/torchyard/worker/launch/ranks.py"
 FAULTS = (
     Fault(
         "an import goes up the layers", "check", "src/torchyard/base/clock.py",
-        "from __future__ import annotations\n",
-        "from __future__ import annotations\n\nimport torchyard.jobs.records.types  # noqa: F401\n",
+        '_BOOT_ID = "',
+        'import torchyard.jobs.records.types  # noqa: F401\n\n_BOOT_ID = "',
     ),
     Fault(
         "a permission is not asked", "test", "src/torchyard/workspaces/guarded_routes.py",

@@ -128,7 +128,7 @@ def test_environment_and_inputs_are_one_stage(
     yard.look_until(job, Status.STARTING)
     spans = progress.timeline(actions.events(services, job))
     assert [span.name.value for span in spans] == ["Preparing", "Scaling", "Running"]
-    assert spans[0].waited_for == "the environment is built"
+    assert spans[0].waited_for == "the environment is being built"
 
 
 def test_an_input_that_cannot_be_read_ends_the_job_with_the_reason(

@@ -146,7 +146,7 @@ def test_an_environment_is_built_before_nodes_are_held(
     scheduler.run_round()
     assert [again(services, job).status for job in jobs] == [Status.STARTING] * 3
     spans = progress.timeline(actions.events(services, jobs[0]))
-    assert spans[0].waited_for == "the environment is built"
+    assert spans[0].waited_for == "the environment is being built"
 
 
 def test_a_failed_build_fails_its_jobs(services: Services, scheduler: Scheduler) -> None:

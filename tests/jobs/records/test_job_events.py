@@ -20,11 +20,11 @@ BODIES: list[tuple[EventBody, dict[str, Any]]] = [
     (StatusChanged(Status.RUNNING), {"status": "Running"}),
     (StageChanged(Stage.SCALING, "end"), {"stage": "Scaling", "state": "end", "waited_for": ""}),
     (
-        StageChanged(Stage.PREPARING, "start", "the environment is built", 0),
+        StageChanged(Stage.PREPARING, "start", "the environment is being built", 0),
         {
             "stage": "Preparing",
             "state": "start",
-            "waited_for": "the environment is built",
+            "waited_for": "the environment is being built",
             "build_log_offset": 0,
         },
     ),

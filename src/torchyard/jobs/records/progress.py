@@ -129,7 +129,7 @@ def start_preparing(connection: Connection, job: Job, now: datetime, build_log_o
     body = StageChanged(
         Stage.PREPARING,
         "start",
-        "the environment is built",
+        "the environment is being built",
         build_log_offset,
         clock.steady_text(now),
     )
