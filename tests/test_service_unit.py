@@ -107,6 +107,7 @@ def test_a_restart_ends_the_server_alone() -> None:
     assert "\nKillMode=process\n" in text and "\nUser=torchyard\n" in text
 
 
+@pytest.mark.slow
 def test_the_unit_starts_the_server_with_words_it_knows() -> None:
     command = re.findall(r"^ExecStart=(.*)$", UNIT.read_text(), re.MULTILINE)[0].split()
     help_page = subprocess.run(

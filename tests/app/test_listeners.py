@@ -75,6 +75,7 @@ def test_a_certificate_needs_its_key(tls: listeners.Tls) -> None:
         listeners.context_of(tls)
 
 
+@pytest.mark.slow
 def test_the_command_reports_it_and_exits_with_2(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "torchyard.server", "--home", tmp_path, "--host", "0.0.0.0"],
@@ -87,6 +88,7 @@ def test_the_command_reports_it_and_exits_with_2(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_tls_for_others_and_plain_for_this_machine(tmp_path: Path, tls: listeners.Tls) -> None:
     home = tmp_path / "home"
     command: list[str | Path] = [sys.executable, "-m", "torchyard.server", "--home", home]

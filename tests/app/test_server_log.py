@@ -9,6 +9,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from eventually import eventually
 
 _WRITER = """
@@ -68,6 +70,7 @@ def _state(log: Path) -> tuple[int, int] | None:
     return None
 
 
+@pytest.mark.slow
 def test_a_killed_server_leaves_a_log_that_goes_on(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     moments = random.Random(5)

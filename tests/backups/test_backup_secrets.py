@@ -215,6 +215,7 @@ def test_a_passphrase_file_that_is_not_good(
         secret_parts.passphrase_in(tmp_path / "none")
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_missing(services: Services, tmp_path: Path) -> None:
     file = tmp_path / "passphrase"
     file.write_text(f"{PASSPHRASE}\n")

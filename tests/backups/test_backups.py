@@ -180,6 +180,7 @@ def test_restored_jobs_go_on_or_say_what_became_of_them(
     assert lost is not None and lost.code == "worker_lost"
 
 
+@pytest.mark.slow
 def test_a_backup_is_one_instant_of_a_server_that_writes(
     services: Services, open_home: Open, tmp_path: Path
 ) -> None:
@@ -334,6 +335,7 @@ def test_a_backup_overwrites_nothing(services: Services, backed_up: Path, tmp_pa
     assert not (tmp_path / "nothing").exists() and not (tmp_path / "c.tar").exists()
 
 
+@pytest.mark.slow
 def test_the_command_backs_up_and_restores(services: Services, tmp_path: Path) -> None:
     def yard(home: Path, *arguments: str, expect: int = 0) -> str:
         kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}

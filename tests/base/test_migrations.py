@@ -233,6 +233,7 @@ def number_on(connection: sa.Connection, tables: sa.MetaData) -> None:
                 )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_job_runs_on_over_an_upgrade(
     old: Database,

@@ -43,6 +43,7 @@ def kill(running: embedded.Running) -> None:
     eventually(lambda: not is_alive(running.pid, running.start_time), "the process to be gone")
 
 
+@pytest.mark.slow
 def test_racing_commands_start_one_server(settings: Settings) -> None:
     script = (
         "import sys; from pathlib import Path; from torchyard.client import embedded;"

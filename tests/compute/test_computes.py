@@ -302,6 +302,7 @@ def test_a_choice_never_passes_the_maximum(
     assert not made or not (idle - set(choice.numbers) - avoided), "idle ones come first"
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**9))
 @settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -23,6 +23,7 @@ print(len(sys.argv) - 2)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [other_pythons.WORKER, other_pythons.CURRENT])
 def test_every_module_is_imported_by_the_oldest_python(version: str, tmp_path: Path) -> None:
     python = other_pythons.python(version)

@@ -65,6 +65,7 @@ class TestRequests:
             site.link(RUN).call("GET", "/x")
         assert site.got[0].headers["Authorization"] == f"Bearer {RUN}"
 
+    @pytest.mark.slow
     def test_of_many_blocks_pass_whole_in_chunks_or_of_a_size(self, site: Site) -> None:
         pieces = [os.urandom(3 << 20) for _ in range(16)]
         with site.served():

@@ -80,6 +80,7 @@ class TestLocalExecutor(ExecutorContract):
         return LocalSite(bench)
 
 
+@pytest.mark.slow
 def test_many_launches_at_once_start_once(bench: Bench) -> None:
     site = LocalSite(bench)
     plan = site.plan()
@@ -167,6 +168,7 @@ def test_the_zip_is_made_once_and_holds_only_the_worker(tmp_path: Path) -> None:
     assert all(name.startswith(roots) for name in names)
 
 
+@pytest.mark.slow
 def test_two_at_once_make_one_zip(tmp_path: Path) -> None:
     made: list[Path] = []
     threads = [threading.Thread(target=lambda: made.append(worker_zip(tmp_path))) for _ in range(4)]

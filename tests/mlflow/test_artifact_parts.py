@@ -90,6 +90,7 @@ def test_concurrent_requests_complete_an_upload_once(
     post(server, f"complete/{root}", expect=404, **completion)
 
 
+@pytest.mark.slow
 def test_uploads_can_be_aborted_while_others_start(server: Server, root: str) -> None:
     def start_and_abort(_: int) -> None:
         for _ in range(15):

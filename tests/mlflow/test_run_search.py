@@ -192,6 +192,7 @@ def test_what_the_worker_samples_is_found_when_it_is_asked_for(server: Server) -
     assert [point["value"] for point in history["metrics"]] == [50]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["metrics", "params", "tags"])
 def test_filters_of_400_conditions_are_answered(server: Server, kind: str) -> None:
     keys = [f"k{number}" for number in range(400)]

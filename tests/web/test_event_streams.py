@@ -230,6 +230,7 @@ def test_who_was_away_too_long_is_told_to_begin_anew(
     _run(site, scenario)
 
 
+@pytest.mark.slow
 def test_a_person_has_a_bounded_number_of_streams(site: Served) -> None:
     async def scenario() -> None:
         streams = [Stream(site, "rita") for _ in range(1000)]

@@ -34,6 +34,7 @@ def _names(program: Path) -> list[str]:
         return archive.namelist()
 
 
+@pytest.mark.slow
 def test_every_module_in_it_finds_what_it_imports(program: Path) -> None:
     python = other_pythons.python(other_pythons.WORKER)
     modules = [

@@ -23,6 +23,7 @@ def test_a_document_is_read_with_its_aliases() -> None:
     assert yaml_documents.load("", "the file") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

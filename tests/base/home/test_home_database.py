@@ -66,11 +66,13 @@ def test_a_url_that_is_none(home: Path, url: str, message: str) -> None:
     assert message in refused(home, url)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_database(home: Path) -> None:
     (home / "torchyard.db").write_text("x" * 5000)
     assert "file is not a database" in refused(home)
 
 
+@pytest.mark.slow
 def test_the_driver_is_missing(home: Path, tmp_path: Path) -> None:
     (tmp_path / "psycopg.py").write_text("raise ImportError('not here')\n")
     message = refused(home, "postgresql://me@127.0.0.1:9/db", first=str(tmp_path))
@@ -129,6 +131,7 @@ def test_a_newer_schema_is_refused(home: Path, new_database: NewDatabase) -> Non
     assert f"knows `{SCHEMA_VERSION}`" in refused(home)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["0001", "0129"])
 def test_a_home_of_a_development_version_is_refused(
     home: Path, new_database: NewDatabase, version: str

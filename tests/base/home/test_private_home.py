@@ -84,6 +84,7 @@ def test_a_folder_of_other_files_is_never_mended(home: Path) -> None:
     assert home.stat().st_mode & 0o777 == 0o755
 
 
+@pytest.mark.slow
 def test_a_server_refuses_an_open_home(home: Path) -> None:
     (home / "server.id").write_text("x")
     command = [sys.executable, "-m", "torchyard.server", "--home", str(home), "--port", "0"]
@@ -92,6 +93,7 @@ def test_a_server_refuses_an_open_home(home: Path) -> None:
     assert f"`chmod 700 {home}`" in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_server_keeps_its_files_and_secrets_to_itself(tmp_path: Path) -> None:
     home = tmp_path / "home"
     database = f"sqlite:///{tmp_path}/{SECRET}.db"

@@ -112,6 +112,7 @@ def test_show_tells_what_each_component_is_here(real: RealServer, yard: Yard) ->
     assert "components" not in json.loads(yard("environment", "show", "python", "-o", "json").out)
 
 
+@pytest.mark.slow
 def test_build_shows_its_log_and_its_failure(real: RealServer, yard: Yard) -> None:
     answer = yard("environment", "build", "python")
     assert (
@@ -126,6 +127,7 @@ def test_build_shows_its_log_and_its_failure(real: RealServer, yard: Yard) -> No
     assert json.loads(yard("environment", "show", "broken", "-o", "json").out)["build"] == "failed"
 
 
+@pytest.mark.slow
 def test_an_environment_becomes_an_image_once(real: RealServer, yard: Yard) -> None:
     answer = yard("environment", "export", "-n", "python", "--image", "python.tar", "-o", "json")
     exported = json.loads(answer.out)

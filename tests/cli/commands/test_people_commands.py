@@ -242,6 +242,7 @@ def test_the_audit_tells(as_: As, running: RealServer, tmp_path: Path) -> None:
     assert as_("ida", "audit").code == 2
 
 
+@pytest.mark.slow
 def test_a_private_certificate(as_: As, tmp_path: Path) -> None:
     import os
     import signal

@@ -29,6 +29,7 @@ def real(served: RealServer, monkeypatch: pytest.MonkeyPatch) -> RealServer:
     return served
 
 
+@pytest.mark.slow
 def test_last_stands_for_the_newest_job(real: RealServer, yard: Yard) -> None:
     none = yard("job", "show", "@last")
     assert none.code == 2 and "`@last` is your newest job, and workspace `default` has" in none.err

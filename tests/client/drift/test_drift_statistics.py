@@ -104,6 +104,7 @@ def test_few_values_are_bins_of_their_own() -> None:
     assert bins.shares([-1.0, 0.5, 1.0, 2.0]) == [0.25, 0, 0.25, 0.25, 0.25]
 
 
+@pytest.mark.slow
 def test_psi_of_equal_samples_stays_below_its_quantile() -> None:
     """Yurdakul (2018): it is (1/n + 1/m) times chi-squared with B - 1 degrees of freedom."""
     n, m = 2000, 500

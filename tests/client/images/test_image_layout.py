@@ -161,6 +161,7 @@ def test_places_where_no_image_can_be(tmp_path: Path, name: str) -> None:
         layouts.check_target(tmp_path / name, overwrite=False)
 
 
+@pytest.mark.slow
 def test_a_layer_is_not_held_in_memory(tmp_path: Path) -> None:
     code = """
 import os, resource, sys

@@ -70,6 +70,7 @@ def said(*command: str | Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [".conda", ".tar.bz2"])
 def test_a_conda_tool_is_installed_with_pips_packages_and_locked(
     environments: Environments, machine: Machine, channels: Path, tmp_path: Path, form: str
@@ -103,6 +104,7 @@ def test_the_lock_wins_over_a_newer_channel(environments: Environments, channels
     assert said(environments.builds.run(newer) / "bin" / "greet").startswith("greet 2.0")
 
 
+@pytest.mark.slow
 def test_a_package_that_differs_from_the_lock_is_refused(
     environments: Environments, machine: Machine, channels: Path
 ) -> None:

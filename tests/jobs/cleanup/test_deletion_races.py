@@ -160,6 +160,7 @@ def test_what_is_uploaded_again_while_it_is_deleted_has_its_files(services: Serv
         assert [file.size_bytes for file in data.files_of(services.db, services.datastores, asset)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noun", ["data", "model"])
 def test_gc_finds_the_files_of_a_deletion_that_was_killed(
     services: Services, tmp_path: Path, database_url: str, noun: str

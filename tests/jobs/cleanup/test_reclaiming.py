@@ -115,6 +115,7 @@ def test_a_snapshot_that_lost_a_file_is_asked_for_again(services: Services) -> N
         support.submit(services, code=f"snapshot:{snapshot}")
 
 
+@pytest.mark.slow
 def test_submissions_beside_removals(services: Services) -> None:
     """A job that was created keeps its code, whenever the removal runs."""
     snapshots = [_snapshot(services, b"%d" % number, b"shared") for number in range(40)]

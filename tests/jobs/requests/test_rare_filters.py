@@ -198,6 +198,7 @@ def test_a_search_of_what_few_have_together_finds_what_a_walk_finds(services: Se
     assert joined > 15 and full > 3
 
 
+@pytest.mark.slow
 def test_a_list_of_few_jobs_is_what_a_walk_through_all_finds(services: Services) -> None:
     chance = random.Random(3)
     ids = fill(services, chance)

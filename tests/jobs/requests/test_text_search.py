@@ -131,6 +131,7 @@ def check(services: Services) -> int:
     return full
 
 
+@pytest.mark.slow
 def test_what_the_index_finds_is_what_a_walk_finds(services: Services) -> None:
     chance, index = random.Random(0), an_index(services)
     ids = fill(services, chance)

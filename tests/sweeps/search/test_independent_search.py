@@ -55,6 +55,7 @@ def parameters(draw: st.DrawFn, depth: int = 0) -> dict[str, Any]:
     return body
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(["x", "y", "z"]), parameters(), min_size=1), st.data())
 def test_every_point_lies_in_its_space(body: dict[str, Any], data: st.DataObject) -> None:

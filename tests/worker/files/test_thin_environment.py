@@ -68,6 +68,7 @@ def test_any_folder_name_works_in_any_locale(shared: Path, tmp_path: Path) -> No
         assert run(*words, env=locale) == "True"
 
 
+@pytest.mark.slow
 def test_packages_installed_in_the_thin_environment_take_precedence_and_stay_there(
     shared: Path, tmp_path: Path
 ) -> None:

@@ -7,6 +7,8 @@ import sys
 import textwrap
 from typing import Any
 
+import pytest
+
 from worker.bench import Bench
 
 PRINT_ENVIRONMENT = f"{sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"
@@ -55,6 +57,7 @@ def test_tasks_are_assigned_to_the_nodes_round_robin(bench: Bench) -> None:
     assert ranks == ["rank_0", "rank_1", "rank_2", "rank_3"]
 
 
+@pytest.mark.slow
 def test_tasks_connect_at_the_addresses_of_tf_config(bench: Bench) -> None:
     program = """
         import json, os, socket, time

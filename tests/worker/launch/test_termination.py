@@ -136,6 +136,7 @@ def test_a_preempted_script_is_asked_as_a_canceled_one(bench: Bench) -> None:
     assert _times_asked(bench, "a") == [1]
 
 
+@pytest.mark.slow
 def test_scripts_of_a_launcher_that_forwards_are_asked_once(bench: Bench) -> None:
     _stopped(bench, "echo begins\npython launcher.py", "ab")
     assert _times_asked(bench, "ab") == [1, 1]

@@ -394,6 +394,7 @@ def _kill_node(bench: Bench, plan: Any, node: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peer_copies", [True, False])
 def test_a_worker_delivers_for_a_node_that_was_lost_before_it_could(
     bench: Bench, tmp_path: Path, peer_copies: bool
