@@ -169,8 +169,8 @@ test: setup
 
 # What starts many programs, or waits for some seconds.
 test-slow: setup
-	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 3 --dist loadfile --durations=15 --timeout=600 -m 'slow and not \
-	  (end_to_end or postgres or faults or fuzz or object_store or long or containers or azure or widgets or web_page or oidc or runner or ray or slurm or torch)'
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 3 --dist loadfile --durations=15 --timeout=600 \
+	  -m 'slow and not (end_to_end or postgres or faults or fuzz or object_store or long or containers or azure or widgets or web_page or oidc or runner or ray or slurm or torch)'
 
 # The paths keep pytest from collecting everything. CI has what a laptop may lack.
 SMOKE := tests/smoke tests/containers/test_images_with_podman.py tests/runner/test_takeovers.py \
