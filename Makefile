@@ -143,11 +143,9 @@ debian-packages:
 # which makes every start of pytest slower: `make test-fuzz` installs it.
 install-all:
 	@$(MAKE) -s setup
-	@$(MAKE) -s $(VENV)/.group-object-store $(VENV)/.extra-postgres
+	@$(MAKE) -s $(VENV)/.group-object-store $(VENV)/.extra-postgres $(VENV)/.group-ui
 	@$(MAKE) -s debian-packages slurm-programs ray-programs
-	@$(MAKE) -s $(VENV)/.group-ui azurite oidc-provider
-	@$(MAKE) -s newest-clients widgets
-	@$(MAKE) -s test-environments
+	@$(MAKE) -s -j2 test-environments widgets newest-clients azurite oidc-provider
 	@$(MAKE) -s versions
 
 # What tests/locks pins, for tests that would build it themselves.
@@ -180,7 +178,7 @@ SMOKE := tests/smoke tests/containers/test_images_with_podman.py tests/runner/te
   tests/endpoints/running/test_endpoints_live.py tests/interactive/test_job_services.py \
   tests/batch_endpoints/running/test_batch_endpoints_live.py
 smoke: setup
-	TORCHYARD_TEST_RAY_HOME=.test-ray TORCHYARD_TEST_SERVICES=$(if $(CI),required) $(PYTEST) -n 2 --dist loadfile --durations=10 -m smoke $(SMOKE)
+	TORCHYARD_TEST_RAY_HOME=.test-ray TORCHYARD_TEST_SERVICES=$(if $(CI),required) $(PYTEST) -n 3 --dist loadfile --durations=20 -m smoke $(SMOKE)
 
 # Everything, for hours: each suite goes on after a red one. SUITES='test-e2e test-faults' for some.
 SUITES ?= check test smoke test-postgres test-object-store test-azure test-containers test-widgets \
@@ -407,7 +405,7 @@ registry:
 check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/mypy --config-file tests/contracts_azure/mypy.ini
 	$(BIN)/lint-imports
 	$(PYTEST) -n 2 --dist loadfile -m '$(QUICK)' tests/style tests/tooling
