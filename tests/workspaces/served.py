@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
 from torchyard import server
@@ -17,8 +18,8 @@ from torchyard.app import application
 from torchyard.base.clock import Clock
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
-from torchyard.workspaces import actions
-from torchyard.workspaces.types import Identity, TokenKind
+from torchyard.workspaces import actions, people
+from torchyard.workspaces.types import Identity, Role, TokenKind, role_named
 
 PEOPLE = {"rita": "reader", "dan": "data-scientist", "carl": "contributor", "olga": "owner"}
 HERE = "/v1/workspaces/default"
@@ -113,8 +114,18 @@ def served(home: Path, database_url: str, clock: Clock | None = None) -> Iterato
     # Without `with`: no scheduler runs, and what is made stays as it is.
     client = TestClient(application.create_app(parts), raise_server_exceptions=False)
     made = Served(parts, client, {"home": token_file.read_text().strip()})
-    for name, role in PEOPLE.items():
-        made.add(name, role)
-    yield made
+    # One event loop for all requests, where the client would start one for each.
+    with start_blocking_portal() as client.portal:
+        for name, role in PEOPLE.items():
+            _add_person(made, name, role_named(role))
+        yield made
     client.close()
     parts.services.db.close()
+
+
+def _add_person(served: Served, name: str, role: Role) -> None:
+    """As `Served.add`, without the two requests, which take longer than many a test."""
+    services = served.parts.services
+    people.create(services.db, services.clock, name, role, "default", "home")
+    token = people.new_token(services.db, services.clock, name, "first", None)
+    served.tokens[name] = token
