@@ -13,7 +13,7 @@ from torchyard.environments import assets, definition
 from torchyard.environments.images.definition import Sources
 from torchyard.environments.names import catalogue, substitutes
 from torchyard.environments.names.substitutes import SubstitutePolicy
-from torchyard.environments.packages import accelerators
+from torchyard.environments.packages import accelerators, pythons
 from torchyard.environments.packages.pythons import Pythons
 from torchyard.environments.types import EnvironmentSpec, Platform, this_platform
 from torchyard.workspaces import actions as workspaces
@@ -22,6 +22,7 @@ from torchyard.workspaces import actions as workspaces
 class Resolver:
     """
     Args:
+        offers: the Pythons that environments can have.
         sources: what Dockerfiles are read from.
         platform: what to build for; None asks this machine's tools, once.
         is_shared: whether several people use the server: then a workspace without a setting of
@@ -31,13 +32,13 @@ class Resolver:
     def __init__(
         self,
         db: Database,
-        pythons: Pythons,
+        offers: Pythons,
         sources: Sources,
         platform: Platform | None = None,
         is_shared: bool = False,
     ) -> None:
         self._db = db
-        self._pythons = pythons
+        self._pythons = offers
         self._sources = sources
         self._platform = platform
         self._is_shared = is_shared
@@ -45,7 +46,7 @@ class Resolver:
     @property
     def platform(self) -> Platform:
         if self._platform is None:
-            self._platform = this_platform(accelerators.find())
+            self._platform = this_platform(accelerators.find(), pythons.installed())
         return self._platform
 
     def resolve(

@@ -12,7 +12,7 @@ import hashlib
 import json
 import platform as machine
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -29,19 +29,24 @@ BUILDER_FORMAT = 1
 
 @dataclass(frozen=True)
 class Platform:
-    """The kind of machine that an environment runs on."""
+    """The kind of machine that an environment runs on.
+
+    `pythons` are the versions that are installed on it, as `3.7`.
+    """
 
     system: str
     machine: str
     accelerator: Accelerator
+    pythons: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.system}-{self.machine}-{self.accelerator}"
 
 
-def this_platform(accelerator: Accelerator) -> Platform:
-    """The platform of this machine, whose accelerator the caller knows."""
-    return Platform(machine.system().lower(), machine.machine().lower(), accelerator)
+def this_platform(accelerator: Accelerator, pythons: Iterable[str] = ()) -> Platform:
+    """The platform of this machine, whose accelerator and other Pythons the caller knows."""
+    system, architecture = machine.system().lower(), machine.machine().lower()
+    return Platform(system, architecture, accelerator, tuple(pythons))
 
 
 def platform_python() -> str:

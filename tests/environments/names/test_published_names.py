@@ -60,7 +60,11 @@ def test_a_curated_name_needs_no_notice(reference: str) -> None:
         ("AzureML-sklearn-1.0", "sklearn-1.1"),
         ("AzureML-Scikit-Learn-0.20.3", "sklearn-0.24-py38"),
         ("AzureML-lightgbm-3.2-ubuntu18.04-py37-cpu@latest", "lightgbm-3.3"),
-        ("AzureML-TensorFlow-2.3-CPU", "tensorflow-2.11-py310"),
+        ("AzureML-TensorFlow-2.3-CPU", "tensorflow-2.3-py38"),
+        ("AzureML-tensorflow-2.4-ubuntu18.04-py37-cuda11-gpu", "tensorflow-2.4-py38"),
+        ("AzureML-tensorflow-2.9-cuda11", "tensorflow-2.9-py310"),
+        ("AzureML-PyTorch-1.4-GPU", "pytorch-1.4-py38"),
+        ("AzureML-pytorch-1.8-ubuntu18.04-py37-cuda11-gpu", "pytorch-1.8-py38"),
         ("azureml-tensorflow-2.11-cuda11", "tensorflow-2.11-py310"),
         ("AzureML-Minimal", "minimal-py310"),
         ("AzureML-Tutorial", "sklearn-1.5"),
@@ -82,8 +86,27 @@ def test_a_substitute_for_a_published_name_has_a_notice(reference: str, curated_
 def test_a_node_with_cuda_gets_the_twin() -> None:
     image = definition.resolve({"image": "pytorch/pytorch:latest"}, CUDA)
     assert any("nvidia-cublas" in line for line in image.packages)
-    spec = definition.resolve("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", CUDA)
-    assert spec.ref == "acpt-pytorch-2.13-cuda13.0:2"
+    spec = definition.resolve("AzureML-ACPT-pytorch-1.12-py38-cuda11.6-gpu", CUDA)
+    twin = curated_environments.named("acpt-pytorch-2.13-cuda13.0")
+    assert twin is not None and spec.ref == f"{twin.name}:{twin.version}"
+
+
+@pytest.mark.parametrize(
+    ("reference", "torch"),
+    [
+        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "1.13.1"),
+        ("azureml:AzureML-acpt-pytorch-2.1-cuda12.1@latest", "2.1.2"),
+        ("acpt-pytorch-2.2-cuda12.1", "2.2.2"),
+        ("AzureML-acpt-pytorch-2.2-cuda12.1-profiler", "2.2.2"),
+    ],
+)
+def test_azure_container_for_pytorch_has_its_torch_where_a_gpu_is(
+    reference: str, torch: str
+) -> None:
+    spec = definition.resolve(reference, CUDA)
+    assert f"torch=={torch}" in spec.packages and not spec.job_variables
+    cpu = definition.resolve(reference, LINUX)
+    assert cpu.ref.startswith("acpt-pytorch-2.13-cpu:") and cpu.notices and cpu.job_variables
 
 
 @pytest.mark.parametrize(
@@ -110,11 +133,44 @@ def test_a_curated_environment_names_its_layers_in_one_notice() -> None:
     assert {"horovod", "nebulaml", "torch-ort", "torchyard-train"} <= set(listed)
 
 
+@pytest.mark.parametrize(
+    ("reference", "pythons", "python", "package"),
+    [
+        ("AzureML-PyTorch-1.3-CPU", ("3.7",), "3.7", "torch==1.3.1"),
+        ("AzureML-PyTorch-1.3-CPU", ("3.11",), "3.8", "torch==1.6.0"),
+        ("AzureML-TensorFlow-1.12-CPU", ("3.6", "3.7"), "3.6", "tensorflow==1.12.3"),
+        ("AzureML-TensorFlow-1.12-CPU", ("3.7",), "3.7", "tensorflow==1.13.2"),
+        ("AzureML-TensorFlow-2.0-GPU", ("3.7",), "3.7", "tensorflow==2.0.4"),
+        ("AzureML-TensorFlow-2.0-GPU", (), "3.8", "tensorflow==2.2.3"),
+    ],
+)
+def test_the_nearest_version_is_the_one_whose_python_can_be_had(
+    reference: str, pythons: tuple[str, ...], python: str, package: str
+) -> None:
+    spec = definition.resolve(reference, replace(LINUX, pythons=pythons))
+    assert spec.python == python and package in spec.packages
+    # What a job keeps is the environment itself.
+    assert definition.resolve(spec.ref, LINUX).hash == spec.hash
+
+
+def test_tensorflow_1_is_refused_without_its_python() -> None:
+    with pytest.raises(NotFound, match=r"Python 3\.7 or 3\.6"):
+        definition.resolve("AzureML-TensorFlow-1.12-CPU", LINUX)
+
+
+def test_every_variant_has_its_versions() -> None:
+    for variant in curated_environments.variants():
+        assert all("==" in line for line in variant.requirements), variant.name
+        names = [line.partition("==")[0] for line in variant.requirements]
+        assert len(names) == len(set(names)), variant.name
+
+
 def test_every_published_name_becomes_a_curated_environment() -> None:
     names = published.names()
     assert len(names) == len({name.lower() for name in names}) > 60
     for name in names:
-        assert definition.resolve(f"AzureML-{name}", LINUX).ref, name
+        platform = replace(LINUX, pythons=("3.6", "3.7"))
+        assert definition.resolve(f"AzureML-{name}", platform).ref, name
 
 
 @pytest.mark.parametrize(
@@ -138,12 +194,13 @@ def test_a_name_that_azure_never_published_is_no_substitute(reference: str, near
     ("tag", "torch"),
     [
         ("1.6.0-cuda10.1-cudnn7-devel", "torch==1.6.0"),
-        ("1.13.1-cuda11.6-cudnn8-runtime", "torch==1.10.2"),
+        ("1.8.1-cuda11.1-cudnn8-devel", "torch==1.8.1"),
+        ("1.13.1-cuda11.6-cudnn8-runtime", "torch==1.12.1"),
         ("2.8.0-cuda12.6-cudnn9-runtime", "torch==2.13.0"),
         ("latest", "torch==2.13.0"),
     ],
 )
-def test_the_tag_of_pytorchs_image_decides_the_major_version(tag: str, torch: str) -> None:
+def test_the_tag_of_pytorchs_image_decides_the_version(tag: str, torch: str) -> None:
     assert torch in definition.resolve({"image": f"pytorch/pytorch:{tag}"}, LINUX).packages
 
 
@@ -232,7 +289,7 @@ _WORKSPACE = (
         ("AzureML:python@Latest", "python:1"),
         ("azureml://registries/azureml/environments/sklearn-1.5", "sklearn-1.5:2"),
         ("azureml://registries/AzureML/environments/Sklearn-1.5/labels/latest", "sklearn-1.5:2"),
-        ("AZUREML-Acpt-PyTorch-2.13-CPU@latest", "acpt-pytorch-2.13-cpu:2"),
+        ("AZUREML-Acpt-PyTorch-2.13-CPU@latest", "acpt-pytorch-2.13-cpu:3"),
     ],
 )
 def test_every_form_of_reference(reference: str, ref: str) -> None:
@@ -249,8 +306,8 @@ def test_an_id_of_another_workspace() -> None:
 @pytest.mark.parametrize(
     ("requested", "becomes", "instead"),
     [
-        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "`acpt-pytorch-2.13-cpu:2`",
-         "environment: azureml:acpt-pytorch-2.13-cpu:2"),
+        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "`acpt-pytorch-2.13-cpu:3`",
+         "environment: azureml:acpt-pytorch-2.13-cpu:3"),
         ("azureml:AzureML-sklearn-1.5:3", "`sklearn-1.5:2`", "environment: azureml:sklearn-1.5:2"),
         ({"image": "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"}, "own Python",
          f"image: python:{platform_python()}"),

@@ -13,7 +13,7 @@ def spec(python: str, *names: str) -> EnvironmentSpec:
     return EnvironmentSpec(python, (), "linux-x86_64-cpu", layers=names)
 
 
-@pytest.mark.parametrize("python", ["3.6.15", "3.7"])
+@pytest.mark.parametrize("python", ["3.6.15", "3.5"])
 def test_layers_are_refused_for_old_pythons(python: str) -> None:
     with pytest.raises(BuildFailed, match=rf"`horovod` is not available for Python {python}"):
         layers.refuse(spec(python, "horovod"))

@@ -2,7 +2,8 @@
 
 Owns: reading `curated/<name>/`: `environment.yml` (its description), `requirements.txt` (its
 requirements), `contents.json` (what a build of it held, written by `make curated`), and where
-nobody has built it yet, `lock.txt` (what the requirements resolve to).
+nobody has built it yet, `lock.txt` (what the requirements resolve to); `curated/variants.yml`, with
+those that differ from one with a folder in some versions only.
 Leaves: which name means which to catalogue.py, building to build/builder.py.
 Always: the packages of a curated environment are those of a build of it; one that was never built
 on a machine of its kind says so.
@@ -21,6 +22,7 @@ from torchyard.environments.types import Accelerator
 
 FOLDER = Path(__file__).parents[1] / "curated"
 _CONTENTS = "contents.json"
+_VARIANTS = "variants.yml"
 
 
 @dataclass(frozen=True)
@@ -69,15 +71,25 @@ class Curated:
 
 @functools.cache
 def every() -> tuple[Curated, ...]:
-    """Sorted by name."""
+    """Those with a folder, sorted by name."""
     return tuple(_read(folder) for folder in sorted(FOLDER.iterdir()) if folder.is_dir())
+
+
+@functools.cache
+def variants() -> tuple[Curated, ...]:
+    """Those that take the place of published names only, and are not listed."""
+    import yaml
+
+    documents = yaml.safe_load((FOLDER / _VARIANTS).read_text(encoding="utf-8"))
+    return tuple(_variant(name, document) for name, document in documents.items())
 
 
 def named(name: str) -> Curated | None:
     """The environment of that name, written in any case."""
-    return next(
-        (environment for environment in every() if environment.name.lower() == name.lower()), None
-    )
+    lowered = name.lower()
+    listed = (environment for environment in every() if environment.name.lower() == lowered)
+    unlisted = (variant for variant in variants() if variant.name.lower() == lowered)
+    return next(listed, None) or next(unlisted, None)
 
 
 def contents_file(name: str) -> Path:
@@ -103,6 +115,28 @@ def _read(folder: Path) -> Curated:
         variables=tuple(description.get("variables", {}).items()),
         unavailable=description.get("unavailable", {}),
     )
+
+
+def _variant(name: str, document: Mapping[str, Any]) -> Curated:
+    like = next(environment for environment in every() if environment.name == document["like"])
+    packages = document["packages"]
+    replaced = {_package(line) for line in (*packages, *document.get("without", ()))}
+    kept = [line for line in like.requirements if _package(line) not in replaced]
+    return Curated(
+        name=name,
+        version=like.version,
+        description=document["description"],
+        python=document["python"],
+        accelerator=like.accelerator,
+        twin=document.get("twin", ""),
+        requirements=(*packages, *kept),
+        variables=like.variables,
+        unavailable=like.unavailable,
+    )
+
+
+def _package(line: str) -> str:
+    return line.partition("==")[0].lower()
 
 
 def _lines(file: Path) -> tuple[str, ...]:

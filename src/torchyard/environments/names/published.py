@@ -4,10 +4,11 @@ Owns: the published names with their substitutes (`published_names.txt`), and th
 refusals.
 Leaves: reading references to catalogue.py, plain Python images to image_names.py.
 Always: a name gets a substitute only if Azure published exactly that name, in any case; a name that
-merely looks like one is unknown. The substitute holds the version in the name, or the nearest that
-can be installed, of the same major version; except for Azure Container for PyTorch, whose names
-Azure itself fills with newer versions. Where the name's torch is older than 2.6, `torch.load` reads
-whole models, as it did then.
+merely looks like one is unknown. The substitute is the first of those in its line whose Python the
+machine has, or uv can download. It holds the version in the name, or the nearest that can be
+installed, of the same major version; except for Azure Container for PyTorch without a GPU or with a
+CUDA that PyPI has no torch for, whose names Azure itself fills with newer versions. Where such a
+name's torch is older than 2.6, `torch.load` reads whole models, as it did then.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class Refusal:
 # Families of published names. First match wins.
 REFUSALS = (
     Refusal(r"acft-.*", "it is an image for fine-tuning with Azure's own components in it"),
-    Refusal(r"tensorflow-1\..*", "TensorFlow 1 needs Python 3.7, and scripts for it can't run on "
-            "TensorFlow 2; a conda file with `python=3.7` and `tensorflow==1.15.5` builds where "
-            "that Python can be had"),
+    Refusal(r"tensorflow-1\..*", "TensorFlow 1 needs Python 3.7 or 3.6, which is not on the "
+            "server's machine, and scripts for it can't run on TensorFlow 2; install Python 3.7 "
+            "beside the server's own, for example with pyenv"),
     Refusal(r"automl.*|.*-automl(-.*)?", "automated machine learning is a service of Azure's"),
     Refusal(r"(pyspark|spark).*", "it is an image with Apache Spark, which does not run here"),
     Refusal(r"(responsibleai|rai-).*", "it holds Azure's own components"),
@@ -79,7 +80,11 @@ _TORCH_IN_NAME = re.compile(
     r"(?:pytorch-|torch)(?:(\d+)\.(\d+)|(\d)(\d{1,2})\d(?![\d.]))", re.IGNORECASE
 )
 _WEIGHTS_ONLY_SINCE = (2, 6)
+# The oldest Python that uv offers.
+_OLDEST_DOWNLOAD = (3, 8)
 WHOLE_MODELS = ("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+# Versions of PyTorch 1 for Python 3.8 whose own wheels run without a GPU.
+_OLDEST_FOR_38, _NEWEST_FOR_38 = 4, 12
 _OLD_TAG = re.compile(r"1\.(\d{1,2})(?:\.|-|\Z)")
 
 
@@ -96,11 +101,11 @@ class Successor:
 
 
 @functools.cache
-def _substitutes() -> dict[str, tuple[str, str]]:
-    """Names in lower case: (the name as Azure writes it, the curated environment)."""
+def _substitutes() -> dict[str, tuple[str, list[str]]]:
+    """Names in lower case: (the name as Azure writes it, curated environments, nearest first)."""
     lines = _NAMES_FILE.read_text(encoding="utf-8").splitlines()
-    pairs = (line.split() for line in lines if line and not line.startswith("#"))
-    return {name.lower(): (name, curated) for name, curated in pairs}
+    rows = (line.split() for line in lines if line and not line.startswith("#"))
+    return {name.lower(): (name, curated) for name, *curated in rows}
 
 
 def names() -> Sequence[str]:
@@ -123,9 +128,11 @@ def substitute(name: str, platform: Platform, *, is_azures: bool = True) -> Succ
     """
     if not is_azures and not _UNMISTAKABLE.fullmatch(name):
         return None
-    published_name = _substitutes().get(name.lower())
-    if published_name is not None:
-        return _as_then(name, _for(published_name[1], platform))
+    _, nearest_first = _substitutes().get(name.lower(), ("", []))
+    for curated in nearest_first:
+        successor = _for(curated, platform)
+        if successor is not None and _has_python(platform, successor):
+            return _as_then(name, successor)
     if _ACPT_CONTENT.fullmatch(name):
         return _as_then(name, _for(_TORCH, platform))
     for refusal in REFUSALS:
@@ -134,13 +141,21 @@ def substitute(name: str, platform: Platform, *, is_azures: bool = True) -> Succ
     return None
 
 
+def _has_python(platform: Platform, curated: Curated) -> bool:
+    major, _, minor = curated.python.partition(".")
+    if not curated.python or (int(major), int(minor)) >= _OLDEST_DOWNLOAD:
+        return True
+    return curated.python in platform.pythons
+
+
 def _as_then(name: str, curated: Curated | None) -> Successor:
     """Torch that loads models as the torch in the name does, where that matters."""
     torch = _TORCH_IN_NAME.search(name)
     if curated is None or torch is None or not curated.name.startswith("acpt-"):
         return Successor(curated)
     major, minor = (int(number) for number in torch.groups() if number is not None)
-    if (major, minor) >= _WEIGHTS_ONLY_SINCE:
+    is_that_torch = curated.name.startswith(f"acpt-pytorch-{major}.{minor}-")
+    if is_that_torch or (major, minor) >= _WEIGHTS_ONLY_SINCE:
         return Successor(curated)
     return Successor(curated, variables=(WHOLE_MODELS,))
 
@@ -157,7 +172,8 @@ def name_in(image: str, tag: str = "") -> str:
         old = _OLD_TAG.match(tag)
         if old is None:
             return _NEWEST_ACPT
-        return "pytorch-1.6-py38" if int(old[1]) <= 6 else "pytorch-1.10-py38"
+        nearest = min(max(int(old[1]), _OLDEST_FOR_38), _NEWEST_FOR_38)
+        return f"pytorch-1.{nearest}-py38"
     return ""
 
 

@@ -52,6 +52,7 @@ LAYERS = (
         "0.28.1+torchyard",
         "does not build here (its last release is from 2023): torchyard's layer over "
         "torch.distributed takes its place",
+        (3, 7),
     ),
     Layer(
         "torch-ort",

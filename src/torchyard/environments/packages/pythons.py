@@ -149,6 +149,12 @@ def is_here(wanted: str) -> bool:
     return interpreter(wanted) != wanted
 
 
+def installed() -> list[str]:
+    """The minor versions of this machine's Pythons that `interpreter` finds, as `3.7`."""
+    beside = (version.rpartition(".")[0] for version, _ in _beside(">=3"))
+    return sorted({platform_python(), *beside})
+
+
 def fits(wanted: str, version: tuple[int, ...]) -> bool:
     """Whether `version` fits `wanted` (`3.11`, `3.11.4`, `>=3.9,<3.12`)."""
     return all(_clause_fits(clause, version) for clause in wanted.split(","))
