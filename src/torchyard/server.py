@@ -3,7 +3,8 @@
 Owns: the home's lock, the port, the owner's token, the order in which things start and stop.
 Leaves: the routes to app/application.py, several servers' dealings to servers/, everything else to
 the packages.
-Always: the port stays the same over restarts; a server that is killed loses nothing.
+Always: the port stays the same over restarts, unless another program has taken it; a server that is
+killed loses nothing.
 """
 
 from __future__ import annotations
@@ -166,6 +167,10 @@ def listen(
             listener.close()
             problem = error
             continue
+        last_port = _remembered(remembered)
+        if last_port and port is None and not shared and number != last_port:
+            chosen = listener.getsockname()[1]
+            _log.warning("port %d of `%s` is taken; using %d instead", last_port, host, chosen)
         _remember(remembered, listener, shared)
         return listener
     raise _cannot_listen(host, port, problem)

@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -166,3 +166,49 @@ def test_a_server_that_has_not_started_opens_nothing(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="starting or stopping"):
         tls.way("localhost")
     tls.close()
+
+
+@contextmanager
+def stranger(port: int, tls: ssl.SSLContext | None) -> Iterator[list[bytes]]:
+    """A program that listens at a port of loopback and keeps what one client sends to it."""
+    received: list[bytes] = []
+
+    def serve(listener: socket.socket) -> None:
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            with connection, suppress(OSError):
+                if tls is not None:
+                    connection = tls.wrap_socket(connection, server_side=True)
+                received.append(connection.recv(65536))
+
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        yield received
+        thread.join(60)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("with_tls", [True, False])
+def test_a_program_that_took_the_port_gets_no_token(
+    tmp_path: Path, with_tls: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with living(tmp_path) as life:
+        way = life.own.way("127.0.0.1")
+    context = None
+    if with_tls:
+        (tmp_path / "other").mkdir(0o700)
+        issued = certificates.ensure(tmp_path / "other", ["127.0.0.1"], datetime.now(timezone.utc))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(issued.file)
+    with stranger(way.port, context) as received, living(tmp_path) as again:
+        port = again.own.way("127.0.0.1").port
+        assert port != way.port
+        assert f"port {way.port} of `127.0.0.1` is taken; using {port} instead" in caplog.text
+        # What `yard client-env` printed: the old port, the home's authority, the token.
+        trusting = ssl.create_default_context(cadata=way.authority)
+        client = http.client.HTTPSConnection("127.0.0.1", way.port, timeout=60, context=trusting)
+        with pytest.raises(ssl.SSLError if with_tls else OSError):
+            client.request("GET", "/msi/token", headers={"secret": "yard_p_" + "t" * 43})
+        client.close()
+    assert b"yard_p_" not in b"".join(received)

@@ -485,6 +485,7 @@ def main() -> None:
     parser.add_argument("--fail", action="store_true")
     parser.add_argument("--shared", action="store_true", help="as one of several")
     parser.add_argument("--deaf", action="store_true", help="ignore SIGTERM")
+    parser.add_argument("--tls-port", default="", help="the one that it writes down")
     options = parser.parse_args()
     if options.fail:
         print("something is wrong with the disk", flush=True)
@@ -498,6 +499,8 @@ def main() -> None:
     (options.home / "token").write_text(TOKEN)
     body = {"url": url, "pid": os.getpid(), "start_time": start_time, "version": "0.1.0"}
     (options.home / "server.json").write_text(json.dumps(body))
+    if options.tls_port:
+        (options.home / "tls-port").write_text(options.tls_port)
     if options.shared:
         (options.home / "servers").mkdir(exist_ok=True)
         (options.home / "servers" / f"{os.getpid()}.json").write_text(json.dumps(body))

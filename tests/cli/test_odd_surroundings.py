@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from cli.conftest import Yard
 from cli.fake_server import FakeJob, FakeServer, job_body
+from torchyard.cli.parsing.options import python_warnings_as_lines
 
 _PATIENCE_S = 30.0
 
@@ -136,3 +138,9 @@ def test_a_log_that_is_cut_short_is_followed_on(tmp_path: Path) -> None:
         if reader.ident:
             reader.join()
         stdout.close()
+
+
+def test_what_the_sdk_warns_of_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with python_warnings_as_lines():
+        warnings.warn("the server uses another port", stacklevel=1)
+    assert capsys.readouterr().err == "warning: the server uses another port\n"

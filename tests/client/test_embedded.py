@@ -81,6 +81,15 @@ def test_a_killed_server_is_replaced(settings: Settings) -> None:
     assert embedded.ensure(settings, command=FAKE).pid != first.pid
 
 
+def test_a_moved_port_of_azures_clients_is_told(settings: Settings) -> None:
+    embedded.ensure(settings, command=[*FAKE, "--tls-port", "8766"])
+    embedded.stop(settings)
+    embedded.ensure(settings, command=[*FAKE, "--tls-port", "8766"])
+    embedded.stop(settings)
+    with pytest.warns(UserWarning, match=r"uses port 8766,.* now uses port 9766.*client-env"):
+        embedded.ensure(settings, command=[*FAKE, "--tls-port", "9766"])
+
+
 def test_a_server_deaf_to_sigterm_is_killed(settings: Settings) -> None:
     running = embedded.ensure(settings, command=(*FAKE, "--deaf"))
     assert embedded.stop(settings, limit_s=0.3) == running

@@ -72,6 +72,14 @@ class Settings:
         return self.home / "servers"
 
     @property
+    def tls_port(self) -> int:
+        """Where Azure's clients reach this home's server, now or when it ran last; 0 if nowhere."""
+        try:
+            return int((self.home / "tls-port").read_text())
+        except (OSError, ValueError):
+            return 0
+
+    @property
     def server_log(self) -> Path:
         return self.home / "server.log"
 

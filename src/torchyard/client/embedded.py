@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -64,6 +65,8 @@ def ensure(
     options: Sequence[str] = (),
 ) -> Running:
     """The running server, started when there is none.
+
+    Warns when it got another port for Azure's clients than the one that `yard client-env` printed.
 
     Args:
         on_start: called before a server is started.
@@ -272,6 +275,7 @@ def _answers(running: Running) -> bool:
 
 
 def _start(settings: Settings, command: Sequence[str], port: int | None) -> Running:
+    last_tls_port = settings.tls_port
     log_start = settings.server_log.stat().st_size if settings.server_log.exists() else 0
     ready, ready_child = os.pipe()
     arguments = [*command, "--home", str(settings.home), "--ready-fd", str(ready_child)]
@@ -301,6 +305,7 @@ def _start(settings: Settings, command: Sequence[str], port: int | None) -> Runn
         if running is not None:
             _children.add(child.pid)
             child.returncode = 0  # it is meant to run on; Popen would call that a leak
+            _warn_of_moved_port(last_tls_port, settings.tls_port)
             return running
         if child.poll() is None:
             child.kill()
@@ -310,6 +315,20 @@ def _start(settings: Settings, command: Sequence[str], port: int | None) -> Runn
         if ready_child >= 0:
             os.close(ready_child)
     raise _not_started(settings, ready_line, code, log_start)
+
+
+def _warn_of_moved_port(last_port: int, port: int) -> None:
+    """Say that the shells with `yard client-env` don't reach the server any longer.
+
+    They send nothing to the program that has the port: its certificate isn't this home's.
+    """
+    if last_port and port != last_port:
+        warnings.warn(
+            f"another program uses port {last_port}, to which the variables of `yard client-env` "
+            f"point; the server now uses port {port}: load them again with "
+            '`eval "$(yard client-env)"`',
+            stacklevel=2,
+        )
 
 
 def _not_started(settings: Settings, ready_line: str, code: int, log_start: int) -> TorchyardError:

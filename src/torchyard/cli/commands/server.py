@@ -13,7 +13,7 @@ import click
 from torchyard.base.errors import Conflict, Internal, NotFound
 from torchyard.base.machine import host_of
 from torchyard.cli.parsing.group import noun
-from torchyard.cli.parsing.options import Session, common
+from torchyard.cli.parsing.options import Session, common, python_warnings_as_lines
 from torchyard.cli.terminal import tables
 
 group = noun("server")
@@ -55,7 +55,8 @@ def start(
     before = embedded.find(session.settings)
     options = [] if listen is None else ["--listen" if listen else "--no-listen"]
     options += ["--jobs-as-server-user"] if jobs_as_server_user else []
-    running = embedded.ensure(session.settings, port=port, options=options)
+    with python_warnings_as_lines():
+        running = embedded.ensure(session.settings, port=port, options=options)
     if before == running and listen is not None:
         click.echo(
             "warning: the server is running as it was started; stop it first with "

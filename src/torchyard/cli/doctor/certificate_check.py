@@ -27,7 +27,7 @@ def certificate(settings: Settings, environ: Mapping[str, str]) -> Finding:
         return Finding("certificate", "ok", "the server is on another machine")
     if not certificates.is_made(settings.home):
         return Finding("certificate", "ok", "not created yet; `yard client-env` creates one")
-    port = _port(settings)
+    port = settings.tls_port
     pointed = urlsplit(environ.get(_VARIABLE, ""))
     if pointed.hostname in _LOOPBACK and port and pointed.port != port:
         what = (
@@ -44,10 +44,3 @@ def certificate(settings: Settings, environ: Mapping[str, str]) -> Finding:
         what = f"expired on {kept.ends_at:%Y-%m-%d}"
         return Finding("certificate", "note", what, "the server renews it: `yard server start`")
     return Finding("certificate", "ok", what)
-
-
-def _port(settings: Settings) -> int:
-    try:
-        return int((settings.home / "tls-port").read_text())
-    except (OSError, ValueError):
-        return 0

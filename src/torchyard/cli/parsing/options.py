@@ -10,7 +10,9 @@ ignoring it could surprise, a warning says so.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,7 +41,10 @@ class Session:
     form: tables.Form
 
     def client(self) -> Client:
-        client = Client(workspace=self.workspace, settings=self.settings, on_start=_say_starting)
+        with python_warnings_as_lines():
+            client = Client(
+                workspace=self.workspace, settings=self.settings, on_start=_say_starting
+            )
         click.get_current_context().call_on_close(client.close)
         return client
 
@@ -443,6 +448,15 @@ def warn(text: str) -> None:
     """Print a warning: something requested was not done."""
     click.secho("warning:", fg="yellow", bold=True, err=True, nl=False)
     click.echo(f" {text}", err=True)
+
+
+@contextmanager
+def python_warnings_as_lines() -> Iterator[None]:
+    """Print what the SDK warns of as `warn` does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: warn(str(message))
+        yield
 
 
 def _say_starting() -> None:
