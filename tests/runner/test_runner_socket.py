@@ -89,6 +89,64 @@ def test_the_units_let_jobs_outlive_the_runner_and_only_the_server_in() -> None:
     assert user == ["torchyard"]
 
 
+@pytest.fixture
+def delegated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder as the group that a runner without a unit is started in."""
+    group = tmp_path / "session"
+    group.mkdir()
+    for name in ("cgroup.procs", "cgroup.subtree_control"):
+        (group / name).touch()
+    (tmp_path / "mounts").write_text(f"cgroup2 {tmp_path} cgroup2 rw,nosuid 0 0\n")
+    monkeypatch.setattr(cgroups, "_MOUNTS", tmp_path / "mounts")
+    monkeypatch.setattr(cgroups, "_OWN", tmp_path / "self")
+    monkeypatch.setattr(cgroups, "_LEAVE_LIMIT_S", 0.0)
+    (tmp_path / "self").write_text("0::/session/yard-runner\n")
+    (group / "yard-runner").mkdir()
+    return group
+
+
+def test_a_runner_that_ends_removes_the_group_that_it_made(delegated: Path) -> None:
+    assert cgroups.leave()
+    assert not (delegated / "yard-runner").exists()
+    assert (delegated / "cgroup.procs").read_text() == str(os.getpid())
+
+
+def test_a_group_with_another_process_is_left(delegated: Path) -> None:
+    (delegated / "yard-runner" / "cgroup.procs").write_text(f"{os.getpid()}\n1\n")
+    assert not cgroups.leave()
+    assert (delegated / "cgroup.procs").read_text() == ""
+
+
+def test_a_group_beside_running_jobs_is_left(delegated: Path) -> None:
+    (delegated / "cgroup.procs").unlink()  # as if the kernel let nobody in
+    (delegated / "yard-job-0").mkdir()
+    assert not cgroups.leave()
+    assert (delegated / "yard-runner").is_dir()
+    assert (delegated / "cgroup.subtree_control").read_text() == ""
+
+
+@pytest.mark.runner
+@needs_root
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+def test_no_group_of_a_runner_is_left_at_the_end(signum: int) -> None:
+    parent = cgroups.own()
+    if parent is None:
+        pytest.skip("no cgroup can be made here")
+    with runner_site() as site:
+        assert site.process is not None
+        group = parent / cgroups.RUNNER
+        members = (group / "cgroup.procs").read_text().split()
+        assert str(site.process.pid) in members
+        site.stop(signum)
+        if signum == signal.SIGKILL:
+            # Nothing ran that could remove it: the next runner does.
+            assert group.is_dir()
+            site.start()
+            site.stop()
+        # Another test's runner may be in it, and goes on.
+        assert not group.exists() or (group / "cgroup.procs").read_text().split()
+
+
 def test_the_runner_leaves_the_group_of_its_unit_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

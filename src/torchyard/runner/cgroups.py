@@ -30,20 +30,61 @@ _PERIOD_US = 100_000
 _DELEGATED = ("", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control")
 _CONTROLLERS = ("cpu", "memory", "pids")
 _END_LIMIT_S = 5.0
+_LEAVE_LIMIT_S = 1.0
 WORKER = "torchyard-worker"
 RUNNER = "yard-runner"
 _UNIT = ".service"
 
 
-def settle() -> None:
-    """Move a runner that no unit started into a leaf, so that limits can be set beside it."""
+def settle() -> bool:
+    """Move a runner that no unit started into a leaf, so that limits can be set beside it.
+
+    Returns whether it was moved; then `leave` undoes it.
+    """
     parent = own()
-    if parent is not None:
-        try:
-            (parent / RUNNER).mkdir(exist_ok=True)
-        except OSError:
-            return  # `yard-runner check` says that no limit holds
-        enter(parent / RUNNER)
+    if parent is None or _own_path() == parent / RUNNER:
+        return False
+    try:
+        (parent / RUNNER).mkdir(exist_ok=True)
+    except OSError:
+        return False  # `yard-runner check` says that no limit holds
+    return enter(parent / RUNNER)
+
+
+def leave() -> bool:
+    """Move the runner out of its leaf, and remove that; False if it is still needed.
+
+    It is while other processes are in it, and while jobs run beside it: outside the root, the
+    kernel lets no process into a group that has controllers for the groups below it.
+    """
+    parent = own()
+    if parent is None or _own_path() != parent / RUNNER:
+        return False
+    leaf = parent / RUNNER
+    deadline = time.monotonic() + _LEAVE_LIMIT_S
+    while _processes(leaf) - {os.getpid()}:  # answers that are still being given
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    if not enter(parent):
+        if any(group.is_dir() and group != leaf for group in parent.iterdir()):
+            return False
+        for controller in _CONTROLLERS:
+            write(parent / "cgroup.subtree_control", f"-{controller}")
+        if not enter(parent):
+            return False
+    try:
+        leaf.rmdir()
+    except OSError:
+        return False  # another runner has just begun
+    return True
+
+
+def _processes(group: Path) -> set[int]:
+    try:
+        return set(map(int, (group / "cgroup.procs").read_text().split()))
+    except OSError:
+        return set()
 
 
 def own() -> Path | None:
@@ -52,6 +93,14 @@ def own() -> Path | None:
     None also in the group of a unit, where systemd before 254 starts it: systemd can't start it
     there again once groups beside it have controllers and jobs.
     """
+    group = _own_path()
+    if group is None or group.name == RUNNER:
+        return None if group is None else group.parent
+    return None if group.name.endswith(_UNIT) else group
+
+
+def _own_path() -> Path | None:
+    """The group that this process is in, if groups can be made where it is mounted."""
     try:
         mounts = _MOUNTS.read_text().splitlines()
         lines = _OWN.read_text().splitlines()
@@ -61,10 +110,7 @@ def own() -> Path | None:
     for line in mounts:
         fields = line.split(" ")
         if path is not None and fields[2] == "cgroup2" and "rw" in fields[3].split(","):
-            group = Path(fields[1], path.lstrip("/"))
-            if group.name == RUNNER:
-                return group.parent
-            return None if group.name.endswith(_UNIT) else group
+            return Path(fields[1], path.lstrip("/"))
     return None
 
 
@@ -88,10 +134,9 @@ def make(attempt: str, node: int, uid: int, gid: int, limits: Mapping[str, int])
     return worker
 
 
-def enter(group: Path | None) -> None:
-    """Move this process into it."""
-    if group is not None:
-        write(group / "cgroup.procs", str(os.getpid()))
+def enter(group: Path | None) -> bool:
+    """Move this process into it; whether the kernel took it."""
+    return group is not None and write(group / "cgroup.procs", str(os.getpid()))
 
 
 def remove(attempt: str, node: int) -> bool:

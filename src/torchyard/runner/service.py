@@ -228,10 +228,16 @@ _AS_ACCOUNT = frozenset(["records", "states", "signal", "left_files", "open_left
 def serve(config: Config, listener: socket.socket) -> NoReturn:
     """Answer until SIGTERM."""
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    cgroups.settle()
+    was_moved = cgroups.settle()
+
+    def end(*_: object) -> NoReturn:
+        if was_moved:
+            cgroups.leave()
+        os._exit(0)
+
     # Children are counted by what they hold open: the pipe of one that ended reads as empty.
     answering: dict[int, int] = {}
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     wakeup, waking = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
