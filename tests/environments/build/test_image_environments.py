@@ -226,11 +226,11 @@ def test_without_an_engine_only_built_images_run(
         assert refused.value.code == "no_container_engine"
         assert "`ubuntu:24.04`" in refused.value.message
     body = to_json.resolved_json(environments, "", {"image": "ubuntu:24.04"})
-    assert "none works" in body["refused"] and "podman" in body["hint"]
+    assert "neither works" in body["refused"] and "podman" in body["hint"]
 
 
 def test_what_a_dockerfile_must_have(environments: Environments, machine: Machine) -> None:
-    with pytest.raises(NotFound, match="holds no `Dockerfile`") as absent:
+    with pytest.raises(NotFound, match="has no file `Dockerfile`") as absent:
         environments.resolver.resolve(put_context(machine, Other="FROM debian\n"))
     assert absent.value.at == ("build", "dockerfile_path")
     with pytest.raises(InvalidSpec, match="no FROM line"):

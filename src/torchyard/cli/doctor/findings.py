@@ -10,8 +10,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from torchyard.base import leash
 
 TIMEOUT_S = 10.0
 
@@ -47,7 +50,20 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
             timeout=TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 124, "", f"timed out after {TIMEOUT_S:.0f} s")
+        return _timed_out(command)
+
+
+def run_leashed(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a program, the first word an absolute path, and end all that it leaves behind."""
+    try:
+        return leash.run(command, TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return _timed_out(command)
+
+
+def _timed_out(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    message = f"timed out after {TIMEOUT_S:.0f} s"
+    return subprocess.CompletedProcess(command, 124, "", message)
 
 
 def last_line(text: str) -> str:

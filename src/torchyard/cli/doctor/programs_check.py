@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from torchyard.cli.doctor.findings import Finding, last_line, ok, run, uv_program
+from torchyard.cli.doctor.findings import Finding, last_line, ok, run, run_leashed, uv_program
 from torchyard.shared import open_mpi
 
 
@@ -82,7 +82,7 @@ def containers() -> Finding:
         program = shutil.which(name)
         if program is None:
             continue
-        ran = run(program, *words)
+        ran = run_leashed(program, *words)
         if ran.returncode == 0:
             return ok("containers", f"{name} {ran.stdout.strip()} at {program}")
         problems.append(f"{program} does not work ({last_line(ran.stderr)[:200]})")

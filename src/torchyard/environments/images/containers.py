@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from torchyard.base import leash
 from torchyard.base.errors import BuildFailed, InvalidInput, nearest
 from torchyard.environments.images.engine import Command, Engine, MachineFiles
 from torchyard.environments.packages.machine_config import MachineConfig
@@ -174,15 +175,7 @@ def _answer(program: str, is_podman: bool, variables: Mapping[str, str]) -> tupl
         # A client without an engine has a version, too: this asks the server's.
         words = ["version", "--format", "{{.Server.Version}}"]
     try:
-        outcome = subprocess.run(
-            [program, *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=dict(variables),
-            timeout=_ASK_S,
-        )
+        outcome = leash.run([program, *words], _ASK_S, variables)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error), ""
     lines = [line.strip() for line in outcome.stderr.splitlines() if line.strip()]

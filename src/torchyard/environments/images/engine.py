@@ -3,7 +3,8 @@
 Owns: the protocol, podman and docker behind it, reading their errors.
 Leaves: choosing one to containers.py, what is built to build/image_builder.py, running jobs to the
 worker.
-Always: an engine builds, unpacks and removes images; it never runs jobs.
+Always: an engine builds, unpacks and removes images; it never runs jobs. No process of it outlives
+its command: an ordinary user's podman would leave one that pauses.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from torchyard.base import leash
 from torchyard.base.errors import BuildFailed
 from torchyard.environments.images import dockerfile
 from torchyard.environments.packages.uv import Outcome, Uv, is_full, no_space
@@ -202,15 +204,7 @@ class Command:
 
     def _ask(self, *words: str, timeout_s: float = _ASK_S) -> subprocess.CompletedProcess[str]:
         try:
-            return subprocess.run(
-                [self._program, *words],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env=self._variables,
-                timeout=timeout_s,
-            )
+            return leash.run([self._program, *words], timeout_s, self._variables)
         except subprocess.TimeoutExpired:
             message = f"no answer after {timeout_s:.0f} s"
             return subprocess.CompletedProcess(words, 124, "", message)

@@ -11,16 +11,14 @@ from __future__ import annotations
 import os
 import re
 import selectors
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from torchyard.base import disk
+from torchyard.base import disk, leash
 from torchyard.base.errors import BuildFailed
 from torchyard.base.home.uv import find_uv as find_uv
 from torchyard.environments.packages.machine_config import MachineConfig
@@ -29,30 +27,6 @@ from torchyard.shared import masking
 from torchyard.shared.masking import Masker
 
 _POLL_S = 0.25
-# uv, and what a package's build runs, end with the thread that builds, even when that is killed,
-# so that they never write while the next builder does. A small program does this: code between
-# fork and exec is unsafe in a server with threads, and only uv itself would notice its parent's
-# end.
-_LEASHED = """
-import ctypes, os, signal, sys
-def ends_with_parent(by, parent):
-    ctypes.CDLL(None).prctl(1, int(by), 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
-ends_with_parent(signal.SIGTERM, int(sys.argv[1]))
-umask = os.environ.pop("TORCHYARD_UMASK", "")
-if umask:
-    os.umask(int(umask, 8))
-own = os.getpid()
-child = os.fork()
-if child == 0:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    ends_with_parent(signal.SIGKILL, own)
-    os.execv(sys.argv[2], sys.argv[2:])
-code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-os._exit(code if code >= 0 else 128 - code)
-"""
 # At the start of an output, and at its end.
 _KEPT_LINES = 200
 
@@ -179,7 +153,7 @@ class Uv:
         self._masker = self._find_masker()
         self.say(f"$ {shown}")
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _LEASHED, str(os.getpid()), *words],
+            leash.command(words),
             cwd=folder,
             env={**self._variables, **(variables or {})},
             stdin=subprocess.DEVNULL,
@@ -191,7 +165,7 @@ class Uv:
             words_written = self._follow(process)
             return Outcome(process.wait(), words_written)
         finally:
-            _end(process)
+            leash.end(process)
 
     def _follow(self, process: subprocess.Popen[bytes]) -> str:
         assert process.stderr is not None
@@ -226,16 +200,6 @@ class Uv:
                         else (lines[:_KEPT_LINES] + lines[-_KEPT_LINES:])
                     )
                     return "\n".join(kept)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill uv and its children, unless it has ended."""
-    if process.poll() is None:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
 
 
 # How uv names the package at fault; the first pattern that matches counts.
