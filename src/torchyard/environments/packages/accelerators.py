@@ -16,7 +16,7 @@ import shutil
 import ssl
 import subprocess
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -33,6 +33,9 @@ _TOOLS: tuple[tuple[Accelerator, tuple[str, ...], str], ...] = (
 _HARMLESS = ("nvidia-ml-py", "nvidia-ml-py3")
 _WHEEL = re.compile(
     r"torch-(?P<version>[\w.]+\+(?:cpu|cu\d|rocm)[\w.]*)-(?P<python>[\w.]+)-[\w.]+-(?P<platform>[\w.]+)\.whl"
+)
+_SIZED_WHEEL = re.compile(
+    r'url = "[^"]*?(?P<name>[^/"]+\.whl)"[^{}]*?size = (?P<size>\d+)', re.ASCII
 )
 _LINK = re.compile(r"""(?:href=["'][^"']*?|^)(torch-[^"'#/?\s]+\.whl)""", re.MULTILINE)
 
@@ -92,6 +95,36 @@ def gpu_packages(packages: Iterable[str]) -> list[str]:
     """Those of the packages (names or lock lines) that hold code for NVIDIA's GPUs."""
     names = (package_name(line) for line in packages)
     return [name for name in names if name.startswith("nvidia-") and name not in _HARMLESS]
+
+
+def wheels_bytes(pylock: str, packages: Collection[str], python: str) -> int:
+    """What the wheels of these packages for this machine and `python` (`3.11`) are together.
+
+    0 when the index didn't say it of one of them. Of several wheels that fit, the largest counts.
+
+    Args:
+        pylock: a lock as PEP 751 has it, with sizes.
+    """
+    total_bytes = 0
+    for block in pylock.split("[[packages]]")[1:]:
+        name = re.search(r'^name = "([^"]+)"', block, re.MULTILINE)
+        if name is None or name[1] not in packages:
+            continue
+        wheels = {wheel["name"]: int(wheel["size"]) for wheel in _SIZED_WHEEL.finditer(block)}
+        fitting = [size for name, size in wheels.items() if _is_wheel_for(name, python)]
+        if not fitting:
+            return 0
+        total_bytes += max(fitting)
+    return total_bytes
+
+
+def _is_wheel_for(name: str, python: str) -> bool:
+    tags, abi, platforms = name.removesuffix(".whl").split("-")[-3:]
+    return _fits(platforms) and (
+        "py3" in tags.split(".")
+        or "cp" + python.replace(".", "") in tags.split(".")
+        or "abi3" in abi
+    )
 
 
 def _fits(tag: str) -> bool:

@@ -3,8 +3,9 @@
 Owns: running the resolver, the choice of torch's build for a machine, excluding GPU packages,
 the versions that a package which serves has to take.
 Leaves: installing to build/builder.py.
-Always: a lock for a machine without a GPU holds no CUDA packages but those requested by name;
-it holds versions and hashes, and no index of the machine's configuration.
+Always: a lock for a machine without a GPU holds no CUDA packages but those requested by name, and
+those of PyPI's torch where no other can be reached; it holds versions and hashes, and no index of
+the machine's configuration.
 """
 
 from __future__ import annotations
@@ -108,9 +109,12 @@ def resolve(
             break
     else:
         pypi = _Way(there=installed, wheels_of=wheels_of)
-        old = _with_torch_of_pypi(spec, pypi, uv, folder) if ways[-1].backend == "cpu" else ""
-        if old:
-            return old
+        if ways[-1].backend == "cpu":
+            # A build that the machine offers is small: its version can be requested.
+            may_be_large = is_unreachable(outcome.words) and len(ways) == 1 + bool(installed)
+            text = _with_torch_of_pypi(spec, pypi, may_be_large, python, uv, folder)
+            if text:
+                return text
     raise _no_lock(outcome, ways)
 
 
@@ -139,12 +143,41 @@ def _with_yielding(
     return _without_gpu_packages(spec, way, uv, folder)
 
 
-def _with_torch_of_pypi(spec: EnvironmentSpec, way: _Way, uv: Uv, folder: Path) -> str:
-    """The lock, where PyPI's own torch fits and needs no GPU packages, as before 1.13."""
+def _with_torch_of_pypi(
+    spec: EnvironmentSpec, way: _Way, may_be_large: bool, python: str, uv: Uv, folder: Path
+) -> str:
+    """The lock with PyPI's own torch, which needs no GPU packages before 1.13.
+
+    Args:
+        may_be_large: take it with its GPU packages, too, and say so.
+    """
     if _compile(way, (), uv, folder).code != 0:
         return ""
     lock = (folder / "lock.txt").read_text(encoding="utf-8")
-    return "" if accelerators.gpu_packages(pins(lock)) else _with_options(spec, lock)
+    versions = pins(lock)
+    gpu = accelerators.gpu_packages(versions)
+    if gpu and not (may_be_large and "torch" in versions):
+        return ""
+    if gpu:
+        _say_large(versions["torch"], gpu, python, uv, folder)
+    return _with_options(spec, lock)
+
+
+def _say_large(version: str, gpu: list[str], python: str, uv: Uv, folder: Path) -> None:
+    arguments = ["pip", "compile", "requirements.in", "--quiet", "--python", "venv/bin/python"]
+    # uv tells this lock's format by the file's name.
+    arguments += ["--format", "pylock.toml", "--output-file", "pylock.sizes.toml"]
+    sizes = folder / "pylock.sizes.toml"
+    size_bytes = 0
+    if uv.run(arguments, folder, "uv pip compile --format pylock.toml (sizes)").code == 0:
+        text = sizes.read_text(encoding="utf-8")
+        size_bytes = accelerators.wheels_bytes(text, {"torch", "triton", *gpu}, python)
+    size = f"{size_bytes / 1e9:.1f} GB" if size_bytes else "some gigabytes"
+    uv.say(
+        f"PyTorch's own index can't be reached: torch {version} is PyPI's, which runs without a "
+        f"GPU but needs {len(gpu)} CUDA packages; the download is {size}"
+    )
+    uv.say(f"for the CPU build, a tenth of that: {_NO_OFFER}, before an environment is built")
 
 
 def _with_options(spec: EnvironmentSpec, lock: str) -> str:
