@@ -62,7 +62,7 @@ class SharedTorch:
             db.upgrade()
             variables = dict(os.environ)
             if requirements in OVERRIDES:
-                variables["UV_OVERRIDE"] = str(OVERRIDES[requirements])
+                variables |= overriding(OVERRIDES[requirements])
             environments = Environments(self.folder, db, SystemClock(), variables)
             spec = environments.resolver.resolve({"pip_requirements": requirements.read_text()})
             built = environments.builds.run(spec)
@@ -70,6 +70,11 @@ class SharedTorch:
             return built, not environments.folders.is_writable_by_jobs
         finally:
             db.close()
+
+
+def overriding(file: Path) -> dict[str, str]:
+    """The variable by which uv takes a file's versions; uv splits it at spaces, a URL has none."""
+    return {"UV_OVERRIDE": file.as_uri()}
 
 
 def _linked(file: str, copy: str) -> str:
