@@ -56,6 +56,14 @@ class Wanted:
     bundle: str = ""
 
 
+@dataclass(frozen=True)
+class _Reports:
+    """Who hears of pieces that came, and of files that took another one's path."""
+
+    add: Callable[[int], None] | None = None
+    replace: Callable[[Path], None] | None = None
+
+
 class _Stopped(Exception):
     """Another thread has failed, or the user has pressed Ctrl-C."""
 
@@ -72,6 +80,7 @@ def download_all(
     wanted: Sequence[Wanted],
     count: Counter | None = None,
     timeout_s: float | None = None,
+    on_replace: Callable[[Path], None] | None = None,
 ) -> list[Path]:
     """Download all of `wanted`, over several connections; returns the files in their order.
 
@@ -79,6 +88,8 @@ def download_all(
 
     Args:
         timeout_s: how long it may take; None for as long as it takes.
+        on_replace: called, from several threads, with each file that was there before and is
+            replaced.
 
     Raises:
         Unreachable: an answer broke off again and again; the files before it are there.
@@ -98,14 +109,16 @@ def download_all(
         if count is not None:
             count.add(piece_bytes)
 
+    reports = _Reports(add, on_replace)
+
     def work(shares: Iterable[Share]) -> None:
         connection = transport.twin(None if timeout_s is None else max(deadline.within(60), 0.001))
         try:
             for share in shares:
                 if share.bundle:
-                    _download_bundle(connection, share.bundle, share.files, add)
+                    _download_bundle(connection, share.bundle, share.files, reports)
                 else:
-                    download_file(connection, share.files[0].source, share.files[0].target, add)
+                    _download_file(connection, share.files[0], reports)
         except Unreachable:
             deadline.check()
             raise
@@ -139,27 +152,25 @@ def _shares(wanted: Sequence[Wanted]) -> list[Share]:
     return shares
 
 
-def download_file(
-    transport: Transport, source: str, target: Path, add: Callable[[int], None] | None = None
-) -> Path:
-    """Write what `source` answers to `target`; what stood there stays until the new file is whole.
+def _download_file(transport: Transport, file: Wanted, reports: _Reports) -> None:
+    """Write what its source answers; a file that is there stays until the new one is whole.
 
     Raises:
         Unreachable: the answer broke off again and again.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _draft(target)
+    file.target.parent.mkdir(parents=True, exist_ok=True)
+    draft = _draft(file.target)
     try:
         for _ in range(_TRIES):
-            if add is not None:
-                add(0)
-            if _whole(transport, source, temporary, add):
-                os.replace(temporary, target)
-                return target
+            if reports.add is not None:
+                reports.add(0)
+            if _whole(transport, file.source, draft, reports.add):
+                _replace(draft, file.target, reports)
+                return
     finally:
-        temporary.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
     raise Unreachable(
-        f"`{target.name}` could not be downloaded: the connection broke off {_TRIES} times",
+        f"`{file.target.name}` could not be downloaded: the connection broke off {_TRIES} times",
         "try again, or see `yard server status`",
     )
 
@@ -168,7 +179,7 @@ def _download_bundle(
     transport: Transport,
     bundle: str,
     files: Sequence[Wanted],
-    add: Callable[[int], None] | None,
+    reports: _Reports,
 ) -> None:
     """Bring small files in one answer; what a broken answer lacks is asked for one by one."""
     here = bundle.rpartition("/")[0] + "/"
@@ -183,22 +194,29 @@ def _download_bundle(
                 content = answer.read(size_bytes)
                 if len(content) < size_bytes:
                     break
-                _write(file.target, content)
+                _write(file.target, content, reports)
                 came += 1
-                if add is not None:
-                    add(size_bytes)
+                if reports.add is not None:
+                    reports.add(size_bytes)
     for file in files[came:]:
-        download_file(transport, file.source, file.target, add)
+        _download_file(transport, file, reports)
 
 
-def _write(target: Path, content: bytes) -> None:
+def _write(target: Path, content: bytes, reports: _Reports) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _draft(target)
+    draft = _draft(target)
     try:
-        temporary.write_bytes(content)
-        os.replace(temporary, target)
+        draft.write_bytes(content)
+        _replace(draft, target, reports)
     finally:
-        temporary.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
+
+
+def _replace(draft: Path, target: Path, reports: _Reports) -> None:
+    was_there = os.path.lexists(target)
+    os.replace(draft, target)
+    if was_there and reports.replace is not None:
+        reports.replace(target)
 
 
 def _draft(target: Path) -> Path:

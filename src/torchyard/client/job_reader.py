@@ -211,6 +211,7 @@ class JobReader(JobHistory):
         path: str = "",
         timeout_s: float | None = None,
         count: Counter | None = None,
+        on_replace: Callable[[Path], None] | None = None,
     ) -> list[Path]:
         """Download into `folder`, as Azure ML does: artifacts to `artifacts/`, a named output to
         `named-outputs/<output>/`. Returns the files written.
@@ -221,6 +222,8 @@ class JobReader(JobHistory):
             path: only this file, or what is below this folder.
             timeout_s: how long it may take; None for as long as it takes.
             count: gets the bytes to come, then those of each piece that came.
+            on_replace: called, from several threads, with each file that was there before and is
+                replaced.
 
         Raises:
             NotFound: the job has no such output, or nothing at `path`.
@@ -243,7 +246,7 @@ class JobReader(JobHistory):
                 wanted.append(Wanted(source, target, file.size_bytes, bundle))
         if path and not wanted:
             raise self._nothing_at(name, path, output_name)
-        return download_all(self._transport, wanted, count, timeout_s)
+        return download_all(self._transport, wanted, count, timeout_s, on_replace)
 
     def request(
         self,

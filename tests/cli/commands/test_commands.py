@@ -210,6 +210,13 @@ def test_cancel(server: FakeServer, yard: Yard, jobs: list[str]) -> None:
     assert yard("job", "cancel", "job-1").text == "job-1  CancelRequested\n"
 
 
+def test_what_a_bundle_replaces_is_told(server: FakeServer, yard: Yard, jobs: list[str]) -> None:
+    server.state.jobs["job-1"].files = {f"outputs/{n}.txt": b"small" for n in range(20)}
+    assert yard("job", "download", "job-1").err == ""
+    assert "20 of these files were there before" in yard("job", "download", "job-1").err
+    assert any(path.endswith("/bundle") for _, path in server.state.requests)
+
+
 def test_download(server: FakeServer, yard: Yard, jobs: list[str]) -> None:
     job = server.state.jobs["job-1"]
     job.files = {"outputs/a b#%?.pt": b"weights", "user_logs/std_log.txt": b"\xff"}
@@ -221,6 +228,12 @@ def test_download(server: FakeServer, yard: Yard, jobs: list[str]) -> None:
     first, second = (yard("job", "download", "-n", "job-1", "-p", "to") for _ in range(2))
     assert first.code == second.code == 0 and "replaced" not in first.err
     assert "2 of these files were there before and are replaced, such as `to/" in second.err
+    # What no download replaces is not counted, nor read.
+    Path("to/artifacts/mine").write_bytes(b"mine")
+    Path("to/artifacts/outputs/a b#%?.pt").unlink()
+    third = yard("job", "download", "-n", "job-1", "-p", "to")
+    assert "1 of these files were there before and are replaced, such as" in third.err
+    assert "`to/artifacts/user_logs/std_log.txt`" in third.err
     assert Path("to/artifacts/outputs/a b#%?.pt").read_bytes() == b"weights"
     assert not Path("to/named-outputs").exists()
     assert yard("job", "download", "job-1", "--output-name", "model").code == 0

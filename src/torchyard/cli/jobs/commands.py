@@ -332,7 +332,7 @@ def download(
     if output_name and everything:
         raise click.UsageError("'--output-name' and '--all' can't be combined.")
     client = session.client()
-    there = _files_of_downloads(download_path)
+    replaced: list[Path] = []
     with progress.bar("Downloading") as count:
         written = client.jobs.download(
             name,
@@ -341,22 +341,16 @@ def download(
             everything=everything,
             path=inner_path,
             count=count,
+            on_replace=replaced.append,
         )
     tables.files(session.form, written)
     if not written:
         click.echo(f"Job `{name}` has no such files yet.", err=True)
-    replaced = [file for file in written if file.absolute() in there]
     if replaced:
         warn(
             f"{len(replaced)} of these files were there before and are replaced, such as "
-            f"`{replaced[0]}`; `--download-path DIR` names another folder"
+            f"`{min(replaced)}`; `--download-path DIR` names another folder"
         )
-
-
-def _files_of_downloads(folder: Path) -> set[Path]:
-    """What earlier downloads into this folder, of whatever job, left in it."""
-    tops = (folder.absolute() / name for name in ("artifacts", "named-outputs"))
-    return {file for top in tops for file in top.rglob("*") if file.is_file()}
 
 
 @group.command("archive")
