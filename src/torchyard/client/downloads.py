@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from threading import Event
@@ -88,16 +88,14 @@ def download_all(
 
     Args:
         timeout_s: how long it may take; None for as long as it takes.
-        on_replace: called, from several threads, with each file that was there before and is
-            replaced.
+        on_replace: called, from several threads, with each file that another one replaces.
 
     Raises:
         Unreachable: an answer broke off again and again; the files before it are there.
         Timeout: it took longer than `timeout_s`; the files that are there are whole.
     """
-    size_bytes = sum(file.size_bytes for file in wanted)
     if count is not None:
-        count.total(size_bytes)
+        count.total(sum(file.size_bytes for file in wanted))
     hint = "download it again with a longer `timeout_s`"
     deadline = Deadline(timeout_s, f"{len(wanted)} files are not downloaded", hint)
     stop = Event()
@@ -112,18 +110,17 @@ def download_all(
     reports = _Reports(add, on_replace)
 
     def work(shares: Iterable[Share]) -> None:
-        connection = transport.twin(None if timeout_s is None else max(deadline.within(60), 0.001))
-        try:
-            for share in shares:
-                if share.bundle:
-                    _download_bundle(connection, share.bundle, share.files, reports)
-                else:
-                    _download_file(connection, share.files[0], reports)
-        except Unreachable:
-            deadline.check()
-            raise
-        finally:
-            connection.close()
+        limit_s = None if timeout_s is None else max(deadline.within(60), 0.001)
+        with closing(transport.twin(limit_s)) as connection:
+            try:
+                for share in shares:
+                    if share.bundle:
+                        _download_bundle(connection, share.bundle, share.files, reports)
+                    else:
+                        _download_file(connection, share.files[0], reports)
+            except Unreachable:
+                deadline.check()
+                raise
 
     shares = _shares(wanted)
     if len(wanted) < 2 * _AT_ONCE:

@@ -34,9 +34,9 @@ _HARMLESS = ("nvidia-ml-py", "nvidia-ml-py3")
 _WHEEL = re.compile(
     r"torch-(?P<version>[\w.]+\+(?:cpu|cu\d|rocm)[\w.]*)-(?P<python>[\w.]+)-[\w.]+-(?P<platform>[\w.]+)\.whl"
 )
-_SIZED_WHEEL = re.compile(
-    r'url = "[^"]*?(?P<name>[^/"]+\.whl)"[^{}]*?size = (?P<size>\d+)', re.ASCII
-)
+# uv writes a wheel of a lock into a line of its own.
+_URL = re.compile(r'\burl = "([^"]+)"')
+_SIZE = re.compile(r"\bsize = ([0-9]+)")
 _LINK = re.compile(r"""(?:href=["'][^"']*?|^)(torch-[^"'#/?\s]+\.whl)""", re.MULTILINE)
 
 
@@ -110,8 +110,12 @@ def wheels_bytes(pylock: str, packages: Collection[str], python: str) -> int:
         name = re.search(r'^name = "([^"]+)"', block, re.MULTILINE)
         if name is None or name[1] not in packages:
             continue
-        wheels = {wheel["name"]: int(wheel["size"]) for wheel in _SIZED_WHEEL.finditer(block)}
-        fitting = [size for name, size in wheels.items() if _is_wheel_for(name, python)]
+        fitting = [
+            int(size[1])
+            for line in block.splitlines()
+            if (url := _URL.search(line)) and (size := _SIZE.search(line))
+            if url[1].endswith(".whl") and _is_wheel_for(url[1].rpartition("/")[2], python)
+        ]
         if not fitting:
             return 0
         total_bytes += max(fitting)
