@@ -95,7 +95,9 @@ def _tested(run: TestRun) -> str:
     agrees = "as the label says" if not differ else f"{differ} differences from the label"
     failed = [name for name, step in run.steps.items() if step.error]
     steps = f"; {len(run.steps) - len(failed)} of {len(run.steps)} steps" if run.steps else ""
-    return f"{label}, {agrees}{steps} ({_cell(run.hardware)}, {run.date})"
+    outcome = "all found" if not run.faults else f"{len(run.faults)} not found"
+    imports = f"; imports of {run.pairs} pairs of packages, {outcome}" if run.pairs else ""
+    return f"{label}, {agrees}{imports}{steps} ({_cell(run.hardware)}, {run.date})"
 
 
 def _family_member(curated: Curated) -> Iterator[str]:

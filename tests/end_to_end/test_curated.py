@@ -115,6 +115,10 @@ with SummaryWriter("logs/tensorboard") as writer:
     writer.add_scalar("loss", 1.0, 1)
 
 import mlflow, azureml.mlflow, azureml.core
+store = mlflow.MlflowClient("sqlite:///runs.db")
+stored = store.create_run(store.create_experiment("stored")).info.run_id
+store.log_metric(stored, "loss", 0.25)
+assert store.get_run(stored).data.metrics == {"loss": 0.25}
 mlflow.log_metric("done", 1.0)
 
 import google.protobuf, matplotlib, pandas, pytest, sklearn.linear_model

@@ -1,4 +1,4 @@
-"""Packages that need newer versions of others than their metadata say."""
+"""Packages that need newer or older versions of others than their metadata say."""
 
 from __future__ import annotations
 
@@ -24,6 +24,23 @@ def test_azures_plugin_needs_a_client_with_asynchronous_logging(
     plugin: str, skinny: str, limits: tuple[str, ...]
 ) -> None:
     versions = {"azureml-mlflow": plugin} | ({"mlflow-skinny": skinny} if skinny else {})
+    assert lock.undeclared_limits(versions) == limits
+
+
+@pytest.mark.parametrize(
+    ("mlflow", "sqlalchemy", "limits"),
+    [
+        ("2.22.5", "2.1.0", ("sqlalchemy<2.1",)),
+        ("3.8.1", "2.1.9", ("sqlalchemy<2.1",)),
+        ("3.9.0", "2.1.9", ()),
+        ("2.22.5", "2.0.58", ()),
+        ("", "2.1.9", ()),
+    ],
+)
+def test_mlflow_before_3_9_needs_sqlalchemy_2_0(
+    mlflow: str, sqlalchemy: str, limits: tuple[str, ...]
+) -> None:
+    versions = {"sqlalchemy": sqlalchemy} | ({"mlflow": mlflow} if mlflow else {})
     assert lock.undeclared_limits(versions) == limits
 
 

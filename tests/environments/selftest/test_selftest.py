@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import venv
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from torchyard.environments.build import builder
 from torchyard.environments.names import components
 from torchyard.environments.names.components import Component, Held, StepResult, TestRun
 from torchyard.environments.selftest import __main__ as selftest
@@ -54,6 +57,52 @@ def test_a_wrong_label_is_found() -> None:
         "torch is 2.10.0, and the label says 2.2.0",
     ]
     assert running.label_differences(["six==1.17.0"], {"six": on_disk["six"]}) == []
+
+
+def _install(folder: Path, name: str, requires: str, files: dict[str, str]) -> None:
+    """A distribution on disk, as pip leaves it."""
+    about = folder / f"{name}-1.0.dist-info"
+    about.mkdir()
+    lines = [f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"]
+    about.joinpath("METADATA").write_text("".join([*lines, requires]), encoding="utf-8")
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    record = "".join(f"{path},,\n" for path in files)
+    about.joinpath("RECORD").write_text(record, encoding="utf-8")
+
+
+def test_what_a_package_imports_of_another_and_does_not_find_is_a_fault(tmp_path: Path) -> None:
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=False)
+    packages = builder.site_packages(environment)
+    _install(packages, "pool", "", {"pool/__init__.py": "QUEUE = 1\n", "pool/sub.py": ""})
+    store = {
+        "store/__init__.py": "",
+        "store/right.py": "import pool.sub\nfrom pool import QUEUE, sub\nfrom pool import *\n",
+        "store/wrong.py": "from pool import QUEUE, FALLBACK\n",
+        "store/gone.py": "import pool.gone\n",
+        "store/guarded.py": "try:\n    from pool import OLD\nexcept ImportError:\n    pass\n",
+        "store/tests/test_it.py": "from pool import UNKNOWN\n",
+        "store/old.py": "print 'Python 2'\nfrom pool import OLDER\n",
+    }
+    _install(packages, "store", "Requires-Dist: Pool>=1; extra == 'db'\n", store)
+    _install(packages, "other", "", {"other.py": "from pool import NOT_NAMED\n"})
+    count, faults = running.pairs(environment / "bin" / "python", os.environ)
+    assert (count, sorted(faults)) == (
+        1,
+        [
+            "store can't use pool: store/gone.py: ModuleNotFoundError: No module named 'pool.gone'",
+            "store can't use pool: store/wrong.py: cannot import name 'FALLBACK' from 'pool'",
+        ],
+    )
+
+
+def test_faults_are_recorded(tmp_path: Path) -> None:
+    file = tmp_path / "tests.json"
+    faulty = replace(run("CPU"), pairs=301, faults=("mlflow can't use sqlalchemy: …",))
+    selftest.record(file, faulty)
+    assert components.read_runs(file) == (faulty,)
 
 
 def run(hardware: str, release: str = "1", loss: str = "0.1") -> TestRun:

@@ -65,8 +65,9 @@ class StepResult:
 class TestRun:
     """The tests of an environment on one kind of hardware, on one day.
 
-    `labels` counts what was compared with the label: distributions, modules; `differences` are
-    sentences about what did not agree.
+    `distributions` and `modules` count what was compared with the label; `differences` are
+    sentences about what did not agree. `pairs` counts the packages that import one another,
+    `faults` are sentences about imports that fail.
     """
 
     __test__ = False
@@ -79,6 +80,8 @@ class TestRun:
     modules: int
     differences: tuple[str, ...]
     steps: Mapping[str, StepResult] = field(default_factory=dict)
+    pairs: int = 0
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,8 @@ def read_runs(file: Path) -> tuple[TestRun, ...]:
 
 def _run(entry: Mapping[str, Any]) -> TestRun:
     steps = {name: StepResult(**step) for name, step in entry["steps"].items()}
-    return TestRun(**{**entry, "differences": tuple(entry["differences"]), "steps": steps})
+    differences, faults = tuple(entry["differences"]), tuple(entry.get("faults", ()))
+    return TestRun(**{**entry, "differences": differences, "faults": faults, "steps": steps})
 
 
 def _yaml(name: str) -> Any:

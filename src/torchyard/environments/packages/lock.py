@@ -34,6 +34,12 @@ _UNDECLARED = (
     # Its store imports `mlflow.utils.async_logging`; no such MLflow runs on Python 3.7.
     ("azureml-mlflow", (1, 55), "mlflow-skinny", (2, 8), "azureml-mlflow<1.55"),
 )
+# What releases are too old for: (package, before which version, what is too new for it, from which
+# version on, the limit of that).
+_TOO_NEW = (
+    # Its store of databases imports a pool that SQLAlchemy 2.1 removed.
+    ("mlflow", (3, 9), "sqlalchemy", (2, 1), "sqlalchemy<2.1"),
+)
 _UNBUILT = re.compile(
     r"Failed to (?:build|download and build) `(?P<name>[\w.-]+)==(?P<version>[^`]+)`", re.ASCII
 )
@@ -245,12 +251,19 @@ def _keep_undeclared_limits(way: _Way, left_out: tuple[str, ...], uv: Uv, folder
 
 def undeclared_limits(versions: Mapping[str, str]) -> tuple[str, ...]:
     """The limits that a lock's versions break though no metadata say so."""
-    return tuple(
+    too_old = (
         limit
         for package, since, needed, oldest, limit in _UNDECLARED
         if _release(versions.get(package, "")) >= since
         and () < _release(versions.get(needed, "")) < oldest
     )
+    too_new = (
+        limit
+        for package, before, needed, newest, limit in _TOO_NEW
+        if () < _release(versions.get(package, "")) < before
+        and _release(versions.get(needed, "")) >= newest
+    )
+    return (*too_old, *too_new)
 
 
 def _release(version: str) -> tuple[int, ...]:

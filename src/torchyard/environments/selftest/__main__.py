@@ -4,7 +4,7 @@ Owns: the command, `tests.json` beside the contents of each environment.
 Leaves: builds to contents.py, tests to running.py, which components there are to
 names/components.py.
 Always: a run takes the place of an earlier one on the same hardware, also when a step fails; exit
-code 2 where a step failed or a label is wrong.
+code 2 where a step or an import failed or a label is wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def run_tests(
     previous: TestRun | None = None,
     at_once: int = 1,
 ) -> TestRun:
-    """Compare a build with its label, and do the step of each component that it holds.
+    """Compare a build with its label, import what its packages use of each other, and do the step
+    of each component that it holds.
 
     Args:
         folder: the build.
@@ -42,6 +43,7 @@ def run_tests(
     """
     python = folder / "bin" / "python"
     on_disk = running.distributions(python, os.environ)
+    pairs, faults = running.pairs(python, os.environ)
     held = components.held(curated) if components.promises(curated) else ()
     there = [entry for entry in held if entry.state != "unavailable"]
     chosen = [entry for entry in there if not only or entry.component.step in only]
@@ -71,6 +73,8 @@ def run_tests(
             for entry in there
             if entry.component.name in steps
         },
+        pairs=pairs,
+        faults=tuple(faults),
     )
 
 
@@ -91,7 +95,8 @@ def _to_json(run: TestRun) -> dict[str, object]:
         name: {key: value for key, value in dataclasses.asdict(step).items() if value != ""}
         for name, step in run.steps.items()
     }
-    return {**vars(run), "differences": list(run.differences), "steps": steps}
+    lists = {"differences": list(run.differences), "faults": list(run.faults)}
+    return {**vars(run), **lists, "steps": steps}
 
 
 def _line(environment: str, component: str, step: components.StepResult) -> str:
@@ -118,15 +123,16 @@ def main() -> None:
         run = run_tests(curated, folder, arguments.only, previous, max(1, arguments.at_once))
         if not arguments.no_record:
             record(components.tests_file(curated.name), run)
-        for difference in run.differences:
-            print(f"error: {curated.name}: {difference}", file=sys.stderr)
+        for sentence in (*run.differences, *run.faults):
+            print(f"error: {curated.name}: {sentence}", file=sys.stderr)
         errors = [step for step in run.steps.values() if step.error]
         print(
             f"{curated.name}: {run.distributions} distributions with {run.modules} modules, "
             f"{len(run.differences)} differences from the label; "
+            f"{run.pairs} pairs of packages, {len(run.faults)} faults; "
             f"{len(run.steps) - len(errors)} steps done, {len(errors)} failed; {run.hardware}"
         )
-        failed = failed or bool(errors or run.differences)
+        failed = failed or bool(errors or run.differences or run.faults)
     raise SystemExit(2 if failed else 0)
 
 

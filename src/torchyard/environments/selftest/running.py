@@ -60,6 +60,23 @@ def run_step(python: Path, held: Held, variables: Mapping[str, str]) -> StepResu
     return StepResult(held.version, seconds, error=error)
 
 
+def pairs(python: Path, variables: Mapping[str, str]) -> tuple[int, list[str]]:
+    """The number of pairs of packages of which one imports the other, and what isn't found."""
+    with tempfile.TemporaryDirectory(prefix="torchyard-selftest-") as folder:
+        outcome = subprocess.run(
+            [str(python), "-E", "-s", str(_PROGRAMS / "pairs.py")],
+            cwd=folder,
+            env=_variables(variables, python, folder),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=True,
+        )
+    result = json.loads(outcome.stdout.strip().splitlines()[-1])
+    return int(result["pairs"]), [str(fault) for fault in result["faults"]]
+
+
 def _result_of(output: str) -> str:
     """What the last line of a step's output tells; empty where it tells nothing."""
     last = output.strip().splitlines()[-1:] or [""]

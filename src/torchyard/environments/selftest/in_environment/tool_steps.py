@@ -53,21 +53,22 @@ def pytest() -> str:
 
 
 def mlflow() -> str:
-    """Log a parameter and a metric to files and read them back."""
+    """Log a parameter and a metric to files and to a database, and read them back."""
     import pathlib
 
     import mlflow
 
-    mlflow.set_tracking_uri(pathlib.Path("runs").absolute().as_uri())
-    with mlflow.start_run() as run:
-        mlflow.log_param("rate", 0.1)
-        mlflow.log_metric("loss", 0.5, step=1)
-        mlflow.log_metric("loss", 0.25, step=2)
-    client = mlflow.tracking.MlflowClient()
-    history = [point.value for point in client.get_metric_history(run.info.run_id, "loss")]
-    data = client.get_run(run.info.run_id).data
-    assert data.params == {"rate": "0.1"} and sorted(history) == [0.25, 0.5], (data, history)
-    return "logged to files, read loss [0.5, 0.25] and rate 0.1"
+    for uri in (pathlib.Path("runs").absolute().as_uri(), "sqlite:///runs.db"):
+        mlflow.set_tracking_uri(uri)
+        with mlflow.start_run() as run:
+            mlflow.log_param("rate", 0.1)
+            mlflow.log_metric("loss", 0.5, step=1)
+            mlflow.log_metric("loss", 0.25, step=2)
+        client = mlflow.tracking.MlflowClient()
+        history = [point.value for point in client.get_metric_history(run.info.run_id, "loss")]
+        data = client.get_run(run.info.run_id).data
+        assert data.params == {"rate": "0.1"} and sorted(history) == [0.25, 0.5], (data, history)
+    return "logged to files and to SQLite, read loss [0.5, 0.25] and rate 0.1"
 
 
 def pyspark() -> str:

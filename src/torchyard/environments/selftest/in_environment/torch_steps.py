@@ -74,18 +74,23 @@ def torchmetrics() -> str:
 
 
 def pytorch_lightning() -> str:
-    """Fit a line by Trainer."""
+    """Fit a line by Trainer, with a metric of torchmetrics in the log."""
     import pytorch_lightning
     import torch
+    import torchmetrics
 
     class Line(pytorch_lightning.LightningModule):
         def __init__(self) -> None:
             super().__init__()
             self.line = torch.nn.Linear(4, 1)
+            self.error = torchmetrics.MeanSquaredError()
             self.losses: list[float] = []
 
         def training_step(self, batch: Any, number: int) -> Any:
-            loss = (self.line(batch[0]) - batch[1]).pow(2).mean()
+            answer = self.line(batch[0])
+            loss = (answer - batch[1]).pow(2).mean()
+            self.error(answer.detach(), batch[1])
+            self.log("error", self.error, on_step=False, on_epoch=True)
             self.losses.append(loss.item())
             return loss
 
@@ -96,19 +101,22 @@ def pytorch_lightning() -> str:
     x = torch.randn(64, 4)
     data = torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
     line = Line()
-    pytorch_lightning.Trainer(
+    trainer = pytorch_lightning.Trainer(
         max_epochs=5,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-    ).fit(line, torch.utils.data.DataLoader(data, batch_size=16))
+    )
+    trainer.fit(line, torch.utils.data.DataLoader(data, batch_size=16))
     assert line.losses[-1] < line.losses[0] / 10, line.losses
+    mean = sum(line.losses[-4:]) / 4
+    assert abs(trainer.callback_metrics["error"].item() - mean) < 1e-5, trainer.callback_metrics
     return f"Trainer.fit, 20 steps: loss {line.losses[0]:.3f} to {line.losses[-1]:.3f}"
 
 
 def transformers() -> str:
-    """A tiny BERT from its configuration: forward, loss, backward."""
+    """A tiny BERT from its configuration: forward, loss, backward, a step of Trainer."""
     import torch
     import transformers
 
@@ -125,7 +133,13 @@ def transformers() -> str:
     answer.loss.backward()
     assert tuple(answer.logits.shape) == (2, 2)
     assert 0.3 < answer.loss.item() < 1.5
-    return f"tiny BERT from its configuration: loss {answer.loss.item():.3f}, backward"
+    # Trainer runs on Accelerate.
+    arguments = transformers.TrainingArguments("trainer", max_steps=1, report_to=[])
+    rows = [{"input_ids": torch.tensor([1, 2, 3]), "labels": torch.tensor(1)}] * 8
+    outcome = transformers.Trainer(network, arguments, train_dataset=rows).train()
+    assert outcome.global_step == 1 and 0.01 < outcome.training_loss < 3, outcome
+    loss = answer.loss.item()
+    return f"tiny BERT from its configuration: loss {loss:.3f}, backward, a step of Trainer"
 
 
 def accelerate() -> str:
