@@ -107,8 +107,6 @@ def download_all(
         if count is not None:
             count.add(piece_bytes)
 
-    reports = _Reports(add, on_replace)
-
     def work(shares: Iterable[Share]) -> None:
         limit_s = None if timeout_s is None else max(deadline.within(60), 0.001)
         with closing(transport.twin(limit_s)) as connection:
@@ -122,7 +120,7 @@ def download_all(
                 deadline.check()
                 raise
 
-    shares = _shares(wanted)
+    reports, shares = _Reports(add, on_replace), _shares(wanted)
     if len(wanted) < 2 * _AT_ONCE:
         work(shares)
         return [file.target for file in wanted]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,10 @@ class RequestedBuilds:
             begun = spec.hash in self._running or self._environments.folders.find(spec) is not None
             if not begun:
                 self._running[spec.hash] = spec
+            others = [each for each in self._running if each != spec.hash]
         if not begun:
+            if others:
+                self._say_waiting(spec, others)
             self._threads.submit(self._build, spec)
         return {**self.show(spec.hash, offset), "offset": offset, "notices": list(spec.notices)}
 
@@ -81,6 +84,14 @@ class RequestedBuilds:
         """Cancel the running build."""
         self._stopping.set()
         self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _say_waiting(self, spec: EnvironmentSpec, others: Sequence[str]) -> None:
+        """In the log, which is shown to the person who requested the build."""
+        names = ", ".join(name[:12] for name in others[:3]) + ("…" if len(others) > 3 else "")
+        log_path = self._environments.folders.log_path(spec.hash)
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        with open(log_path, "ab") as log:
+            log.write(f"Waiting for builds that were requested before: {names}\n".encode())
 
     def _build(self, spec: EnvironmentSpec) -> None:
         try:

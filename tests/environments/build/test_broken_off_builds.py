@@ -41,3 +41,23 @@ def test_what_a_program_leaves_running_ends_with_it(tmp_path: Path) -> None:
     left, _, rest = outcome.words.partition("\n")
     assert (outcome.code, rest) == (0, "the rest")
     assert not Path(f"/proc/{int(left)}").exists()
+
+
+def test_a_build_that_waits_for_another_says_so_in_its_log(environments: Environments) -> None:
+    first, second = (EnvironmentSpec("3.11", (name,), "test") for name in ("numpy", "scipy"))
+    with locks.held(_made(environments, first)):
+        builds = RequestedBuilds(environments, lambda spec: {})
+        assert builds.begin(first)["log"] == ""
+        waiting = builds.begin(second)
+        assert waiting["status"] == "building"
+        assert waiting["log"] == (
+            f"Waiting for builds that were requested before: {first.hash[:12]}\n"
+        )
+        builds.close()
+
+
+def _made(environments: Environments, spec: EnvironmentSpec) -> Path:
+    """The file that a builder of the environment locks."""
+    mutex = environments.folders.paths(spec.hash).mutex
+    mutex.parent.mkdir(parents=True, exist_ok=True)
+    return mutex

@@ -17,7 +17,7 @@ from torchyard.jobs.attempts import worker_reports
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
 from torchyard.jobs.records.job_events import StatusChanged
-from torchyard.jobs.records.types import Status
+from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import submission
 from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.services import Services
@@ -147,6 +147,36 @@ def test_an_environment_is_built_before_nodes_are_held(
     assert [again(services, job).status for job in jobs] == [Status.STARTING] * 3
     spans = progress.timeline(actions.events(services, jobs[0]))
     assert spans[0].waited_for == "the environment is being built"
+
+
+def test_a_job_says_that_its_environment_waits_for_other_builds(
+    services: Services, scheduler: Scheduler
+) -> None:
+    environments: Any = services.environments
+    names = ["first", "second", "third", "fourth"]
+    environments.unbuilt.update(names)
+    jobs = [submit(services, environment=name) for name in names]
+
+    def stages(job: Job) -> list[str]:
+        spans = progress.timeline(actions.events(services, again(services, job)))
+        assert {span.name.value for span in spans} == {"Preparing"}
+        return [span.waited_for for span in spans]
+
+    built = "the environment is being built"
+    scheduler.preparer.prepare()
+    assert [stages(job)[-1] for job in jobs] == [
+        built, built, "the environment is built after 2 others",
+        "the environment is built after 3 others",
+    ]  # fmt: skip
+    late = submit(services, environment="third")
+    scheduler.preparer.prepare()
+    assert stages(late) == ["the environment is built after 2 others"]
+    environments.go_on.set()
+    scheduler.preparer._builders.shutdown()
+    assert sorted(environments.built) == sorted(names)
+    assert stages(jobs[0]) == [built]
+    assert stages(jobs[2]) == stages(late) == ["the environment is built after 2 others", built]
+    assert stages(jobs[3]) == ["the environment is built after 3 others", built]
 
 
 def test_a_failed_build_fails_its_jobs(services: Services, scheduler: Scheduler) -> None:

@@ -120,20 +120,47 @@ def first_worker_came(
     return move(connection, job, Status.STARTING, now), stage
 
 
-def start_preparing(connection: Connection, job: Job, now: datetime, build_log_offset: int) -> None:
+def start_preparing(
+    connection: Connection, job: Job, now: datetime, build_log_offset: int, others: int = 0
+) -> None:
     """Begin the first stage of a job that waits for its environment.
 
     Args:
         build_log_offset: where, in bytes, the build that it waits for begins in the log.
+        others: how many environments are built before it, if it waits for them.
     """
-    body = StageChanged(
-        Stage.PREPARING,
-        "start",
-        "the environment is being built",
-        build_log_offset,
-        clock.steady_text(now),
-    )
-    store.add_event(connection, job.id, now, body)
+    _add_preparing(connection, job, now, build_log_offset, others, None)
+
+
+def build_began(connection: Connection, job: Job, now: datetime, build_log_offset: int) -> bool:
+    """Begin the stage again for a job whose environment waited for other builds; False for others.
+
+    Both parts stay in the job's timeline: how long the wait took, and how long the build.
+    """
+    open_stage = open_stages(connection, [job.id]).get(job.id)
+    if open_stage is None or not open_stage.waited_for.startswith(_WAITS_FOR_BUILDS):
+        return False
+    _add_preparing(connection, job, now, build_log_offset, 0, open_stage)
+    return True
+
+
+_WAITS_FOR_BUILDS = "the environment is built after"
+
+
+def _add_preparing(
+    connection: Connection,
+    job: Job,
+    now: datetime,
+    build_log_offset: int,
+    others: int,
+    open_stage: StageSpan | None,
+) -> None:
+    reason = "the environment is being built"
+    if others:
+        reason = f"{_WAITS_FOR_BUILDS} {others} others"
+    steady = clock.steady_text(now)
+    start = StageChanged(Stage.PREPARING, "start", reason, build_log_offset, steady)
+    store.add_events(connection, job.id, now, [*_end_of(open_stage, now), start])
 
 
 def open_stages(connection: Connection, job_ids: Sequence[int]) -> dict[int, StageSpan]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +30,7 @@ from torchyard.jobs.spec import services as job_services
 _log = logging.getLogger(__name__)
 # A round ends after this time or this many jobs, so that prepared jobs may start.
 _ROUND = timedelta(seconds=0.5)
+_BUILDERS = 2
 _MOST = 1000
 _ALL = 1 << 31
 
@@ -40,13 +41,16 @@ class Preparer:
     def __init__(self, services: Services, stopping: threading.Event) -> None:
         self._services = services
         self._stopping = stopping
+        # By environment that is to be built, where its part of the log begins.
         self._building: dict[str, int] = {}
+        # Those of them whose build has begun.
+        self._begun: set[str] = set()
         self._building_lock = threading.Lock()
         self._fetching: set[int] = set()
         # The environments that services need beside those of jobs; why one can't be built.
         self._layers: set[str] = set()
         self._without: dict[str, str] = {}
-        self._builders = ThreadPoolExecutor(2, thread_name_prefix="builder")
+        self._builders = ThreadPoolExecutor(_BUILDERS, thread_name_prefix="builder")
         self._fetchers = ThreadPoolExecutor(4, thread_name_prefix="fetcher")
 
     def close(self) -> None:
@@ -144,15 +148,28 @@ class Preparer:
             log_offset = self._building.get(
                 environment.hash, _size(services.environments.folders.log_path(environment.hash))
             )
+            others = self._builds_before(environment)
         if job.status is Status.NOT_STARTED:
             with services.db.write() as connection:
                 current = store.job_by_id(connection, job.id)
                 if current.status is Status.NOT_STARTED:
                     now = services.clock.now()
                     progress.move(connection, current, Status.PREPARING, now)
-                    progress.start_preparing(connection, current, now, log_offset)
+                    progress.start_preparing(connection, current, now, log_offset, others)
             services.signals.notify(job_key(job))
+            with self._building_lock:
+                has_begun = environment.hash in self._begun
+            if others and has_begun:
+                self._tell_begun([job], log_offset)
         self._start_build(environment)
+
+    def _builds_before(self, environment: EnvironmentSpec) -> int:
+        """How many builds its own waits for, 0 when it begins at once; with the lock held."""
+        if environment.hash in self._begun:
+            return 0
+        hashes = list(self._building)
+        before = hashes.index(environment.hash) if environment.hash in hashes else len(hashes)
+        return before if before >= _BUILDERS else 0
 
     def _start_build(self, environment: EnvironmentSpec) -> None:
         with self._building_lock:
@@ -163,8 +180,25 @@ class Preparer:
         if not running:
             self._builders.submit(self._build_now, environment)
 
+    def _tell_begun(self, jobs: Sequence[Job], log_offset: int) -> None:
+        """To jobs that were told that the build waits for others."""
+        services = self._services
+        for job in jobs:
+            with services.db.write() as connection:
+                current = store.job_if_any(connection, job.id)
+                if current is None or current.status is not Status.PREPARING:
+                    continue
+                now = services.clock.now()
+                begins_again = progress.build_began(connection, current, now, log_offset)
+            if begins_again:
+                services.signals.notify(job_key(job))
+
     def _build_now(self, environment: EnvironmentSpec) -> None:
+        with self._building_lock:
+            self._begun.add(environment.hash)
+            log_offset = self._building[environment.hash]
         try:
+            self._tell_begun(self._preparing(environment), log_offset)
             self._services.environments.builds.run(
                 environment,
                 lambda: self._unwanted(environment),
@@ -182,6 +216,7 @@ class Preparer:
         finally:
             with self._building_lock:
                 self._building.pop(environment.hash, None)
+                self._begun.discard(environment.hash)
             self._services.wakeup.set()
 
     def _preparing(self, environment: EnvironmentSpec) -> list[Job]:
