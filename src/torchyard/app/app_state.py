@@ -17,7 +17,7 @@ from torchyard.app.monitoring.server_metrics import ServerMetrics
 from torchyard.app.parts import Parts
 from torchyard.azureml.common.context import OpenTls
 from torchyard.base.bodies.body_spool import BodySpool
-from torchyard.endpoints.actions import model_uses
+from torchyard.batch_endpoints.actions import model_uses
 from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.interactive.services import JobServices, ServicesAt
 from torchyard.interactive.shells import Shells

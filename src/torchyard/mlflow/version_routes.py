@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.endpoints.actions import model_uses
+from torchyard.batch_endpoints.actions import model_uses
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.mlflow import search, version_sources
 from torchyard.mlflow.calls import Call, CallOf, CallRoute, page_response

@@ -99,6 +99,24 @@ def test_the_first_deployment_is_the_default_until_another_is_chosen(site: Serve
     assert site.ok("rita", "GET", DIGITS)["defaults"] == {"deployment_name": ""}
 
 
+def test_a_model_that_a_batch_deployment_names_is_not_deleted(site: Served) -> None:
+    model = {"name": "net", "path": snapshot(site, model_pkl="w"), "type": "custom_model"}
+    for _ in range(2):
+        site.ok("carl", "POST", f"{HERE}/models", model)
+    assert create(site, model="azureml:net:1")["model"] == "azureml:net:1"
+    for path in ("net/versions/1?force=true", "net/versions/1", "net?force=true"):
+        error = wrong(site, "DELETE", f"{HERE}/models/{path}")
+        assert error["code"] == "asset_in_use"
+        assert "deployment `blue` of batch endpoint `digits` serves it" in error["message"]
+        assert "`yard batch-deployment delete`" in error["hint"]
+    mlflow = f"/mlflow/{HERE.rpartition('/')[2]}/api/2.0/mlflow/model-versions/delete"
+    error = wrong(site, "DELETE", mlflow, {"name": "net", "version": "1"})
+    assert "of batch endpoint `digits`" in error["message"]
+    site.ok("carl", "DELETE", f"{HERE}/models/net/versions/2")
+    site.ok("carl", "DELETE", DIGITS)
+    site.ok("carl", "DELETE", f"{HERE}/models/net/versions/1?force=true")
+
+
 def test_a_deployment_shows_azures_defaults_and_no_secret(site: Served) -> None:
     shown = create(
         site,

@@ -23,8 +23,8 @@ from torchyard.azureml.arm.resources import ResourceType, VersionedResourceType
 from torchyard.azureml.blob.links import links_of
 from torchyard.azureml.common.calls import Call
 from torchyard.azureml.common.context import AzureContext
+from torchyard.batch_endpoints.actions import model_uses
 from torchyard.data.codes import Places
-from torchyard.endpoints.actions import model_uses
 from torchyard.jobs.files import data_sources
 
 

@@ -22,8 +22,8 @@ from torchyard.azureml.common.routing import RouteTable
 from torchyard.azureml.sdk_v1 import assets
 from torchyard.base import fields
 from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.batch_endpoints.actions import model_uses
 from torchyard.data.datastores import ARTIFACT_STORE
-from torchyard.endpoints.actions import model_uses
 from torchyard.jobs.files import model_sources
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.models import actions, documents
