@@ -277,7 +277,7 @@ def growth(jobs: int, nodes: int, new_home: Callable[[], tuple[Path, str]]) -> N
         for name, call in rows.items():
             tries = 5 if "plain" in name else 15
             table.setdefault(name, []).append(median_ms(call, tries))
-        table.setdefault("one job ends, the next starts", []).append(one_by_one(parts, simulation))
+        table.setdefault("one job ends, the next starts", []).append(each_alone(parts, simulation))
         scheduler.preparer.close()
         services.db.close()
     for name, (small, large) in table.items():
@@ -303,7 +303,7 @@ def filling(jobs: int, nodes: int, new_home: Callable[[], tuple[Path, str]]) -> 
         parts.services.db.close()
 
 
-def one_by_one(parts: apps.Parts, simulation: Simulation, tries: int = 15) -> float:
+def each_alone(parts: apps.Parts, simulation: Simulation, tries: int = 15) -> float:
     """Jobs of eight nodes take what two of four gave back: a round that makes one decision."""
     took = []
     for number in range(tries):

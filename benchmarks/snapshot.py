@@ -1,4 +1,4 @@
-"""Snapshot of 10,000 unchanged files beside walking them, and hashing and copying them anew.
+"""Snapshot of 10,000 unchanged files beside walking them, and hashing and copying them again.
 
 python benchmarks/snapshot.py [--rounds 5]
 """
@@ -77,7 +77,7 @@ def main() -> None:
             [
                 Case("torchyard", partial(take, folder, index)),
                 Case("os.walk and os.stat", partial(walk, folder)),
-                Case("hashing and copying anew", partial(hash_and_copy, folder)),
+                Case("hashing and copying again", partial(hash_and_copy, folder)),
             ],
             arguments.rounds,
         )

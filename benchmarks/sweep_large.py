@@ -4,7 +4,7 @@
 
 The rows are made up and stored by torchyard's own stores; a `yard-server` is asked in plain HTTP,
 and its whole answers are read. Beside it stands Optuna over the same trials in a SQLite file of its
-own, loaded anew each time, as its dashboard does. The suggestion is TPE's for the next trial: the
+own, loaded again each time, as its dashboard does. The suggestion is TPE's for the next trial: the
 first one, with the process that knows all trials, and another. Needs `torchyard[sweeps]`.
 """
 
@@ -165,7 +165,7 @@ def own_cases(ask: Callable[[str], bytes], trials: list[Trial]) -> dict[str, Cal
     known_before = known_trials.of(trials)
     search = Search()
 
-    def anew() -> Any:
+    def in_new_process() -> Any:
         search.close()
         return search.suggest(spec, len(known_before), known_before, key=NAME)
 
@@ -182,7 +182,7 @@ def own_cases(ask: Callable[[str], bytes], trials: list[Trial]) -> dict[str, Cal
         "importances": partial(ask, f"{base}/importances"),
         "first page of its jobs": partial(ask, f"/v1/workspaces/default/jobs?parent={NAME}"),
         "the sweep itself": partial(ask, f"/v1/workspaces/default/jobs/{NAME}"),
-        "suggestion, process started": anew,
+        "suggestion, process started": in_new_process,
         "suggestion, the next": following,
     }
 

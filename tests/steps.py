@@ -13,7 +13,7 @@ from typing import Any
 
 
 class TooManySteps(Exception):
-    """The call was broken off."""
+    """The call was interrupted."""
 
 
 def at_most(limit: int, call: Callable[[], object]) -> int:

@@ -1,4 +1,4 @@
-"""Type the commands of a page of docs/transcripts anew, and write what they print.
+"""Type the commands of a page of docs/transcripts again, and write what they print.
 
     python tools/record_transcript.py docs/transcripts/environments.md
 

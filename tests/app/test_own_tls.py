@@ -117,7 +117,7 @@ def test_it_is_renewed_while_it_runs(tmp_path: Path) -> None:
         renewed = life.own.way("127.0.0.1")
         kept = certificates.kept(tmp_path)
         assert kept is not None and kept.ends_at > old.ends_at
-        assert renewed == way  # the same authority: nobody has to trust anything anew
+        assert renewed == way  # the same authority: nobody has to trust anything again
         assert _ends(way) == kept.ends_at.replace(microsecond=0)
 
 

@@ -107,7 +107,7 @@ def test_an_authority_near_its_end_is_replaced_with_what_it_signed(tmp_path: Pat
 
 
 @pytest.mark.parametrize("content", [b"", b"half a fi", b"\xff\x00"])
-def test_files_that_are_damaged_are_made_anew(tmp_path: Path, content: bytes) -> None:
+def test_files_that_are_damaged_are_made_again(tmp_path: Path, content: bytes) -> None:
     made = certificates.ensure(tmp_path, [], NOW)
     made.file.write_bytes(content)
     again = certificates.ensure(tmp_path, [], NOW)

@@ -76,7 +76,7 @@ def test_a_released_migration_never_changes() -> None:
     assert max(name[:4] for name in RELEASED) == SCHEMA_VERSION
 
 
-def made_anew(db: Database) -> sa.MetaData:
+def made_again(db: Database) -> sa.MetaData:
     """The tables of a new database, as it describes them."""
     db.upgrade()
     return tables_of(db)
@@ -127,7 +127,7 @@ def filled(db: Database, tables: sa.MetaData) -> dict[str, list[dict[str, Any]]]
 
 
 def test_rows_of_every_table_come_along(old: Database, migrations: Path) -> None:
-    expected_rows = filled(old, made_anew(old))
+    expected_rows = filled(old, made_again(old))
     old.upgrade(NEXT, migrations)
     assert old.schema_version() == NEXT
     today = tables_of(old)
@@ -144,7 +144,7 @@ def test_rows_of_every_table_come_along(old: Database, migrations: Path) -> None
 
 
 def test_a_migration_moves_rows(old: Database, migrations: Path) -> None:
-    filled(old, made_anew(old))
+    filled(old, made_again(old))
     old.upgrade(NEXT, migrations)
     with old.read() as connection:
         notes = connection.execute(sa.text("SELECT * FROM job_notes ORDER BY job_id")).all()
@@ -156,7 +156,7 @@ def test_a_migration_moves_rows(old: Database, migrations: Path) -> None:
 def test_the_packages_read_what_an_older_schema_held(
     old: Database, migrations: Path, clock: FakeClock, tmp_path: Path
 ) -> None:
-    filled(old, made_anew(old))
+    filled(old, made_again(old))
     old.upgrade(NEXT, migrations)
     services = support.make_services(tmp_path / "home", old, clock)
     jobs = actions.list_in(services, "workspace 1 ☃")
@@ -171,7 +171,7 @@ def test_the_packages_read_what_an_older_schema_held(
 
 def test_schemas_only_grow(old: Database, migrations: Path) -> None:
     """What an older server wrote has its place, and what it did not know of has a value."""
-    made_anew(old)
+    made_again(old)
     before = schema_of(old)
     old.upgrade(NEXT, migrations)
     after = schema_of(old)
@@ -191,7 +191,7 @@ def schema_of(db: Database) -> Schema:
 
 
 def test_an_upgrade_that_fails_changes_nothing(old: Database, migrations: Path) -> None:
-    filled(old, made_anew(old))
+    filled(old, made_again(old))
     with old.read() as connection:
         before = describe(connection), rows(connection)
     step = migrations / "versions" / f"{NEXT}_next.py"
@@ -257,7 +257,7 @@ def test_a_job_runs_on_over_an_upgrade(
     first = [{"run": job.name, "kind": "metric", "key": "m", "value": 1, "timestamp": 1}]
     ids = {job.name: job.id}
     services.history.receive(ids.get, worker.attempt.id, 0, 0, first)
-    old_tables = made_anew(old)
+    old_tables = made_again(old)
     with new.read() as source, old.write() as target:
         for table in old_tables.sorted_tables:
             there = tables_of(new).tables[table.name]

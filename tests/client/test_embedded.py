@@ -63,7 +63,7 @@ def test_racing_commands_start_one_server(settings: Settings) -> None:
     assert embedded.stop(settings) is not None
 
 
-def test_found_again_stopped_and_started_anew(settings: Settings) -> None:
+def test_found_again_stopped_and_started_again(settings: Settings) -> None:
     starts: list[str] = []
     first = embedded.ensure(settings, lambda: starts.append("start"), FAKE)
     assert embedded.ensure(settings, lambda: starts.append("start"), FAKE) == first

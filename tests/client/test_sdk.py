@@ -180,7 +180,7 @@ def test_stream_into_a_notebook(
     assert out.getvalue() == text
 
 
-@pytest.mark.parametrize("bundle_bytes", [None, 0, 1000], ids=["whole", "empty", "broken off"])
+@pytest.mark.parametrize("bundle_bytes", [None, 0, 1000], ids=["whole", "empty", "interrupted"])
 def test_many_files_come_in_bundles_and_what_they_lack_one_by_one(
     client: Client, server: FakeServer, tmp_path: Path, bundle_bytes: int | None
 ) -> None:

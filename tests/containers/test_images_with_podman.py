@@ -138,7 +138,7 @@ def test_an_image_with_a_conda_file(machine: Machine, write_job: WriteJob) -> No
     assert b"good day" in machine.yard.logs(name)["user_logs/std_log.txt"]
 
 
-def test_a_cancelled_build_leaves_nothing(machine: Machine, write_job: WriteJob) -> None:
+def test_a_canceled_build_leaves_nothing(machine: Machine, write_job: WriteJob) -> None:
     mark = f"{os.getpid()}{time.monotonic_ns()}"
     text = f"FROM {BASE}\nRUN echo {mark} && sleep 3{mark[-3:]}\n"
     name = submit(machine, write_job("true", {"Dockerfile": text}))
@@ -155,7 +155,7 @@ def test_a_cancelled_build_leaves_nothing(machine: Machine, write_job: WriteJob)
     assert "torchyard-from" not in machine.podman("images")
 
 
-def test_a_server_killed_in_a_build_begins_it_anew(machine: Machine, write_job: WriteJob) -> None:
+def test_a_server_killed_in_a_build_begins_it_again(machine: Machine, write_job: WriteJob) -> None:
     gate = machine.wheels / "gate"  # a folder that builds are lent
     sleeping = f"sleep 4{time.monotonic_ns() % 1000}"
     text = f"FROM {BASE}\nRUN [ -e {gate} ] || {sleeping}; echo done > /state\n"

@@ -38,7 +38,7 @@ class Site(ABC):
         """How many nodes of the attempt were ever started; called when they run."""
 
     @abstractmethod
-    def anew(self) -> Executor:
+    def reopened(self) -> Executor:
         """Another executor for the same place, as a server that was started again has it."""
 
 
@@ -63,7 +63,7 @@ class ExecutorContract:
         plan = site.plan(node_count=2)
         first = site.executor.launch(plan)
         second = site.executor.launch(plan)
-        third = site.anew().launch(plan)
+        third = site.reopened().launch(plan)
         assert site.starts(plan) == 2
         for handle in (first, second, third):
             assert site.executor.status(handle).state == "running"
@@ -79,11 +79,11 @@ class ExecutorContract:
         handle = site.executor.launch(plan)
         read_back = Handle.from_json(json.loads(json.dumps(handle.to_json())))
         assert read_back == handle
-        anew = site.anew()
-        assert anew.status(read_back).state == "running"
+        reopened = site.reopened()
+        assert reopened.status(read_back).state == "running"
         site.end(plan)
-        _wait(lambda: anew.status(read_back).over)
-        assert anew.status(read_back).state == "exited"
+        _wait(lambda: reopened.status(read_back).over)
+        assert reopened.status(read_back).state == "exited"
 
     def test_a_lost_node_makes_the_attempt_lost(self, site: Site) -> None:
         plan = site.plan(node_count=2)

@@ -1,7 +1,7 @@
 """The pinned clients of Azure ML, each in a virtual environment of its own.
 
     python tests/contracts_azure/client_venvs.py          # what `make azure-clients` runs
-    python tests/contracts_azure/client_venvs.py lock     # resolve clients/*.txt anew
+    python tests/contracts_azure/client_venvs.py lock     # resolve clients/*.txt again
     python tests/contracts_azure/client_venvs.py [lock] NAME   # the same for this one alone
 
 Owns: `.azure-clients/`, and the locked files beside their inputs in `clients/`.

@@ -35,4 +35,4 @@ def test_operation(results: Results, client: str, operation: Operation) -> None:
 def test_the_page_tells_what_was_seen(results: Results) -> None:
     text = operations_page.page(results, operations_page.PAGE.read_text())
     operations_page.write_if_asked(text)
-    assert text == operations_page.PAGE.read_text(), "make it anew with `make azure-page`"
+    assert text == operations_page.PAGE.read_text(), "make it again with `make azure-page`"

@@ -39,7 +39,7 @@ def test_v1_has_the_page_tell_what_was_seen(v1_results: dict[str, Any]) -> None:
     before = operations_page.PAGE.read_text()
     text = operations_page.page({client_venvs.SDK_V1: v1_results}, before)
     operations_page.write_if_asked(text)
-    assert text == operations_page.PAGE.read_text(), "make it anew with `make azure-page`"
+    assert text == operations_page.PAGE.read_text(), "make it again with `make azure-page`"
 
 
 def test_every_equivalent_names_existing_operations() -> None:

@@ -92,7 +92,7 @@ def test_invalid_documents_of_datastores(
     assert message in error["message"] + error["hint"]
 
 
-def test_a_data_asset_is_described_anew(client: TestClient) -> None:
+def test_a_data_asset_is_described_again(client: TestClient) -> None:
     path = "https://host/a.csv"
     document = {"name": "one", "path": path, "type": "uri_file", "tags": {"a": "b", "c": "d"}}
     assert client.post(f"{BASE}/data", json=document).status_code == 201

@@ -136,10 +136,10 @@ def test_a_build_ends_with_the_last_job_that_waits_for_it(
     yard("job", "cancel", "-n", "lone-1")
     assert yard.wait("lone-1")["status"] == "Canceled"
     time.sleep(2)
-    assert "cancelled" not in build_log(yard, of)
+    assert "canceled" not in build_log(yard, of)
     yard("job", "cancel", "-n", "lone-2")
     assert yard.wait("lone-2")["status"] == "Canceled"
-    wait_until(lambda: "cancelled" in build_log(yard, of), 30, "the build was ended")
+    wait_until(lambda: "canceled" in build_log(yard, of), 30, "the build was ended")
     left = yard.home / "environments"
     wait_until(lambda: not list(left.glob(f".building-{folder_of(yard, of)}-*")), 30, "it is gone")
 

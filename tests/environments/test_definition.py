@@ -296,7 +296,7 @@ def test_conda_packages_are_refused_by_name_without_py_rattler(
         ({"image": ""}, "`image`", ("image",)),
         ({"image": "python", "os_type": "windows"}, "linux", ("os_type",)),
         ({"pip_requirements": 3}, "not a list", ("pip_requirements",)),
-        ({"pip_requirements": [1]}, "not a text", ("pip_requirements", 0)),
+        ({"pip_requirements": [1]}, "not a string", ("pip_requirements", 0)),
         ({"conda_file": "x.yml"}, "not a mapping", ("conda_file",)),
         ({"conda_file": {"dependancies": []}}, "dependancies", ("conda_file", "dependancies")),
         ({"conda_file": {"dependencies": [1]}}, "can't be read", ("conda_file", "dependencies", 0)),

@@ -183,7 +183,7 @@ class EngineContract:
             assert second.wait(_LIMIT_S).status == "Completed", _why(second.refresh())
         place.nothing_is_left()
 
-    def test_a_cancelled_job_leaves_nothing(self, place: Place) -> None:
+    def test_a_canceled_job_leaves_nothing(self, place: Place) -> None:
         with place.client() as client:
             job = place.submit(client, "wait")
             wait(lambda: job.refresh().status == "Running", lambda: _why(job.refresh()))

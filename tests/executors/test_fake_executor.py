@@ -45,7 +45,7 @@ class FakeSite(Site):
             if launched.attempt_id == plan.attempt_id
         )
 
-    def anew(self) -> Executor:
+    def reopened(self) -> Executor:
         return self.fake
 
 

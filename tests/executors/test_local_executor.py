@@ -62,7 +62,7 @@ class LocalSite(Site):
         self.bench.server.wait_until(lambda: count() >= plan.node_count)
         return count()
 
-    def anew(self) -> Executor:
+    def reopened(self) -> Executor:
         return LocalExecutor(self.bench.home, os.environ, devices=self.machine)
 
 
@@ -219,7 +219,7 @@ def test_nodes_get_different_devices_for_as_long_as_they_live(
     # Nobody else gets them, and this attempt is still started once.
     other = replace(site.plan(node_count=1), gpus_per_node=2)
     with pytest.raises(DevicesTaken) as refused:
-        site.anew().launch(other)
+        site.reopened().launch(other)
     assert not refused.value.begun
     assert bench.executor.launch(plan).body["devices"] == devices
     assert site.starts(plan) == 2

@@ -175,7 +175,7 @@ def scratch_home() -> Iterator[Path]:
 
 
 def _end_processes(home: Path) -> None:
-    """What still runs of a corpus that was broken off; known by the home in its variables."""
+    """What still runs of a corpus that was interrupted; known by the home in its variables."""
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             process_text = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()

@@ -110,7 +110,7 @@ def _complaint(expression: Expression, make: Make, ceiling_s: float) -> str:
 def seconds(
     compiled: re.Pattern[Any], expression: Expression, text: str, limit_s: float = CEILING_S
 ) -> float:
-    """Processor time; infinite when it is broken off."""
+    """Processor time; infinite when it is interrupted."""
     subject: Any = text.encode() if isinstance(expression.pattern, bytes) else text
     started = time.thread_time()
     try:
@@ -132,7 +132,7 @@ class TooLong(Exception):
 
 @contextmanager
 def limited(limit_s: float) -> Iterator[None]:
-    """Break off what takes longer; `re` looks for signals while it searches."""
+    """Interrupt what takes longer; `re` looks for signals while it searches."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise TooLong

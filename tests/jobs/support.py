@@ -65,7 +65,7 @@ class FakeEnvironments:
         return None
 
     def run(
-        self, spec: EnvironmentSpec, cancelled: Callable[[], bool], secrets: object = None
+        self, spec: EnvironmentSpec, canceled: Callable[[], bool], secrets: object = None
     ) -> Path:
         self.built.append(spec.requirements[0])
         assert self.go_on.wait(60)

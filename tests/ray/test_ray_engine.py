@@ -106,7 +106,7 @@ def test_waiting_nodes_say_for_what_and_can_be_stopped(nodes: Nodes) -> None:
     assert groups(nodes) == []
 
 
-def test_nodes_whose_places_in_ray_are_never_free_are_placed_anew_or_lost(nodes: Nodes) -> None:
+def test_nodes_whose_places_in_ray_are_never_free_are_placed_again_or_lost(nodes: Nodes) -> None:
     nodes.cluster.take_places("torchyard-s1", "torchyard-s1-p1", (0, 1))
     nodes.cluster.take_places("torchyard-s1", "torchyard-s1-p2", (1,))
     whole, half = (nodes.launch(nodes.plan(attempt)) for attempt in ("p1", "p2"))

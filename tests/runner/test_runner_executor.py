@@ -33,7 +33,7 @@ class RunnerBench(Site):
         self.bench = bench
         self.runner = runner
         self.machine: Machine | None = None
-        self.executor = bench.executor = self.anew()
+        self.executor = bench.executor = self.reopened()
         self.flags = runner.folder / "flags"
         self.flags.mkdir(exist_ok=True)
         self.flags.chmod(0o1777)
@@ -77,7 +77,7 @@ class RunnerBench(Site):
         self.bench.server.wait_until(lambda: count() >= plan.node_count)
         return count()
 
-    def anew(self) -> LocalExecutor:
+    def reopened(self) -> LocalExecutor:
         spawner = RunnerSpawner(self.bench.home, self.runner.client)
         return LocalExecutor(self.bench.home, {}, devices=self.machine, spawner=spawner)
 
@@ -143,7 +143,7 @@ def test_devices_stay_locked_by_the_ranks_of_another_user(
 ) -> None:
     machine = Machine({"TORCHYARD_DEVICES": "2", "TORCHYARD_DEVICE_LOCKS": str(tmp_path / "locks")})
     site.machine = machine
-    site.executor = site.bench.executor = site.anew()
+    site.executor = site.bench.executor = site.reopened()
     plan = replace(site.plan(), gpus_per_node=1)
     handle = site.executor.launch(plan)
     site.starts(plan)

@@ -121,7 +121,7 @@ def test_only_the_term_ends_a_server_of_another_machine(yard: Yard) -> None:
     assert yard.living() == ["other"]
 
 
-def test_a_machine_that_was_started_anew_has_none_of_its_old_processes(yard: Yard) -> None:
+def test_a_machine_that_was_started_again_has_none_of_its_old_processes(yard: Yard) -> None:
     yard.server("before", "here boot-0 1")
     after = yard.server("after")
     after.renew()

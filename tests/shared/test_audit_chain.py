@@ -137,20 +137,20 @@ def test_only_a_copy_shows_that_the_end_was_cut_off(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_a_chain_that_was_written_anew_does_not_fit_the_copy(tmp_path: Path) -> None:
+def test_a_chain_that_was_written_again_does_not_fit_the_copy(tmp_path: Path) -> None:
     files = _written(tmp_path / "audit")
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(b"".join(file.read_bytes() for file in files))
     link = Link()
     for file in files:
-        anew = []
+        rewritten = []
         for text in _of(file):
             line = json.loads(text)
             for key in ("server", "seq", "prev", "hash"):
                 del line[key]
             sealed, link = audit_chain.seal({**line, "user": "eve"}, "box", link)
-            anew.append(sealed)
-        file.write_bytes(b"\n".join(anew) + b"\n")
+            rewritten.append(sealed)
+        file.write_bytes(b"\n".join(rewritten) + b"\n")
     chains = audit_chain.verify(tmp_path / "audit")
     assert chains[0].broken is None
     assert len(audit_chain.compare(chains, copy).changed) == 8

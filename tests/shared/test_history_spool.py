@@ -82,7 +82,7 @@ def test_what_is_still_here_can_be_delivered_again(tmp_path: Path, spool_in: Ope
     assert spool_in(tmp_path).left == 20
 
 
-def test_a_cursor_that_was_lost_means_to_begin_anew(tmp_path: Path, spool_in: Open) -> None:
+def test_a_cursor_that_was_lost_means_to_begin_again(tmp_path: Path, spool_in: Open) -> None:
     spool = spool_in(tmp_path)
     spool.append(lines(0, 3))
     spool.delivered(2)

@@ -33,6 +33,13 @@ def test_every_exception_is_needed_and_says_why() -> None:
         ("raise ValueError('x is no number at all')", "is no number"),
         ('def f() -> None:\n    """Ends it, whoever asked."""', "whoever"),
         ("# the heir of a worker", "heir"),
+        ("is_own = True", "is_own"),
+        ("def stop(cancelled: bool) -> None: ...", "cancelled"),
+        ("raise ValueError('`name` is not a text')", "not a text"),
+        ("raise ValueError('the connection broke off')", "broke off"),
+        ("print('read the file anew')", "anew"),
+        ("print('nothing was written; tell who runs the server')", "tell who runs"),
+        ("print('it is in a form that this one does not know')", "in a form that this one"),
     ],
 )
 def test_a_planted_word_is_seen(text: str, word: str) -> None:

@@ -25,7 +25,10 @@ NOT_OURS = {"__pycache__", "node_modules", "style"}
 IN_IDENTIFIERS = {
     "adopt": "take over",
     "adoption": "takeover",
+    "anew": "again",
     "bell": "wakeup",
+    "cancelled": "canceled",
+    "cancelling": "canceling",
     "culprit": "failed rank",
     "door": "a name of its own: server, socket, endpoint",
     "doors": "a name of its own: server, socket, endpoint",
@@ -53,13 +56,15 @@ IN_IDENTIFIERS = {
 FUNCTIONS = {
     "come": "join",
     "goes": "remove",
+    "is_own": "what it checks, as `is_job_error`",
+    "one_by_one": "isolate_failures",
     "look": "a verb that says what is done",
     "shape": "to_json",
     "shown": "to_json",
 }
 # Whole names of parameters and local variables: they are nouns that say what they hold.
 LOCALS = frozenset(
-    {"asked", "found", "given", "known", "mine", "one", "ours", "own", "said", "told"}
+    {"asked", "found", "is_own", "given", "known", "mine", "one", "ours", "own", "said", "told"}
 )
 # Turns of phrase in docstrings, comments, messages, help and documents.
 PHRASES = {
@@ -85,6 +90,12 @@ PHRASES = {
     r"\b(?:is|was|are|were) away\b": "is unreachable",
     r"\bknock(?:s|ed|ing)?\b": "connect, probe",
     r"\bwhat it is told\b": "what it receives",
+    r"\banew\b": "again",
+    r"\bcancell(?:ed|ing)\b": "canceled, canceling",
+    r"\b(?:broke|broken|breaks?|breaking) off\b": "was interrupted",
+    r"\bnot (?:a text|texts)\b(?! file)": "is not a string",
+    r"\b(?:tell|ask) who(?:ever)? runs\b": "ask your server's administrator",
+    r"\bin a form that this one\b": "in a format this version does not support",
 }
 
 

@@ -1,4 +1,4 @@
-"""Recording a page of commands anew: what is a command, what is replaced."""
+"""Recording a page of commands again: what is a command, what is replaced."""
 
 from __future__ import annotations
 

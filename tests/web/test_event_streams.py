@@ -193,17 +193,17 @@ def test_a_stream_goes_on_where_it_was_left(site: Served) -> None:
         assert again.of("hello") == [{"resumed": True}]
         assert again.of("job")[0]["name"] == "one"
         for unknown in ("feed0000-1", "x", "-", f"{left_at.split('-')[0]}-99999", f"{left_at}x"):
-            anew = Stream(site, "rita", last_id=unknown)
-            await anew.until(lambda it: bool(it.of("hello")))
-            assert anew.of("hello") == [{"resumed": False}], unknown
-            await anew.close()
+            reopened = Stream(site, "rita", last_id=unknown)
+            await reopened.until(lambda it: bool(it.of("hello")))
+            assert reopened.of("hello") == [{"resumed": False}], unknown
+            await reopened.close()
         await keeping.close()
         await again.close()
 
     _run(site, scenario)
 
 
-def test_who_was_away_too_long_is_told_to_begin_anew(
+def test_who_was_away_too_long_is_told_to_begin_again(
     site: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_hub, "_MOST_KEPT", 3)

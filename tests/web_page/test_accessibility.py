@@ -48,7 +48,7 @@ def test_axe_finds_nothing_serious(visited: Any, theme: str) -> None:
 def test_nothing_scrolls_sideways_on_a_phone(visited: Any) -> None:
     visited.set_viewport_size(PHONE)
     fits = "innerWidth === 375 && document.documentElement.scrollWidth <= 375"
-    # Charts are drawn anew in the next frames.
+    # Charts are drawn again in the next frames.
     assert until(visited, fits, limit_s=20), visited.evaluate(WIDE)
 
 

@@ -32,7 +32,7 @@ def test_a_distributed_job_is_watched_live_and_canceled(
     name = sample_jobs.submit(
         yard, folder, sample_jobs.learning("endless", 0.02, steps=100_000, pause=0.2)
     )
-    # Nobody loads the page anew: the job comes by itself, then its metrics, then its lines.
+    # Nobody loads the page again: the job comes by itself, then its metrics, then its lines.
     row = page.locator("tr", has=page.get_by_role("link", name="logistic lr=0.02"))
     row.get_by_text("Running").wait_for()
     row.get_by_role("link", name="logistic lr=0.02").click()

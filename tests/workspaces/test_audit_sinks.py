@@ -202,7 +202,7 @@ def test_a_killed_server_leaves_a_chain_that_goes_on(tmp_path: Path) -> None:
     assert chain.broken is None and chain.lines >= 60
 
 
-def test_a_line_after_half_a_line_begins_anew(tmp_path: Path) -> None:
+def test_a_line_after_half_a_line_begins_again(tmp_path: Path) -> None:
     lines = audit.Audit(tmp_path, FakeClock())
     lines.write({"path": "/one"})
     file = next((tmp_path / "audit").iterdir())

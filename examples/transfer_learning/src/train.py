@@ -62,7 +62,7 @@ def load_pretrained(network: nn.Module) -> None:
 def train(
     model: nn.Module, inputs_N: Tensor, labels_N: Tensor, *, epochs: int, rate: float
 ) -> None:
-    """Adam on cross-entropy, in batches drawn anew each epoch."""
+    """Adam on cross-entropy, in batches drawn again each epoch."""
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     model.train()
     for _ in range(epochs):

@@ -89,7 +89,7 @@ def _head(file: Path, size_bytes: int = _HEAD_BYTES) -> bytes:
 
 
 def _text_of(head: bytes, is_whole: bool) -> str | None:
-    """None where the bytes are not a text in UTF-8."""
+    """None where the bytes are not UTF-8 text."""
     if b"\0" in head:
         return None
     # A character may have been cut in two at the end.

@@ -1,4 +1,4 @@
-"""Back a home folder up while its server runs, and make one anew from that.
+"""Back a home folder up while its server runs, and make one again from that.
 
 Owns: what belongs to a backup, the order in which it is taken and brought back.
 Leaves: rows to records.py, files to archive.py, which database a home has to base/.
@@ -31,7 +31,7 @@ from torchyard.shared import locks
 
 _RECORDS = "torchyard.db"
 _BLOBS = "blobs"
-# Environments are built anew, caches filled anew; a token is made when the server starts.
+# Environments are built again, caches filled again; a token is made when the server starts.
 _FOLDERS = ("datastores", "logs", "audit")
 
 

@@ -290,8 +290,8 @@ def _about(source: Path, content: bytes) -> About:
         raise _broken(source, f"its `{ABOUT}` can't be read") from error
     if about.format != FORMAT:
         raise InvalidInput(
-            f"`{source}` was written by torchyard {about.torchyard}, in a form that this one "
-            "does not know",
+            f"`{source}` was written by torchyard {about.torchyard}, in a format this "
+            "version does not support",
             "restore it with that version",
         )
     return about

@@ -203,7 +203,7 @@ class Transport:
             # does, and so does a time-out: a slow server is at work on the request.
             is_news = fresh or isinstance(error, TimeoutError)
             moved = self._go_elsewhere()
-            # One that broke off may have acted on what it was asked.
+            # One that was interrupted may have acted on what it was asked.
             unheard = isinstance(error, ConnectionRefusedError) or method != "POST"
             if not retry or (is_news and not (moved and unheard)):
                 raise self._unreachable(error) from error

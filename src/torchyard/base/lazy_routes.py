@@ -83,7 +83,7 @@ class LazyRoutes(BaseRoute):
 def add_routes(router: APIRouter, *others: APIRouter) -> APIRouter:
     """Give `router` the routes of others, as they are, and return it.
 
-    FastAPI's `include_router` makes every one of them anew.
+    FastAPI's `include_router` makes every one of them again.
     """
     for other in others:
         router.routes.extend(other.routes)

@@ -52,7 +52,7 @@ _SQLITE_AWAY = (
 
 
 def engine(url: URL, shared: bool = False) -> Engine:
-    """An engine whose connections notice that the server is gone, and ask anew.
+    """An engine whose connections notice that the server is gone, and ask again.
 
     Args:
         shared: other servers wait for this one's transactions.

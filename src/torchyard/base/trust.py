@@ -26,7 +26,7 @@ def file_name(url: str) -> str:
 
 
 def bundle(home: Path, url: str, authority: str, environ: Mapping[str, str]) -> Path:
-    """The file that trusts the server at `url`, written anew when anything in it changed.
+    """The file that trusts the server at `url`, written again when anything in it changed.
 
     Args:
         authority: PEM text of who signed the server's certificate.

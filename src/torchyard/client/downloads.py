@@ -2,7 +2,7 @@
 
 Owns: files that are whole or not there, paths that stay in their folder, several at a time.
 Leaves: which files to client/.
-Always: a file that broke off is asked for again, then an error; never left half-written.
+Always: a file that was interrupted is requested again, then an error; never left half-written.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def download_all(
         on_replace: called, from several threads, with each file that another one replaces.
 
     Raises:
-        Unreachable: an answer broke off again and again; the files before it are there.
+        Unreachable: a response was interrupted again and again; the files before it are there.
         Timeout: it took longer than `timeout_s`; the files that are there are whole.
     """
     if count is not None:
@@ -151,7 +151,7 @@ def _download_file(transport: Transport, file: Wanted, reports: _Reports) -> Non
     """Write what its source answers; a file that is there stays until the new one is whole.
 
     Raises:
-        Unreachable: the answer broke off again and again.
+        Unreachable: the response was interrupted again and again.
     """
     file.target.parent.mkdir(parents=True, exist_ok=True)
     draft = _draft(file.target)
@@ -165,7 +165,8 @@ def _download_file(transport: Transport, file: Wanted, reports: _Reports) -> Non
     finally:
         draft.unlink(missing_ok=True)
     raise Unreachable(
-        f"`{file.target.name}` could not be downloaded: the connection broke off {_TRIES} times",
+        f"`{file.target.name}` could not be downloaded: the connection was interrupted {_TRIES} "
+        "times",
         "try again, or see `yard server status`",
     )
 
@@ -257,7 +258,7 @@ def below(folder: Path, path: str) -> Path:
     if not parts or parts[0] == "/" or ".." in parts or "\0" in path or _leads_away(parts):
         raise InvalidInput(
             f"the server names a file `{path!a}`, which leads out of the folder",
-            "nothing was written; tell who runs the server",
+            "nothing was written; ask your server's administrator",
         )
     target = folder.joinpath(*parts)
     # What came before is files alone, so a link below the folder is the user's own.

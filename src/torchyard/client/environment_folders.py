@@ -38,7 +38,7 @@ def save(
     if "build" in definition:
         raise InvalidInput(
             f"environment `{name}` is built from a Dockerfile and the folder around it",
-            "that folder is what there is to keep; `yard environment create -f` takes it anew",
+            "that folder is what there is to keep; `yard environment create -f` takes it again",
         )
     if directory.exists() and not overwrite:
         raise Conflict(f"`{directory}` exists already", "name another one, or say `--overwrite`")
@@ -130,9 +130,11 @@ def _read_definition(directory: Path) -> dict[str, Any]:
             "name a folder that `save` or azureml-core's `save_to_directory` wrote",
         ) from error
     except ValueError as error:
-        raise InvalidInput(f"`{file}` is not JSON: {error}", "save the environment anew") from error
+        raise InvalidInput(
+            f"`{file}` is not JSON: {error}", "save the environment again"
+        ) from error
     if not isinstance(document, dict):
-        raise InvalidInput(f"`{file}` is not a JSON object", "save the environment anew")
+        raise InvalidInput(f"`{file}` is not a JSON object", "save the environment again")
     return document
 
 

@@ -280,7 +280,7 @@ class Environments(EnvironmentReleases):
 
         Args:
             target: a file that ends in `.tar`, or a folder; None to push only.
-            push: a `PushTarget`, or its `place` alone, as `registry.example.com/team/vision:3`.
+            push: a `PushTarget`, or its `image` alone, as `registry.example.com/team/vision:3`.
             base: an image that the server's container engine puts the environment over; without
                 it, the image has the files of the server's machine that its programs need.
             overwrite: replace an image at `target`.
@@ -411,7 +411,7 @@ class Environments(EnvironmentReleases):
         """
         build = self._built(body, log, deadline)
         if build["status"] != "ready":
-            raise BuildFailed(build["error"] or "the build was broken off", build["hint"])
+            raise BuildFailed(build["error"] or "the build was interrupted", build["hint"])
 
     def _built(self, body: Json, log: Callable[[str], None], deadline: Deadline) -> Json:
         """The build, when it has ended."""

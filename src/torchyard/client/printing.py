@@ -205,7 +205,7 @@ class Printer:
 
 
 def last_state(line: bytes) -> bytes:
-    """What a line shows in the end that carriage returns began anew, as progress bars do."""
+    """What a line shows in the end that carriage returns began again, as progress bars do."""
     return next((text for text in reversed(line.split(b"\r")) if text), b"")
 
 

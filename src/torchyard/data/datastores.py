@@ -281,7 +281,7 @@ def open_files(stores: Datastores, datastore: Datastore) -> Files:
             raise InvalidInput(
                 f"datastore `{datastore.name}` can't be used: its folder `{root}` holds files of "
                 "the server itself or of the system",
-                "move its files to another folder, and make the datastore anew",
+                "move its files to another folder, and make the datastore again",
                 code=_PRIVATE,
             )
         return folder

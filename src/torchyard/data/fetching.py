@@ -79,7 +79,7 @@ class Fetcher:
         type: str,
         path: str,
         now: datetime,
-        cancelled: Callable[[], bool] = lambda: False,
+        canceled: Callable[[], bool] = lambda: False,
     ) -> Path:
         """Copy the data to this machine unless it is here; its path.
 
@@ -87,7 +87,7 @@ class Fetcher:
             NotFound: there is nothing at `path`.
             InvalidInput: it is a file and the type a folder, or the other way round.
             Unreachable: its datastore does not answer, or the copy is damaged.
-            FetchCanceled: `cancelled` returned True.
+            FetchCanceled: `canceled` returned True.
         """
         place = actions.locate(self._db, self._stores, workspace, path)
         local = self._reachable(place)
@@ -109,7 +109,7 @@ class Fetcher:
                 raise NotFound(f"there is nothing at `{place.uri}`", _GONE)
             _check_type(type, place, False)
         file = targets[0] if single is not None else "."
-        with self._copied(workspace, place, entries, targets, cancelled) as folder:
+        with self._copied(workspace, place, entries, targets, canceled) as folder:
             # The time of its last use: `yard gc` removes copies that are long unused.
             os.utime(folder, (now.timestamp(), now.timestamp()))
             self._remember(workspace, path, folder.name, file, now)
@@ -188,22 +188,22 @@ class Fetcher:
         place: Place,
         entries: Sequence[Entry],
         targets: Sequence[str],
-        cancelled: Callable[[], bool],
+        canceled: Callable[[], bool],
     ) -> Iterator[Path]:
         """The folder with the copies, locked against removal during the block."""
         folder = self._folder / _key(place, entries)
         draft = folder.with_name(f"{folder.name}.part")
-        with self._locked(folder.name, cancelled):
+        with self._locked(folder.name, canceled):
             if all(entry.mark for entry in entries):
                 if not folder.exists():
-                    self._copy(workspace, place, entries, targets, draft, cancelled)
+                    self._copy(workspace, place, entries, targets, draft, canceled)
                     os.rename(draft, folder)
                 yield folder
                 return
             # Only the bytes tell whether the data changed; jobs may still read the previous copy.
-            self._copy(workspace, place, entries, targets, draft, cancelled)
+            self._copy(workspace, place, entries, targets, draft, canceled)
             folder = self._folder / _key(place, _summed(entries, targets, draft))
-            with self._locked(folder.name, cancelled):
+            with self._locked(folder.name, canceled):
                 if folder.exists():
                     _remove(draft)
                 else:
@@ -217,7 +217,7 @@ class Fetcher:
         entries: Sequence[Entry],
         targets: Sequence[str],
         draft: Path,
-        cancelled: Callable[[], bool],
+        canceled: Callable[[], bool],
     ) -> None:
         """Copy into `draft`, which may be left over from a killed program."""
         _remove(draft)
@@ -232,7 +232,7 @@ class Fetcher:
             for folder in {target.parent for _, target in pairs}:
                 folder.mkdir(parents=True, exist_ok=True)
             for group in _groups(pairs):
-                if cancelled():
+                if canceled():
                     raise FetchCanceled
                 self._fetch_group(place, group)
                 for entry, target in group:
@@ -260,11 +260,11 @@ class Fetcher:
         return self._folder / "notes" / f"{name}.json"
 
     @contextmanager
-    def _locked(self, key: str, cancelled: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    def _locked(self, key: str, canceled: Callable[[], bool] = lambda: False) -> Iterator[None]:
         """Hold the lock of a key among all programs that share the cache."""
         folder = self._folder / "locks"
         folder.mkdir(parents=True, exist_ok=True)
-        with locks.held(folder / key, cancelled) as is_held:
+        with locks.held(folder / key, canceled) as is_held:
             if not is_held:
                 raise FetchCanceled
             yield

@@ -61,7 +61,9 @@ class WebFiles:
                 try:
                     shutil.copyfileobj(response, file, _BLOCK)
                 except OSError as error:
-                    raise Unreachable(f"`{self._url}` broke off: {error}", "try again") from error
+                    raise Unreachable(
+                        f"`{self._url}` was interrupted: {error}", "try again"
+                    ) from error
 
     def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
         response = self._open("GET")

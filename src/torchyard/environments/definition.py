@@ -201,5 +201,5 @@ def _check_keys(definition: Mapping[str, Any], at: At) -> None:
 
 def _text(value: Any, key: str, at: At) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise InvalidSpec(f"`{key}` is not a text", _HINT, at=(*at, key))
+        raise InvalidSpec(f"`{key}` is not a string", _HINT, at=(*at, key))
     return value

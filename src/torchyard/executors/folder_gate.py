@@ -5,7 +5,7 @@ attempts left.
 Leaves: a request's way to folder_requests.py, which attempts run to folder_gates.py, what the token
 permits to the server's routes.
 Always: a request that the server has got is never passed on again: who asked is told that there is
-no response, as when a connection breaks, and asks anew where that does no harm. Requests that came
+no response, as when a connection breaks, and asks again where that does no harm. Requests that came
 while no server ran are passed on when one runs. Out of turn, repeated or not signed by the
 attempt's tokens, none is.
 """

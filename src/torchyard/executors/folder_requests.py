@@ -91,7 +91,7 @@ class Exchange:
         """Send it, and write the response.
 
         Raises:
-            OSError, http.client.HTTPException: the server broke off, or who asked did.
+            OSError, http.client.HTTPException: the server or the client was interrupted.
         """
         is_early = self._send(connection, head)
         socket = connection.sock

@@ -2,7 +2,7 @@
 
 Owns: what is known of each, its label and address, links, whether a person may still enter.
 Leaves: passing bytes to proxy.py, codes and sessions to links.py, the programs to the nodes.
-Always: a service is open to its job's owner and to owners of the workspace, asked anew as long as
+Always: a service is open to its job's owner and to owners of the workspace, asked again as long as
 it is used.
 """
 

@@ -1,6 +1,6 @@
 """What people can do with existing jobs.
 
-Owns: reading, listing, changing, archiving and cancelling jobs.
+Owns: reading, listing, changing, archiving and canceling jobs.
 Leaves: creating them to requests/submission.py, running them to http/scheduler.py and
 attempts/worker_reports.py, their files to files/artifacts.py.
 Always: what a job is made of never changes; a name, a description and tags may.

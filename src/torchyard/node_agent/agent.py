@@ -1,6 +1,6 @@
 """Keep this machine a node of a cluster, for as long as the program runs.
 
-Owns: joining, reporting, starting Ray anew when it has ended or the head has moved, leaving.
+Owns: joining, reporting, starting Ray again when it has ended or the head has moved, leaving.
 Leaves: Ray's process to ray_node.py, who may join to the server.
 Always: a server that can't be reached changes nothing: Ray and the jobs go on, and the machine is
 there again when it answers; a machine that was removed at the server ends.

@@ -1,7 +1,7 @@
 """This machine's Ray node: one process that joins the head, and what it starts.
 
 Owns: starting it, ending it with everything below it, its token's file and its log.
-Leaves: when to start it anew to agent.py, Ray's environment to executors/ray/.
+Leaves: when to start it again to agent.py, Ray's environment to executors/ray/.
 Always: it ends with the agent, killed or not; nothing is ended but by process id.
 """
 

@@ -113,5 +113,5 @@ def _log(log: Mapping[str, Any]) -> str:
 
 
 def _last_state(line: str) -> str:
-    """What a line shows in the end that carriage returns began anew, as progress bars do."""
+    """What a line shows in the end that carriage returns began again, as progress bars do."""
     return next((part for part in reversed(line.split("\r")) if part.strip()), "")

@@ -150,7 +150,7 @@ def _pool(value: Any) -> tuple[str, ...]:
 def _text(body: dict[str, Any], key: str, default: str | None = None) -> str:
     value = body.get(key, default)
     if not isinstance(value, str) or (not value and default is None):
-        raise _bad(f"`{key}` is missing or not a text")
+        raise _bad(f"`{key}` is missing or not a string")
     return value
 
 

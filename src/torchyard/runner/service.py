@@ -69,7 +69,7 @@ class Request:
     def text(self, key: str) -> str:
         value = self.body.get(key)
         if not isinstance(value, str):
-            raise Refused("bad_request", f"`{key}` is not a text")
+            raise Refused("bad_request", f"`{key}` is not a string")
         return value
 
     def as_account(self) -> int | None:

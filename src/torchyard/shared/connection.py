@@ -260,7 +260,7 @@ class Connection:
         try:
             return response.read()
         except (http.client.HTTPException, OSError) as error:
-            # A server that is killed breaks off in the middle of its response, too.
+            # A server that is killed is interrupted in the middle of its response, too.
             self._drop()
             raise OSError(f"response cut off: {error!r}") from error
 

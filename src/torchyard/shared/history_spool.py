@@ -7,7 +7,7 @@ numbered from 0 in order of arrival, over restarts too. A power cut may take wha
 not yet written to the disk, some seconds: nothing here waits for the disk.
 
 Files, in one folder: `history-<number of the first record>.ndjson`, one JSON object a line,
-begun anew when one is large; and `history.cursor`, the number of the next record to deliver. A
+begun again when one is large; and `history.cursor`, the number of the next record to deliver. A
 file goes when all it holds is delivered and a later one is begun, so that a server whose database
 was put back to a backup can be given the newest records again.
 """

@@ -55,17 +55,17 @@ def share_until_exit(file: Path) -> None:
 
 
 @contextmanager
-def held(file: Path, cancelled: Callable[[], bool] = lambda: False) -> Iterator[bool]:
+def held(file: Path, canceled: Callable[[], bool] = lambda: False) -> Iterator[bool]:
     """Hold the file's lock for the length of the block.
 
     Args:
-        cancelled: called a few times a second while somebody else holds the lock.
+        canceled: called a few times a second while somebody else holds the lock.
 
-    Yields whether it is held: not, when `cancelled` returned true.
+    Yields whether it is held: not, when `canceled` returned true.
     """
     descriptor = open_lock(file)
     try:
-        yield _wait(descriptor, cancelled)
+        yield _wait(descriptor, canceled)
     finally:
         os.close(descriptor)
 
@@ -73,13 +73,13 @@ def held(file: Path, cancelled: Callable[[], bool] = lambda: False) -> Iterator[
 @contextmanager
 def held_if_free(file: Path) -> Iterator[bool]:
     """As `held`, without waiting."""
-    with held(file, cancelled=lambda: True) as is_held:
+    with held(file, canceled=lambda: True) as is_held:
         yield is_held
 
 
-def _wait(descriptor: int, cancelled: Callable[[], bool]) -> bool:
+def _wait(descriptor: int, canceled: Callable[[], bool]) -> bool:
     while not try_lock(descriptor):
-        if cancelled():
+        if canceled():
             return False
         time.sleep(_POLL_S)
     return True

@@ -1,6 +1,6 @@
 """Where the server listens, and whether a response comes from it.
 
-Owns: the address that a node uses, finding it anew, telling the server from another program.
+Owns: the address that a node uses, finding it again, telling the server from another program.
 Leaves: connections to connection.py, TLS and proxies to server_routes.py.
 Always: a program that has taken the server's port while the server was down ends nothing: only a
 server of the home that made the attempt can end it, refuse its reports, or accept them.
@@ -66,7 +66,7 @@ class ServerAddress:
         self._lock = threading.Lock()
 
     def refresh(self, tried: Optional[SplitResult] = None) -> None:
-        """Find the address anew, after a request that did not reach the server.
+        """Find the address again, after a request that did not reach the server.
 
         Args:
             tried: where the request went; another thread may have found another since.

@@ -37,7 +37,9 @@ def admit(db: Database, clock: Clock, settings: OidcSettings, claims: Mapping[st
     """
     subject = str(claims["sub"])
     if not people.is_subject(subject):
-        raise Forbidden("the provider's ID token names nobody", "ask who runs the provider")
+        raise Forbidden(
+            "the provider's ID token names nobody", "ask the administrator of the provider"
+        )
     wanted = _roles_of_groups(settings, claims)
     with db.write() as connection:
         user = people.user_of_subject(connection, settings.issuer, subject)
@@ -92,7 +94,7 @@ def _claim(
     elif people.subject_of(connection, settings.issuer, user) is not None:
         raise Forbidden(
             f"`{user}` is another account of `{settings.issuer}`",
-            f"if theirs was made anew, an owner runs `yard user unlink {user}`, then "
+            f"if theirs was made again, an owner runs `yard user unlink {user}`, then "
             f"`{_link(user, subject)}`",
         )
     elif not settings.trusts_names:

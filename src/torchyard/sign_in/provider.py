@@ -284,7 +284,7 @@ def _translated(issuer: str) -> Iterator[None]:
         if error.code == 400 or error.code == 401:
             raise _refused(_error_of(error)) from error
         raise Unreachable(
-            f"the provider `{issuer}` answered {error.code}", "try again, or ask who runs it"
+            f"the provider `{issuer}` answered {error.code}", "try again, or ask its administrator"
         ) from error
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "reason", error)

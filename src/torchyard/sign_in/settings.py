@@ -2,7 +2,7 @@
 
 Owns: its keys, their checks, reading the client's secret.
 Leaves: talking to the provider to provider.py, who gets in to admission.py.
-Always: the secret lies in a file of its own that others can't read, and is read anew for each use.
+Always: the secret lies in a file of its own that others can't read, and is read again for each use.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def set_resumed(step: int) -> None:
 
 
 def should_stop() -> bool:
-    """Whether the job is preempted, cancelled or out of time; every rank asks at the same steps."""
+    """Whether the job is preempted, canceled or out of time; every rank asks at the same steps."""
     from torchyard.train import stopping
 
     return stopping.should_stop()

@@ -1,4 +1,4 @@
-"""Whether training should stop: the job is preempted, cancelled or out of time.
+"""Whether training should stop: the job is preempted, canceled or out of time.
 
 Owns: the signal by which engines and torchyard's worker say so, and the agreement of all ranks.
 Leaves: saving and ending to loop.

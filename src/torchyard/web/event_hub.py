@@ -4,7 +4,7 @@ Owns: what is read when something changes, the last events of each workspace, wh
 Leaves: reading to jobs/requests/news.py, one stream and its limits to event_routes.py.
 Always: it is used in the event loop alone and reads in threads; an event is made once, however many
 streams send it; without a stream nothing is read and nothing is kept; a stream that returns after
-more than is kept begins anew.
+more than is kept begins again.
 """
 
 from __future__ import annotations

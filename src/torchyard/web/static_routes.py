@@ -85,7 +85,7 @@ async def file(request: Request, path: str) -> Response:
     served = _files().get(path)
     if served is None:
         if path.startswith(_HASHED):
-            return _missing("the page has no such file", "load the page anew")
+            return _missing("the page has no such file", "load the page again")
         served = _files().get(_PAGE)
     if served is None:
         return _missing("this installation has no web page", "build it with `make ui`")

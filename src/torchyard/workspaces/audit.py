@@ -98,7 +98,7 @@ class Audit:
         if size_bytes != self._known_bytes:
             self._link = audit_chain.tail(self._own_files())
         text, link = audit_chain.seal(line, self._host, self._link)
-        # Behind half a line, which a full disk has left, this one begins anew.
+        # Behind half a line, which a full disk has left, this one begins again.
         head = b"" if self._ends_whole(file, size_bytes) else b"\n"
         whole = head + text + b"\n"
         self._known_bytes = -1

@@ -124,7 +124,7 @@ def test_a_job_that_is_cut_off_anywhere_scores_nothing_twice(
     assert failed == ["file,error", "f050,poison in f050"]
 
 
-def test_another_input_begins_anew(begin: Begin, tmp_path: Path) -> None:
+def test_another_input_begins_again(begin: Begin, tmp_path: Path) -> None:
     wanted = settings(tmp_path)
     progress = begin(wanted, FILES)
     score(Coordinator(wanted, FILES, progress), set(), random.Random(1), most=3)
@@ -136,7 +136,7 @@ def test_another_input_begins_anew(begin: Begin, tmp_path: Path) -> None:
     "text",
     ["", "x", "[]\n", '{"files": 100}\n', "null\n{}\n", HEAD + "{}\n", HEAD + '{"bytes": "x"}\n'],
 )
-def test_notes_that_cannot_be_read_begin_anew(begin: Begin, tmp_path: Path, text: str) -> None:
+def test_notes_that_cannot_be_read_begin_again(begin: Begin, tmp_path: Path, text: str) -> None:
     wanted = settings(tmp_path)
     begin(wanted, FILES)
     (tmp_path / "outputs" / "batch" / "progress.jsonl").write_text(text)

@@ -71,7 +71,7 @@ def test_a_job_pins_the_version_it_names(real: RealServer, yard: Yard) -> None:
         ("name: AzureML-x\nimage: python\n", "env.yml:1:1: `AzureML-x` begins", "another name"),
         ("name: x\nimgae: python\n", "env.yml:2:1: unknown key `imgae`", "`image`"),
         ("name: x\nconda_file: no.yml\n", "env.yml:2:1: the path `no.yml` does not exist", "rel"),
-        ("name: x\nimage: [7]\n", "env.yml:2:1: `image` is not a text", "`image`"),
+        ("name: x\nimage: [7]\n", "env.yml:2:1: `image` is not a string", "`image`"),
         ("image: python\n", "env.yml:1:1: the environment has no `name`", "letters"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Lines at the end of a terminal, drawn anew while others scroll past."""
+"""Lines at the end of a terminal, drawn again while others scroll past."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_an_upload_goes_on_where_it_broke_off(server: Registry, push: Push) -> N
     assert len(server.requests("POST")) == 3
 
 
-def test_an_upload_whose_place_is_gone_begins_anew(server: Registry, push: Push) -> None:
+def test_an_upload_whose_place_is_gone_begins_again(server: Registry, push: Push) -> None:
     def fault(seen: Seen) -> Answer | None:
         if seen.method == "PATCH" and len(server.requests("PATCH")) == 3:
             server.uploads.clear()

@@ -53,7 +53,7 @@ def test_it_sleeps_after_a_time_without_requests_and_wakes_for_one() -> None:
     assert scale.wanted(spec(0), Load(6, 1.1, is_waited_for=True), 301.0) == 1
 
 
-def test_a_router_that_begins_anew_changes_nothing() -> None:
+def test_a_router_that_begins_again_changes_nothing() -> None:
     scale = Scale(2, 0.0)
     assert scale.wanted(spec(), Load(100, 50.0), 0.0) == 2
     assert scale.wanted(spec(), None, 5.0) == 2

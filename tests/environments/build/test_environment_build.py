@@ -280,13 +280,13 @@ def test_a_killed_builder_leaves_nothing_incomplete(
     assert not unfinished(machine)
 
 
-def test_a_cancelled_build_ends_uv_and_may_be_tried_again(
+def test_a_canceled_build_ends_uv_and_may_be_tried_again(
     environments: Environments, machine: Machine
 ) -> None:
     marker = put_slow_source(machine, "slowly")
     spec = asked(environments, "slowly")
     with pytest.raises(BuildCanceled):
-        environments.builds.run(spec, cancelled=marker.exists)
+        environments.builds.run(spec, canceled=marker.exists)
     assert environments.records.all()[0].status == "canceled" and not unfinished(machine)
     (machine.wheels / "slowly-1.0.tar.gz").unlink()
     wheels.put(machine.wheels, "slowly", "1.0")
@@ -299,13 +299,13 @@ def test_a_waiting_caller_may_give_up(environments: Environments, machine: Machi
 
     def build() -> None:
         with pytest.raises(BuildCanceled):
-            environments.builds.run(spec, cancelled=stop.is_set)
+            environments.builds.run(spec, canceled=stop.is_set)
 
     thread = threading.Thread(target=build)
     thread.start()
     wait_for(marker)
     with pytest.raises(BuildCanceled):
-        environments.builds.run(spec, cancelled=lambda: True)
+        environments.builds.run(spec, canceled=lambda: True)
     stop.set()
     thread.join(60)
     assert not thread.is_alive()
@@ -335,7 +335,7 @@ def test_waiting_callers_share_a_failure_and_a_later_build_tries_again(
     waiting: set[int] = set()
 
     def message(number: int) -> str:
-        def cancelled() -> bool:
+        def canceled() -> bool:
             # Called for the builder and for each caller that waits for it.
             waiting.add(number)
             if len(waiting) == 8:
@@ -343,7 +343,7 @@ def test_waiting_callers_share_a_failure_and_a_later_build_tries_again(
             return False
 
         with pytest.raises(BuildFailed) as caught:
-            environments.builds.run(spec, cancelled)
+            environments.builds.run(spec, canceled)
         return str(caught.value.message)
 
     with ThreadPoolExecutor(8) as pool:

@@ -113,7 +113,7 @@ def test_a_head_that_starts_again_finds_no_note_of_the_one_before(
     assert [note for _, note in starts(tmp_path)] == ["False", "False"]
 
 
-def test_a_head_is_not_ended_when_its_cluster_is_made_anew(heads: Heads, tmp_path: Path) -> None:
+def test_a_head_is_not_ended_when_its_cluster_is_made_again(heads: Heads, tmp_path: Path) -> None:
     head = heads.ensure(KEY)
     calls: list[int] = []
 

@@ -129,7 +129,7 @@ def test_the_statements_do_not_grow_with_the_reports(services: Services) -> None
         executed: list[str] = []
 
         def _executed(*arguments: Any, executed: list[str] = executed) -> None:
-            # A connection that the pool opens anew sets itself up.
+            # A connection that the pool opens again sets itself up.
             if not arguments[2].startswith(("PRAGMA", "SET ")):
                 executed.append(arguments[2])
 

@@ -27,7 +27,7 @@ def test_a_log_is_cut_once(tmp_path: Path) -> None:
     assert logs.append_within("w", "j", 1, _PATH, 5, b"56789", 8, _LAST) == -1
     assert logs.append_within("w", "j", 1, _PATH, 999, b"", 8, _LAST) == -1
     assert logs.file("w", "j", 1, _PATH).read_bytes() == b"0123\n567\n" + _LAST
-    # Another log of the job, and a server that was started anew.
+    # Another log of the job, and a server that was started again.
     assert Logs(tmp_path).append_within("w", "j", 1, "logs/b", 0, b"x", 8, _LAST) == -1
     assert logs.file("w", "j", 1, "logs/b").read_bytes() == _LAST
     assert logs.append_within("w", "other", 1, _PATH, 0, b"x" * 8, 8, _LAST) == 8

@@ -106,7 +106,7 @@ def test_distributions_have_their_moments() -> None:
     assert all(integers.count(value) == pytest.approx(500, abs=90) for value in range(4))
 
 
-def test_seeds_and_numbers_draw_anew() -> None:
+def test_seeds_and_numbers_draw_again() -> None:
     whole = space(x={"type": "uniform", "min_value": 0, "max_value": 1})
     points = {
         independent.random_point(whole, seed, number)["x"]

@@ -183,7 +183,7 @@ def test_the_platform_is_told_from_where_a_run_goes_on(
     checkpointer.close()
 
 
-def test_a_second_attempt_without_a_checkpoint_says_that_it_begins_anew(
+def test_a_second_attempt_without_a_checkpoint_says_that_it_begins_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     note = tmp_path / "note"

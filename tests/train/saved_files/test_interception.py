@@ -99,7 +99,7 @@ def test_a_script_may_save_to_another_name_and_rename(tmp_path: Path) -> None:
     shutil.move("outputs/last.pt.tmp", "outputs/last.pt")
     slowly({"epoch": 3}, "outputs/new.pt"); Path("outputs/new.pt").rename("elsewhere.pt")
     assert load("outputs/last.pt") == {"epoch": 2} and load("elsewhere.pt") == {"epoch": 3}
-    # A file that is written anew is not overtaken by the save before it.
+    # A file that is written again is not overtaken by the save before it.
     slowly({"epoch": 4}); Path("outputs/last.pt").write_bytes(b"by hand")
     assert Path("outputs/last.pt").read_bytes() == b"by hand"
     """)  # fmt: skip

@@ -76,7 +76,7 @@ class ORTModule(torch.nn.Module):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled and copied: sessions and compiled code are made anew."""
+        """What is pickled and copied: sessions and compiled code are made again."""
         return {name: value for name, value in self.__dict__.items() if name not in _RUNNERS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

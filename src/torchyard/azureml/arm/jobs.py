@@ -1,6 +1,6 @@
 """Jobs as Azure Resource Manager resources.
 
-Owns: creating, changing, listing, cancelling and deleting jobs by Azure's JSON.
+Owns: creating, changing, listing, canceling and deleting jobs by Azure's JSON.
 Leaves: reading a body to job_documents.py and sweep_documents.py, a job's JSON to job_views.py.
 Always: a repeated create returns the existing job; a PUT of an existing job changes only its
 description, tags and the like.

@@ -92,7 +92,7 @@ def change_tags(services: Services, call: Call, name: str) -> Job:
 
 
 def note_event(services: Services, call: Call, name: str) -> None:
-    """A client reports that its own run started or ended; a job can only be cancelled."""
+    """A client reports that its own run started or ended; a job can only be canceled."""
     event = str(call.document.get("name") or "").rpartition(".")[2].lower()
     status = _EVENTS.get(event)
     job = actions.get(services, call.workspace.name, name)

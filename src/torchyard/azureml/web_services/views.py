@@ -34,7 +34,7 @@ from torchyard.jobs.spec import secrets
 
 CREATE, DELETE, KEYS = "create", "delete", "keys"
 _OPERATION = re.compile(r"(create|delete|keys)-([A-Za-z0-9-]{1,64})-(\d{1,20})")
-_RUNNING, _SUCCEEDED, _FAILED, _CANCELLED = "Running", "Succeeded", "Failed", "Cancelled"
+_RUNNING, _SUCCEEDED, _FAILED, _CANCELED = "Running", "Succeeded", "Failed", "Cancelled"
 _PROBE = {
     "initialDelaySeconds": 10,
     "periodSeconds": 10,
@@ -114,7 +114,7 @@ def creation_json(id: str, deployed: Deployed | None, offset: int) -> dict[str, 
     """
     deployment = deployed.deployment if deployed is not None else None
     if deployed is None or deployment is None or deployment.state is ProvisioningState.DELETING:
-        return _operation(id, "DeployService", _CANCELLED)
+        return _operation(id, "DeployService", _CANCELED)
     states = {ProvisioningState.SUCCEEDED: _SUCCEEDED, ProvisioningState.FAILED: _FAILED}
     state = states.get(deployment.state, _RUNNING)
     document = _operation(id, "DeployService", state)

@@ -102,7 +102,7 @@ def front_end(place: Place) -> Path:
 
 
 def install(archive: Path, folder: Path) -> str:
-    """Create the extension's folder anew and return the front end's version.
+    """Create the extension's folder again and return the front end's version.
 
     Raises:
         InvalidInput: the archive has no front end, or the folder can't be written.

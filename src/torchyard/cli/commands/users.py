@@ -170,7 +170,7 @@ def link(session: Session, name: str, subject: str) -> None:
 def unlink(session: Session, name: str) -> None:
     """Release a user's account at the sign-in provider, and end their sign-ins.
 
-    For an account that was made anew there; `yard user link` names the new one.
+    For an account that was made again there; `yard user link` names the new one.
 
     Example: yard user unlink anna
     """

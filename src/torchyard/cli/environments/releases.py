@@ -184,7 +184,7 @@ def release(
 ) -> None:
     """Make the next version of an environment, if every gate passes.
 
-    Its requirements are resolved anew, built, compared with the label, audited and validated. A
+    Its requirements are resolved again, built, compared with the label, audited and validated. A
     gate that fails stops the release, and nothing is registered.
 
     Example: yard environment release vision --osv all.zip

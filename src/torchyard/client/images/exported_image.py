@@ -18,17 +18,17 @@ from torchyard.client.resources import Resource
 
 @dataclass(frozen=True)
 class PushTarget:
-    """A place in a registry, and how it may be reached.
+    """An image's name in a registry, and how that may be reached.
 
     Args:
-        place: `REGISTRY/NAME[:TAG]`; the environment's version is the default tag.
+        image: `REGISTRY/NAME[:TAG]`; the environment's version is the default tag.
         username: with `password`, whom to be; docker's and podman's logins otherwise.
         token_host: a token service of another owner that may see the password.
         plain_http: allow a registry without TLS; on this machine one is always allowed.
         ca_cert: a PEM file of certificates that are trusted beside the system's own.
     """
 
-    place: str
+    image: str
     username: str = ""
     password: str = field(default="", repr=False)
     token_host: str = ""

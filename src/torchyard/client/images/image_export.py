@@ -78,13 +78,13 @@ def make(
         DiskFull: there is no space for it; nothing is left of it.
     """
     if request.target is None and request.push is None:
-        raise InvalidInput("the image has no place to go", "name a file, a folder or a registry")
+        raise InvalidInput("the image has no destination", "name a file, a folder or a registry")
     if request.target is not None:
         layouts.check_target(request.target, request.overwrite)
     with ExitStack() as stack:
         connection = None
         if request.push is not None:  # what is wrong with it is known before minutes of work
-            to = registry.parse(request.push.place)
+            to = registry.parse(request.push.image)
             access = request.push.access(to.registry, request.variables)
             connection = stack.enter_context(closing(Connection(to.registry, access)))
             connection.check(to.name)
@@ -191,7 +191,7 @@ def _write(
 def _blocks(answer: http.client.HTTPResponse, name: str, steps: Steps) -> Iterator[bytes]:
     """
     Raises:
-        Unreachable: the layer broke off.
+        Unreachable: the layer was interrupted.
     """
     try:
         while block := answer.read(_READ_BYTES):
@@ -199,7 +199,7 @@ def _blocks(answer: http.client.HTTPResponse, name: str, steps: Steps) -> Iterat
             yield block
     except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
         raise Unreachable(
-            f"layer `{name}` broke off while it was read from the server",
+            f"layer `{name}` was interrupted while it was read from the server",
             "export the image again; the server's log says why, `yard server logs`",
         ) from error
 

@@ -134,10 +134,10 @@ class Connection:
         address, logins = self.absolute(path), 0
         for _ in range(_MOST_REDIRECTS):
             sent = dict(headers)
-            if self._authorization and self._is_own(address):
+            if self._authorization and self._is_this_registry(address):
                 sent["Authorization"] = self._authorization
             answer = self._exchange(method, address, body, sent)
-            if answer.status == 401 and logins == 0 and self._is_own(address):
+            if answer.status == 401 and logins == 0 and self._is_this_registry(address):
                 self._log_in(answer, name)
                 logins += 1
             elif answer.status in (301, 302, 303, 307, 308) and answer.headers.get("Location"):
@@ -152,7 +152,7 @@ class Connection:
             f"{self._registry} leads in a circle at {path[:80]!a}", "ask those who run the registry"
         )
 
-    def _is_own(self, address: str) -> bool:
+    def _is_this_registry(self, address: str) -> bool:
         return _origin(address) == _origin(self._base)
 
     def _speaks_tls(self, host: str) -> bool:

@@ -26,7 +26,7 @@ def pieces(source: Path) -> Iterator[dict[str, Any]]:
     """The documents that the server takes, one after the other; the last one says so.
 
     Raises:
-        NotFound: there is no such file.
+        NotFound: the file does not exist.
         InvalidInput: it holds no entry about a package of PyPI.
     """
     entries = sorted(_entries(source), key=lambda entry: str(entry["id"]))
@@ -101,6 +101,6 @@ def _short(entry: Mapping[str, Any]) -> dict[str, Any]:
         for each in entry.get("affected") or ()
         if (each.get("package") or {}).get("ecosystem") == "PyPI"
     ]
-    kept = {key: entry[key] for key in _KEPT if entry.get(key)}
+    fields = {key: entry[key] for key in _KEPT if entry.get(key)}
     summary = " ".join(str(entry.get("summary") or entry.get("details") or "").split())[:300]
-    return {**kept, "summary": summary, "affected": affected}
+    return {**fields, "summary": summary, "affected": affected}

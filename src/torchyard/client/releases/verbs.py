@@ -153,7 +153,7 @@ class EnvironmentReleases:
 
         Raises:
             NotFound: the environment does not exist.
-            InvalidSpec: there is no such workload.
+            InvalidSpec: a workload does not exist.
         """
         document = self._request(version, only, compute, workloads)
         return self._begin(name, "validate", document)
@@ -169,7 +169,7 @@ class EnvironmentReleases:
         exceptions: Sequence[Mapping[str, Any]] = (),
         dry_run: bool = False,
     ) -> EnvironmentRelease:
-        """Make the next version: resolve anew, build, audit, validate, register.
+        """Make the next version: resolve again, build, audit, validate, register.
 
         Args:
             only, compute, workloads: see `validate`.

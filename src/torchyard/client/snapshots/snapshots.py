@@ -52,7 +52,7 @@ class Snapshots:
         try:
             return upload(snapshot, self, progress)
         except BaseException:
-            # A body that broke off half-way leaves the connection unusable.
+            # A body that was interrupted half-way leaves the connection unusable.
             self._transport.close()
             raise
 

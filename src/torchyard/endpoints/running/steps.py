@@ -178,7 +178,7 @@ class Steps:
             store.remove_instance(connection, instance)
 
     def _cancel(self, instance: Instance, kill: bool = False) -> bool:
-        """Whether its job had not ended; cancelling it again changes nothing."""
+        """Whether its job had not ended; canceling it again changes nothing."""
         job = instance_jobs.find(self._services, instance)
         if job is None or job.status.ended:
             return False

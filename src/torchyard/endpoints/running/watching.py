@@ -2,7 +2,7 @@
 
 Owns: one prober an instance, relays to other machines, delays between starts.
 Leaves: what follows to decisions.py.
-Always: all of it can be seen anew by another server.
+Always: all of it can be seen again by another server.
 """
 
 from __future__ import annotations

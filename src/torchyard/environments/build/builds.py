@@ -95,21 +95,21 @@ class Builds:
     def run(
         self,
         spec: EnvironmentSpec,
-        cancelled: Callable[[], bool] = lambda: False,
+        canceled: Callable[[], bool] = lambda: False,
         secrets: Secrets = dict,
         also: Log | None = None,
     ) -> Path:
         """The folder, built now unless it exists; waits when it is being built already.
 
         Args:
-            cancelled: called a few times a second; when it returns True, uv is killed.
+            canceled: called a few times a second; when it returns True, uv is killed.
             secrets: called at each step: values that the log and the errors must not show, as
                 `shared.secret_values.written` takes them.
             also: a log beside its own.
 
         Raises:
             BuildFailed: names the package at fault; the same error for all callers that waited.
-            BuildCanceled: `cancelled` returned True.
+            BuildCanceled: `canceled` returned True.
         """
         paths = self._folders.paths(spec.hash)
         if paths.is_whole():
@@ -117,7 +117,7 @@ class Builds:
         for folder in (paths.root, paths.built):
             folder.mkdir(parents=True, exist_ok=True)
         before = self._records.row(spec.hash)
-        with locked(paths.mutex, cancelled):
+        with locked(paths.mutex, canceled):
             last = self._records.row(spec.hash)
             if paths.is_whole():
                 if last is None or last.status != "ready":
@@ -125,7 +125,7 @@ class Builds:
                 return paths.folder
             if last is not None and last.status == "failed" and _is_newer(last, before):
                 raise BuildFailed(last.error, last.hint)
-            self._build(spec, paths, cancelled, secrets, also)
+            self._build(spec, paths, canceled, secrets, also)
         return paths.folder
 
     def _repair(self, spec: EnvironmentSpec) -> None:
@@ -138,14 +138,14 @@ class Builds:
         self,
         spec: EnvironmentSpec,
         paths: EnvironmentPaths,
-        cancelled: Callable[[], bool],
+        canceled: Callable[[], bool],
         secrets: Secrets,
         also: Log | None = None,
     ) -> None:
         """Build it now; the caller holds the environment's lock."""
         self._records.begin(spec)
         started = time.monotonic()
-        with open(paths.log, "ab") as file, self._uv(file, also, cancelled, secrets) as uv:
+        with open(paths.log, "ab") as file, self._uv(file, also, canceled, secrets) as uv:
             uv.say(f"Building environment {spec.hash[:12]} for {spec.platform}")
             for line in spec.packages:
                 uv.say(f"  {line}")
@@ -153,7 +153,7 @@ class Builds:
                 if spec.image is None:
                     lock = self._make(spec, paths, self._previous_lock(paths), uv)
                 else:
-                    run = partial(self.run, cancelled=cancelled, secrets=secrets, also=uv.log)
+                    run = partial(self.run, canceled=canceled, secrets=secrets, also=uv.log)
                     lock = self._images.build(spec, paths, run, uv)
             seconds = time.monotonic() - started
             uv.say(f"Environment {spec.hash[:12]} is ready after {seconds:.1f} s")
@@ -161,7 +161,7 @@ class Builds:
 
     @contextmanager
     def _uv(
-        self, file: Log, also: Log | None, cancelled: Callable[[], bool], secrets: Secrets
+        self, file: Log, also: Log | None, canceled: Callable[[], bool], secrets: Secrets
     ) -> Iterator[Uv]:
         config = machine_config.read(self._variables)
         # A package's build program sees the server's own variables.
@@ -172,7 +172,7 @@ class Builds:
             yield Uv(
                 config,
                 file if also is None else Both(file, also),
-                cancelled,
+                canceled,
                 cache,
                 lambda: Masker(secret_values.written({**server_secrets, **secrets()})),
                 may_link=not self._folders.is_writable_by_jobs,

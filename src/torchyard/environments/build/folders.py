@@ -113,15 +113,15 @@ class BuiltFolders:
 
 
 @contextmanager
-def locked(file: Path, cancelled: Callable[[], bool]) -> Iterator[None]:
+def locked(file: Path, canceled: Callable[[], bool]) -> Iterator[None]:
     """Hold the file's lock; other processes, and other threads of this one, wait.
 
     Raises:
-        BuildCanceled: `cancelled` returned True while waiting.
+        BuildCanceled: `canceled` returned True while waiting.
     """
-    with locks.held(file, cancelled) as is_held:
+    with locks.held(file, canceled) as is_held:
         if not is_held:
-            raise BuildCanceled("the build was cancelled")
+            raise BuildCanceled("the build was canceled")
         yield
 
 

@@ -134,7 +134,7 @@ class RunnerBuilds:
         folder: Path,
         variables: Mapping[str, str],
         uv: Uv,
-        cancelled: Callable[[], bool] = lambda: False,
+        canceled: Callable[[], bool] = lambda: False,
     ) -> int:
         """Run a program as the build user, its output in the build's log; its exit code."""
         passed = {
@@ -156,7 +156,7 @@ class RunnerBuilds:
                     waiting.register(output, selectors.EVENT_READ)
                     waiting.register(running.connection, selectors.EVENT_READ)
                     ends = output.fileno(), running.connection.fileno()
-                    self._follow(waiting, *ends, uv, cancelled)
+                    self._follow(waiting, *ends, uv, canceled)
                 return int(running.answer()["exit_code"])
 
     def _follow(
@@ -165,15 +165,15 @@ class RunnerBuilds:
         output: int,
         connection: int,
         uv: Uv,
-        cancelled: Callable[[], bool],
+        canceled: Callable[[], bool],
     ) -> None:
         """Write the program's lines to the log until the runner answers."""
         rest = b""
         while True:
             ready = {key.fd for key, _ in waiting.select(_POLL_S)}
-            if cancelled():
-                uv.say("cancelled")
-                raise BuildCanceled("the build was cancelled")
+            if canceled():
+                uv.say("canceled")
+                raise BuildCanceled("the build was canceled")
             if output in ready:
                 data = os.read(output, 65536)
                 *lines, rest = (rest + data).split(b"\n")

@@ -196,4 +196,4 @@ def _check(file: Path, key: Any, value: Any) -> None:
             raise InvalidInput(f"`{key}` in `{file}` is not `true` or `false`", "write `true`")
         return
     if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(f"`{key}` in `{file}` is not a text", "for example `engine: podman`")
+        raise InvalidInput(f"`{key}` in `{file}` is not a string", "for example `engine: podman`")

@@ -89,7 +89,7 @@ def of_build(
         )
     file = build.get("dockerfile_path") or "Dockerfile"
     if not isinstance(file, str):
-        raise InvalidSpec("`dockerfile_path` is not a text", _HINT, at=(*at, "dockerfile_path"))
+        raise InvalidSpec("`dockerfile_path` is not a string", _HINT, at=(*at, "dockerfile_path"))
     if path.startswith(_LOCAL):
         # The document is only checked: its context is not uploaded yet.
         return replace(empty, image=ImageSpec(context=path, dockerfile=file))

@@ -5,7 +5,7 @@ environment brings, a shell and small tools, the folders that programs expect; t
 files.
 Leaves: an environment's folder to layer_tar.py, what a file needs to elf.py.
 Always: nothing of the machine's configuration, people or secrets is taken: accounts and name
-services are written anew, certificates are those that the distribution ships; of an environment
+services are written again, certificates are those that the distribution ships; of an environment
 nothing is run but its Python's own program.
 """
 

@@ -36,7 +36,7 @@ def read(lines: Any, at: At) -> list[str]:
     """The lines without comments and blanks; a text is split, a list taken as it is.
 
     Raises:
-        InvalidSpec: a line is not a text, or names a file.
+        InvalidSpec: a line is not a string, or names a file.
     """
     if isinstance(lines, str):
         lines = lines.replace("\\\n", " ").splitlines()
@@ -48,7 +48,7 @@ def read(lines: Any, at: At) -> list[str]:
     for position, line in enumerate(lines):
         here = (*at, position)
         if not isinstance(line, str):
-            raise InvalidSpec(f"pip requirement `{line}` is not a text", "quote it", at=here)
+            raise InvalidSpec(f"pip requirement `{line}` is not a string", "quote it", at=here)
         text = " ".join(_COMMENT.sub("", line).split())
         if text:
             _check(text, here)

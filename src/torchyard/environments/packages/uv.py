@@ -67,7 +67,7 @@ class Uv:
 
     Args:
         log: the build's log, open for appending bytes.
-        cancelled: called a few times a second while uv runs.
+        canceled: called a few times a second while uv runs.
         cache: uv's cache folder; None leaves that to uv.
         bytecode: the cache of compiled modules; None is that of this process's user.
         masker: called before each command, since jobs with other secrets may join the build.
@@ -78,7 +78,7 @@ class Uv:
         self,
         config: MachineConfig,
         log: Log,
-        cancelled: Callable[[], bool],
+        canceled: Callable[[], bool],
         cache: Path | None,
         masker: Callable[[], Masker] = lambda: masking.TOKENS,
         may_link: bool = True,
@@ -90,7 +90,7 @@ class Uv:
         self._find_masker = masker
         self._masker = masker()
         self.log = log
-        self._cancelled = cancelled
+        self._canceled = canceled
         self._variables = dict(config.variables)
         self.may_link = may_link
         if may_link:
@@ -104,7 +104,7 @@ class Uv:
 
     def is_canceled(self) -> bool:
         """Whether the caller wants the build to end."""
-        return self._cancelled()
+        return self._canceled()
 
     def say(self, line: str) -> None:
         """Write a line into the log."""
@@ -138,7 +138,7 @@ class Uv:
         """Run uv in `folder`; `shown` is the command as the log shows it.
 
         Raises:
-            BuildCanceled: `cancelled` returned True, and uv was killed.
+            BuildCanceled: `canceled` returned True, and uv was killed.
         """
         return self.run_program([find_uv(), *arguments], folder, shown)
 
@@ -175,9 +175,9 @@ class Uv:
             waiting.register(stream, selectors.EVENT_READ)
             next_look = 0.0
             while True:
-                if time.monotonic() >= next_look and self._cancelled():
-                    self.say("cancelled")
-                    raise BuildCanceled("the build was cancelled")
+                if time.monotonic() >= next_look and self._canceled():
+                    self.say("canceled")
+                    raise BuildCanceled("the build was canceled")
                 next_look = max(next_look, time.monotonic() + _POLL_S)
                 data = b""
                 if waiting.select(_POLL_S):

@@ -174,7 +174,7 @@ class Attempt:
     """What this bridge knows of one attempt; each list has an entry per node.
 
     Attributes:
-        stuck_s: after how long a node that has a place and does not begin is started anew.
+        stuck_s: after how long a node that has a place and does not begin is started again.
     """
 
     def __init__(

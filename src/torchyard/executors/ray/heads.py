@@ -163,7 +163,7 @@ class Heads:
         """End, in a thread of its own, the heads of all clusters but the wanted ones.
 
         Args:
-            wanted: the keys; asked again before a head is ended, for its cluster may be made anew.
+            wanted: the keys; asked again before a head is ended, for its cluster may be made again.
         """
         keys = wanted()
         folders = self._folder.iterdir() if self._folder.exists() else iter(())

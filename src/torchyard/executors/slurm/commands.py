@@ -165,7 +165,7 @@ class Slurm:
         for line in printed.splitlines():
             fields = line.split("|", 3)
             if len(fields) == 4 and fields[0] == str(id):
-                # "CANCELLED by 1000"
+                # `CANCELLED by 1000`
                 state = fields[1].split(" ")[0]
                 return JobRow(id, fields[3], state, exit_code=_number(fields[2].split(":")[0]))
         return None

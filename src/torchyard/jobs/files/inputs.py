@@ -66,17 +66,17 @@ def are_ready(services: Services, job: Job) -> bool:
     return True
 
 
-def bring(services: Services, job: Job, cancelled: Callable[[], bool]) -> None:
+def bring(services: Services, job: Job, canceled: Callable[[], bool]) -> None:
     """Copy what is not here.
 
     Raises:
         TorchyardError: an input can't be read, and why.
-        FetchCanceled: `cancelled` said so.
+        FetchCanceled: `canceled` said so.
     """
     for name, job_input in job.spec.inputs.items():
         if _is_elsewhere(job_input):
             folder = services.fetcher.fetch(
-                job.workspace, job_input.type, job_input.path, services.clock.now(), cancelled
+                job.workspace, job_input.type, job_input.path, services.clock.now(), canceled
             )
             _check_table(services, name, job_input, folder)
         else:

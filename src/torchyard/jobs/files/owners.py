@@ -1,6 +1,6 @@
 """Whose a job or a run is.
 
-Owns: the owner for questions of rights, cancelling everything of one person.
+Owns: the owner for questions of rights, canceling everything of one person.
 Leaves: what an owner may do to workspaces/.
 Always: a tracking client may call a run's user what it likes; the run is whose token made it.
 """

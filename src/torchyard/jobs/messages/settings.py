@@ -2,7 +2,7 @@
 
 Owns: its keys, their checks, reading the mail server's password.
 Leaves: talking to mail servers to emails.py, to webhooks to webhooks.py.
-Always: the password lies in a file of its own that others can't read, and is read anew for each
+Always: the password lies in a file of its own that others can't read, and is read again for each
 use; it never travels unencrypted to another machine.
 """
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 _LIMIT_S = 10.0
-# Says each that it has found at once: one that is broken off takes none of the others with it.
+# Says each that it has found at once: one that is interrupted takes none of the others with it.
 _PROGRAM = """
 import json, re, sys
 asked = json.load(sys.stdin)

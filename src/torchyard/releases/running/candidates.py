@@ -1,6 +1,6 @@
 """The next version of an environment: what it begins from, its new lock, what moved.
 
-Owns: what is resolved anew, the definition that a lock becomes, the list of changes, the version's
+Owns: what is resolved again, the definition that a lock becomes, the list of changes, the version's
 number.
 Leaves: resolving and building to environments/build/, names to environments/.
 Always: the same requested lines are resolved again, so limits stay; the definition pins every

@@ -54,7 +54,7 @@ def read(kind: str, document: Mapping[str, Any]) -> dict[str, Any]:
                and document.get(key) not in (None, "", [])}  # fmt: skip
     for key in ("environment", "compute", "workloads"):
         if not isinstance(request.get(key, ""), str):
-            raise InvalidSpec(f"`{key}` is not a text", "write its name", at=[key])
+            raise InvalidSpec(f"`{key}` is not a string", "write its name", at=[key])
     if not request.get("environment"):
         raise InvalidSpec(
             "no environment is named", "write `environment: NAME`", at=["environment"]

@@ -47,7 +47,7 @@ class Keeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; a build is broken off, jobs go on, and the next server goes on with both."""
+        """Stop; a build is interrupted, jobs go on, and the next server goes on with both."""
         self._stopping.set()
         self._wakeup.set()
         self._services.signals.ignore(self._hear)

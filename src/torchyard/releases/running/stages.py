@@ -38,7 +38,7 @@ Outcome = tuple[Gate, dict[str, Any]]
 
 
 def resolve(services: Services, record: Record, is_canceled: IsCanceled) -> Outcome:
-    """Resolve the requested lines anew; the candidate's definition, and what moved.
+    """Resolve the requested lines again; the candidate's definition, and what moved.
 
     Raises:
         BuildFailed: no set of packages fits.

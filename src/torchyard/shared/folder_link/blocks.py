@@ -133,7 +133,7 @@ def check_private(folder: Path) -> None:
 def names(folder: Path) -> list[str]:
     """The files there, none that is still being written.
 
-    The folder is opened anew each time: network file systems then ask their server.
+    The folder is opened again each time: network file systems then ask their server.
 
     Raises:
         OSError: it is not there.

@@ -32,7 +32,7 @@ def tell(step: int, saved_at: int) -> None:
 
 
 def tell_beginning() -> None:
-    """Write that the run begins anew, where an attempt before this one saved no checkpoint."""
+    """Write that the run begins again, where an attempt before this one saved no checkpoint."""
     if os.environ.get(ATTEMPT, "1") != "1":
         _tell(0, 0)
 

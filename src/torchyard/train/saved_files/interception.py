@@ -111,7 +111,7 @@ class Interception:
             if event in _PROGRAM_EVENTS and not drafts.is_unwatched():
                 self.wait()
         elif not drafts.is_unwatched():
-            # What is only renamed onto or written anew is not read.
+            # What is only renamed onto or written again is not read.
             is_read = event in _READING_EVENTS and not _is_written(event, arguments)
             for number, path in enumerate(arguments[:count]):
                 self.wait_for("." if path is None else path, event, is_read and number == 0)

@@ -64,7 +64,7 @@ class NodeCache:
         key: str,
         size_bytes: Callable[[], int],
         make: Callable[[Path], None],
-        cancelled: Callable[[], bool],
+        canceled: Callable[[], bool],
     ) -> Path:
         """A folder of the cache, which stays until this process ends.
 
@@ -74,7 +74,7 @@ class NodeCache:
             make: fills the folder that it gets, where an earlier try may have left a part.
 
         Raises:
-            Stopped: `cancelled` returned true.
+            Stopped: `canceled` returned true.
         """
         top = self._folder / kind
         target = top / key
@@ -82,7 +82,7 @@ class NodeCache:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = locks.open_lock(top / _LOCKS / key)
         try:
-            while not cancelled():
+            while not canceled():
                 if locks.try_lock(lock, shared=True) and target.exists():
                     os.utime(top / _SIZES / key)
                     return target  # the lock is shared until this process ends
@@ -100,7 +100,7 @@ class NodeCache:
             raise
 
     def blob(
-        self, sha256: str, fetch: Callable[[Path], None], cancelled: Callable[[], bool]
+        self, sha256: str, fetch: Callable[[Path], None], canceled: Callable[[], bool]
     ) -> Path:
         """A file of the cache, fetched when it is not there; copy it soon.
 
@@ -114,7 +114,7 @@ class NodeCache:
         except FileNotFoundError:
             pass
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locks.held(target.parent / ".lock", cancelled) as is_held:
+        with locks.held(target.parent / ".lock", canceled) as is_held:
             if not is_held:
                 raise Stopped("stopped while it was fetched")
             if not target.exists():

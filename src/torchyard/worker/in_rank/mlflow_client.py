@@ -100,8 +100,8 @@ def _through_relay(module: "Any") -> None:
         credentials = original(self)
         server = os.environ.get("AZUREML_SERVICE_ENDPOINT", "")
         own_path = f"{server}/mlflow/"
-        is_own = credentials.token == os.environ.get("AZUREML_RUN_TOKEN", "")
-        if server and _relay() and is_own and credentials.host.startswith(own_path):
+        is_run_token = credentials.token == os.environ.get("AZUREML_RUN_TOKEN", "")
+        if server and _relay() and is_run_token and credentials.host.startswith(own_path):
             credentials.host = _relay() + credentials.host[len(server) :]
         return credentials
 

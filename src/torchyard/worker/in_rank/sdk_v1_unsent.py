@@ -7,7 +7,7 @@ Always: a Python that is killed loses nothing that `run.log` had returned from; 
 script's process fails silently. `watch` runs on Python 3.6 and later, `left` in the worker.
 
 A file `<pid>.unsent` holds one JSON object a line: a value with its number, or the numbers of those
-that were sent. It is cut when all were, and written anew without those when it has become large.
+that were sent. It is cut when all were, and written again without those when it has become large.
 """
 
 import json
@@ -62,7 +62,7 @@ class _Copies:
                 return
             self._write(_line({"sent": ids}))
             if self._size > max(_LARGE_BYTES, 2 * sum(map(len, self._lines.values()))):
-                self._write_anew()
+                self._write_again()
 
     def _write(self, content: bytes) -> None:
         if self._file < 0:
@@ -70,7 +70,7 @@ class _Copies:
         self._size += len(content)
         os.write(self._file, content)
 
-    def _write_anew(self) -> None:
+    def _write_again(self) -> None:
         draft = _opened(self._path + ".new")
         content = b"".join(self._lines.values())
         os.write(draft, content)

@@ -47,7 +47,7 @@ class Forwarder:
         """Send the request once, and stream the response.
 
         Raises:
-            ServerUnreachable: the server does not respond, or breaks off.
+            ServerUnreachable: the server does not respond, or its response is interrupted.
         """
         self.settle()
         body = connection.body(request)
@@ -73,7 +73,7 @@ class Forwarder:
         """Send a request once, and read the response.
 
         Raises:
-            ServerUnreachable: the server does not respond, or breaks off.
+            ServerUnreachable: the server does not respond, or its response is interrupted.
         """
         self.settle()
         try:
@@ -104,7 +104,7 @@ class Forwarder:
             headers: sent besides the request's own.
 
         Raises:
-            ServerUnreachable: the server does not respond, or breaks off.
+            ServerUnreachable: the server does not respond, or its response is interrupted.
         """
         self._recorder.settle(_OWN_RUN_TIMEOUT_S if own_run else _SETTLE_S)
         headers = {**request.headers, **(headers or {})}

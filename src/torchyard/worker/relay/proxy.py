@@ -70,10 +70,10 @@ class Proxy:
         """Send one request; `size_bytes` None sends the body in chunks.
 
         The caller closes the response, which ends its connection. A server that can't be reached
-        is tried again; one that breaks off gets only requests again that change nothing.
+        is tried again; one that is interrupted gets only requests again that change nothing.
 
         Raises:
-            ServerUnreachable: it did not respond within `wait_s`, or broke off.
+            ServerUnreachable: it did not respond within `wait_s`, or was interrupted.
         """
         deadline = time.monotonic() + wait_s
         headers = {

@@ -35,7 +35,7 @@ _GATHER_S = 0.1
 _SHOWN_REFUSALS = 5
 _WAKE_EVERY_S = 60.0
 _FAILING_LIMIT_S = 600.0
-# One encoder for all: `json.dumps` looks for its own anew.
+# One encoder for all: `json.dumps` looks for its own again.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 

@@ -109,20 +109,20 @@ def described(error: BaseException, root: str) -> str:
     """The exception, and the last line of the user's own code that took part."""
     name = type(error).__name__
     text = str(error) if isinstance(error, BadResult) else f"{name}: {error}"
-    where = "" if isinstance(error, SyntaxError) else place(error, root)
+    where = "" if isinstance(error, SyntaxError) else raised_at(error, root)
     return text.rstrip(": ")[:_LONGEST_ERROR] + where
 
 
-def place(error: BaseException, root: str) -> str:
+def raised_at(error: BaseException, root: str) -> str:
     line = ""
     top = os.path.realpath(root)
     here = os.path.dirname(os.path.realpath(__file__))
     for frame in traceback.extract_tb(error.__traceback__):
         path = os.path.realpath(frame.filename)
-        is_own = path.startswith(top + os.sep) and not path.startswith(here + os.sep)
-        if is_own and os.path.isfile(path):
-            shown = (os.path.relpath(path, top), frame.lineno, frame.name)
-            line = " ({}, line {}, in {})".format(*shown)
+        is_users_code = path.startswith(top + os.sep) and not path.startswith(here + os.sep)
+        if is_users_code and os.path.isfile(path):
+            location = (os.path.relpath(path, top), frame.lineno, frame.name)
+            line = " ({}, line {}, in {})".format(*location)
     return line
 
 
