@@ -105,7 +105,7 @@ def _is_owner(identity: Identity) -> bool:
 
 
 def _with_notices(workspace: Workspace, notices: list[str]) -> dict[str, Any]:
-    return {**to_json(workspace), "notices": notices} if notices else to_json(workspace)
+    return {**to_json(workspace), "notices": notices}
 
 
 def to_json(workspace: Workspace) -> dict[str, Any]:
