@@ -148,7 +148,7 @@ events = Table(
 
 
 def add_job(connection: Connection, job: NewJob) -> Job:
-    values = removal_store.numbered(connection, jobs, values_of(job))
+    values = removal_store.numbered(connection, jobs, _values_of(job))
     result = connection.execute(insert(jobs).values(values))
     assert result.inserted_primary_key is not None
     job_id = result.inserted_primary_key[0]
@@ -156,7 +156,7 @@ def add_job(connection: Connection, job: NewJob) -> Job:
     return job_by_id(connection, job_id).with_parsed(job.spec)
 
 
-def values_of(job: NewJob) -> dict[str, Any]:
+def _values_of(job: NewJob) -> dict[str, Any]:
     """By column; the number is the database's to give."""
     values = {
         **vars(job),
