@@ -32,7 +32,6 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, metadata
-from torchyard.base.deferred_writes import change_row, defer
 from torchyard.compute import machine_store
 from torchyard.compute.types import DELETING, Compute, Node, Sample
 
@@ -240,16 +239,16 @@ def make(
     if numbers:
         row = {"workspace": workspace, "compute": name, "made_at": now, "since": now}
         rows = [{**row, "number": number, "preempted": False} for number in numbers]
-        defer(connection, _MAKE, rows)
+        connection.execute(_MAKE, rows)
 
 
 def mark(
     connection: Connection, workspace: str, name: str, numbers: Collection[int], **values: Any
 ) -> None:
     """Update `since` or `preempted` of some nodes."""
-    for number in numbers:
-        key = {"workspace": workspace, "compute": name, "number": number}
-        change_row(connection, cluster_nodes, key, values)
+    if numbers:
+        these = _these(workspace, name, numbers)
+        connection.execute(update(cluster_nodes).where(these).values(values))
 
 
 def unmake(connection: Connection, workspace: str, name: str, numbers: Collection[int]) -> None:
@@ -270,7 +269,7 @@ def hold(
         }
         for node, number in enumerate(numbers)
     ]
-    defer(connection, _HOLD, rows)
+    connection.execute(_HOLD, rows)
 
 
 _HELD_BY = (
@@ -311,12 +310,12 @@ _RELEASE = delete(node_slots).where(node_slots.c.attempt_id == bindparam("attemp
 
 
 def release(connection: Connection, attempt_id: str) -> None:
-    defer(connection, _RELEASE, [{"attempt": attempt_id}])
+    connection.execute(_RELEASE, {"attempt": attempt_id})
 
 
 def add_sample(connection: Connection, workspace: str, name: str, sample: Sample) -> None:
     values = {"workspace": workspace, "compute": name, **vars(sample)}
-    defer(connection, _ADD_SAMPLE, [values])
+    connection.execute(_ADD_SAMPLE, values)
 
 
 def samples(connection: Connection, workspace: str, name: str, most: int) -> list[Sample]:

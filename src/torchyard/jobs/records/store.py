@@ -41,8 +41,7 @@ from sqlalchemy import (
     update,
 )
 
-from torchyard.base.db import Instant, metadata
-from torchyard.base.deferred_writes import change_row, defer
+from torchyard.base.db import Instant, execute_each, metadata
 from torchyard.jobs.records import job_events, removal_store, renames, tag_store
 from torchyard.jobs.records.attempt_store import attempt_nodes, attempts, error_of
 from torchyard.jobs.records.experiment_store import Id, experiments
@@ -508,7 +507,7 @@ def change_job(connection: Connection, job_id: int, **values: Unpack[JobColumns]
         tag_store.replace(connection, job_id, _locked_tags(connection, job_id), values["tags"])
     if "display_name" in values or "description" in values:
         renames.note(connection, job_id)
-    change_row(connection, jobs, {"id": job_id}, values)
+    connection.execute(update(jobs).where(jobs.c.id == job_id).values(values))
 
 
 def _locked_tags(connection: Connection, job_id: int) -> dict[str, str]:
@@ -533,7 +532,7 @@ def merge_tags(connection: Connection, job_id: int, tags: Mapping[str, str]) -> 
         values["display_name"] = tags[_NAME_TAG][:_NAME_LENGTH]
         renames.note(connection, job_id)
     tag_store.replace(connection, job_id, before, values["tags"])
-    change_row(connection, jobs, {"id": job_id}, values)
+    connection.execute(update(jobs).where(jobs.c.id == job_id).values(values))
 
 
 def _job(row: Row[Any]) -> Job:
@@ -578,7 +577,7 @@ def add_events(
     """Add events that happened together, in this order."""
     place = {"of_job": job_id, "the_job": job_id, "the_time": at}
     rows = [{**place, "the_kind": body.kind, "the_body": body.to_json()} for body in bodies]
-    defer(connection, _ADD_EVENT, rows)
+    execute_each(connection, _ADD_EVENT, rows)
 
 
 def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:
