@@ -66,7 +66,7 @@ def test_a_job_that_ended_while_the_server_was_down(
     assert job.ended_at == clock.now() - timedelta(seconds=19)
     assert job.duration_s == 6.0
     with services.db.read() as connection:
-        spans = progress.timeline(store.stages_of(connection, [job.id])[job.id])
+        spans = progress.timeline(store.stages_of(connection, job.id))
     took = {span.name: span.took_s for span in spans}
     assert (took[Stage.RUNNING], took[Stage.POST_PROCESSING]) == (5.0, 1.0)
 

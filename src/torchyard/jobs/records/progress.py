@@ -86,29 +86,25 @@ def next_stage(
     return StageSpan(stage, now, None, waited_for, steady)
 
 
-def start_attempts(
-    connection: Connection, starts: Sequence[tuple[Job, Attempt]], now: datetime
-) -> None:
-    """Move queued jobs to Starting, with their next attempts.
-
-    Args:
-        starts: an elastic job has the nodes of its attempt, and GPUs for so many.
+def start_attempt(connection: Connection, job: Job, attempt: Attempt, now: datetime) -> None:
+    """Move a queued job to Starting, with its next attempt.
 
     One whose nodes an engine still has to find moves to Provisioning; see `first_worker_came`.
+
+    Args:
+        job: an elastic one has the nodes of its attempt, and GPUs for so many.
     """
-    stages = open_stages(connection, [job.id for job, _ in starts])
-    for job, attempt in starts:
-        status = Status.STARTING if attempt.is_local else Status.PROVISIONING
-        assert status in MOVES[job.status], f"{job.name}: {job.status.value} to {status.value}"
-        bodies: list[EventBody] = [StatusChanged(status)]
-        if attempt.is_local:
-            stage = StageChanged(Stage.RUNNING, "start", steady=clock.steady_text(now))
-            bodies = [*_end_of(stages.get(job.id), now), stage, *bodies]
-        values: JobColumns = {"attempt": attempt.number, "status": status.value}
-        if elastic.is_elastic(job.properties):
-            values |= {"node_count": attempt.node_count, "gpus": job.gpus}
-        store.change_job(connection, job.id, **values)
-        store.add_events(connection, job.id, now, bodies)
+    status = Status.STARTING if attempt.is_local else Status.PROVISIONING
+    assert status in MOVES[job.status], f"{job.name}: {job.status.value} to {status.value}"
+    bodies: list[EventBody] = [StatusChanged(status)]
+    if attempt.is_local:
+        stage = StageChanged(Stage.RUNNING, "start", steady=clock.steady_text(now))
+        bodies = [*_end_of(open_stage(connection, job.id), now), stage, *bodies]
+    values: JobColumns = {"attempt": attempt.number, "status": status.value}
+    if elastic.is_elastic(job.properties):
+        values |= {"node_count": attempt.node_count, "gpus": job.gpus}
+    store.change_job(connection, job.id, **values)
+    store.add_events(connection, job.id, now, bodies)
 
 
 def first_worker_came(
@@ -137,16 +133,8 @@ def start_preparing(connection: Connection, job: Job, now: datetime, build_log_o
 
 def open_stage(connection: Connection, job_id: int) -> StageSpan | None:
     """The stage that a job is in; None without any."""
-    return open_stages(connection, [job_id]).get(job_id)
-
-
-def open_stages(connection: Connection, job_ids: Sequence[int]) -> dict[int, StageSpan]:
-    """By job, the stage that it is in; without those that are in none."""
-    lasts = {
-        job_id: timeline(events)[-1]
-        for job_id, events in store.stages_of(connection, job_ids).items()
-    }
-    return {job_id: span for job_id, span in lasts.items() if span.end is None}
+    spans = timeline(store.stages_of(connection, job_id))
+    return spans[-1] if spans and spans[-1].end is None else None
 
 
 def _end_of(stage: StageSpan | None, now: datetime) -> list[StageChanged]:
@@ -311,7 +299,7 @@ def resized(connection: Connection, job: Job, now: datetime, attempt: Attempt, w
 
 def put_back(connection: Connection, job: Job, now: datetime, attempt: Attempt, why: str) -> None:
     """Take back an attempt that was not started: its job is queued again, at its place."""
-    computes.release_all(connection, [attempt.id], now)
+    computes.release(connection, attempt.id, now)
     workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
     workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
     attempt_store.drop_attempt(connection, attempt.id)
@@ -354,7 +342,7 @@ def _end_attempt(
     exit_code: int | None,
     error: JobError | None,
 ) -> None:
-    computes.release_all(connection, [attempt.id], now)
+    computes.release(connection, attempt.id, now)
     _drop_attempt_tokens(connection, attempt)
     _change_ended(connection, attempt, now, exit_code, error)
 

@@ -476,23 +476,11 @@ def drop_job(connection: Connection, job_id: int) -> None:
     connection.execute(delete(jobs).where(jobs.c.id == job_id))
 
 
-_ENVIRONMENTS = select(jobs.c.id, jobs.c.environment).where(
-    jobs.c.id.in_(bindparam("numbers", expanding=True))
-)
-
-
 def environment_of(connection: Connection, job_id: int) -> dict[str, Any]:
     """The environment as it was pinned when the job was created."""
-    return environments_of(connection, [job_id])[job_id]
-
-
-def environments_of(connection: Connection, job_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """As `environment_of`, by job."""
-    return {
-        row.id: row.environment
-        for some in _portions(job_ids)
-        for row in connection.execute(_ENVIRONMENTS, {"numbers": some})
-    }
+    query = select(jobs.c.environment).where(jobs.c.id == job_id)
+    environment: dict[str, Any] = connection.execute(query).scalar_one()
+    return environment
 
 
 def environment_hash_of(connection: Connection, job_id: int) -> str:
@@ -587,8 +575,8 @@ def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:
 
 _STAGES_OF = (
     select(events)
-    .where(events.c.job_id.in_(bindparam("of_jobs", expanding=True)), events.c.kind == "stage")
-    .order_by(events.c.job_id, events.c.seq)
+    .where(events.c.job_id == bindparam("of_job"), events.c.kind == "stage")
+    .order_by(events.c.seq)
 )
 
 
@@ -604,14 +592,10 @@ def last_events(connection: Connection, job_ids: Sequence[int]) -> dict[int, int
     }
 
 
-def stages_of(connection: Connection, job_ids: Sequence[int]) -> dict[int, list[Event]]:
-    """The beginnings and ends of stages, by job; without jobs that have none."""
-    by_job: dict[int, list[Event]] = {}
-    for some in _portions(job_ids):
-        for row in connection.execute(_STAGES_OF, {"of_jobs": some}):
-            event = Event(row.seq, row.at, job_events.from_json(row.kind, row.body))
-            by_job.setdefault(row.job_id, []).append(event)
-    return by_job
+def stages_of(connection: Connection, job_id: int) -> list[Event]:
+    """The beginnings and ends of a job's stages."""
+    rows = connection.execute(_STAGES_OF, {"of_job": job_id})
+    return [Event(row.seq, row.at, job_events.from_json(row.kind, row.body)) for row in rows]
 
 
 def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
