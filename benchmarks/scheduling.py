@@ -12,7 +12,6 @@ queue stands the plain way to do it: read every queued job, then decide.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import heapq
 import http.client
 import itertools
@@ -43,8 +42,7 @@ from torchyard.environments.types import EnvironmentSpec
 from torchyard.executors.executor import Handle, Status
 from torchyard.jobs.admission import machine, queue, queue_store, shares
 from torchyard.jobs.admission.queue import Waiting
-from torchyard.jobs.attempts import joint_reports, report_fields
-from torchyard.jobs.attempts.joint_reports import NodeReport
+from torchyard.jobs.attempts import node_reports, report_fields
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Status as JobStatus
@@ -131,29 +129,19 @@ class Simulation:
         return due
 
     def report_all(self, due: Sequence[tuple[str, int, bool]]) -> None:
-        """All nodes of these attempts report at once, each for itself, as workers do."""
-
-        async def report() -> None:
-            await asyncio.gather(
-                *(
-                    self._report(attempt_id, node, ends)
-                    for attempt_id, nodes, ends in due
-                    for node in range(nodes)
-                )
-            )
-
-        begun = time.thread_time()
-        asyncio.run(report())
+        """Each node of these attempts reports for itself, as workers do."""
         for attempt_id, nodes, ends in due:
+            for node in range(nodes):
+                self._report(attempt_id, node, ends)
             if ends:
                 self.ended += 1
                 with self._lock:
                     self._free += nodes
                 self._states[attempt_id] = ["exited"] * nodes
-        self.own_s += time.thread_time() - begun
 
-    async def _report(self, attempt_id: str, node: int, ends: bool) -> None:
+    def _report(self, attempt_id: str, node: int, ends: bool) -> None:
         assert self.services is not None
+        begun = time.thread_time()
         at = to_text(self.services.clock.now())
         facts: list[tuple[str, dict[str, Any]]] = [("ranks_started", {"ranks": []})]
         if ends:
@@ -162,9 +150,9 @@ class Simulation:
             {"seq": number + (1 if ends else 0), "at": at, "kind": kind, "body": body}
             for number, (kind, body) in enumerate(facts)
         ]
+        self.own_s += time.thread_time() - begun
         node_events = report_fields.read_events(node, events)
-        report = NodeReport(self.services, attempt_id, node, node_events)
-        await joint_reports.receive(report)
+        node_reports.receive(self.services, attempt_id, node, node_events)
 
 
 def built(home: Path, database: str, url: str, nodes: int) -> tuple[apps.Parts, Simulation]:

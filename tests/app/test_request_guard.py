@@ -16,7 +16,7 @@ from torchyard.app import application
 from torchyard.app.request_guard import LOOPBACK_NAMES, RequestGuard
 from torchyard.base.clock import FakeClock
 from torchyard.jobs import actions
-from torchyard.jobs.attempts import report_fields, worker_reports
+from torchyard.jobs.attempts import node_reports, report_fields
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.failures import MOST_FAILURES, WINDOW
 from torchyard.workspaces.types import Identity, TokenKind
@@ -265,7 +265,7 @@ def test_an_attempts_token_is_good_for_it_alone_and_until_its_end(tmp_path: Path
          "body": {"exit_code": 143, "error": error}},
     ]  # fmt: skip
     node_events = report_fields.read_events(0, events)
-    worker_reports.report(services, attempt_id, 0, node_events)
+    node_reports.receive(services, attempt_id, 0, node_events)
     assert actions.get(services, "default", "running").status.ended
     for method, path in _worker_routes(api):
         assert _ask(client, method, path, api.worker) == 401, (method, path)

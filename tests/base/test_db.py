@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -90,6 +91,27 @@ def test_writers_wait_for_each_other(db: Database) -> None:
         thread.join()
     with db.read() as connection:
         assert connection.execute(sa.text("SELECT x FROM t")).scalar_one() == 80
+
+
+def test_writers_of_two_servers_wait_for_each_other(db: Database) -> None:
+    """No statement is refused because the database is locked."""
+    with db.write() as connection:
+        connection.execute(sa.text("CREATE TABLE t (writer INTEGER, x INTEGER)"))
+    other = db.apart()
+
+    def add(database: Database, writer: int) -> None:
+        for number in range(20):
+            with database.write() as connection:
+                values = {"writer": writer, "x": number}
+                connection.execute(sa.text("INSERT INTO t VALUES (:writer, :x)"), values)
+
+    with ThreadPoolExecutor(8) as pool:
+        writes = [pool.submit(add, (db, other)[writer % 2], writer) for writer in range(8)]
+    other.close()
+    for write in writes:
+        write.result()
+    with db.read() as connection:
+        assert connection.execute(sa.text("SELECT count(*) FROM t")).scalar_one() == 160
 
 
 def test_a_read_is_one_instant(db: Database) -> None:

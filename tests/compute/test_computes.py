@@ -35,7 +35,7 @@ def hold(db: Database, clock: FakeClock, attempt: str, count: int, **more: Any) 
 
 def release(db: Database, clock: FakeClock, attempt: str) -> None:
     with db.write() as connection:
-        actions.release_all(connection, [attempt], clock.now())
+        actions.release(connection, attempt, clock.now())
 
 
 def demand_of(

@@ -17,7 +17,7 @@ from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.jobs import actions
-from torchyard.jobs.attempts import report_fields, worker_reports
+from torchyard.jobs.attempts import node_reports, report_fields
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.logs import Logs
@@ -127,7 +127,7 @@ class Worker:
             "body": body,
         }
         events = report_fields.read_events(self.node, [event])
-        worker_reports.report(self.services, self.attempt.id, self.node, events)
+        node_reports.receive(self.services, self.attempt.id, self.node, events)
         self.seq += 1
 
     def whole_life(self) -> None:

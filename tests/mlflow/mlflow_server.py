@@ -154,5 +154,4 @@ def server_in(folder: Path, url: str) -> Iterator[Server]:
     app.router.routes.append(LazyRoutes([""], lambda: router, within="/mlflow/{workspace}"))
     app.router.routes.append(LazyRoutes(PATHS, lambda: router))
     yield Server(app, app.state.services)
-    app.state.services.history.close()
     db.close()

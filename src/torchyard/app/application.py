@@ -323,7 +323,6 @@ def _close(parts: Parts, builds: RequestedBuilds, audit: Audit) -> None:
     if parts.sharing is not None:
         parts.sharing.stop()
     parts.services.engines.close()
-    parts.services.history.close()
     parts.services.db.close()
 
 

@@ -9,8 +9,9 @@ tried again half-way; no transaction is open while the network is waited for.
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -19,7 +20,9 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Connection,
+    Delete,
     Engine,
+    Insert,
     MetaData,
     Table,
     create_engine,
@@ -32,9 +35,8 @@ from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.types import TypeDecorator
 
-from torchyard.base import deferred_writes, postgres
+from torchyard.base import postgres
 from torchyard.base.errors import Conflict, InvalidInput
-from torchyard.base.turns import Turns
 
 SCHEMA_VERSION = "0200"
 # Development versions before 0.1.0 numbered their schemas 0001 to 0129.
@@ -87,7 +89,6 @@ class Database:
         self._engine: Engine = (
             postgres.engine(self.url, shared) if self._is_postgres else _sqlite_engine(self.url)
         )
-        deferred_writes.listen(self._engine)
         self._reading: Engine = self._engine
         if self._is_postgres:
             self._reading = self._engine.execution_options(
@@ -97,17 +98,14 @@ class Database:
         else:
             self._writing = self._engine.execution_options(writes=True)
         # SQLite waits for another writer by sleeping ever longer, up to 100 ms; threads of one
-        # server take turns instead.
-        self._turn: AbstractContextManager[Any] = nullcontext() if self._is_postgres else Turns()
+        # server wait for a lock instead.
+        self._writer: AbstractContextManager[Any] = (
+            nullcontext() if self._is_postgres else threading.RLock()
+        )
 
     @property
     def engine(self) -> Engine:
         return self._engine
-
-    @property
-    def writes_side_by_side(self) -> bool:
-        """Whether transactions that write different parts run at the same time."""
-        return self._is_postgres
 
     def apart(self) -> Database:
         """The same one by connections of its own: for what must not wait behind all requests."""
@@ -139,28 +137,13 @@ class Database:
             DatabaseUnreachable: the database does not answer; if it was lost at the very end, what
                 was written may be there all the same, so a retry has to be recognised.
         """
-        with self.write_parts(lambda _: alone or None) as connection:
-            yield connection
-
-    @contextmanager
-    def write_parts(
-        self, parts: Callable[[Connection], Iterable[str] | None]
-    ) -> Iterator[Connection]:
-        """Like `write`, by a transaction that has to read first what it is going to change.
-
-        Args:
-            parts: called at the beginning; what may differ by the time the parts are held it must
-                not read. None means everything, and none at all that nothing is written.
-        """
         after: list[Callable[[], None]] = []
         try:
-            with _translated(), self._turn, self._writing.begin() as connection:
+            with _translated(), self._writer, self._writing.begin() as connection:
                 connection.info[_AFTER] = after
-                names = parts(connection)
                 if self._is_postgres:
-                    postgres.hold(connection, names)
-                with deferred_writes.collected(connection):
-                    yield connection
+                    postgres.hold(connection, alone)
+                yield connection
         finally:
             for act in after:
                 act()
@@ -226,9 +209,7 @@ class _Joined(Database):
         yield self._connection
 
     @contextmanager
-    def write_parts(
-        self, parts: Callable[[Connection], Iterable[str] | None]
-    ) -> Iterator[Connection]:
+    def write(self, *alone: str) -> Iterator[Connection]:
         # A caller that goes on after an error undoes what this one wrote, and no more.
         with self._connection.begin_nested():
             yield self._connection
@@ -279,6 +260,14 @@ def _translated() -> Iterator[None]:
 def afterwards(connection: Connection, act: Callable[[], None]) -> None:
     """Have `act` called once the write transaction has ended, whichever way: others see it then."""
     connection.info[_AFTER].append(act)
+
+
+def execute_each(
+    connection: Connection, statement: Insert | Delete, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Execute a statement with each of the rows, of which there may be none."""
+    if rows:
+        connection.execute(statement, rows)
 
 
 def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, text
@@ -92,14 +92,12 @@ def engine(url: URL, shared: bool = False) -> Engine:
     )
 
 
-def hold(connection: Connection, alone: Iterable[str] | None) -> None:
-    """Wait until no other writer has what this one changes: the parts `alone`; None: everything."""
-    if alone is None:
+def hold(connection: Connection, alone: Collection[str]) -> None:
+    """Wait until no other writer has what this one changes: the parts `alone`; none: everything."""
+    if not alone:
         connection.execute(_hold_whole, {"whole": _WHOLE})
         return
     names = sorted({_number(name) for name in alone})
-    if not names:
-        return
     connection.execute(_hold_part, {"whole": _WHOLE, "part": _PART, "name": names[0]})
     for name in names[1:]:
         connection.execute(_hold_another, {"part": _PART, "name": name})

@@ -7,7 +7,7 @@ Always: a cluster that is being deleted takes no job, and is removed with its la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -265,9 +265,9 @@ def slots_of(connection: Connection, attempt_id: str) -> list[int]:
     return store.slots_of(connection, attempt_id)
 
 
-def release_all(connection: Connection, attempt_ids: Sequence[str], now: datetime) -> None:
+def release(connection: Connection, attempt_id: str, now: datetime) -> None:
     """Give back every node of some attempts."""
-    nodes.release_all(connection, attempt_ids, now)
+    nodes.release(connection, attempt_id, now)
 
 
 def preempt(connection: Connection, attempt_id: str) -> None:

@@ -120,57 +120,38 @@ def available_nodes(connection: Connection, workspace: str, name: str) -> int:
     return max(0, compute.max_instances - store.count_held(connection, workspace, name))
 
 
-def release_all(connection: Connection, attempt_ids: Sequence[str], now: datetime) -> None:
-    """Release every node of some attempts; those above the maximum are removed."""
-    if not attempt_ids:
+def release(connection: Connection, attempt_id: str, now: datetime) -> None:
+    """Release every node of an attempt; those above the maximum are removed."""
+    held = store.held_by(connection, attempt_id)
+    if held is None:
         return
-    by_cluster: dict[tuple[str, str], dict[str, store.HeldNodes]] = {}
-    for attempt_id, (workspace, name, held) in store.held_by(connection, attempt_ids).items():
-        by_cluster.setdefault((workspace, name), {})[attempt_id] = held
-    for attempt_id in attempt_ids:
-        store.release(connection, attempt_id)
-    for (workspace, name), given_back in by_cluster.items():
-        _give_back(connection, workspace, name, list(given_back.values()), now)
-
-
-def _give_back(
-    connection: Connection, workspace: str, name: str, held: list[store.HeldNodes], now: datetime
-) -> None:
-    """
-    Args:
-        held: of each attempt that has released nodes of this cluster.
-    """
-    every = {number: times for nodes in held for number, times in nodes.items()}
-    spans = [(since, now) for _, since in every.values()]
-    accounts.charge(connection, workspace, name, held=spans)
+    store.release(connection, attempt_id)
+    workspace, name, nodes = held
+    accounts.charge(connection, workspace, name, held=[(since, now) for _, since in nodes.values()])
     compute = store.get(connection, workspace, name)
     if compute is None:
-        made = [(made_at, now) for made_at, _ in every.values()]
+        made = [(made_at, now) for made_at, _ in nodes.values()]
         accounts.charge(connection, workspace, name, existed=made)
-        store.unmake(connection, workspace, name, every)
+        store.unmake(connection, workspace, name, nodes)
         return
     there, busy = store.count_in(connection, workspace, name)
-    store.mark(connection, workspace, name, every, since=now, preempted=False)
-    leaving: list[int] = []
+    store.mark(connection, workspace, name, nodes, since=now, preempted=False)
+    reason = f"a job gives back {_nodes(len(nodes))}"
     if there > compute.max_instances or compute.deleting:
         idle, _ = store.numbers(connection, workspace, name)
-        most = 0 if compute.deleting else max(0, compute.max_instances - busy)
-        leaving = idle[most:]
+        leaving = idle[0 if compute.deleting else max(0, compute.max_instances - busy) :]
         scaling.retire(connection, compute, leaving, now)
-    running = busy + len(every)
-    for number, nodes in enumerate(held, 1):
-        running -= len(nodes)
-        reason = f"a job gives back {_nodes(len(nodes))}"
-        if leaving and number == len(held):
+        if leaving:
             reason += f", {len(leaving)} above the maximum"
             there -= len(leaving)
-        scaling.note(connection, compute, there, running, reason, now)
+    scaling.note(connection, compute, there, busy, reason, now)
 
 
 def preempt(connection: Connection, attempt_id: str) -> None:
     """Mark the nodes of an attempt that another job preempts."""
-    for workspace, name, held in store.held_by(connection, [attempt_id]).values():
-        store.mark(connection, workspace, name, held, preempted=True)
+    held = store.held_by(connection, attempt_id)
+    if held is not None:
+        store.mark(connection, held.workspace, held.compute, held.nodes, preempted=True)
 
 
 def choose(

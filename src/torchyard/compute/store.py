@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     JSON,
@@ -32,7 +32,6 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, metadata
-from torchyard.base.deferred_writes import change_row, defer
 from torchyard.compute import machine_store
 from torchyard.compute.types import DELETING, Compute, Node, Sample
 
@@ -240,16 +239,16 @@ def make(
     if numbers:
         row = {"workspace": workspace, "compute": name, "made_at": now, "since": now}
         rows = [{**row, "number": number, "preempted": False} for number in numbers]
-        defer(connection, _MAKE, rows)
+        connection.execute(_MAKE, rows)
 
 
 def mark(
     connection: Connection, workspace: str, name: str, numbers: Collection[int], **values: Any
 ) -> None:
     """Update `since` or `preempted` of some nodes."""
-    for number in numbers:
-        key = {"workspace": workspace, "compute": name, "number": number}
-        change_row(connection, cluster_nodes, key, values)
+    if numbers:
+        these = _these(workspace, name, numbers)
+        connection.execute(update(cluster_nodes).where(these).values(values))
 
 
 def unmake(connection: Connection, workspace: str, name: str, numbers: Collection[int]) -> None:
@@ -270,31 +269,32 @@ def hold(
         }
         for node, number in enumerate(numbers)
     ]
-    defer(connection, _HOLD, rows)
+    connection.execute(_HOLD, rows)
 
 
 _HELD_BY = (
-    select(node_slots.c.attempt_id, cluster_nodes)
+    select(cluster_nodes)
     .join_from(cluster_nodes, node_slots, _HELD)
-    .where(node_slots.c.attempt_id.in_(bindparam("attempts", expanding=True)))
-    .order_by(node_slots.c.attempt_id, node_slots.c.node)
+    .where(node_slots.c.attempt_id == bindparam("attempt"))
+    .order_by(node_slots.c.node)
 )
-HeldNodes = dict[int, tuple[datetime, datetime]]
-"""By number, since when a node exists and since when it is held."""
 
 
-def held_by(
-    connection: Connection, attempt_ids: Sequence[str]
-) -> dict[str, tuple[str, str, HeldNodes]]:
-    """By attempt, in their order, the workspace, the cluster and the nodes that it holds; without
-    those that hold none.
-    """
-    by_attempt: dict[str, tuple[str, str, HeldNodes]] = {}
-    for row in connection.execute(_HELD_BY, {"attempts": attempt_ids}):
-        empty: HeldNodes = {}
-        held = by_attempt.setdefault(row.attempt_id, (row.workspace, row.compute, empty))
-        held[2][row.number] = (row.made_at, row.since)
-    return {id: by_attempt[id] for id in attempt_ids if id in by_attempt}
+class HeldNodes(NamedTuple):
+    """What an attempt holds of a cluster: by number, since when a node exists and is held."""
+
+    workspace: str
+    compute: str
+    nodes: dict[int, tuple[datetime, datetime]]
+
+
+def held_by(connection: Connection, attempt_id: str) -> HeldNodes | None:
+    """None if it holds nothing."""
+    rows = connection.execute(_HELD_BY, {"attempt": attempt_id}).all()
+    if not rows:
+        return None
+    nodes = {row.number: (row.made_at, row.since) for row in rows}
+    return HeldNodes(rows[0].workspace, rows[0].compute, nodes)
 
 
 def slots_of(connection: Connection, attempt_id: str) -> list[int]:
@@ -311,12 +311,12 @@ _RELEASE = delete(node_slots).where(node_slots.c.attempt_id == bindparam("attemp
 
 
 def release(connection: Connection, attempt_id: str) -> None:
-    defer(connection, _RELEASE, [{"attempt": attempt_id}])
+    connection.execute(_RELEASE, {"attempt": attempt_id})
 
 
 def add_sample(connection: Connection, workspace: str, name: str, sample: Sample) -> None:
     values = {"workspace": workspace, "compute": name, **vars(sample)}
-    defer(connection, _ADD_SAMPLE, [values])
+    connection.execute(_ADD_SAMPLE, values)
 
 
 def samples(connection: Connection, workspace: str, name: str, most: int) -> list[Sample]:

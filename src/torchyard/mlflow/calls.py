@@ -9,19 +9,17 @@ token are masked before a route sees them, except in ids and names that the serv
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 from fastapi.responses import JSONResponse
-from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
 from torchyard.base import heads
 from torchyard.base.errors import Forbidden, InvalidInput
-from torchyard.base.group_commit import Plan
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.services import Services
@@ -30,15 +28,12 @@ from torchyard.mlflow.errors import Handler, MlflowRoute, with_mlflow_errors
 from torchyard.shared.masking import Masker
 from torchyard.shared.record_rules import INT64_MAX, INT64_MIN
 from torchyard.workspaces.guarded_routes import identity_of
-from torchyard.workspaces.types import Identity, TokenKind
+from torchyard.workspaces.types import Identity
 
 REQUEST_HEADER = b"x-torchyard-request"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MAX_TIME_MS = 253_402_300_799_000
 _MAX_QUOTED_LENGTH = 500
-_QUICK_BYTES = 8 << 10
-_JOINTLY = "torchyard_jointly"
-_Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 _SEE_DOCS = " See the API docs for more information about request parameters."
 
 
@@ -251,44 +246,16 @@ def _read_call(request: Request, content: bytes) -> Call:
     )
 
 
-@dataclass(frozen=True)
-class JointWrite:
-    """How a route writes together with other requests; see base/group_commit.py.
-
-    Args:
-        begin: from a call to the item that is written.
-        gather: plans the write of several items; its results are None for those that the route
-            must look at by itself.
-        response: what the request is answered after the commit, from its item and its result.
-    """
-
-    begin: Callable[[Services, Call], Any]
-    gather: Callable[[Connection, Sequence[Any]], Plan]
-    response: Callable[[Any, Any], Response]
-
-
-def jointly(write: JointWrite) -> Callable[[_Endpoint], _Endpoint]:
-    """Have the requests of an endpoint written together; the endpoint answers what is left."""
-
-    def declare(endpoint: _Endpoint) -> _Endpoint:
-        setattr(endpoint, _JOINTLY, write)
-        return endpoint
-
-    return declare
-
-
 class CallRoute(MlflowRoute):
     """A route that works in one thread, if its endpoint takes a call and services alone.
 
     By itself FastAPI would switch threads for the call and for the endpoint, and each switch takes
-    about as long as to store a metric. A route that writes jointly needs no thread but the one that
-    writes for all.
+    about as long as to store a metric.
     """
 
     def get_route_handler(self) -> Handler:
         if list(inspect.signature(self.endpoint).parameters) != ["call", "services"]:
             return super().get_route_handler()
-        joint: JointWrite | None = getattr(self.endpoint, _JOINTLY, None)
 
         def run(request: Request, content: bytes) -> Response:
             services: Services = request.app.state.services
@@ -296,24 +263,6 @@ class CallRoute(MlflowRoute):
             return response
 
         async def handle(request: Request) -> Response:
-            content = await request.body()
-            if joint is not None:
-                item = await _begin(joint, request, content)
-                group_commit = request.app.state.services.history.group_commit
-                result = await group_commit.run(joint.gather, item)
-                if result is not None:
-                    return joint.response(item, result)
-            return await run_in_threadpool(run, request, content)
+            return await run_in_threadpool(run, request, await request.body())
 
         return with_mlflow_errors(self.guard(handle))
-
-
-async def _begin(joint: JointWrite, request: Request, content: bytes) -> Any:
-    def begin() -> Any:
-        return joint.begin(request.app.state.services, _read_call(request, content))
-
-    # What takes long to read must not hold up the others, and a script's secrets are looked up.
-    is_quick = len(content) <= _QUICK_BYTES
-    if is_quick and identity_of(request).kind is not TokenKind.RUN:
-        return begin()
-    return await run_in_threadpool(begin)

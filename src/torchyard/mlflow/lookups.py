@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import Connection
-
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.files import owners
@@ -62,13 +60,6 @@ def get_experiment(services: Services, workspace: str, text: str) -> Experiment:
         return runs.experiment(services, workspace, int(text))
     except NotFound as error:
         raise NotFound(f"No Experiment with id={text} exists") from error
-
-
-def experiment_if_any(connection: Connection, workspace: str, text: str) -> Experiment | None:
-    """Like `get_experiment`, without making the default one."""
-    if text == DEFAULT_ID:
-        return runs.experiment_in(connection, workspace, DEFAULT_NAME)
-    return runs.experiment_in(connection, workspace, int(text)) if _is_number(text) else None
 
 
 def _is_number(text: str) -> bool:

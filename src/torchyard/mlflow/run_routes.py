@@ -14,13 +14,13 @@ from torchyard.jobs.history.history_records import Record
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import runs
 from torchyard.jobs.requests.run_search import View
+from torchyard.jobs.requests.runs import RunRequest
 from torchyard.jobs.services import Services, ServicesOf
-from torchyard.mlflow import joint_writes, search, translate
+from torchyard.mlflow import search, translate
 from torchyard.mlflow.calls import (
     Call,
     CallOf,
     CallRoute,
-    jointly,
     missing_parameter,
     page_response,
 )
@@ -35,29 +35,28 @@ from torchyard.models import logged
 from torchyard.shared.record_rules import is_sampled
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
+from torchyard.workspaces.types import TokenKind
 
 _PAGE_LIMIT = 50_000
+_MAX_REQUEST_ID_LENGTH = 64
 
 router = APIRouter(prefix="/api/2.0/mlflow", route_class=CallRoute)
 
 
 @router.post("/runs/log-metric")
 @needs(Permission.LOG)
-@jointly(joint_writes.LOG_METRIC)
 def log_metric(call: CallOf, services: ServicesOf) -> JSONResponse:
     return _log(call, services, lambda call: [translate.read_metric(call.fields)])
 
 
 @router.post("/runs/log-parameter")
 @needs(Permission.LOG)
-@jointly(joint_writes.LOG_PARAMETER)
 def log_parameter(call: CallOf, services: ServicesOf) -> JSONResponse:
     return _log(call, services, lambda call: [translate.read_param(call.fields)])
 
 
 @router.post("/runs/log-batch")
 @needs(Permission.LOG)
-@jointly(joint_writes.LOG_BATCH)
 def log_batch(call: CallOf, services: ServicesOf) -> JSONResponse:
     return _log(call, services, translate.read_batch)
 
@@ -72,12 +71,11 @@ def log_batch_async(call: CallOf, services: ServicesOf) -> JSONResponse:
 
 @router.post("/runs/create")
 @needs(Permission.JOB)
-@jointly(joint_writes.CREATION)
 def create(call: CallOf, services: ServicesOf) -> JSONResponse:
     experiment = get_experiment(services, call.workspace, call.text("experiment_id", default="0"))
     if experiment.deleted:
         raise InvalidInput(f"The experiment {experiment.id} must be in the 'active' state")
-    job = runs.create_run(services, joint_writes.new_run(call, experiment.id))
+    job = runs.create_run(services, _run_request(call, experiment.id))
     return JSONResponse(_run_json(call, services, job))
 
 
@@ -227,6 +225,24 @@ def search_runs(call: CallOf, services: ServicesOf) -> JSONResponse:
         for job in page
     ]
     return page_response("runs", items, next_page_token)
+
+
+def _run_request(call: Call, experiment_id: int) -> RunRequest:
+    """The run that a call of `runs/create` asks for."""
+    tags = translate.read_tags(call)
+    is_script = call.identity.kind is TokenKind.RUN
+    script_run = call.identity.subject.rpartition("/")[2] if is_script else ""
+    return RunRequest(
+        call.workspace,
+        experiment_id,
+        owner=call.text("user_id", default="") or call.identity.user,
+        display_name=call.text("run_name", default="") or tags.get(translate.RUN_NAME, ""),
+        started_at=call.time("start_time") or datetime.now(timezone.utc),
+        parent=tags.get(translate.PARENT, script_run),
+        tags=tags,
+        request=call.request_id[:_MAX_REQUEST_ID_LENGTH],
+        made_by=call.identity.user,
+    )
 
 
 def _run(call: Call, services: Services) -> Job:

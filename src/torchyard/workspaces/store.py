@@ -25,7 +25,6 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, afterwards, metadata
-from torchyard.base.deferred_writes import defer
 from torchyard.workspaces.types import Identity, Role, TokenKind, Workspace
 
 workspaces = Table(
@@ -165,7 +164,7 @@ def add_token(
         "expires_at": expires_at,
         "name": identity.token,
     }
-    defer(connection, _ADD_TOKEN, [values])
+    connection.execute(_ADD_TOKEN, values)
 
 
 # Run for every request: built once, as SQLAlchemy takes longer to build it than to run it.
@@ -274,4 +273,4 @@ def drop_machine_tokens(connection: Connection, subject: str) -> None:
 
 def drop_tokens(connection: Connection, kind: TokenKind, subject: str) -> None:
     changed(connection)
-    defer(connection, _DROP_TOKENS, [{"the_kind": kind.value, "the_subject": subject}])
+    connection.execute(_DROP_TOKENS, {"the_kind": kind.value, "the_subject": subject})

@@ -10,7 +10,7 @@ import pytest
 from jobs import support
 from torchyard.base.errors import NotAuthenticated
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs.attempts import endings, worker_history, worker_reports
+from torchyard.jobs.attempts import endings, node_reports, worker_history, worker_reports
 from torchyard.jobs.cleanup import deletion, removal
 from torchyard.jobs.cleanup.deletion import Choice
 from torchyard.jobs.files import scratch
@@ -22,7 +22,7 @@ REQUESTS: dict[str, Callable[[Services, str], Any]] = {
     "stop_request": worker_reports.stop_request,
     "rendezvous": worker_reports.rendezvous,
     "join": lambda services, attempt_id: worker_reports.join(services, attempt_id, 0, "a", 1),
-    "report": lambda services, attempt_id: worker_reports.report(services, attempt_id, 0, []),
+    "report": lambda services, attempt_id: node_reports.receive(services, attempt_id, 0, []),
     "history": lambda services, attempt_id: worker_history.receive(
         services, attempt_id, 0, 0, [], None
     ),

@@ -10,8 +10,7 @@ import pytest
 from jobs.support import again, attempt_of, submit
 from torchyard.base.clock import FakeClock, to_text
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs.attempts import joint_reports, report_fields
-from torchyard.jobs.attempts.joint_reports import NodeReport
+from torchyard.jobs.attempts import node_reports, report_fields
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.types import Attempt, Job, Stage, Status
@@ -44,7 +43,7 @@ def report(
         for number, (kind, body, ago_s) in enumerate(kinds)
     ]  # fmt: skip
     read = report_fields.read_events(node, events)
-    joint_reports.apply_now(NodeReport(services, attempt.id, node, read))
+    node_reports.receive(services, attempt.id, node, read)
 
 
 def ended(ago_s: float, code: int = 0) -> list[tuple[str, dict[str, Any], float]]:
@@ -67,7 +66,7 @@ def test_a_job_that_ended_while_the_server_was_down(
     assert job.ended_at == clock.now() - timedelta(seconds=19)
     assert job.duration_s == 6.0
     with services.db.read() as connection:
-        spans = progress.timeline(store.stages_of(connection, [job.id])[job.id])
+        spans = progress.timeline(store.stages_of(connection, job.id))
     took = {span.name: span.took_s for span in spans}
     assert (took[Stage.RUNNING], took[Stage.POST_PROCESSING]) == (5.0, 1.0)
 

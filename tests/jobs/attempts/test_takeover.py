@@ -155,7 +155,7 @@ def test_a_server_suspended_before_the_launch_starts_nothing(home: Home) -> None
     home.passes(10, still, second)
     _, attempt = claimed(home, still)
     launcher = still.scheduler.watcher._launcher
-    launcher._plans([attempt])  # its transaction is over, nothing has started
+    launcher._plan(attempt)  # its transaction is over, nothing has started
     home.clock.advance(TERM_S)
     with pytest.raises(LeaseLost):
         still.services.membership.confirm()

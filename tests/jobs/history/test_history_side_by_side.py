@@ -189,7 +189,7 @@ def test_node_slots_are_held_once(services: Services) -> None:
     assert at_once(hold).count("ok") == 4
     with services.db.write() as connection:
         for number in range(WRITERS):
-            computes.release_all(connection, [f"attempt{number}"], services.clock.now())
+            computes.release(connection, f"attempt{number}", services.clock.now())
         assert (
             computes.Holding(connection).try_hold(
                 WORKSPACE, "local", 4, "all", services.clock.now()

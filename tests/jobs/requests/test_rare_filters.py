@@ -17,7 +17,7 @@ from jobs.support import WORKSPACE
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.jobs.history import history_store
-from torchyard.jobs.records import dataset_inputs, run_rows, store, tag_store
+from torchyard.jobs.records import dataset_inputs, store, tag_store
 from torchyard.jobs.records.dataset_inputs import DatasetInput
 from torchyard.jobs.records.types import NewJob, Status
 from torchyard.jobs.requests import job_search, runs
@@ -73,8 +73,7 @@ def fill(services: Services, chance: random.Random) -> list[int]:
     ids = [runs.create_experiment(services, WORKSPACE, name, {}).id for name in "ab"]
     with services.db.write() as connection:
         new = [new_run(services, chance, number, chance.choice(ids)) for number in range(RUNS)]
-        added = [store.add_job(connection, run) for run in new[::2]]
-        added += run_rows.add_runs(connection, [(run, "") for run in new[1::2]])
+        added = [store.add_job(connection, run) for run in new]
         for job in added:
             log(connection, chance, job.id)
             if chance.random() < 0.3:

@@ -83,46 +83,10 @@ class _Left:
     checkpoint: Checkpoint | None = None
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """An attempt whose nodes have all exited, as it is in the transaction."""
-
-    attempt: Attempt
-    nodes: Sequence[AttemptNode]
-    job: Job
-
-
 def _ended_at(nodes: Sequence[AttemptNode], now: datetime) -> datetime:
     """When its last node exited, where that is known only now."""
     exited_at = max(node.seen_at for node in nodes)
     return exited_at if now - exited_at > LATE else now
-
-
-def end_well(connection: Connection, candidates: Sequence[Candidate], now: datetime) -> set[str]:
-    """End those of the attempts, and their jobs, that nothing has to be done for first.
-
-    Returns:
-        The ids of those that have ended; `finish` ends the others.
-    """
-    ends = [
-        progress.JobEnd(
-            each.job,
-            Status.COMPLETED,
-            0,
-            attempt=each.attempt,
-            at=_ended_at(each.nodes, now),
-        )
-        for each in candidates
-        if not each.job.status.ended
-        and root_cause.failed_node(each.nodes) is None
-        and each.attempt.order_reason != "cancel"
-        and failure_marks.reported(each.attempt) is None
-        and not output_assets.are_named(each.job)
-        and each.attempt.number == 1
-    ]
-    if ends:
-        progress.end_all(connection, ends, now)
-    return {end.attempt.id for end in ends if end.attempt is not None}
 
 
 def is_long(services: Services, attempt: Attempt) -> bool:

@@ -3,7 +3,7 @@
 Owns: what an engine's word about nodes means for an attempt and its job: pending, lost, ended,
 taken back for another job or for a limit; engines that do not answer.
 Leaves: asking for nodes to launching.py, silent workers to heartbeats.py, what workers report to
-joint_reports.py.
+node_reports.py.
 Always: an engine that does not answer changes nothing, and the next round asks again; pending nodes
 are not silent.
 """

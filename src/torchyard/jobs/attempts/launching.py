@@ -9,8 +9,6 @@ that stalled starts nothing that another one may own by now.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -29,7 +27,7 @@ from torchyard.executors.executor import (
 from torchyard.executors.runner_client import RunnerRefused, RunnerUnreachable
 from torchyard.jobs.attempts import endings, engine_nodes, planner, worker_reports
 from torchyard.jobs.files import inputs
-from torchyard.jobs.records import attempt_store, isolation, store
+from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Attempt, JobError
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import secrets
@@ -53,42 +51,14 @@ class Launcher:
 
     def launch(self, attempt: Attempt) -> None:
         """Launch an attempt, also one that a killed server was about to launch."""
-        self.launch_all([attempt])
-
-    def launch_all(self, attempts: Sequence[Attempt]) -> timedelta:
-        """As `launch`; one that fails keeps none of the others from being launched.
-
-        Returns:
-            How long the executor took.
-        """
-        took = timedelta()
-        if not attempts:
-            return took
         try:
-            plans = self._plans(attempts)
+            plan = self._plan(attempt)
+            self._services.membership.confirm()
+            handle = self._executor.launch(plan)
         except Exception as error:
-            if len(attempts) == 1 or not isolation.is_job_error(error):
-                self._fail(attempts[0], error)
-                return took
-            return sum((self.launch_all([attempt]) for attempt in attempts), took)
-        launched: list[tuple[Attempt, Handle]] = []
-        failure: Exception | None = None
-        started_at = self._services.clock.now()
-        for attempt, plan in zip(attempts, plans, strict=True):
-            try:
-                self._services.membership.confirm()
-                launched.append((attempt, self._executor.launch(plan)))
-            except Exception as error:
-                try:
-                    self._fail(attempt, error)
-                except Exception as not_its_own:
-                    failure = not_its_own
-                    break
-        took = self._services.clock.now() - started_at
-        self._keep(launched)
-        if failure is not None:
-            raise failure
-        return took
+            self._fail(attempt, error)
+            return
+        self._keep(attempt, handle)
 
     def _fail(self, attempt: Attempt, error: Exception) -> None:
         """Queue the job of an attempt again that could not be launched, or fail it.
@@ -120,49 +90,31 @@ class Launcher:
 
     def recover(self, attempt: Attempt) -> Handle:
         """Start a recovery worker that delivers what dead workers left."""
-        (plan,) = self._plans([attempt], recovers=True)
+        plan = self._plan(attempt, recovers=True)
         self._services.membership.confirm()
         handle = self._executor.recover(plan)
-        self._keep([(attempt, handle)])
+        self._keep(attempt, handle)
         return handle
 
-    def _keep(self, launched: Sequence[tuple[Attempt, Handle]]) -> None:
-        if not launched:
-            return
+    def _keep(self, attempt: Attempt, handle: Handle) -> None:
         with self._services.db.write() as connection:
-            for attempt, handle in launched:
-                attempt_store.change_attempt(connection, attempt.id, handle=handle.to_json())
+            attempt_store.change_attempt(connection, attempt.id, handle=handle.to_json())
 
-    def _plans(self, attempts: Sequence[Attempt], recovers: bool = False) -> list[LaunchPlan]:
-        """In the order of the attempts."""
+    def _plan(self, attempt: Attempt, recovers: bool = False) -> LaunchPlan:
         services = self._services
-        job_ids = [attempt.job_id for attempt in attempts]
         with services.db.read() as connection:
-            jobs = store.jobs_by_id(connection, job_ids)
-            pinned = store.environments_of(connection, job_ids)
-        environments = {id: environment_from_json(body) for id, body in pinned.items()}
-        scopes = {
-            name: workspaces.get(services.db, name)
-            for name in {attempt.workspace for attempt in attempts}
-        }
-        folders: dict[str, Path] = {}
-        launches = []
-        for attempt in attempts:
-            job, environment = jobs[attempt.job_id], environments[attempt.job_id]
-            if not recovers:
-                secrets.check_present(job.spec.environment_variables)
-            input_plans = {} if recovers else inputs.plans(services, job)
-            inputs.let_read(services, job, input_plans)
-            if not recovers and environment.hash not in folders:
-                folders[environment.hash] = self._folder(environment)
-            folder = folders.get(environment.hash)
-            workspace = scopes[attempt.workspace]
-            launches.append(
-                planner.Launch(workspace, job, attempt, folder, input_plans, environment.hash)
-            )
+            job = store.job_by_id(connection, attempt.job_id)
+            environment = environment_from_json(store.environment_of(connection, job.id))
+        workspace = workspaces.get(services.db, attempt.workspace)
+        if not recovers:
+            secrets.check_present(job.spec.environment_variables)
+        input_plans = {} if recovers else inputs.plans(services, job)
+        inputs.let_read(services, job, input_plans)
+        folder = None if recovers else self._folder(environment)
+        launch = planner.Launch(workspace, job, attempt, folder, input_plans, environment.hash)
         with services.db.write() as connection:
-            self._check_own(connection, attempts)
-            return planner.plans(connection, services, launches, self._server_url)
+            self._check_own(connection, attempt)
+            return planner.plan(connection, services, launch, self._server_url)
 
     def _folder(self, environment: EnvironmentSpec) -> Path:
         folder = self._services.environments.builds.use(environment)
@@ -170,21 +122,15 @@ class Launcher:
         self._services.client_endpoints.expect(folder)
         return folder
 
-    def _check_own(self, connection: Connection, attempts: Sequence[Attempt]) -> None:
+    def _check_own(self, connection: Connection, attempt: Attempt) -> None:
         """
         Raises:
-            LeaseLost: another server owns one of the attempts, and may have ended it.
+            LeaseLost: another server owns the attempt, and may have ended it.
         """
         membership = self._services.membership
         membership.check(connection)
-        ids = [attempt.id for attempt in attempts]
-        owned = {
-            current.id
-            for current in attempt_store.attempts_with(connection, ids)
-            if current.ended_at is None and membership.owns(current.server)
-        }
-        for attempt in attempts:
-            if attempt.id not in owned:
-                raise LeaseLost(
-                    f"attempt `{attempt.id}` is no longer this server's", "nothing needs to be done"
-                )
+        current = attempt_store.attempt_by_id(connection, attempt.id)
+        if current is None or current.ended_at is not None or not membership.owns(current.server):
+            raise LeaseLost(
+                f"attempt `{attempt.id}` is no longer this server's", "nothing needs to be done"
+            )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,42 +96,15 @@ class Launch:
     environment_hash: str = ""
 
 
-def plans(
-    connection: Connection, services: Services, launches: Sequence[Launch], server_url: str
-) -> list[LaunchPlan]:
-    """The plan of each attempt; its tokens are valid until the attempt ends."""
-    # All is read before the first token is written: writes go together.
-    places = {(launch.job.workspace, launch.job.compute) for launch in launches}
-    clusters = {place: computes.find(connection, *place) for place in places}
-    limits = {name: quotas.limits(connection, name) for name, _ in places}
-    return [
-        _plan(
-            connection,
-            services,
-            launch,
-            clusters[launch.job.workspace, launch.job.compute],
-            launch.job.spec.timeout_s
-            or float(quota_checks.longest_s(limits[launch.job.workspace], launch.job.owner)),
-            server_url,
-        )
-        for launch in launches
-    ]
-
-
-def _plan(
-    connection: Connection,
-    services: Services,
-    launch: Launch,
-    compute: Compute | None,
-    timeout_s: float,
-    server_url: str,
-) -> LaunchPlan:
-    """
-    Args:
-        timeout_s: the job's own limit, or else what quotas allow its owner; 0 without any.
-    """
+def plan(connection: Connection, services: Services, launch: Launch, server_url: str) -> LaunchPlan:
+    """The plan of an attempt; its tokens are valid until the attempt ends."""
     workspace, job, attempt = launch.workspace, launch.job, launch.attempt
     environment, spec = launch.environment, launch.job.spec
+    compute = computes.find(connection, job.workspace, job.compute)
+    timeout_s = spec.timeout_s
+    if not timeout_s:
+        limits = quotas.limits(connection, job.workspace)
+        timeout_s = float(quota_checks.longest_s(limits, job.owner))
     report_token, run_token = _tokens(connection, services, job, attempt)
     image = services.environments.images.plan(environment) if environment else None
     place = _place(connection, services, compute, launch, server_url)

@@ -1,7 +1,7 @@
 """Act on what workers report.
 
 Owns: the rendezvous of nodes, stop requests, workers that have died.
-Leaves: what events of nodes change to joint_reports.py, starting attempts to http/scheduler.py,
+Leaves: what events of nodes change to node_reports.py, starting attempts to http/scheduler.py,
 ending them to endings.py, the worker's files and history to their routes.
 Always: a repeated report changes nothing; an attempt may be deleted with its job between any two
 requests of its workers, and while one waits.
@@ -17,9 +17,7 @@ from sqlalchemy import Connection
 
 from torchyard.base.errors import InvalidInput, NotAuthenticated
 from torchyard.jobs.actions import attempt_key, job_key
-from torchyard.jobs.attempts import endings, joint_reports
-from torchyard.jobs.attempts.joint_reports import NodeReport
-from torchyard.jobs.attempts.worker_events import WorkerEvent
+from torchyard.jobs.attempts import endings
 from torchyard.jobs.files import scratch
 from torchyard.jobs.records import attempt_store, progress, store
 from torchyard.jobs.records.types import (
@@ -61,17 +59,6 @@ def get(services: Services, attempt_id: str) -> tuple[Attempt, Job]:
     with services.db.read() as connection:
         attempt = _existing(connection, attempt_id)
         return attempt, store.job_by_id(connection, attempt.job_id)
-
-
-def report(services: Services, attempt_id: str, node: int, events: Sequence[WorkerEvent]) -> int:
-    """Apply a node's events in order; return the number of the next one expected.
-
-    Events of an attempt that has ended change nothing: its job may be in the next attempt.
-
-    Raises:
-        InvalidInput: an event is missing before one of them.
-    """
-    return joint_reports.apply_now(NodeReport(services, attempt_id, node, events)).following
 
 
 def stop_request(services: Services, attempt_id: str) -> StopRequest:

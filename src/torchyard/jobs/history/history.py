@@ -18,7 +18,6 @@ from sqlalchemy import Connection
 
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
-from torchyard.base.group_commit import GroupCommit
 from torchyard.jobs.history import history_store as store
 from torchyard.jobs.history import (
     logged_metrics,
@@ -103,11 +102,6 @@ class History:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self.group_commit = GroupCommit(db)
-
-    def close(self) -> None:
-        """Finish what requests have handed in."""
-        self.group_commit.close()
 
     def append(self, job_id: int, records: Sequence[Record]) -> None:
         """Store all of the records, made by `metric`, `param` and `tag`, or none.
@@ -122,28 +116,6 @@ class History:
             refused = self._store(connection, job_id, batch)
             if refused:
                 raise InvalidInput(refused[0][1], "log it under another key", code="param_changed")
-
-    def append_all(
-        self, connection: Connection, additions: Sequence[tuple[int, Sequence[Record]]]
-    ) -> None:
-        """Store the records of several jobs in a transaction that holds `parts_of` them.
-
-        Raises:
-            InvalidInput: as `append`; the transaction has to be rolled back.
-        """
-        points: dict[int, dict[str, list[Point]]] = {}
-        for job_id, records in additions:
-            batch = _Batch()
-            for place, record in enumerate(records):
-                batch.add(place, record)
-            own_points = points.setdefault(job_id, {})
-            for key, some in batch.points.items():
-                own_points.setdefault(key, []).extend(some)
-            batch.points.clear()
-            refused = self._store(connection, job_id, batch)
-            if refused:
-                raise InvalidInput(refused[0][1], "log it under another key", code="param_changed")
-        store.add_points_of_jobs(connection, points)
 
     def receive(
         self,
@@ -294,11 +266,6 @@ def param_changed(key: str, old: str, new: str) -> str:
         f"Changing param values is not allowed. Param with key='{key}' was already logged "
         f"with value='{old[:200]}'. Attempted logging new value '{new[:200]}'"
     )
-
-
-def parts_of(job_id: int, records: Sequence[Record]) -> Sequence[str] | None:
-    """The parts of the database that a writer of these records holds; None for everything."""
-    return _alone([job_id], any(isinstance(record, ModelMetric) for record in records)) or None
 
 
 def _alone(job_ids: Sequence[int], of_models: bool) -> list[str]:

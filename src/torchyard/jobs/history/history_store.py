@@ -33,7 +33,6 @@ from sqlalchemy import (
     literal_column,
     select,
     text,
-    tuple_,
     update,
 )
 
@@ -124,11 +123,6 @@ _OF_KEYS = (
     )
     .with_for_update()
 )
-_OF_PLACES = (
-    select(metrics)
-    .where(tuple_(metrics.c.job_id, metrics.c.key).in_(bindparam("the_places", expanding=True)))
-    .with_for_update()
-)
 _UPDATE = update(metrics).where(
     metrics.c.job_id == bindparam("the_job"), metrics.c.key == bindparam("the_key")
 )
@@ -155,23 +149,12 @@ def add_points(
     Args:
         counted: the sender counts what it sends, so that nothing comes twice.
     """
-    add_points_of_jobs(connection, {job_id: points_by_key}, counted)
-
-
-def add_points_of_jobs(
-    connection: Connection,
-    points_by_job: Mapping[int, Mapping[str, Sequence[Point]]],
-    counted: bool = False,
-) -> None:
-    """`add_points` for several jobs, by as many statements as for one."""
-    places = [(job_id, key) for job_id, points in points_by_job.items() for key in points]
-    stored_metrics = _metrics_of(connection, places)
+    stored_metrics = _metrics_of(connection, job_id, list(points_by_key))
     inserts: list[dict[str, Any]] = []
     updates: list[dict[str, Any]] = []
     blocks: list[dict[str, Any]] = []
-    for job_id, key in places:
-        points = points_by_job[job_id][key]
-        row = stored_metrics.get((job_id, key))
+    for key, points in points_by_key.items():
+        row = stored_metrics.get(key)
         appended = None if row is None else _appended(row, points)
         if appended is not None:
             updates.append({"the_job": job_id, "the_key": key, **appended})
@@ -237,21 +220,13 @@ def _appended(row: Row[Any], points: Sequence[Point]) -> dict[str, Any] | None:
     }
 
 
-def _metrics_of(
-    connection: Connection, places: Sequence[tuple[int, str]]
-) -> dict[tuple[int, str], Row[Any]]:
-    """The rows of these jobs' keys; those that are not there yet are left out."""
+def _metrics_of(connection: Connection, job_id: int, keys: Sequence[str]) -> dict[str, Row[Any]]:
+    """The rows of these keys of a job; those that are not there yet are left out."""
     rows = {}
-    for start in range(0, len(places), _KEYS_A_QUERY):
-        some = places[start : start + _KEYS_A_QUERY]
-        jobs = {job_id for job_id, _ in some}
-        if len(jobs) == 1:
-            (job_id,) = jobs
-            keys = [key for _, key in some]
-            result = connection.execute(_OF_KEYS, {"the_job": job_id, "the_keys": keys})
-        else:
-            result = connection.execute(_OF_PLACES, {"the_places": some})
-        rows.update({(row.job_id, row.key): row for row in result})
+    for start in range(0, len(keys), _KEYS_A_QUERY):
+        some = keys[start : start + _KEYS_A_QUERY]
+        result = connection.execute(_OF_KEYS, {"the_job": job_id, "the_keys": some})
+        rows.update({row.key: row for row in result})
     return rows
 
 
@@ -576,7 +551,7 @@ def steps_since(connection: Connection, job_id: int, key: str, after: int) -> se
     points = [
         point for (data,) in connection.execute(query) for point in metric_blocks.unpack(data)
     ]
-    row = _metrics_of(connection, [(job_id, key)]).get((job_id, key))
+    row = _metrics_of(connection, job_id, [key]).get(key)
     if row is not None:
         points += stepless_points.number_tail(metric_blocks.unpack(row.tail), _in_blocks(row))
     return {point.step for point in points if point.timestamp > after}
@@ -590,7 +565,7 @@ def take_points(
     Returns:
         Those later than `after` and not later than `until`, in order of arrival.
     """
-    row = _metrics_of(connection, [(job_id, key)]).get((job_id, key))
+    row = _metrics_of(connection, job_id, [key]).get(key)
     if row is None:
         return []
     table = metric_blocks_table

@@ -17,9 +17,8 @@ from torchyard.base.bodies.file_responses import OpenFileResponse
 from torchyard.base.dependencies import from_state
 from torchyard.base.errors import NotFound
 from torchyard.jobs import actions
-from torchyard.jobs.attempts import joint_reports, report_fields, worker_history, worker_reports
+from torchyard.jobs.attempts import node_reports, report_fields, worker_history, worker_reports
 from torchyard.jobs.attempts.idle_time import IdleTime
-from torchyard.jobs.attempts.joint_reports import NodeReport
 from torchyard.jobs.attempts.worker_reports import StopRequest
 from torchyard.jobs.files import artifacts, inputs, log_quota
 from torchyard.jobs.services import Services, ServicesOf
@@ -38,7 +37,7 @@ router = APIRouter(prefix="/v1/attempts/{attempt_id}", tags=["attempts"], route_
 
 @router.post("/report")
 @needs(Permission.WORKER)
-async def report(
+def report(
     services: ServicesOf,
     idle_time: IdleTimeOf,
     attempt_id: str,
@@ -46,14 +45,13 @@ async def report(
     events: Annotated[list[dict[str, Any]], Body()],
     watched: Annotated[bool, Body()] = False,
 ) -> dict[str, Any]:
-    # Many events take their time to be read, and other requests are waiting.
-    node_events = await run_in_threadpool(report_fields.read_events, node, events)
-    receipt = await joint_reports.receive(NodeReport(services, attempt_id, node, node_events))
+    node_events = report_fields.read_events(node, events)
+    receipt = node_reports.receive(services, attempt_id, node, node_events)
     attempt = receipt.attempt
     stop = StopRequest(attempt.order, attempt.order_reason)
     response = {"next": receipt.following, **_control(stop)}
     if watched:
-        response["idle_s"] = await run_in_threadpool(idle_time.seconds, attempt)
+        response["idle_s"] = idle_time.seconds(attempt)
     return response
 
 

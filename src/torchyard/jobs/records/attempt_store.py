@@ -8,7 +8,7 @@ Always: an attempt is written with all its nodes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -34,7 +34,6 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, metadata
-from torchyard.base.deferred_writes import change_row, defer
 from torchyard.jobs.records.row_changes import AttemptColumns, NodeColumns
 from torchyard.jobs.records.types import Attempt, AttemptNode, JobError, NodeState
 
@@ -97,7 +96,7 @@ _NODES_OF = (
 
 
 def add_attempt(connection: Connection, attempt: Attempt) -> None:
-    defer(connection, _ADD, [vars(attempt)])
+    connection.execute(_ADD, vars(attempt))
     rows = [
         {
             "attempt_id": attempt.id,
@@ -109,7 +108,7 @@ def add_attempt(connection: Connection, attempt: Attempt) -> None:
         }
         for node in range(attempt.node_count)
     ]
-    defer(connection, _ADD_NODES, rows)
+    connection.execute(_ADD_NODES, rows)
 
 
 def drop_attempt(connection: Connection, attempt_id: str) -> None:
@@ -172,29 +171,12 @@ def _attempt(row: Row[Any]) -> Attempt:
 def change_attempt(
     connection: Connection, attempt_id: str, **values: Unpack[AttemptColumns]
 ) -> None:
-    change_row(connection, attempts, {"id": attempt_id}, values)
+    connection.execute(update(attempts).where(attempts.c.id == attempt_id).values(values))
 
 
 def nodes_of(connection: Connection, attempt_id: str) -> list[AttemptNode]:
     rows = connection.execute(_NODES_OF, {"attempt": attempt_id})
     return [_node(row) for row in rows]
-
-
-_NODES_OF_ALL = (
-    select(attempt_nodes)
-    .where(attempt_nodes.c.attempt_id.in_(bindparam("attempts", expanding=True)))
-    .order_by(attempt_nodes.c.attempt_id, attempt_nodes.c.node)
-)
-
-
-def nodes_of_all(
-    connection: Connection, attempt_ids: Sequence[str]
-) -> dict[str, list[AttemptNode]]:
-    """As `nodes_of`, by attempt."""
-    nodes: dict[str, list[AttemptNode]] = {}
-    for row in connection.execute(_NODES_OF_ALL, {"attempts": attempt_ids}):
-        nodes.setdefault(row.attempt_id, []).append(_node(row))
-    return nodes
 
 
 def _node(row: Row[Any]) -> AttemptNode:
@@ -205,7 +187,9 @@ def _node(row: Row[Any]) -> AttemptNode:
 def change_node(
     connection: Connection, attempt_id: str, node: int, **values: Unpack[NodeColumns]
 ) -> None:
-    change_row(connection, attempt_nodes, {"attempt_id": attempt_id, "node": node}, values)
+    table = attempt_nodes.c
+    these = (table.attempt_id == attempt_id) & (table.node == node)
+    connection.execute(update(attempt_nodes).where(these).values(values))
 
 
 def error_of(body: dict[str, Any] | None) -> JobError | None:

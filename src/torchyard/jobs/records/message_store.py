@@ -28,8 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from torchyard.base.db import Instant, metadata
-from torchyard.base.deferred_writes import defer
+from torchyard.base.db import Instant, execute_each, metadata
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.spec import notification_settings
 from torchyard.jobs.spec.notification_settings import Recipient
@@ -74,7 +73,7 @@ def add(connection: Connection, job: Job, recipients: Sequence[Recipient], now: 
         }
         for recipient in recipients
     ]
-    defer(connection, _ADD, rows)
+    execute_each(connection, _ADD, rows)
 
 
 def due(connection: Connection, kind: str, now: datetime, limit: int) -> list[str]:

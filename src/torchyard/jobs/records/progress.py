@@ -9,8 +9,8 @@ mistake and raises; a job that has ended stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -68,14 +68,13 @@ def start_stage(
     connection: Connection, job: Job, stage: Stage, now: datetime, waited_for: str = ""
 ) -> None:
     """End the stage that is open and begin the next."""
-    open_stage = open_stages(connection, [job.id]).get(job.id)
-    next_stage(connection, job, open_stage, stage, now, waited_for)
+    next_stage(connection, job, open_stage(connection, job.id), stage, now, waited_for)
 
 
 def next_stage(
     connection: Connection,
     job: Job,
-    open_stage: StageSpan | None,
+    before: StageSpan | None,
     stage: Stage,
     now: datetime,
     waited_for: str = "",
@@ -83,40 +82,36 @@ def next_stage(
     """As `start_stage`, where it is known which stage is open; return the one that begins."""
     steady = clock.steady_text(now)
     start = StageChanged(stage, "start", waited_for, steady=steady)
-    store.add_events(connection, job.id, now, [*_end_of(open_stage, now), start])
+    store.add_events(connection, job.id, now, [*_end_of(before, now), start])
     return StageSpan(stage, now, None, waited_for, steady)
 
 
-def start_attempts(
-    connection: Connection, starts: Sequence[tuple[Job, Attempt]], now: datetime
-) -> None:
-    """Move queued jobs to Starting, with their next attempts.
-
-    Args:
-        starts: an elastic job has the nodes of its attempt, and GPUs for so many.
+def start_attempt(connection: Connection, job: Job, attempt: Attempt, now: datetime) -> None:
+    """Move a queued job to Starting, with its next attempt.
 
     One whose nodes an engine still has to find moves to Provisioning; see `first_worker_came`.
+
+    Args:
+        job: an elastic one has the nodes of its attempt, and GPUs for so many.
     """
-    stages = open_stages(connection, [job.id for job, _ in starts])
-    for job, attempt in starts:
-        status = Status.STARTING if attempt.is_local else Status.PROVISIONING
-        assert status in MOVES[job.status], f"{job.name}: {job.status.value} to {status.value}"
-        bodies: list[EventBody] = [StatusChanged(status)]
-        if attempt.is_local:
-            stage = StageChanged(Stage.RUNNING, "start", steady=clock.steady_text(now))
-            bodies = [*_end_of(stages.get(job.id), now), stage, *bodies]
-        values: JobColumns = {"attempt": attempt.number, "status": status.value}
-        if elastic.is_elastic(job.properties):
-            values |= {"node_count": attempt.node_count, "gpus": job.gpus}
-        store.change_job(connection, job.id, **values)
-        store.add_events(connection, job.id, now, bodies)
+    status = Status.STARTING if attempt.is_local else Status.PROVISIONING
+    assert status in MOVES[job.status], f"{job.name}: {job.status.value} to {status.value}"
+    bodies: list[EventBody] = [StatusChanged(status)]
+    if attempt.is_local:
+        stage = StageChanged(Stage.RUNNING, "start", steady=clock.steady_text(now))
+        bodies = [*_end_of(open_stage(connection, job.id), now), stage, *bodies]
+    values: JobColumns = {"attempt": attempt.number, "status": status.value}
+    if elastic.is_elastic(job.properties):
+        values |= {"node_count": attempt.node_count, "gpus": job.gpus}
+    store.change_job(connection, job.id, **values)
+    store.add_events(connection, job.id, now, bodies)
 
 
 def first_worker_came(
-    connection: Connection, job: Job, open_stage: StageSpan | None, now: datetime
+    connection: Connection, job: Job, before: StageSpan | None, now: datetime
 ) -> tuple[Job, StageSpan]:
     """Move a job from Provisioning to Starting; return it and the stage that begins."""
-    stage = next_stage(connection, job, open_stage, Stage.RUNNING, now)
+    stage = next_stage(connection, job, before, Stage.RUNNING, now)
     return move(connection, job, Status.STARTING, now), stage
 
 
@@ -163,39 +158,22 @@ def _add_preparing(
     store.add_events(connection, job.id, now, [*_end_of(open_stage, now), start])
 
 
-def open_stages(connection: Connection, job_ids: Sequence[int]) -> dict[int, StageSpan]:
-    """By job, the stage that it is in; without those that are in none."""
-    lasts = {
-        job_id: timeline(events)[-1]
-        for job_id, events in store.stages_of(connection, job_ids).items()
-    }
-    return {job_id: span for job_id, span in lasts.items() if span.end is None}
+def open_stage(connection: Connection, job_id: int) -> StageSpan | None:
+    """The stage that a job is in; None without any."""
+    spans = timeline(store.stages_of(connection, job_id))
+    return spans[-1] if spans and spans[-1].end is None else None
 
 
-def _end_of(open_stage: StageSpan | None, now: datetime) -> list[StageChanged]:
-    if open_stage is None:
+def _end_of(stage: StageSpan | None, now: datetime) -> list[StageChanged]:
+    if stage is None:
         return []
-    took_s = clock.seconds_since(open_stage.start, open_stage.steady, now)
-    return [StageChanged(open_stage.name, "end", open_stage.waited_for, took_s=round(took_s, 6))]
+    took_s = clock.seconds_since(stage.start, stage.steady, now)
+    return [StageChanged(stage.name, "end", stage.waited_for, took_s=round(took_s, 6))]
 
 
 def notice(connection: Connection, job: Job, message: str, now: datetime) -> None:
     """Tell the user something about how the job is run."""
     store.add_event(connection, job.id, now, Notice(message))
-
-
-@dataclass(frozen=True)
-class JobEnd:
-    """How a job ends. `attempt` is its last one, if that ends with it; `at` is when, if that was
-    before now.
-    """
-
-    job: Job
-    status: Status
-    exit_code: int | None = None
-    error: JobError | None = None
-    attempt: Attempt | None = None
-    at: datetime | None = None
 
 
 def end(
@@ -214,64 +192,32 @@ def end(
     """
     if isinstance(error, TorchyardError):
         error = JobError(error.code, error.message, error.hint)
-    end_all(connection, [JobEnd(job, status, exit_code, error, attempt)], now)
+    if attempt is not None:
+        _end_attempt(connection, attempt, now, exit_code, error)
+    workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
+    store.add_events(connection, job.id, now, _end_of(open_stage(connection, job.id), now))
+    for run_id in _runs_below(connection, job):
+        store.change_job(connection, run_id, status=status.value, ended_at=now)
+    error_body = None if error is None else vars(error)
+    store.change_job(connection, job.id, exit_code=exit_code, error=error_body)
+    move(connection, job, status, now)
+    _add_messages(connection, job, status, now)
 
 
-def end_all(connection: Connection, ends: Sequence[JobEnd], now: datetime) -> None:
-    """As `end`, of several jobs."""
-    attempts = [end.attempt for end in ends if end.attempt is not None]
-    computes.release_all(connection, [attempt.id for attempt in attempts], now)
-    left = _runs_below(connection, [end.job for end in ends])
-    stages = open_stages(connection, [end.job.id for end in ends])
-    # Read before anything is written: a read in between sends the writes of each job alone.
-    stored = {
-        workspace: workspaces.notifications_of(connection, workspace)
-        for workspace in {end.job.workspace for end in ends}
-    }
-    recipients = [
-        {} if _is_part(connection, end.job, stored) else stored[end.job.workspace] for end in ends
-    ]
-    for end, of_workspace in zip(ends, recipients, strict=True):
-        moment = end.at or now
-        if end.attempt is not None:
-            _drop_attempt_tokens(connection, end.attempt)
-            _change_ended(connection, end.attempt, moment, end.exit_code, end.error)
-        workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(end.job))
-        store.add_events(connection, end.job.id, moment, _end_of(stages.get(end.job.id), moment))
-        error = None if end.error is None else vars(end.error)
-        store.change_job(connection, end.job.id, exit_code=end.exit_code, error=error)
-        for run_id in left.get((end.job.workspace, end.job.name), ()):
-            store.change_job(connection, run_id, status=end.status.value, ended_at=moment)
-        move(connection, end.job, end.status, moment)
-        _add_messages(connection, end, of_workspace, now)
-
-
-def _is_part(connection: Connection, job: Job, stored: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether people are told of the end of the job above it, rather than of this one's."""
-    if not job.parent or not stored[job.workspace]:
-        return False
-    above = store.job_named(connection, job.workspace, job.parent)
-    return above is not None and above.type not in ("command", "run")
-
-
-def _add_messages(
-    connection: Connection, end: JobEnd, stored: Mapping[str, Any], now: datetime
-) -> None:
-    """What is sent of the end, even if this server is killed at once.
-
-    Args:
-        stored: the recipients of the job's workspace.
-    """
-    job = end.job
+def _add_messages(connection: Connection, job: Job, status: Status, now: datetime) -> None:
+    """What is sent of the end, even if this server is killed at once."""
     if job.type == "run":
         return  # it has no job file
+    stored = workspaces.notifications_of(connection, job.workspace)
+    if stored and _is_part(connection, job):
+        stored = {}
     names_recipients = job.type == "command" and (
         notification_settings.KEY in job.document or notification_settings.NOTIFY in job.properties
     )
     if not stored and not names_recipients:
         return
     recipients = notification_settings.to_send(
-        end.status.value,
+        status.value,
         job.spec.recipients if names_recipients else (),
         job.spec.environment_variables if names_recipients else {},
         stored,
@@ -279,24 +225,23 @@ def _add_messages(
     message_store.add(connection, job, recipients, now)
 
 
-def _runs_below(connection: Connection, jobs: Sequence[Job]) -> dict[tuple[str, str], list[int]]:
-    """By workspace and name of a job, the runs that its scripts left running, however deep."""
-    # By workspace and name of a run or job, the job that it is below of.
-    above = {(job.workspace, job.name): (job.workspace, job.name) for job in jobs}
-    left: dict[tuple[str, str], list[int]] = {}
-    parents = list(above)
+def _is_part(connection: Connection, job: Job) -> bool:
+    """Whether people are told of the end of the job above it, rather than of this one's."""
+    if not job.parent:
+        return False
+    above = store.job_named(connection, job.workspace, job.parent)
+    return above is not None and above.type not in ("command", "run")
+
+
+def _runs_below(connection: Connection, job: Job) -> list[int]:
+    """The runs that the job's scripts left running, however deep."""
+    ids: dict[int, None] = {}
+    parents = [job.name]
     while parents:
-        deeper: list[tuple[str, str]] = []
-        for workspace in sorted({workspace for workspace, _ in parents}):
-            names = [name for parents_workspace, name in parents if parents_workspace == workspace]
-            for run in store.running_runs(connection, workspace, names):
-                place = (workspace, run.name)
-                if place not in above:
-                    above[place] = above[workspace, run.parent]
-                    left.setdefault(above[place], []).append(run.id)
-                    deeper.append(place)
-        parents = deeper
-    return left
+        running = store.running_runs(connection, job.workspace, parents)
+        parents = [run.name for run in running if run.id not in ids and run.id != job.id]
+        ids |= dict.fromkeys(run.id for run in running if run.id != job.id)
+    return list(ids)
 
 
 def try_again(
@@ -381,7 +326,7 @@ def resized(connection: Connection, job: Job, now: datetime, attempt: Attempt, w
 
 def put_back(connection: Connection, job: Job, now: datetime, attempt: Attempt, why: str) -> None:
     """Take back an attempt that was not started: its job is queued again, at its place."""
-    computes.release_all(connection, [attempt.id], now)
+    computes.release(connection, attempt.id, now)
     workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
     workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
     attempt_store.drop_attempt(connection, attempt.id)
@@ -424,7 +369,7 @@ def _end_attempt(
     exit_code: int | None,
     error: JobError | None,
 ) -> None:
-    computes.release_all(connection, [attempt.id], now)
+    computes.release(connection, attempt.id, now)
     _drop_attempt_tokens(connection, attempt)
     _change_ended(connection, attempt, now, exit_code, error)
 

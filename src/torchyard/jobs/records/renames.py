@@ -10,7 +10,6 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, Connection, Table, insert
 
 from torchyard.base.db import metadata
-from torchyard.base.deferred_writes import defer
 from torchyard.jobs.records.experiment_store import Id
 
 job_renames = Table(
@@ -23,4 +22,4 @@ _ADD = insert(job_renames)
 
 
 def note(connection: Connection, job_id: int) -> None:
-    defer(connection, _ADD, [{"job": job_id}])
+    connection.execute(_ADD, {"job": job_id})

@@ -7,8 +7,6 @@ Always: written in the transaction that makes the run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -18,7 +16,6 @@ from sqlalchemy import (
     delete,
     insert,
     select,
-    tuple_,
 )
 
 from torchyard.base.db import metadata
@@ -41,20 +38,10 @@ def job_made_by(connection: Connection, workspace: str, request: str) -> int | N
     return number
 
 
-def known(connection: Connection, requests: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Those of these (workspace, request) that made a run already."""
-    table = run_requests.c
-    place = tuple_(table.workspace, table.request)
-    query = select(table.workspace, table.request).where(place.in_(requests))
-    return {(workspace, request) for workspace, request in connection.execute(query)}
-
-
-def keep(connection: Connection, made: Sequence[tuple[str, str, int]]) -> None:
-    """(workspace, request, job) of runs that were made."""
-    names = ("workspace", "request", "job_id")
-    rows = [dict(zip(names, values, strict=True)) for values in made]
-    if rows:
-        connection.execute(insert(run_requests), rows)
+def add(connection: Connection, workspace: str, request: str, job_id: int) -> None:
+    """Note which run a request made."""
+    values = {"workspace": workspace, "request": request, "job_id": job_id}
+    connection.execute(insert(run_requests).values(values))
 
 
 def drop(connection: Connection, job_id: int) -> None:

@@ -41,8 +41,7 @@ from sqlalchemy import (
     update,
 )
 
-from torchyard.base.db import Instant, metadata
-from torchyard.base.deferred_writes import change_row, defer
+from torchyard.base.db import Instant, execute_each, metadata
 from torchyard.jobs.records import job_events, removal_store, renames, tag_store
 from torchyard.jobs.records.attempt_store import attempt_nodes, attempts, error_of
 from torchyard.jobs.records.experiment_store import Id, experiments
@@ -148,7 +147,7 @@ events = Table(
 
 
 def add_job(connection: Connection, job: NewJob) -> Job:
-    values = removal_store.numbered(connection, jobs, values_of(job))
+    values = removal_store.numbered(connection, jobs, _values_of(job))
     result = connection.execute(insert(jobs).values(values))
     assert result.inserted_primary_key is not None
     job_id = result.inserted_primary_key[0]
@@ -156,7 +155,7 @@ def add_job(connection: Connection, job: NewJob) -> Job:
     return job_by_id(connection, job_id).with_parsed(job.spec)
 
 
-def values_of(job: NewJob) -> dict[str, Any]:
+def _values_of(job: NewJob) -> dict[str, Any]:
     """By column; the number is the database's to give."""
     values = {
         **vars(job),
@@ -477,23 +476,11 @@ def drop_job(connection: Connection, job_id: int) -> None:
     connection.execute(delete(jobs).where(jobs.c.id == job_id))
 
 
-_ENVIRONMENTS = select(jobs.c.id, jobs.c.environment).where(
-    jobs.c.id.in_(bindparam("numbers", expanding=True))
-)
-
-
 def environment_of(connection: Connection, job_id: int) -> dict[str, Any]:
     """The environment as it was pinned when the job was created."""
-    return environments_of(connection, [job_id])[job_id]
-
-
-def environments_of(connection: Connection, job_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """As `environment_of`, by job."""
-    return {
-        row.id: row.environment
-        for some in _portions(job_ids)
-        for row in connection.execute(_ENVIRONMENTS, {"numbers": some})
-    }
+    query = select(jobs.c.environment).where(jobs.c.id == job_id)
+    environment: dict[str, Any] = connection.execute(query).scalar_one()
+    return environment
 
 
 def environment_hash_of(connection: Connection, job_id: int) -> str:
@@ -508,7 +495,7 @@ def change_job(connection: Connection, job_id: int, **values: Unpack[JobColumns]
         tag_store.replace(connection, job_id, _locked_tags(connection, job_id), values["tags"])
     if "display_name" in values or "description" in values:
         renames.note(connection, job_id)
-    change_row(connection, jobs, {"id": job_id}, values)
+    connection.execute(update(jobs).where(jobs.c.id == job_id).values(values))
 
 
 def _locked_tags(connection: Connection, job_id: int) -> dict[str, str]:
@@ -533,7 +520,7 @@ def merge_tags(connection: Connection, job_id: int, tags: Mapping[str, str]) -> 
         values["display_name"] = tags[_NAME_TAG][:_NAME_LENGTH]
         renames.note(connection, job_id)
     tag_store.replace(connection, job_id, before, values["tags"])
-    change_row(connection, jobs, {"id": job_id}, values)
+    connection.execute(update(jobs).where(jobs.c.id == job_id).values(values))
 
 
 def _job(row: Row[Any]) -> Job:
@@ -578,7 +565,7 @@ def add_events(
     """Add events that happened together, in this order."""
     place = {"of_job": job_id, "the_job": job_id, "the_time": at}
     rows = [{**place, "the_kind": body.kind, "the_body": body.to_json()} for body in bodies]
-    defer(connection, _ADD_EVENT, rows)
+    execute_each(connection, _ADD_EVENT, rows)
 
 
 def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:
@@ -588,8 +575,8 @@ def events_after(connection: Connection, job_id: int, seq: int) -> list[Event]:
 
 _STAGES_OF = (
     select(events)
-    .where(events.c.job_id.in_(bindparam("of_jobs", expanding=True)), events.c.kind == "stage")
-    .order_by(events.c.job_id, events.c.seq)
+    .where(events.c.job_id == bindparam("of_job"), events.c.kind == "stage")
+    .order_by(events.c.seq)
 )
 
 
@@ -605,14 +592,10 @@ def last_events(connection: Connection, job_ids: Sequence[int]) -> dict[int, int
     }
 
 
-def stages_of(connection: Connection, job_ids: Sequence[int]) -> dict[int, list[Event]]:
-    """The beginnings and ends of stages, by job; without jobs that have none."""
-    by_job: dict[int, list[Event]] = {}
-    for some in _portions(job_ids):
-        for row in connection.execute(_STAGES_OF, {"of_jobs": some}):
-            event = Event(row.seq, row.at, job_events.from_json(row.kind, row.body))
-            by_job.setdefault(row.job_id, []).append(event)
-    return by_job
+def stages_of(connection: Connection, job_id: int) -> list[Event]:
+    """The beginnings and ends of a job's stages."""
+    rows = connection.execute(_STAGES_OF, {"of_job": job_id})
+    return [Event(row.seq, row.at, job_events.from_json(row.kind, row.body)) for row in rows]
 
 
 def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -24,8 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from torchyard.base.db import metadata
-from torchyard.base.deferred_writes import defer
+from torchyard.base.db import execute_each, metadata
 
 _KEY_LENGTH = 250
 VALUE_LENGTH = 64
@@ -75,7 +74,7 @@ def rows_of(job_id: int, tags: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def add(connection: Connection, tags_by_job: Mapping[int, Mapping[str, str]]) -> None:
     rows = [row for job_id, tags in tags_by_job.items() for row in rows_of(job_id, tags)]
-    defer(connection, _ADD[connection.dialect.name], rows)
+    execute_each(connection, _ADD[connection.dialect.name], rows)
 
 
 def replace(
@@ -83,7 +82,7 @@ def replace(
 ) -> None:
     """Of a job whose row is locked."""
     old, new = _entries(before), _entries(after)
-    defer(
+    execute_each(
         connection,
         _REMOVE,
         [
@@ -91,7 +90,7 @@ def replace(
             for key, value in sorted(old - new)
         ],
     )
-    defer(connection, _ADD[connection.dialect.name], _rows(job_id, new - old))
+    execute_each(connection, _ADD[connection.dialect.name], _rows(job_id, new - old))
 
 
 def _rows(job_id: int, entries: set[tuple[str, str]]) -> list[dict[str, Any]]:

@@ -22,7 +22,6 @@ from torchyard.jobs.records import (
     experiment_store,
     names,
     run_requests,
-    run_rows,
     store,
 )
 from torchyard.jobs.records.dataset_inputs import DatasetInput
@@ -44,7 +43,11 @@ def experiment(services: Services, workspace: str, number: int) -> Experiment:
         NotFound: no such experiment.
     """
     with services.db.read() as connection:
-        experiment = experiment_store.by_id(connection, workspace, number)
+        return _existing_experiment(connection, workspace, number)
+
+
+def _existing_experiment(connection: Connection, workspace: str, number: int) -> Experiment:
+    experiment = experiment_store.by_id(connection, workspace, number)
     if experiment is None:
         raise NotFound(f"experiment `{number}` does not exist in workspace `{workspace}`")
     return experiment
@@ -61,13 +64,6 @@ def existing_experiments(
             some = ids[start : start + _IDS_A_QUERY]
             existing |= experiment_store.existing(connection, workspace, some)
     return existing
-
-
-def experiment_in(connection: Connection, workspace: str, which: int | str) -> Experiment | None:
-    """The experiment with that number or name, deleted or not, in the caller's transaction."""
-    if isinstance(which, int):
-        return experiment_store.by_id(connection, workspace, which)
-    return experiment_store.named(connection, workspace, which)
 
 
 def experiments(services: Services, workspace: str) -> Sequence[Experiment]:
@@ -129,9 +125,7 @@ def change_experiment(
     Its runs are deleted and brought back with it.
     """
     with services.db.write() as connection:
-        experiment = experiment_store.by_id(connection, workspace, number)
-        if experiment is None:
-            raise NotFound(f"experiment `{number}` does not exist in workspace `{workspace}`")
+        experiment = _existing_experiment(connection, workspace, number)
         values: dict[str, Any] = {}
         if name is not None and name != experiment.name:
             if experiment_store.named(connection, workspace, name) is not None:
@@ -213,58 +207,18 @@ def create_run(services: Services, wanted: RunRequest) -> Job:
         NotFound: its experiment does not exist.
     """
     workspace = wanted.workspace
-    place = experiment(services, workspace, wanted.experiment_id)
     with services.db.write() as connection:
+        experiment = _existing_experiment(connection, workspace, wanted.experiment_id)
         existing = store.job_named(connection, workspace, wanted.name) if wanted.name else None
         if existing is None and wanted.request:
             job_id = run_requests.job_made_by(connection, workspace, wanted.request)
             existing = None if job_id is None else store.job_by_id(connection, job_id)
         if existing is not None:
             return existing
-        return _add(connection, services, [(wanted, place)])[0]
-
-
-def create_new_runs(
-    connection: Connection, services: Services, requests: Sequence[tuple[RunRequest, Experiment]]
-) -> list[Job | None]:
-    """Create runs that have no name yet, in a transaction that holds everything.
-
-    Returns:
-        None for one that `create_run` has to look at: its experiment is deleted, or a request with
-        its id has made a run.
-    """
-    repeatable = [(wanted.workspace, wanted.request) for wanted, _ in requests if wanted.request]
-    done = run_requests.known(connection, repeatable) if repeatable else set()
-    new: list[tuple[RunRequest, Experiment]] = []
-    is_new: list[bool] = []
-    for wanted, place in requests:
-        assert not wanted.name
-        request = (wanted.workspace, wanted.request)
-        is_new.append(not place.deleted and request not in done)
-        if is_new[-1]:
-            new.append((wanted, place))
-            if wanted.request:
-                done.add(request)
-    added = iter(_add(connection, services, new) if new else ())
-    return [next(added) if each else None for each in is_new]
-
-
-def _add(
-    connection: Connection, services: Services, requests: Sequence[tuple[RunRequest, Experiment]]
-) -> list[Job]:
-    now = services.clock.now()
-    jobs = run_rows.add_runs(
-        connection, [(_new_job(wanted, place, now), place.name) for wanted, place in requests]
-    )
-    run_requests.keep(
-        connection,
-        [
-            (wanted.workspace, wanted.request, job.id)
-            for (wanted, _), job in zip(requests, jobs, strict=True)
-            if wanted.request
-        ],
-    )
-    return jobs
+        job = store.add_job(connection, _new_job(wanted, experiment, services.clock.now()))
+        if wanted.request:
+            run_requests.add(connection, workspace, wanted.request, job.id)
+        return job
 
 
 def _new_job(wanted: RunRequest, place: Experiment, now: datetime) -> NewJob:

@@ -1,17 +1,16 @@
-"""Claim nodes for several jobs in one transaction.
+"""Claim nodes for a job.
 
 Owns: whether a queued job still may start, its attempt, its way to Starting.
 Leaves: which job comes next to queue_walk.py, nodes to compute/, quotas to
 admission/quota_checks.py.
-Always: a job is checked against what the jobs before it in the same transaction hold; a job that
-is refused has changed nothing.
+Always: runs in the caller's write transaction; a job that is refused has changed nothing.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
@@ -23,10 +22,20 @@ from torchyard.jobs.scheduling import elastic_sizes
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import elastic
 from torchyard.jobs.spec.elastic import Elastic
-from torchyard.workspaces import quotas
 
 # How many nodes the queue leaves to the job that is claimed.
 MostNodes = Callable[[], int]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The result for a job: an attempt, or why it has none: `quota`, `gone` or `waits`; of an
+    elastic job its `size`, in nodes and GPUs of each.
+    """
+
+    attempt: Attempt | None = None
+    why_not: str = ""
+    size: tuple[int, int] | None = None
 
 
 def no_more_nodes() -> int:
@@ -34,150 +43,108 @@ def no_more_nodes() -> int:
     return 0
 
 
-class Claims:
-    """The claims of one transaction; `write` is to be called at its end.
-
+def claim(
+    services: Services,
+    connection: Connection,
+    job_id: int,
+    never_clean: Collection[str] = (),
+    most_nodes: MostNodes = no_more_nodes,
+) -> Claim:
+    """
     Args:
         never_clean: attempts whose folders are never removed: no later attempt waits for them.
-
-    Attributes:
-        sizes: by id, of each elastic job that was claimed, its nodes and the GPUs of each.
+        most_nodes: how many the queue leaves to this job if it is elastic.
 
     Raises:
         LeaseLost: another server may have taken over.
     """
+    services.membership.check(connection)
+    job = store.job_if_any(connection, job_id)
+    if job is None or job.status is not Status.QUEUED:
+        return Claim(why_not="gone")
+    # The files of an earlier attempt are uploaded when it is cleaned up.
+    tries = attempt_store.attempts_of(connection, job.id) if job.attempt else []
+    if not all(before.clean or before.id in never_clean for before in tries):
+        return Claim(why_not="waits")
+    if quota_checks.waiting_reason(connection, job):
+        return Claim(why_not="quota")
+    if gpus.waiting_reason(services, connection, job):
+        return Claim(why_not="waits")
+    bounds = machine.bounds(services)
+    if not _fits_machine(connection, job, bounds):
+        return Claim(why_not="waits")
+    holding = computes.Holding(connection)
+    sizes = elastic.read(job.properties)
+    if sizes is None:
+        return _hold(services, connection, holding, job)
+    before = tries[-1] if tries else None
+    sized = _sized(services, connection, holding, job, sizes, most_nodes(), before, bounds)
+    result = _hold(services, connection, holding, sized)
+    if result.attempt is None:
+        return result
+    message = elastic_sizes.notice(sizes, result.attempt, before)
+    progress.notice(connection, job, message, result.attempt.created_at)
+    return replace(result, size=(sized.node_count, sized.gpus))
 
-    def __init__(
-        self, services: Services, connection: Connection, never_clean: Collection[str]
-    ) -> None:
-        services.membership.check(connection)
-        self._services = services
-        self._connection = connection
-        self._never_clean = never_clean
-        self._now = services.clock.now()
-        self._bounds = machine.bounds(services)
-        self._holding = computes.Holding(connection)
-        self._jobs: dict[int, Job] = {}
-        self._has_limits: dict[str, bool] = {}
-        self._attempts: list[Attempt] = []
-        self._unwritten: list[tuple[Job, Attempt]] = []
-        self._notices: list[tuple[Job, str]] = []
-        self.sizes: dict[int, tuple[int, int]] = {}
 
-    def add(
-        self,
-        job_id: int,
-        following: Sequence[int] = (),
-        most_nodes: MostNodes = no_more_nodes,
-    ) -> str:
-        """Claim nodes for a job. Return why it gets none: `quota`, `gone` or `waits`; else "".
+def _sized(
+    services: Services,
+    connection: Connection,
+    holding: computes.Holding,
+    job: Job,
+    sizes: Elastic,
+    most_nodes: int,
+    before: Attempt | None,
+    bounds: queue.Amounts,
+) -> Job:
+    """An elastic job with as many nodes as are free and it may have.
 
-        Args:
-            following: jobs that may be asked for next: all of them are read at once.
-            most_nodes: how many the queue leaves to this one if it is elastic.
-        """
-        job = self._job(job_id, following)
-        if job is None or job.status is not Status.QUEUED:
-            return "gone"
-        # The files of an earlier attempt are uploaded when it is cleaned up.
-        tries = attempt_store.attempts_of(self._connection, job.id) if job.attempt else []
-        if not all(before.clean or before.id in self._never_clean for before in tries):
-            return "waits"
-        if self._exceeds_quota(job):
-            return "quota"
-        if gpus.waiting_reason(self._services, self._connection, job):
-            return "waits"
-        if not self._fits_machine(job):
-            return "waits"
-        sizes = elastic.read(job.properties)
-        if sizes is None:
-            return self._hold(job)
-        return self._hold_elastic(job, sizes, most_nodes(), tries[-1] if tries else None)
+    After a loss, the nodes that were lost are left out while there are enough others.
+    """
+    place = (job.workspace, job.compute)
+    compute = computes.find(connection, *place)
+    most = job.spec.instance_count if before is None else sizes.max_nodes
+    most = min(most, most_nodes, holding.free(*place, job.avoided_slots or ()))
+    machines = elastic_sizes.machines(services, compute, before)
+    for limit in (machines, elastic_sizes.left_after_giving(before)):
+        most = most if limit is None else min(most, limit)
+    sized = elastic_sizes.fitting(services, connection, compute, job, sizes, most)
+    if holding.free(*place, job.avoided_slots or ()) < sized.node_count:
+        sized = replace(sized, avoided_slots=None)
+    if not _fits_machine(connection, sized, bounds):
+        sized = elastic_sizes.with_nodes(services, compute, sized, sizes.min_nodes)
+    return sized
 
-    def write(self) -> list[Attempt]:
-        """Write what jobs and events say of the claims so far; return all of their attempts."""
-        if self._unwritten:
-            progress.start_attempts(self._connection, self._unwritten, self._now)
-            for job, message in self._notices:
-                progress.notice(self._connection, job, message, self._now)
-            self._unwritten, self._notices = [], []
-        return self._attempts
 
-    def _hold_elastic(
-        self, job: Job, sizes: Elastic, most_nodes: int, before: Attempt | None
-    ) -> str:
-        """Hold as many nodes as are free and the job may have.
+def _hold(services: Services, connection: Connection, holding: computes.Holding, job: Job) -> Claim:
+    now = services.clock.now()
+    attempt = Attempt(
+        id=uuid.uuid4().hex,
+        job_id=job.id,
+        workspace=job.workspace,
+        job_name=job.name,
+        number=job.attempt + 1,
+        node_count=job.node_count,
+        created_at=now,
+        server=services.membership.id or None,
+        engine=holding.engine_of(job.workspace, job.compute),
+    )
+    reason = holding.try_hold(
+        job.workspace, job.compute, job.node_count, attempt.id, now, job.avoided_slots or ()
+    )
+    if reason:
+        return Claim(why_not="waits")
+    attempt_store.add_attempt(connection, attempt)
+    progress.start_attempt(connection, job, attempt, now)
+    return Claim(attempt)
 
-        After a loss, the nodes that were lost are left out while there are enough others.
-        """
-        place = (job.workspace, job.compute)
-        compute = computes.find(self._connection, *place)
-        most = job.spec.instance_count if before is None else sizes.max_nodes
-        most = min(most, most_nodes, self._holding.free(*place, job.avoided_slots or ()))
-        machines = elastic_sizes.machines(self._services, compute, before)
-        for limit in (machines, elastic_sizes.left_after_giving(before)):
-            most = most if limit is None else min(most, limit)
-        self.write()
-        sized = elastic_sizes.fitting(self._services, self._connection, compute, job, sizes, most)
-        if self._holding.free(*place, job.avoided_slots or ()) < sized.node_count:
-            sized = replace(sized, avoided_slots=None)
-        if not self._fits_machine(sized):
-            sized = elastic_sizes.with_nodes(self._services, compute, sized, sizes.min_nodes)
-        reason = self._hold(sized)
-        if not reason:
-            attempt = self._attempts[-1]
-            self.sizes[job.id] = (sized.node_count, sized.gpus)
-            self._notices.append((job, elastic_sizes.notice(sizes, attempt, before)))
-        return reason
 
-    def _hold(self, job: Job) -> str:
-        attempt = Attempt(
-            id=uuid.uuid4().hex,
-            job_id=job.id,
-            workspace=job.workspace,
-            job_name=job.name,
-            number=job.attempt + 1,
-            node_count=job.node_count,
-            created_at=self._now,
-            server=self._services.membership.id or None,
-            engine=self._holding.engine_of(job.workspace, job.compute),
-        )
-        reason = self._holding.try_hold(
-            job.workspace,
-            job.compute,
-            job.node_count,
-            attempt.id,
-            self._now,
-            job.avoided_slots or (),
-        )
-        if reason:
-            return "waits"
-        attempt_store.add_attempt(self._connection, attempt)
-        self._attempts.append(attempt)
-        self._unwritten.append((job, attempt))
-        return ""
-
-    def _job(self, job_id: int, following: Sequence[int]) -> Job | None:
-        if job_id not in self._jobs:
-            self._jobs |= store.jobs_by_id(self._connection, [job_id, *following])
-        return self._jobs.get(job_id)
-
-    def _exceeds_quota(self, job: Job) -> bool:
-        if job.workspace not in self._has_limits:
-            limits = quotas.limits(self._connection, job.workspace)
-            self._has_limits[job.workspace] = bool(limits)
-        if not self._has_limits[job.workspace]:
-            return False
-        self.write()
-        return bool(quota_checks.waiting_reason(self._connection, job))
-
-    def _fits_machine(self, job: Job) -> bool:
-        """Check again inside the transaction: another server may have claimed nodes since."""
-        if not self._bounds:
-            return True
-        self.write()
-        every = shares.read(self._connection, self._bounds)
-        free: dict[str, int] = self._bounds
-        for holder in queue_store.held(self._connection):
-            free = queue.less(free, every.needs(holder))
-        return queue.fits(free, every.needs(job))
+def _fits_machine(connection: Connection, job: Job, bounds: queue.Amounts) -> bool:
+    """Check again inside the transaction: another server may have claimed nodes since."""
+    if not bounds:
+        return True
+    every = shares.read(connection, bounds)
+    free: dict[str, int] = dict(bounds)
+    for holder in queue_store.held(connection):
+        free = queue.less(free, every.needs(holder))
+    return queue.fits(free, every.needs(job))

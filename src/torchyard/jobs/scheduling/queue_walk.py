@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import islice
 
 from sqlalchemy import Connection
 
@@ -89,11 +88,6 @@ class Walk:
             if self._may_start(cursor):
                 return job
             self.waits(job)
-
-    def following(self, job: Queued, most: int) -> list[int]:
-        """Jobs of its line that are likely to be next, by their ids."""
-        (cursor,) = [cursor for cursor in self._cursors if cursor.job is job]
-        return [next.id for next in islice(cursor.ahead, most)]
 
     def most_nodes(self, job: Queued) -> int:
         """How many nodes the job that `next` returned could have if it is elastic."""

@@ -1,10 +1,10 @@
-"""Apply the reports of several nodes in one transaction.
+"""Apply what a node reports.
 
-Owns: what each event of a node changes, ending the attempts that came well to their end with it.
-Leaves: all other ends to endings.py, gathering reports to base/group_commit.py, the rendezvous and
-workers that have died to worker_reports.py.
-Always: a report is answered after the commit that holds it; reports are applied in the order in
-which they came, and one that is refused changes nothing.
+Owns: what each event of a node changes.
+Leaves: the ends of attempts to endings.py, the rendezvous and workers that have died to
+worker_reports.py.
+Always: a report is one transaction; one that is refused changes nothing, and a repeated one changes
+nothing either.
 """
 
 from __future__ import annotations
@@ -14,12 +14,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import Connection
 
-from torchyard.base.db import afterwards
-from torchyard.base.errors import InvalidInput, NotAuthenticated, TorchyardError
-from torchyard.base.group_commit import Plan
+from torchyard.base.errors import InvalidInput, NotAuthenticated
 from torchyard.jobs.actions import attempt_key, job_key_of
 from torchyard.jobs.attempts import endings, root_cause
 from torchyard.jobs.attempts.worker_events import (
@@ -60,102 +57,33 @@ _STOPPED = ("stopped", "canceled", root_cause.PREEMPTED, root_cause.RESIZED)
 
 
 @dataclass(frozen=True)
-class NodeReport:
-    """What a node's worker sent."""
-
-    services: Services
-    attempt_id: str
-    node: int
-    events: Sequence[WorkerEvent]
-
-    @property
-    def is_last(self) -> bool:
-        return any(isinstance(event.report, NodeExited) for event in self.events)
-
-
-@dataclass(frozen=True)
 class Receipt:
-    """What became of a report. `following` is the number of the event expected next; `attempt` is
-    as the report left it, `is_over` whether all of its nodes have exited and it is still to be
-    ended.
-    """
+    """What became of a report: the number of the event expected next, the attempt as it is then."""
 
     following: int
     attempt: Attempt
-    is_over: bool = False
 
 
-async def receive(report: NodeReport) -> Receipt:
-    """Apply a report with those of other nodes that arrive at the same time.
+def receive(
+    services: Services, attempt_id: str, node: int, events: Sequence[WorkerEvent]
+) -> Receipt:
+    """Apply a node's events in order.
+
+    Events of an attempt that has ended change nothing: its job may be in the next attempt.
 
     Raises:
         NotAuthenticated: the attempt does not exist.
-        InvalidInput: an event is missing before one of the report's.
+        InvalidInput: an event is missing before one of these.
     """
-    result = await report.services.history.group_commit.run(_plan, report)
-    if isinstance(result, TorchyardError):
-        raise result
-    receipt: Receipt = result
-    if receipt.is_over:
-        # It may read logs, and register files.
-        await run_in_threadpool(endings.finish, report.services, report.attempt_id)
-    _notify(report, receipt)
-    return receipt
-
-
-def apply_now(report: NodeReport) -> Receipt:
-    """As `receive`, in a transaction of its own."""
-    with report.services.db.write() as connection:
-        (result,) = apply(connection, [report])
-    if isinstance(result, TorchyardError):
-        raise result
-    if result.is_over:
-        endings.finish(report.services, report.attempt_id)
-    _notify(report, result)
-    return result
-
-
-def _plan(connection: Connection, reports: Sequence[NodeReport]) -> Plan:
-    return Plan(None, lambda: apply(connection, reports))
-
-
-def apply(
-    connection: Connection, reports: Sequence[NodeReport]
-) -> list[Receipt | NotAuthenticated | InvalidInput]:
-    """Apply reports in their order; return for each what became of it, or why it is refused."""
-    services = reports[0].services
-    now = services.clock.now()
-    attempts = _read(connection, reports)
-    results = [
-        _apply_report(attempts.get(report.attempt_id), report, services.clock.now())
-        for report in reports
-    ]
-    last = {
-        report.attempt_id
-        for report, result in zip(reports, results, strict=True)
-        if report.is_last and isinstance(result, Receipt)
-    }
-    over = {id for id in last if attempts[id].is_over}
-    ends = [
-        endings.Candidate(attempts[id].attempt, attempts[id].nodes, job)
-        for id in sorted(over)
-        if (job := attempts[id].job) is not None
-    ]
-    ended = endings.end_well(connection, ends, now)
-    if ended:
-        afterwards(connection, services.wakeup.set)
-    return [
-        replace(result, is_over=report.attempt_id in over - ended)
-        if isinstance(result, Receipt)
-        else result
-        for report, result in zip(reports, results, strict=True)
-    ]
-
-
-def _notify(report: NodeReport, receipt: Receipt) -> None:
-    if report.events:
-        report.services.signals.notify(job_key_of(receipt.attempt.job_id))
-        report.services.signals.notify(attempt_key(report.attempt_id))
+    with services.db.write() as connection:
+        reporting = _read(connection, attempt_id, events)
+        following = _apply_all(reporting, node, events, services.clock.now())
+    if reporting.is_over and any(isinstance(event.report, NodeExited) for event in events):
+        endings.finish(services, attempt_id)
+    if events:
+        services.signals.notify(job_key_of(reporting.attempt.job_id))
+        services.signals.notify(attempt_key(attempt_id))
+    return Receipt(following, reporting.attempt)
 
 
 class _Reporting:
@@ -236,39 +164,22 @@ class _Reporting:
         self.move(Status.FINALIZING, now, Status.STARTING, Status.RUNNING, Status.NOT_RESPONDING)
 
 
-def _read(connection: Connection, reports: Sequence[NodeReport]) -> Mapping[str, _Reporting]:
-    """The attempts that report, by their ids; without those that do not exist."""
-    ids = sorted({report.attempt_id for report in reports})
-    attempts = attempt_store.attempts_with(connection, ids)
-    nodes = attempt_store.nodes_of_all(connection, ids)
-    busy = {report.attempt_id for report in reports if report.events}
-    busy |= {attempt.id for attempt in attempts if _may_wait(attempt, nodes[attempt.id])}
-    job_ids = [
-        attempt.job_id for attempt in attempts if attempt.id in busy and attempt.ended_at is None
-    ]
-    jobs = store.jobs_by_id(connection, job_ids) if job_ids else {}
-    finalizing = {
-        report.attempt_id
-        for report in reports
-        if any(isinstance(event.report, NodeFinalizing) for event in report.events)
-    }
-    waiting = {job.id for job in jobs.values() if job.status is Status.PROVISIONING}
-    staged = [
-        attempt.job_id
-        for attempt in attempts
-        if attempt.id in finalizing or attempt.job_id in waiting
-    ]
-    stages = progress.open_stages(connection, staged) if staged else {}
-    return {
-        attempt.id: _Reporting(
-            connection,
-            attempt,
-            nodes[attempt.id],
-            jobs.get(attempt.job_id),
-            stages.get(attempt.job_id),
-        )
-        for attempt in attempts
-    }
+def _read(connection: Connection, attempt_id: str, events: Sequence[WorkerEvent]) -> _Reporting:
+    """
+    Raises:
+        NotAuthenticated: the attempt does not exist.
+    """
+    attempt = attempt_store.attempt_by_id(connection, attempt_id)
+    if attempt is None:
+        raise NotAuthenticated("there is no such attempt")
+    nodes = attempt_store.nodes_of(connection, attempt_id)
+    job = open_stage = None
+    if attempt.ended_at is None and (events or _may_wait(attempt, nodes)):
+        job = store.job_by_id(connection, attempt.job_id)
+        finalizes = any(isinstance(event.report, NodeFinalizing) for event in events)
+        if finalizes or job.status is Status.PROVISIONING:
+            open_stage = progress.open_stage(connection, job.id)
+    return _Reporting(connection, attempt, nodes, job, open_stage)
 
 
 def _may_wait(attempt: Attempt, nodes: Sequence[AttemptNode]) -> bool:
@@ -276,36 +187,33 @@ def _may_wait(attempt: Attempt, nodes: Sequence[AttemptNode]) -> bool:
     return not attempt.is_local and not any(node.next_seq for node in nodes)
 
 
-def _apply_report(
-    reporting: _Reporting | None, report: NodeReport, now: datetime
-) -> Receipt | NotAuthenticated | InvalidInput:
-    if reporting is None:
-        return NotAuthenticated("there is no such attempt")
-    if not 0 <= report.node < len(reporting.nodes):
-        return InvalidInput(f"the attempt has no node {report.node}")
-    first = expected = reporting.nodes[report.node].next_seq
+def _apply_all(
+    reporting: _Reporting, node: int, events: Sequence[WorkerEvent], now: datetime
+) -> int:
+    """Apply those that are new; return the number of the event expected next."""
+    if not 0 <= node < len(reporting.nodes):
+        raise InvalidInput(f"the attempt has no node {node}")
+    first = expected = reporting.nodes[node].next_seq
     reporting.worker_came(now)
-    for event in report.events:
+    for event in events:
         if event.seq > expected:
-            return InvalidInput(
-                f"event {expected} of node {report.node} is missing before {event.seq}"
-            )
+            raise InvalidInput(f"event {expected} of node {node} is missing before {event.seq}")
         expected += event.seq == expected
     # Ranks that die after a stop request die because of it, unless their own node sent it.
     was_stopped = bool(reporting.attempt.order)
     seen_at = now
-    for event in report.events:
+    for event in events:
         if event.seq == first:
             if reporting.attempt.ended_at is None:
-                at = _moment(reporting, report.node, event, now)
-                _apply(reporting, report.node, event, at, was_stopped)
+                at = _moment(reporting, node, event, now)
+                _apply(reporting, node, event, at, was_stopped)
                 # Of a node that has exited it is when it did.
                 seen_at = at
             first += 1
-    if reporting.nodes[report.node].state is not NodeState.EXITED:
+    if reporting.nodes[node].state is not NodeState.EXITED:
         seen_at = now
-    reporting.change_node(report.node, next_seq=expected, seen_at=seen_at)
-    return Receipt(expected, reporting.attempt)
+    reporting.change_node(node, next_seq=expected, seen_at=seen_at)
+    return expected
 
 
 def _moment(reporting: _Reporting, node: int, event: WorkerEvent, now: datetime) -> datetime:
