@@ -126,7 +126,7 @@ def test_a_report_without_news_is_few_statements(services: Services) -> None:
 
     @event.listens_for(services.db.engine, "before_cursor_execute")
     def _executed(*arguments: Any) -> None:
-        # A connection that the pool opens anew sets itself up.
+        # A connection that the pool opens sets itself up.
         if not arguments[2].startswith(("PRAGMA", "SET ")):
             executed.append(arguments[2].split()[0])
 
