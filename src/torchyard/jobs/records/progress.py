@@ -132,10 +132,10 @@ def build_began(connection: Connection, job: Job, now: datetime, build_log_offse
 
     Both parts stay in the job's timeline: how long the wait took, and how long the build.
     """
-    open_stage = open_stages(connection, [job.id]).get(job.id)
-    if open_stage is None or not open_stage.waited_for.startswith(_WAITS_FOR_BUILDS):
+    before = open_stage(connection, job.id)
+    if before is None or not before.waited_for.startswith(_WAITS_FOR_BUILDS):
         return False
-    _add_preparing(connection, job, now, build_log_offset, 0, open_stage)
+    _add_preparing(connection, job, now, build_log_offset, 0, before)
     return True
 
 
@@ -148,14 +148,14 @@ def _add_preparing(
     now: datetime,
     build_log_offset: int,
     others: int,
-    open_stage: StageSpan | None,
+    before: StageSpan | None,
 ) -> None:
     reason = "the environment is being built"
     if others:
         reason = f"{_WAITS_FOR_BUILDS} {others} others"
     steady = clock.steady_text(now)
     start = StageChanged(Stage.PREPARING, "start", reason, build_log_offset, steady)
-    store.add_events(connection, job.id, now, [*_end_of(open_stage, now), start])
+    store.add_events(connection, job.id, now, [*_end_of(before, now), start])
 
 
 def open_stage(connection: Connection, job_id: int) -> StageSpan | None:
