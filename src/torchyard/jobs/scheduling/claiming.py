@@ -73,7 +73,7 @@ class Claimer:
     def claim(self) -> None:
         """One round: start the jobs that may start, then preempt for those that come next."""
         until = self._services.clock.now() + _ROUND
-        together = not self._services.devices.whole
+        together = not self._services.devices.whole_devices
         try:
             walk = self._walk(until, together)
         except Exception as error:

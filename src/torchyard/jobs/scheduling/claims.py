@@ -178,6 +178,6 @@ class Claims:
         self.write()
         every = shares.read(self._connection, self._bounds)
         free: dict[str, int] = self._bounds
-        for holder in queue_store.held(self._connection):
+        for holder in queue_store.list_running(self._connection):
             free = queue.less(free, every.needs(holder))
         return queue.fits(free, every.needs(job))
