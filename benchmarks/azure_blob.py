@@ -50,14 +50,14 @@ print(f"https://{store.account_name}.blob.{store.endpoint}/{store.container_name
 """
 
 
-def told(command: list[str | Path], variables: Mapping[str, str]) -> Any:
+def last_line_of(command: list[str | Path], variables: Mapping[str, str]) -> Any:
     process = subprocess.run(command, env=dict(variables), capture_output=True, text=True)
     assert process.returncode == 0, f"{process.stdout[-2000:]}\n{process.stderr[-4000:]}"
     return process.stdout.strip().splitlines()[-1]
 
 
 def tried(command: list[str | Path], variables: Mapping[str, str]) -> dict[str, float]:
-    figures = json.loads(told(command, variables))
+    figures = json.loads(last_line_of(command, variables))
     assert figures.pop("same"), "the bytes that came back are others"
     return dict(figures)
 
@@ -116,7 +116,7 @@ def main() -> None:
             for _ in range(arguments.mb):
                 opened.write(os.urandom(1 << 20))
         prefix: list[str | Path] = [YARD, "client-env", "--run", "--", arguments.client]
-        url = told([*prefix, "-c", OURS], variables)
+        url = last_line_of([*prefix, "-c", OURS], variables)
         cases = [
             Case(
                 "azure-storage-blob to us",
@@ -134,7 +134,7 @@ def main() -> None:
             compare(title, cases, arguments.rounds)
         else:
             with azurite(arguments.azurite, Path(temporary, "azurite")) as (account, pid):
-                theirs = told([arguments.client, "-c", CONTAINER, account], os.environ)
+                theirs = last_line_of([arguments.client, "-c", CONTAINER, account], os.environ)
                 command = [arguments.client, SCRIPT, "blobs", theirs, file]
                 name = "azure-storage-blob to Azurite"
                 cases.insert(1, Case(name, partial(tried, command, os.environ)))

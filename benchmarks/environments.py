@@ -88,7 +88,7 @@ def cold(top: Path, arguments: argparse.Namespace) -> None:
 
 def _listed(name: str) -> list[str]:
     """Every package with its version, as this machine has it; torch in its build for the CPU."""
-    curated = curated_environments.named(name)
+    curated = curated_environments.find_by_name(name)
     assert curated is not None
     layers = ("pip", "horovod")
     packages: Mapping[str, str] = curated.contents["packages"]

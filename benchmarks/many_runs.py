@@ -63,7 +63,7 @@ def fill(home: Path, database: str, count: int) -> tuple[str, int, datetime]:
                     {
                         **{"id": number, "workspace": "default", "name": names.generate()},
                         **{"type": "run", "experiment_id": experiment.id, "spec": {}},
-                        **_what(number, count),
+                        **_filtered_fields(number, count),
                         **{"spec_hash": "", "environment_hash": "", "compute": ""},
                         **{"node_count": 0, "processes_per_node": 0, "parent": "", "attempt": 0},
                         **{"created_at": now + timedelta(seconds=number)},
@@ -101,7 +101,7 @@ def _is_rare(number: int, count: int) -> bool:
     return number % (count // _RARE) == 0
 
 
-def _what(number: int, count: int) -> dict[str, Any]:
+def _filtered_fields(number: int, count: int) -> dict[str, Any]:
     if _is_rare(number, count):
         return {"owner": "ada", "display_name": f"odd {number}", "status": "Failed"}
     return {"owner": "me", "display_name": f"run {number}", "status": "Completed"}

@@ -219,7 +219,9 @@ def plainly(services: Services) -> int:
     with services.db.read() as connection:
         every = shares.read(connection, machine.bounds(services))
         jobs = store.jobs_in(connection, [JobStatus.QUEUED])
-        running = [every.running(job, now.timestamp()) for job in queue_store.held(connection)]
+        running = [
+            every.running(job, now.timestamp()) for job in queue_store.list_running(connection)
+        ]
     waiting = [
         Waiting(job.id, job.compute, every.needs(job), job.priority_rank, job.limit_s or 0.0)
         for job in jobs
@@ -296,7 +298,7 @@ def each_alone(parts: apps.Parts, simulation: Simulation, tries: int = 15) -> fl
     took = []
     for number in range(tries):
         with parts.services.db.read() as connection:
-            going = [job for job in queue_store.held(connection) if job.node_count == 4]
+            going = [job for job in queue_store.list_running(connection) if job.node_count == 4]
         for job in going[: 1 if not number else 2]:
             simulation.report_all([(job.attempt_id, 4, False)])
             simulation.report_all([(job.attempt_id, 4, True)])
@@ -385,7 +387,7 @@ def _token(parts: apps.Parts) -> str:
         return people.home_token(connection, "me", parts.services.clock.now())
 
 
-def whole(arguments: argparse.Namespace, home: Path, database: str) -> None:
+def measure_whole_server(arguments: argparse.Namespace, home: Path, database: str) -> None:
     """Fill the nodes, then let jobs end and others start, while somebody asks for the list."""
     command = [sys.executable, __file__, "--serve", "--home", str(home), "--database", database]
     command += ["--jobs", str(arguments.jobs), "--nodes", str(arguments.nodes)]
@@ -512,7 +514,7 @@ def main() -> None:
         if arguments.only in ("", "growth"):
             growth(arguments.jobs, arguments.nodes, new_home)
         if arguments.only in ("", "whole"):
-            whole(arguments, *new_home())
+            measure_whole_server(arguments, *new_home())
     finally:
         for folder in folders:
             remove(folder)

@@ -108,7 +108,7 @@ def _family_member(curated: Curated) -> Iterator[str]:
     yield ""
     yield "| component | here | one-step test | seconds |"
     yield "|---|---|---|---|"
-    for held in components.held(curated):
+    for held in components.components_of(curated):
         yield _component(held, runs)
     yield ""
 

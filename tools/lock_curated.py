@@ -68,7 +68,7 @@ def main(names: list[str]) -> None:
     if not names:
         raise SystemExit("error: no environment is named\nhint: make curated-locks LOCKED=NAME")
     for name in names:
-        curated = curated_environments.named(name)
+        curated = curated_environments.find_by_name(name)
         if curated is None:
             raise SystemExit(f"error: no curated environment has the name `{name}`")
         text = lock(curated)

@@ -40,7 +40,7 @@ from torchyard.base import certificates, disk, settings
 from torchyard.base.addresses import Network
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, InvalidInput, TorchyardError
-from torchyard.base.files import whole
+from torchyard.base.files import write_atomically
 from torchyard.base.home import home_database, home_service, home_watch, private_home
 from torchyard.base.home.home_database import Choice
 from torchyard.endpoints.running.router_process import ScoringAt
@@ -83,7 +83,7 @@ def ensure_token(parts: Parts, token_file: Path) -> None:
         return
     with services.db.write() as connection:
         token = people.home_token(connection, getpass.getuser(), services.clock.now())
-    with whole(token_file, mode=0o600) as writing:
+    with write_atomically(token_file, mode=0o600) as writing:
         writing.write(token.encode() + b"\n")
 
 
@@ -126,7 +126,7 @@ def _starting_one_at_a_time(home: Path, shared: bool) -> Iterator[None]:
         return
     (home / "locks").mkdir(mode=0o700, exist_ok=True)
     deadline = time.monotonic() + _START_LIMIT_S
-    with locks.held(home / "locks" / "starting", lambda: time.monotonic() > deadline) as is_held:
+    with locks.hold(home / "locks" / "starting", lambda: time.monotonic() > deadline) as is_held:
         if not is_held:
             raise Conflict(
                 f"another server of `{home}` has been starting for {_START_LIMIT_S:g} s",
@@ -209,7 +209,7 @@ def _bindable(host: str, listener: socket.socket) -> str:
 def _remember(file: Path, listener: socket.socket, shared: bool) -> None:
     last_port, port = _remembered(file), listener.getsockname()[1]
     if not (shared and last_port) and last_port != port:
-        with whole(file) as writing:
+        with write_atomically(file) as writing:
             writing.write(str(port).encode())
 
 
@@ -465,7 +465,7 @@ def _scoring_at(options: Options, entrance: _Listeners) -> ScoringAt:
     port = entrance.plain.getsockname()[1] + 1
     tls = options.tls
     public = ""
-    issued = certificates.kept(options.home) if entrance.listens else None
+    issued = certificates.read_stored(options.home) if entrance.listens else None
     if issued is not None and entrance.secure is not None:
         port = entrance.secure[0].getsockname()[1] + 1
         return ScoringAt(

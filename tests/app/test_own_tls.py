@@ -111,11 +111,11 @@ def test_it_is_renewed_while_it_runs(tmp_path: Path) -> None:
     clock = FakeClock(datetime.now(timezone.utc) - timedelta(days=390))
     with living(tmp_path, clock) as life:
         way = life.own.way("127.0.0.1")
-        old = certificates.kept(tmp_path)
+        old = certificates.read_stored(tmp_path)
         assert old is not None and life.own.way("127.0.0.1") == way
         clock.advance(timedelta(days=390).total_seconds())
         renewed = life.own.way("127.0.0.1")
-        kept = certificates.kept(tmp_path)
+        kept = certificates.read_stored(tmp_path)
         assert kept is not None and kept.ends_at > old.ends_at
         assert renewed == way  # the same authority: nobody has to trust anything again
         assert _ends(way) == kept.ends_at.replace(microsecond=0)
@@ -138,8 +138,8 @@ def test_an_expired_certificate_is_renewed_after_the_start(tmp_path: Path) -> No
     over = certificates.ensure(tmp_path, [], now - timedelta(days=500))
     with living(tmp_path) as life:
         assert life.had_tls
-        eventually(lambda: certificates.kept(tmp_path) != over, "another certificate")
-        kept = certificates.kept(tmp_path)
+        eventually(lambda: certificates.read_stored(tmp_path) != over, "another certificate")
+        kept = certificates.read_stored(tmp_path)
         assert kept is not None and kept.ends_at > now
         assert scheme_at(life.own.way("localhost")) == "https"
 

@@ -64,11 +64,11 @@ def test_only_the_owner_reads_the_keys(tmp_path: Path) -> None:
 
 
 def test_it_is_made_once(tmp_path: Path) -> None:
-    assert not certificates.is_made(tmp_path) and certificates.kept(tmp_path) is None
+    assert not certificates.is_made(tmp_path) and certificates.read_stored(tmp_path) is None
     made = certificates.ensure(tmp_path, ["a"], NOW)
     content = made.file.read_bytes()
     assert certificates.ensure(tmp_path, ["a"], NOW + timedelta(days=100)) == made
-    assert certificates.ensure(tmp_path, [], NOW) == made == certificates.kept(tmp_path)
+    assert certificates.ensure(tmp_path, [], NOW) == made == certificates.read_stored(tmp_path)
     assert made.file.read_bytes() == content
     assert timedelta(days=390) < made.ends_at - NOW < timedelta(days=398)
 
@@ -130,7 +130,7 @@ def test_many_at_once_make_one_authority(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(names_found) == 8 and len(set(names_found)) == 1
-    kept = certificates.kept(tmp_path)
+    kept = certificates.read_stored(tmp_path)
     assert kept is not None and {f"name-{i}" for i in range(8)} <= kept.names
 
 

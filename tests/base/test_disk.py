@@ -17,7 +17,10 @@ from torchyard.base.errors import DiskFailed, DiskFull, from_answer
 def test_the_folder_is_named_and_nothing_half_is_left(tmp_path: Path, number: int) -> None:
     (tmp_path / "server.id").touch()
     target = tmp_path / "blobs" / "ab" / "abc"
-    with pytest.raises(DiskFull, match="no space left on `blobs`"), files.whole(target) as writing:
+    with (
+        pytest.raises(DiskFull, match="no space left on `blobs`"),
+        files.write_atomically(target) as writing,
+    ):
         writing.write(b"x")
         raise OSError(number, "No space left on device")
     assert list(target.parent.iterdir()) == []

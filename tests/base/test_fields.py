@@ -18,10 +18,10 @@ def test_only_a_mapping_is_a_document() -> None:
 
 
 def test_the_name_in_the_path_is_the_documents() -> None:
-    assert fields.named({}, "a") == {"name": "a"}
-    assert fields.named({"name": "a"}, "a") == {"name": "a"}
+    assert fields.with_path_name({}, "a") == {"name": "a"}
+    assert fields.with_path_name({"name": "a"}, "a") == {"name": "a"}
     with pytest.raises(InvalidSpec, match="the document names `b`, the path `a`") as error:
-        fields.named({"name": "b"}, "a")
+        fields.with_path_name({"name": "b"}, "a")
     assert error.value.at == ("name",)
 
 

@@ -58,11 +58,11 @@ def test_a_folder_goes_that_is_deeper_than_python_reaches(tmp_path: Path) -> Non
 def test_a_secret_is_nobody_elses_while_it_is_written(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        with files.whole(tmp_path / "token", mode=0o600) as writing:
+        with files.write_atomically(tmp_path / "token", mode=0o600) as writing:
             writing.write(b"secret")
             (draft,) = tmp_path.iterdir()
             assert draft.stat().st_mode & 0o077 == 0
-        with files.whole(tmp_path / "page", mode=0o644) as writing:
+        with files.write_atomically(tmp_path / "page", mode=0o644) as writing:
             writing.write(b"page")
     finally:
         os.umask(before)
@@ -72,9 +72,9 @@ def test_a_secret_is_nobody_elses_while_it_is_written(tmp_path: Path) -> None:
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     target = tmp_path / "a" / "b"
-    with files.whole(target) as writing:
+    with files.write_atomically(target) as writing:
         writing.write(b"old")
-    with pytest.raises(RuntimeError), files.whole(target) as writing:
+    with pytest.raises(RuntimeError), files.write_atomically(target) as writing:
         writing.write(b"new")
         raise RuntimeError
     assert target.read_bytes() == b"old"
@@ -82,7 +82,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_what_is_written_is_hashed(tmp_path: Path) -> None:
-    with files.whole(tmp_path / "x") as writing:
+    with files.write_atomically(tmp_path / "x") as writing:
         writing.write(b"ab")
         writing.write(b"c")
     assert writing.stored == files.Stored(hashlib.sha256(b"abc").hexdigest(), 3)

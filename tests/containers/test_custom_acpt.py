@@ -63,7 +63,7 @@ def document(tmp_path: Path) -> Path:
 
 
 def test_the_documents_custom_environment_runs_its_job(machine: Machine, document: Path) -> None:
-    curated = curated_environments.named(BASE)
+    curated = curated_environments.find_by_name(BASE)
     assert curated is not None
     if curated.python != platform_python():
         pytest.skip(f"the curated environment needs Python {curated.python}")

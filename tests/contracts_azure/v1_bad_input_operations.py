@@ -74,7 +74,7 @@ def ignored(world: World) -> Any:
 
 
 @operation("Jobs", "`submit`: a dataset whose path is gone", ERROR, "there is nothing at `gone/")
-def gone(world: World) -> Any:
+def submit_with_a_missing_path(world: World) -> Any:
     from azureml.core import Dataset
 
     store = workspace(world).get_default_datastore()

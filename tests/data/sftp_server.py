@@ -35,7 +35,7 @@ def _files_of(folder: Path, free_bytes: int | None) -> type[paramiko.SFTPServerI
                 return paramiko.SFTP_FAILURE
             return int(super().write(offset, data))
 
-    def told(act: Any) -> Any:
+    def answer_errors(act: Any) -> Any:
         def answer(self: Any, *arguments: Any) -> Any:
             try:
                 return act(self, *arguments)
@@ -51,7 +51,7 @@ def _files_of(folder: Path, free_bytes: int | None) -> type[paramiko.SFTPServerI
         return os.path.normpath("/" + path)
 
     class Files(paramiko.SFTPServerInterface):
-        @told
+        @answer_errors
         def list_folder(self, path: str) -> Any:
             entries = []
             for name in os.listdir(at(path)):
@@ -62,13 +62,13 @@ def _files_of(folder: Path, free_bytes: int | None) -> type[paramiko.SFTPServerI
                     entries.append(entry)
             return entries
 
-        @told
+        @answer_errors
         def stat(self, path: str) -> Any:
             return SFTPAttributes.from_stat(os.stat(at(path)))
 
         lstat = stat
 
-        @told
+        @answer_errors
         def open(self, path: str, flags: int, attr: Any) -> Any:
             number = os.open(at(path), flags, 0o644)
             writes = flags & (os.O_WRONLY | os.O_RDWR)
@@ -77,24 +77,24 @@ def _files_of(folder: Path, free_bytes: int | None) -> type[paramiko.SFTPServerI
             handle.readfile = handle.writefile = file
             return handle
 
-        @told
+        @answer_errors
         def remove(self, path: str) -> int:
             os.remove(at(path))
             return paramiko.SFTP_OK
 
-        @told
+        @answer_errors
         def rename(self, old: str, new: str) -> int:
             os.rename(at(old), at(new))
             return paramiko.SFTP_OK
 
         posix_rename = rename
 
-        @told
+        @answer_errors
         def mkdir(self, path: str, attr: Any) -> int:
             os.mkdir(at(path))
             return paramiko.SFTP_OK
 
-        @told
+        @answer_errors
         def rmdir(self, path: str) -> int:
             os.rmdir(at(path))
             return paramiko.SFTP_OK

@@ -86,7 +86,7 @@ class EngineSite(ABC):
         """What still runs on the machines of jobs that are over."""
 
     @abstractmethod
-    def held(self) -> list[str]:
+    def list_remaining(self) -> list[str]:
         """What the engine still has of jobs that are over."""
 
     def stop_head(self) -> Callable[[], None] | None:
@@ -143,7 +143,7 @@ class Place:
     def nothing_is_left(self) -> None:
         """After all jobs: no process, no file of the attempt, nothing that the engine holds."""
         wait(lambda: not self.site.lost_processes(), "processes are left")
-        wait(lambda: not self.site.held(), "the engine holds something")
+        wait(lambda: not self.site.list_remaining(), "the engine holds something")
         wait(lambda: not list((self._home / "launches").glob("*.json")), "plans are left")
 
     def close(self) -> None:

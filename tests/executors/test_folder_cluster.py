@@ -45,7 +45,7 @@ class FolderSite(EngineSite):
             for pid in machine.processes()
         ]
 
-    def held(self) -> list[str]:
+    def list_remaining(self) -> list[str]:
         return sorted(set(self.cluster.starts) - set(self.cluster.released))
 
     def stop_head(self) -> Callable[[], None]:

@@ -142,7 +142,7 @@ def test_ended_workers_are_no_zombies(bench: Bench) -> None:
     site.end(plan)
     bench.wait(handle)
     pid = handle.body["nodes"][0]["pid"]
-    bench.server.wait_until(lambda: _gone(bench, handle, pid))
+    bench.server.wait_until(lambda: _has_ended(bench, handle, pid))
 
 
 def test_what_a_rank_inherits(bench: Bench) -> None:
@@ -180,7 +180,7 @@ def test_two_at_once_make_one_zip(tmp_path: Path) -> None:
     assert zipfile.ZipFile(made[0]).testzip() is None
 
 
-def _gone(bench: Bench, handle, pid: int) -> bool:  # type: ignore[no-untyped-def]
+def _has_ended(bench: Bench, handle, pid: int) -> bool:  # type: ignore[no-untyped-def]
     bench.executor.status(handle)
     return not Path(f"/proc/{pid}").exists()
 

@@ -225,7 +225,7 @@ def _look_at_nodes(where: str, made: EngineSite, counts: Counts) -> None:
 
 def _look_at_engine(made: EngineSite, counts: Counts) -> None:
     deadline = time.monotonic() + _LEFT_S
-    while (held := made.held()) and time.monotonic() < deadline:
+    while (held := made.list_remaining()) and time.monotonic() < deadline:
         time.sleep(1)
     counts.left += [f"the engine holds {name}" for name in held]
 

@@ -78,7 +78,7 @@ class EngineSite(Protocol):
     def job_processes(self) -> list[int]:
         """What runs of jobs on any node."""
 
-    def held(self) -> list[str]:
+    def list_remaining(self) -> list[str]:
         """What the engine still has of jobs that are over."""
 
     def repair(self) -> None:
@@ -199,8 +199,8 @@ class RaySite(_WithBridge):
     def marked(self) -> list[int]:
         return self.cluster.processes()
 
-    def held(self) -> list[str]:
-        return self.cluster.held()
+    def list_remaining(self) -> list[str]:
+        return self.cluster.list_remaining()
 
     def repair(self) -> None:
         for number, process in list(self.cluster.nodes.items()):
@@ -257,7 +257,7 @@ class JoinedSite(_WithBridge):
     def marked(self) -> list[int]:
         return [process.pid for process in fault_site.having(str(self.folder))]
 
-    def held(self) -> list[str]:
+    def list_remaining(self) -> list[str]:
         return []  # its head has no address that a test could ask without its token
 
     def repair(self) -> None:
@@ -349,7 +349,7 @@ class SlurmSite(_Common):
     def job_processes(self) -> list[int]:
         return self.marked()
 
-    def held(self) -> list[str]:
+    def list_remaining(self) -> list[str]:
         return self.cluster.jobs()
 
     def repair(self) -> None:
@@ -412,7 +412,7 @@ def ray_site() -> Iterator[RaySite]:
         stack.callback(cluster.close)
         site = Site(fault_site.new_home(), _own_port())
         ray_cluster.lend_environment(site.home, environment)
-        made = RaySite(stack.enter_context(fault_site.kept(site)), cluster)
+        made = RaySite(stack.enter_context(fault_site.started(site)), cluster)
         _create_cluster(site, {**cluster.settings, "node_folder": str(made.folder)})
         yield made
 
@@ -444,7 +444,7 @@ def joined_site() -> Iterator[JoinedSite]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ty-k")))
         site = Site(fault_site.new_home(), _own_port())
         ray_cluster.lend_environment(site.home, environment)
-        stack.enter_context(fault_site.kept(site))
+        stack.enter_context(fault_site.started(site))
         _create_cluster(site, {"engine": "ray", "start": True})
         made = JoinedSite(site, folder, environment)
         stack.callback(made.close)

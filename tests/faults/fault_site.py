@@ -158,7 +158,7 @@ AnySite = TypeVar("AnySite", bound=Site)
 @contextlib.contextmanager
 def made(options: tuple[str, ...] = (), environ: Mapping[str, str] | None = None) -> Iterator[Site]:
     """A site with a server that runs; nothing of it stays."""
-    with kept(Site(new_home(), options, environ or {})) as site:
+    with started(Site(new_home(), options, environ or {})) as site:
         yield site
 
 
@@ -167,7 +167,7 @@ def new_home() -> Path:
 
 
 @contextlib.contextmanager
-def kept(site: AnySite) -> Iterator[AnySite]:
+def started(site: AnySite) -> Iterator[AnySite]:
     """A site of whatever kind, running; nothing of it stays."""
     try:
         site.start()

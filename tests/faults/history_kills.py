@@ -96,14 +96,14 @@ class Writer:
         timestamp = 1000 * self._written + self._number
         return {"key": key, "value": json_number(value), "timestamp": timestamp, "step": step}
 
-    def _kept(self, run: str, point: dict[str, Any]) -> None:
+    def _record_point(self, run: str, point: dict[str, Any]) -> None:
         written = (point["step"], point["timestamp"], str(point["value"]))
         self.points[run, point["key"]].append(written)
 
     def _metric(self, run: str) -> None:
         point = self._point()
         self._post("runs/log-metric", {"run_id": run, **point})
-        self._kept(run, point)
+        self._record_point(run, point)
 
     def _batch(self, run: str) -> None:
         points = [self._point() for _ in range(self._chance.randrange(1, 300))]
@@ -113,7 +113,7 @@ class Writer:
             "runs/log-batch", {"run_id": run, "metrics": points, "params": rows, "tags": rows}
         )
         for point in points:
-            self._kept(run, point)
+            self._record_point(run, point)
         for row in rows:
             self.params[run, row["key"]] = self.tags[run, row["key"]] = row["value"]
 

@@ -25,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from faults.fault_site import Site, kept, new_home, percentile
+from faults.fault_site import Site, new_home, percentile, started
 from faults.server_kills import Workload, all_wrong, keep_busy, news, prepare
 from postgres_server import PostgresServer
 
@@ -100,7 +100,7 @@ def run(jobs: int, seed: int, at_once: int = 6, stalls: float = 0.1) -> Counts:
     with contextlib.closing(PostgresServer()) as postgres:
         url = postgres.new_database()
         options = ("--shared", "--jobs-as-server-user", "--database", url)
-        with kept(Pair(new_home(), options)) as site:
+        with started(Pair(new_home(), options)) as site:
             prepare(site, at_once)
             with psycopg.connect(url, autocommit=True) as records:
                 while (

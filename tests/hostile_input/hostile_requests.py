@@ -286,8 +286,8 @@ def _native(openapi: Mapping[str, Any]) -> Iterator[_Form]:
             for name in names | ({"workspace"} if "{workspace}" in path else set()):
                 others = {other: "a" for other in names - {name}}
                 kept = {**others, **({} if name == "workspace" else {"workspace": "default"})}
-                yield _Form(verb, _named(path, kept), f"{verb} {path} {{{name}}}", name)
-            plain = _named(plain, dict.fromkeys(names, "a"))
+                yield _Form(verb, _fill_path(path, kept), f"{verb} {path} {{{name}}}", name)
+            plain = _fill_path(plain, dict.fromkeys(names, "a"))
             for item in parameters:
                 if item["in"] == "query" and item["name"] != "wait_s":
                     field = f"{verb} {path} ?{item['name']}"
@@ -299,7 +299,7 @@ def _native(openapi: Mapping[str, Any]) -> Iterator[_Form]:
                 yield from _fields(verb, plain, f"{verb} {path}", body)
 
 
-def _named(path: str, names: Mapping[str, str]) -> str:
+def _fill_path(path: str, names: Mapping[str, str]) -> str:
     for name, value in names.items():
         path = path.replace(f"{{{name}}}", value)
     return path

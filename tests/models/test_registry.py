@@ -53,7 +53,7 @@ def paths(services: Services, model: LoggedModel) -> list[str]:
 
 def test_a_registered_model_has_a_name(services: Services) -> None:
     register(services, {"name": "m", "path": snapshot(services, "a"), "version": 7})
-    result = registry.whole(services.db, WORKSPACE, "m")
+    result = registry.get_with_versions(services.db, WORKSPACE, "m")
     assert (result.registered.last_version, [item.version for item in result.versions]) == (7, [7])
     with pytest.raises(Conflict):
         registry.create(services.db, services.clock, WORKSPACE, "m")

@@ -168,7 +168,7 @@ def test_what_the_server_refuses_is_told(host: HostSide, server: Server) -> None
 
 def test_a_node_that_was_joined_by_hand_is_left_alone(host: HostSide, server: Server) -> None:
     host.install_ray()
-    with locks.held(host.node / "agent.lock"):
+    with locks.hold(host.node / "agent.lock"):
         reply = host.run(request_to(server.url))
     assert "`yard node join` runs there" in reply["error"]
     assert sorted(entry.name for entry in host.node.iterdir()) == ["agent.lock", "engines"]

@@ -263,7 +263,7 @@ class RayCluster:
             pid = _parent(pid)
         raise AssertionError("it runs on no node")
 
-    def held(self) -> list[str]:
+    def list_remaining(self) -> list[str]:
         """The groups and named actors that Ray has."""
         return self._run_driver(_HELD).split()
 

@@ -108,7 +108,7 @@ def test_every_attempt_ends_and_nothing_is_left_after_random_kills(
     print(f"{len(kills)} kills: {kills}; {storm.completed} attempts completed")
     assert storm.completed == _ROUNDS
     nodes.engine.close()
-    assert cluster.held() == []
+    assert cluster.list_remaining() == []
     wait_until(lambda: not cluster.job_processes(str(tmp_path)), 10, "the end of the nodes")
     for file in nodes.folder.glob("k*.[01]"):
         assert sum(line.startswith("started") for line in file.read_text().splitlines()) == 1, file

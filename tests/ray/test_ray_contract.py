@@ -44,8 +44,8 @@ class RaySite(EngineSite):
             command_of(pid) for program in programs for pid in self.cluster.job_processes(program)
         ]
 
-    def held(self) -> list[str]:
-        return self.cluster.held()
+    def list_remaining(self) -> list[str]:
+        return self.cluster.list_remaining()
 
     def stop_head(self) -> Callable[[], None] | None:
         self.cluster.kill_head()

@@ -15,7 +15,7 @@ from torchyard.environments.types import REQUESTED
 from torchyard.releases.running import candidates
 
 NAME = "sklearn-1.5"
-_CURATED = curated_environments.named(NAME)
+_CURATED = curated_environments.find_by_name(NAME)
 assert _CURATED is not None
 V = _CURATED.version
 

@@ -63,7 +63,7 @@ class Yard:
         with self.db.read() as connection:
             return sorted(server.url for server in store.all_of(connection))
 
-    def named(self) -> str:
+    def url_in_file(self) -> str:
         url: str = json.loads((self.home / "server.json").read_text())["url"]
         return url
 
@@ -76,9 +76,9 @@ def yard(tmp_path: Path, db: Database, clock: FakeClock) -> Yard:
 def test_the_newest_server_is_named_until_it_ends(yard: Yard) -> None:
     first, second = yard.server("a"), yard.server("b")
     yard.passes(20, first, second)
-    assert yard.living() == ["a", "b"] and yard.named() == "b"
+    assert yard.living() == ["a", "b"] and yard.url_in_file() == "b"
     second.stop()
-    assert yard.living() == ["a"] and yard.named() == "a"
+    assert yard.living() == ["a"] and yard.url_in_file() == "a"
     first.stop()
     assert not yard.living() and not (yard.home / "server.json").exists()
     assert not list((yard.home / "servers").iterdir())
@@ -108,7 +108,7 @@ def test_a_process_that_has_ended_needs_no_term(yard: Yard) -> None:
     other = yard.server("other")
     yard.dead.add("killed")
     other.renew()
-    assert yard.living() == ["other"] and yard.named() == "other"
+    assert yard.living() == ["other"] and yard.url_in_file() == "other"
 
 
 def test_only_the_term_ends_a_server_of_another_machine(yard: Yard) -> None:

@@ -35,12 +35,12 @@ def test_a_shared_lock_has_many_holders_and_no_sole_one(tmp_path: Path) -> None:
 
 def test_who_waits_may_give_up(tmp_path: Path) -> None:
     file = tmp_path / "lock"
-    with locks.held(file) as is_held:
+    with locks.hold(file) as is_held:
         assert is_held
         with locks.held_if_free(file) as is_held_again:
             assert not is_held_again
         answers = iter([False, True])
-        with locks.held(file, canceled=lambda: next(answers)) as is_held_later:
+        with locks.hold(file, canceled=lambda: next(answers)) as is_held_later:
             assert not is_held_later
     with locks.held_if_free(file) as is_free:
         assert is_free
@@ -68,7 +68,7 @@ def test_a_lock_shared_until_exit_ends_with_its_process(tmp_path: Path) -> None:
     process.stdin.close()
     process.stdout.close()
     deadline = time.monotonic() + 60
-    with locks.held(file, canceled=lambda: time.monotonic() > deadline) as is_held:
+    with locks.hold(file, canceled=lambda: time.monotonic() > deadline) as is_held:
         assert is_held
 
 

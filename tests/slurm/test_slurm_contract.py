@@ -42,7 +42,7 @@ class SlurmSite(EngineSite):
     def lost_processes(self) -> list[str]:
         return [str(pid) for pid in self.cluster.processes_of_jobs()]
 
-    def held(self) -> list[str]:
+    def list_remaining(self) -> list[str]:
         return self.cluster.jobs()
 
     def stop_head(self) -> Callable[[], None]:

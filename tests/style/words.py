@@ -61,6 +61,22 @@ FUNCTIONS = {
     "look": "a verb that says what is done",
     "shape": "to_json",
     "shown": "to_json",
+    # Participles: a verb, or a noun that says what is returned.
+    "_gone": "has_ended, removed_error",
+    "_held": "lock, find_blocker, describe_contents",
+    "_kept": "what is left: without_traffic, stored_fields",
+    "_named": "find_by_name, quote_names",
+    "_near": "suggest_name",
+    "_told": "read, remember, with_outcome",
+    "_wanted": "target_count, unsent_checkpoints",
+    "_what": "describe",
+    "_whole": "integer, write_atomically",
+    "gone": "forget, drop",
+    "held": "hold, list_running",
+    "kept": "find_cached, read_stored",
+    "told": "a verb that says what is done",
+    "wanted": "target_count, waiting_deployments",
+    "whole": "integer_at, write_atomically, complete_checkpoints",
 }
 # Whole names of parameters and local variables: they are nouns that say what they hold.
 LOCALS = frozenset(

@@ -144,7 +144,7 @@ def test_a_second_tunnel_of_a_node_ends_the_first() -> None:
         tunnels.add(("a", 0), first)
         tunnels.add(("a", 0), second)
         assert first.is_over and not second.is_over
-        assert tunnels.named(("a", 0), first.name) is None
+        assert tunnels.find_by_name(("a", 0), first.name) is None
         with pytest.raises(Unreachable):
             first.open({})
 

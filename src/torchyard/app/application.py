@@ -37,7 +37,7 @@ from torchyard.base import machine as machines
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.db import Database
-from torchyard.base.files import whole
+from torchyard.base.files import write_atomically
 from torchyard.base.home import home_database
 from torchyard.base.home.node_folder import NodeFolder
 from torchyard.base.lazy_routes import LazyRoutes, add_routes, every_route
@@ -368,6 +368,6 @@ def _id_of(home: Path) -> str:
     """The id that distinguishes this home's servers from any other; it survives restarts."""
     file = home / "server.id"
     if not file.exists():
-        with whole(file, mode=0o600) as writing:
+        with write_atomically(file, mode=0o600) as writing:
             writing.write(uuid.uuid4().hex.encode())
     return file.read_text().strip()

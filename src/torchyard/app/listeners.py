@@ -255,7 +255,7 @@ class OwnTls:
         """
         if wanted:
             self._refresh()
-        kept = certificates.kept(self._home) if certificates.is_made(self._home) else None
+        kept = certificates.read_stored(self._home) if certificates.is_made(self._home) else None
         if kept is None:
             return None
         try:

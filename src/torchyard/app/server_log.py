@@ -47,7 +47,7 @@ class RotatingHandler(logging.StreamHandler):  # type: ignore[type-arg]
         current = _identity(self._file)
         if current == _identity_of_output() and os.fstat(2).st_size < self._limit_bytes:
             return
-        with locks.held(self._file.with_name(f".{self._file.name}.lock")):
+        with locks.hold(self._file.with_name(f".{self._file.name}.lock")):
             if _identity(self._file) == _identity_of_output():
                 self._rename()
             self._reopen()

@@ -116,7 +116,7 @@ class _Folder:
 
     def add(self, path: str, file: IO[bytes], size_bytes: int, mode: int) -> str:
         reading = _Measured(file, size_bytes)
-        with open(self._place(path), "wb") as into:
+        with open(self._prepare_path(path), "wb") as into:
             while chunk := reading.read(_CHUNK_BYTES):
                 into.write(chunk)
             os.fchmod(into.fileno(), mode)
@@ -125,12 +125,12 @@ class _Folder:
     def link(self, path: str, source: Path) -> bool:
         """One file with two names, where the disk is the same; it has to be read otherwise."""
         try:
-            os.link(source, self._place(path))
+            os.link(source, self._prepare_path(path))
         except OSError:
             return False
         return True
 
-    def _place(self, path: str) -> Path:
+    def _prepare_path(self, path: str) -> Path:
         place = self._folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
         return place

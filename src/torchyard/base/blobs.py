@@ -77,7 +77,7 @@ class Blobs:
 
     def missing(self, hashes: Iterable[str]) -> list[str]:
         """Those of `hashes` that are not here, in their order, each once; the rest is new now."""
-        with self._held(shared=True):
+        with self._lock_folder(shared=True):
             return [sha256 for sha256 in dict.fromkeys(hashes) if not self._renew(sha256)]
 
     def put(self, sha256: str, chunks: Iterable[bytes]) -> None:
@@ -97,7 +97,9 @@ class Blobs:
 
     def writing(self, sha256: str) -> AbstractContextManager[files.Writing]:
         """Open a blob for writing; the caller checks the bytes before the block ends."""
-        return files.whole(self.path(sha256), mode=0o444, guard=self._held(shared=True))
+        return files.write_atomically(
+            self.path(sha256), mode=0o444, guard=self._lock_folder(shared=True)
+        )
 
     def put_bytes(self, content: bytes) -> str:
         """Store `content` and return its sha256."""
@@ -171,7 +173,7 @@ class Blobs:
         wanted, removed = list(hashes), set()
         for start in range(0, len(wanted), _REMOVED_AT_ONCE):
             # A reader of a blob waits for this, and then finds it removed or renewed.
-            with self._held():
+            with self._lock_folder():
                 for sha256 in wanted[start : start + _REMOVED_AT_ONCE]:
                     path = self.path(sha256)
                     if path.exists() and path.stat().st_mtime < before_s:
@@ -180,7 +182,7 @@ class Blobs:
         return removed
 
     @contextmanager
-    def _held(self, shared: bool = False) -> Iterator[None]:
+    def _lock_folder(self, shared: bool = False) -> Iterator[None]:
         """The lock on the folder itself, among all servers that share it."""
         try:
             descriptor = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchyard.base.clock import from_text, to_text
-from torchyard.base.files import whole
+from torchyard.base.files import write_atomically
 from torchyard.shared import locks
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def authority(home: Path) -> str:
     return certificate[0]
 
 
-def kept(home: Path) -> Issued | None:
+def read_stored(home: Path) -> Issued | None:
     """This machine's certificate; None when there is none, or it can't be read."""
     file = _file(home)
     try:
@@ -127,18 +127,18 @@ def ensure(home: Path, names: Collection[str], now: datetime) -> Issued:
         return issued
     folder = home / FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with locks.held(folder / "lock"):
+    with locks.hold(folder / "lock"):
         issued = _good(home, wanted, now)
         if issued is not None:
             return issued
-        before = kept(home)
+        before = read_stored(home)
         if before is not None and len(before.names | wanted) <= _MOST_NAMES:
             wanted |= before.names
         return _issue(home, wanted, now)
 
 
 def _good(home: Path, wanted: frozenset[str], now: datetime) -> Issued | None:
-    issued = kept(home)
+    issued = read_stored(home)
     if issued is None or not wanted <= issued.names or issued.is_due(now):
         return None
     try:
@@ -196,7 +196,7 @@ def _issue(home: Path, names: frozenset[str], now: datetime) -> Issued:
         "authority": _mark(authority(home)),
     }
     _write(_file(home), f"{_TOLD}{json.dumps(header)}\n", made, key)
-    issued = kept(home)
+    issued = read_stored(home)
     assert issued is not None
     return issued
 
@@ -274,5 +274,5 @@ def _write(
 
     pem: Any = serialization.Encoding.PEM
     hidden = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    with whole(file, mode=0o600) as writing:
+    with write_atomically(file, mode=0o600) as writing:
         writing.write(header.encode("ascii") + certificate.public_bytes(pem) + hidden)

@@ -29,7 +29,7 @@ def mapping(document: Any, what: str) -> dict[str, Any]:
     return document
 
 
-def named(document: dict[str, Any], name: str) -> dict[str, Any]:
+def with_path_name(document: dict[str, Any], name: str) -> dict[str, Any]:
     """The document with the name that the request's path has.
 
     Raises:

@@ -107,7 +107,7 @@ class Writing:
 
 
 @contextmanager
-def whole(
+def write_atomically(
     target: Path, mode: int = 0o600, guard: AbstractContextManager[None] | None = None
 ) -> Iterator[Writing]:
     """Write `target` under a temporary name and rename it at the end of the block.
@@ -121,12 +121,12 @@ def whole(
         DiskFull: no space is left for it.
         DiskFailed: the disk fails.
     """
-    with disk.writing(target), _whole(target, mode, guard or nullcontext()) as opened:
+    with disk.writing(target), _write_draft(target, mode, guard or nullcontext()) as opened:
         yield opened
 
 
 @contextmanager
-def _whole(target: Path, mode: int, guard: AbstractContextManager[None]) -> Iterator[Writing]:
+def _write_draft(target: Path, mode: int, guard: AbstractContextManager[None]) -> Iterator[Writing]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -161,7 +161,7 @@ def in_the_way(target: Path) -> Conflict:
 
 def copy(source: Path, target: Path) -> Stored:
     """Put `source`'s bytes at `target`, whole, and return their hash."""
-    with whole(target) as writing, open(source, "rb") as file:
+    with write_atomically(target) as writing, open(source, "rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             writing.write(chunk)
     return writing.stored

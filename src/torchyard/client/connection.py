@@ -54,7 +54,7 @@ def configured_defaults(home: Path) -> dict[str, str]:
 def configure_defaults(home: Path, values: Mapping[str, str]) -> None:
     """Replace them all, whole or not at all."""
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with files.whole(home / _DEFAULTS_FILE) as writing:
+    with files.write_atomically(home / _DEFAULTS_FILE) as writing:
         writing.write((json.dumps(dict(values), indent=2) + "\n").encode())
 
 

@@ -159,7 +159,7 @@ def _download_file(transport: Transport, file: Wanted, reports: _Reports) -> Non
         for _ in range(_TRIES):
             if reports.add is not None:
                 reports.add(0)
-            if _whole(transport, file.source, draft, reports.add):
+            if _download_to(transport, file.source, draft, reports.add):
                 _replace(draft, file.target, reports)
                 return
     finally:
@@ -219,7 +219,7 @@ def _draft(target: Path) -> Path:
     return target.with_name(files.draft_name(target.name))
 
 
-def _whole(
+def _download_to(
     transport: Transport, source: str, temporary: Path, add: Callable[[int], None] | None
 ) -> bool:
     with transport.stream(source) as answer, open(temporary, "wb") as file:

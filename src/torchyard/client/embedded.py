@@ -136,7 +136,7 @@ def killed(settings: Settings) -> Running | None:
     """The server that `server.json` still names though it has ended: one that ends in order takes
     its name back. None where another one lives.
     """
-    named = _told(settings.server_file)
+    named = _read_running(settings.server_file)
     if named is None or not is_seen(named.machine) or find(settings) is not None:
         return None
     return named
@@ -157,7 +157,7 @@ def living(settings: Settings) -> Iterator[Running]:
     """Every server of the home that is alive, the one that `server.json` names first."""
     seen: set[Running] = set()
     for file in (settings.server_file, *sorted(settings.servers_folder.glob("*.json"))):
-        running = _told(file)
+        running = _read_running(file)
         if running is not None and running not in seen:
             seen.add(running)
             if _lives(running):
@@ -205,7 +205,7 @@ def _end(running: Running, limit_s: float) -> None:
     )
 
 
-def _told(file: Path) -> Running | None:
+def _read_running(file: Path) -> Running | None:
     try:
         body = json.loads(file.read_bytes())
         return Running(

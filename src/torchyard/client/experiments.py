@@ -48,7 +48,7 @@ def _experiment(raw: Json) -> Experiment:
         id=read.text(raw, "id"),
         name=raw["name"],
         tags=read.mapping(raw, "tags"),
-        job_count=read.whole(raw, "job_count"),
+        job_count=read.integer_at(raw, "job_count"),
         created_at=read.moment(raw, "created_at"),
         last_job_at=read.optional_moment(raw, "last_job_at"),
     )

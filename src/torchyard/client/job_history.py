@@ -243,7 +243,7 @@ class JobHistory:
             raise InvalidInput(
                 f"`{target.name}` is neither CSV nor Parquet", "end it in `.csv` or `.parquet`"
             )
-        from torchyard.base.files import whole
+        from torchyard.base.files import write_atomically
 
         query = {"format": form, "key": _list(keys), "x": x, "from": start, "to": end}
         path = f"{self._workspace_path}/metrics/export"
@@ -253,7 +253,7 @@ class JobHistory:
             query["job"] = list(name)
         with (
             self._transport.stream(path, query) as response,
-            whole(target, mode=0o644) as file_written,
+            write_atomically(target, mode=0o644) as file_written,
         ):
             while chunk := response.read(1 << 18):
                 file_written.write(chunk)

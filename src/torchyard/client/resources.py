@@ -112,7 +112,7 @@ def text(raw: Mapping[str, Any], key: str) -> str:
     return "" if value is None else str(value)
 
 
-def whole(raw: Mapping[str, Any], key: str) -> int:
+def integer_at(raw: Mapping[str, Any], key: str) -> int:
     """0 when it is absent or null."""
     return int(raw.get(key) or 0)
 

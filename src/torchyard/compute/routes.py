@@ -53,7 +53,7 @@ def create(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    named = fields.named(fields.mapping(document, "the compute's document"), name)
+    named = fields.with_path_name(fields.mapping(document, "the compute's document"), name)
     compute = actions.create(
         db,
         clock,
@@ -87,7 +87,7 @@ def list_sizes(home: HomeOf, machine: MachineOf, workspace: str) -> dict[str, An
             "cores": machine.cores,
             "memory_bytes": machine.memory_bytes,
             "gpus": machine.most_together(),
-            "gpu_kind": ", ".join(dict.fromkeys(gpu.name for gpu in machine.whole)),
+            "gpu_kind": ", ".join(dict.fromkeys(gpu.name for gpu in machine.whole_devices)),
         },
     }
 

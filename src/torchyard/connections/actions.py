@@ -58,7 +58,7 @@ def put(
         now,
     )
     with db.write() as connection:
-        before = _named(store.list_in(connection, workspace), name)
+        before = _find_by_name(store.list_in(connection, workspace), name)
         made = _over(before, written)
         store.put(connection, made)
     return made
@@ -98,7 +98,7 @@ def get(db: Database, workspace: str, name: str) -> WorkspaceConnection:
         NotFound: with the nearest name.
     """
     made = list_in(db, workspace)
-    named = _named(made, name)
+    named = _find_by_name(made, name)
     if named is not None:
         return named
     near = nearest(name, [each.name for each in made])
@@ -153,5 +153,5 @@ def _over(before: WorkspaceConnection | None, written: WorkspaceConnection) -> W
     return replace(kept, credentials=before.credentials) if keeps else kept
 
 
-def _named(made: list[WorkspaceConnection], name: str) -> WorkspaceConnection | None:
+def _find_by_name(made: list[WorkspaceConnection], name: str) -> WorkspaceConnection | None:
     return next((each for each in made if each.name.lower() == name.lower()), None)

@@ -49,7 +49,7 @@ def put_datastore(
     name: str,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    named = fields.named(fields.mapping(document, "the datastore's document"), name)
+    named = fields.with_path_name(fields.mapping(document, "the datastore's document"), name)
     return datastore_to_json(datastores.put(db, clock, stores, workspace, named))
 
 

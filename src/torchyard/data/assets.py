@@ -304,7 +304,7 @@ def _link(source: Path, target: Path) -> None:
         target.unlink(missing_ok=True)
         os.link(source, target)
     except OSError:
-        with files.whole(target) as writing, open(source, "rb") as reader:
+        with files.write_atomically(target) as writing, open(source, "rb") as reader:
             shutil.copyfileobj(reader, writing)
 
 

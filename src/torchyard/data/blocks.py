@@ -48,7 +48,7 @@ class Blocks:
         if self._now_s() - self._swept_at_s > _SWEEP_EVERY_S:
             self._swept_at_s = self._now_s()
             self.sweep()
-        return files.whole(self._folder_of(file) / _name(block_id), mode=0o600)
+        return files.write_atomically(self._folder_of(file) / _name(block_id), mode=0o600)
 
     def list(self, file: str) -> dict[str, Block]:
         """The blocks that have arrived by id, sorted by id."""

@@ -113,7 +113,7 @@ def register(places: Places, workspace: str, request: Request, owner: str) -> tu
         Conflict: the name and version exist with other files.
         InvalidInput, NotFound: its uri holds no files.
     """
-    existing = _named(places, workspace, request.name, request.version)
+    existing = _find_version(places, workspace, request.name, request.version)
     if existing is None:
         snapshot = _make_snapshot(places, workspace, request.uri)
         try:
@@ -154,7 +154,7 @@ def get(places: Places, workspace: str, name: str, version: str) -> Code:
     Raises:
         NotFound: the code does not exist.
     """
-    code = _named(places, workspace, name, version)
+    code = _find_version(places, workspace, name, version)
     if code is None:
         raise NotFound(
             f"code `{name}:{version}` does not exist in workspace `{workspace}`",
@@ -215,7 +215,7 @@ def delete_all(connection: Connection, workspace: str) -> None:
     connection.execute(delete(codes).where(codes.c.workspace == workspace))
 
 
-def _named(places: Places, workspace: str, name: str, version: str) -> Code | None:
+def _find_version(places: Places, workspace: str, name: str, version: str) -> Code | None:
     conditions = [codes.c.workspace == workspace, codes.c.name == name, codes.c.version == version]
     return next(iter(_all(places, conditions)), None)
 

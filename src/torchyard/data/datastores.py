@@ -110,7 +110,7 @@ class Datastores:
         self, workspace: str, store: str, path: str
     ) -> AbstractContextManager[files.Writing]:
         """Open `path` for writing; it appears when the block ends without an error."""
-        return files.whole(files.inside(self.root(workspace, store), path))
+        return files.write_atomically(files.inside(self.root(workspace, store), path))
 
     def file(self, workspace: str, store: str, path: str) -> Path:
         """

@@ -252,7 +252,7 @@ class Fetcher:
 
     def _remember(self, workspace: str, path: str, key: str, file: str, now: datetime) -> None:
         note = {"key": key, "file": file, "at": now.timestamp(), "path": path}
-        with files.whole(self._note(workspace, path)) as writing:
+        with files.write_atomically(self._note(workspace, path)) as writing:
             writing.write(json.dumps(note).encode())
 
     def _note(self, workspace: str, path: str) -> Path:
@@ -264,7 +264,7 @@ class Fetcher:
         """Hold the lock of a key among all programs that share the cache."""
         folder = self._folder / "locks"
         folder.mkdir(parents=True, exist_ok=True)
-        with locks.held(folder / key, canceled) as is_held:
+        with locks.hold(folder / key, canceled) as is_held:
             if not is_held:
                 raise FetchCanceled
             yield

@@ -83,8 +83,8 @@ class FolderFiles:
         # As readable as the datastore's folder, whose users may be others than the server's.
         mode = stat.S_IMODE(self._folder.stat().st_mode) if self._folder.is_dir() else 0o700
         new = [folder for folder in target.parents if not folder.exists()]
-        with self._held(target, make=True) as held:
-            with files.whole(held, mode=mode & 0o666) as writing:
+        with self._pin_target(target, make=True) as held:
+            with files.write_atomically(held, mode=mode & 0o666) as writing:
                 for folder in new:
                     with self._folder_open(folder) as descriptor:
                         os.chmod(_opened(descriptor), mode & 0o777)
@@ -92,7 +92,7 @@ class FolderFiles:
 
     def delete(self, path: str) -> None:
         target = self.local(path)
-        with suppress(FileNotFoundError), self._held(target) as held:
+        with suppress(FileNotFoundError), self._pin_target(target) as held:
             if held.is_dir():
                 shutil.rmtree(held)
             else:
@@ -108,7 +108,7 @@ class FolderFiles:
         return file
 
     @contextmanager
-    def _held(self, target: Path, make: bool = False) -> Iterator[Path]:
+    def _pin_target(self, target: Path, make: bool = False) -> Iterator[Path]:
         """The target by its folder as it was opened, so that no link can come between."""
         if not self._is_foreign:
             yield target

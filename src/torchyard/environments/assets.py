@@ -87,7 +87,7 @@ def refuse_reserved(name: str) -> None:
             code="reserved_name",
             at=["name"],
         )
-    if curated_environments.named(catalogue.bare(name)) is not None:
+    if curated_environments.find_by_name(catalogue.bare(name)) is not None:
         raise InvalidSpec(
             f"`{name}` is a curated environment's name",
             "choose another name; to start from it, `yard environment clone`",
@@ -195,7 +195,7 @@ def refuse_deleted(db: Database, workspace: str, reference: str) -> None:
         NotFound: it was deleted since.
     """
     ref = refs.parse(reference)
-    curated = curated_environments.named(catalogue.bare(ref.name))
+    curated = curated_environments.find_by_name(catalogue.bare(ref.name))
     if curated is None or ref.version not in ("", curated.version):
         get(db, workspace, ref.name, ref.version or versions.LATEST)
 
@@ -206,7 +206,7 @@ def refuse_curated(name: str, participle: str, version: str = "") -> None:
         Conflict: the environment is curated, so it can't be archived or deleted; a release of it
             can.
     """
-    curated = curated_environments.named(catalogue.bare(name))
+    curated = curated_environments.find_by_name(catalogue.bare(name))
     if curated is not None and version in ("", curated.version):
         raise Conflict(
             f"environment `{name}` is curated and can't be {participle}",

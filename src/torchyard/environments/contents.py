@@ -136,7 +136,7 @@ def main() -> None:
     arguments = parser.parse_args()
     wrong = False
     for name in arguments.names:
-        curated = curated_environments.named(name)
+        curated = curated_environments.find_by_name(name)
         if curated is None:
             parser.error(f"no curated environment has the name `{name}`")
         contents = read(build_curated(arguments.home, curated))

@@ -32,7 +32,7 @@ class Named:
     notices: tuple[str, ...]
 
 
-def named(environments: Environments, workspace: str, reference: str) -> Named:
+def resolve_reference(environments: Environments, workspace: str, reference: str) -> Named:
     """
     Raises:
         InvalidSpec: it is not a reference.

@@ -67,17 +67,17 @@ def resolve(
                 "name another environment, or an older version, in the FROM line",
                 at=at,
             )
-        return _named(entry, platform, at, owned, policy, sources, inside)
+        return _spec_of_entry(entry, platform, at, owned, policy, sources, inside)
     if not isinstance(definition, Mapping):
         raise InvalidSpec("`environment` is neither a name nor a mapping", _HINT, at=at)
     _check_keys(definition, at)
     if "build" in definition:
 
-        def named(name: str, line: At) -> EnvironmentSpec:
+        def resolve_name(name: str, line: At) -> EnvironmentSpec:
             return resolve(name, platform, line, owned, policy, sources, inside)
 
         empty = EnvironmentSpec("", (), str(platform))
-        built = image_definition.of_build(definition["build"], empty, named, sources, at)
+        built = image_definition.of_build(definition["build"], empty, resolve_name, sources, at)
         if "conda_file" not in definition:
             return built
         inner = _of_conda(definition["conda_file"], "", [], platform, at)
@@ -124,7 +124,7 @@ def _of_conda(
     return replace(spec, conda=contents.packages, channels=contents.channels)
 
 
-def _named(
+def _spec_of_entry(
     entry: catalogue.Found,
     platform: Platform,
     at: At,

@@ -133,10 +133,10 @@ def layer(
         keeper.close()
         raise
     size_bytes = sum(entry.size_bytes for entry in entries)
-    return LayerStream(size_bytes, _kept(keeper, layer_tar.stream(entries)))
+    return LayerStream(size_bytes, _close_after(keeper, layer_tar.stream(entries)))
 
 
-def _kept(keeper: IO[bytes], blocks: Iterator[bytes]) -> Generator[bytes, None, None]:
+def _close_after(keeper: IO[bytes], blocks: Iterator[bytes]) -> Generator[bytes, None, None]:
     """The blocks; the lock is given back after the last one."""
     with keeper:
         yield from blocks

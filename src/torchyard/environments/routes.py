@@ -67,7 +67,7 @@ def create(
 def definition(
     environments: EnvironmentsOf, workspace: str, environment: Annotated[str, Body(embed=True)]
 ) -> dict[str, Any]:
-    return vars(copying.named(environments, workspace, environment))
+    return vars(copying.resolve_reference(environments, workspace, environment))
 
 
 @router.post("/clone", status_code=201)
@@ -80,7 +80,7 @@ def clone(
     environment: Annotated[str, Body(embed=True)],
     name: Annotated[str, Body(embed=True)],
 ) -> dict[str, Any]:
-    source = copying.named(environments, workspace, environment)
+    source = copying.resolve_reference(environments, workspace, environment)
     asset = copying.clone(environments, clock, workspace, source, name, identity.user)
     body = to_json.version_to_json(environments, workspace, asset.name, asset.version)
     return {**body, "notices": [*source.notices, *body["notices"]]}

@@ -66,7 +66,7 @@ def version_to_json(
     Raises:
         NotFound: there is none of that name and version, with the nearest.
     """
-    curated = curated_environments.named(name.removeprefix("azureml:"))
+    curated = curated_environments.find_by_name(name.removeprefix("azureml:"))
     if curated is not None:
         name = curated.name
         owned = assets.owned(environments.db, workspace)(name)
@@ -132,7 +132,9 @@ def tests_to_json(curated: Curated) -> dict[str, Any]:
     runs = components.runs(curated.name)
     body: dict[str, Any] = {"tests": [_run_to_json(run) for run in runs]}
     if components.promises(curated):
-        body["components"] = [_held_to_json(held, runs) for held in components.held(curated)]
+        body["components"] = [
+            _held_to_json(held, runs) for held in components.components_of(curated)
+        ]
     return body
 
 

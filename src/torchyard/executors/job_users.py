@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torchyard
 from torchyard.base.errors import Conflict, InvalidInput
-from torchyard.base.files import whole
+from torchyard.base.files import write_atomically
 from torchyard.base.home.node_folder import NodeFolder
 from torchyard.executors.runner_client import RunnerClient
 from torchyard.shared import runner_messages
@@ -63,7 +63,7 @@ def choose(
             raise _no_runner(default_socket)
         if is_shared and not consent.exists():
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with whole(consent, mode=0o600) as file:
+            with write_atomically(consent, mode=0o600) as file:
                 file.write(_CONSENT_TEXT)
         node = NodeFolder(home)
         if node_folder is not None:

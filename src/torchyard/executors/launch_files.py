@@ -30,7 +30,7 @@ class LaunchFiles:
     def keep(self, plan: LaunchPlan) -> None:
         """Store or replace the plan of an attempt."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with files.whole(self._file(plan.attempt_id), mode=0o600) as file:
+        with files.write_atomically(self._file(plan.attempt_id), mode=0o600) as file:
             file.write(plan.to_json().encode())
 
     def read(self, attempt_id: str) -> str | None:

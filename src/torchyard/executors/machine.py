@@ -32,7 +32,7 @@ class Machine:
         return devices_of.find(self._environ)
 
     @cached_property
-    def whole(self) -> tuple[Device, ...]:
+    def whole_devices(self) -> tuple[Device, ...]:
         """The devices that a node can have."""
         return tuple(device for device in self.devices if not device.split)
 
@@ -46,9 +46,9 @@ class Machine:
 
     def take(self, count: int, holder: str) -> list[Held]:
         """Lock that many devices of one vendor, or none."""
-        for kind in dict.fromkeys(device.kind for device in self.whole):
+        for kind in dict.fromkeys(device.kind for device in self.whole_devices):
             held = self._locks.take(
-                [device for device in self.whole if device.kind == kind], count, holder
+                [device for device in self.whole_devices if device.kind == kind], count, holder
             )
             if held:
                 return held
@@ -56,16 +56,18 @@ class Machine:
 
     def free(self) -> list[Device]:
         """Devices that nobody on this machine holds."""
-        return self._locks.free(self.whole)
+        return self._locks.free(self.whole_devices)
 
     def most_together(self) -> int:
         """The most devices that one job can have: they are all of one vendor."""
-        kinds = [device.kind for device in self.whole]
+        kinds = [device.kind for device in self.whole_devices]
         return max(map(kinds.count, kinds), default=0)
 
     def holders(self) -> dict[int, str]:
         """The holder of each taken device, by index."""
         free = set(self.free())
         return {
-            device.index: self._locks.holder(device) for device in self.whole if device not in free
+            device.index: self._locks.holder(device)
+            for device in self.whole_devices
+            if device not in free
         }

@@ -13,7 +13,7 @@ import secrets
 import shutil
 from pathlib import Path
 
-from torchyard.base.files import whole
+from torchyard.base.files import write_atomically
 from torchyard.executors.executor import EngineRefused
 from torchyard.shared.folder_link import blocks
 
@@ -73,7 +73,7 @@ def add_worker(folder: Path, program: Path, sha256: str) -> None:
     target = folder / blocks.WORKERS / f"{sha256}.pyz"
     if target.exists() and target.stat().st_size == program.stat().st_size:
         return
-    with whole(target, mode=0o600) as file, open(program, "rb") as source:
+    with write_atomically(target, mode=0o600) as file, open(program, "rb") as source:
         shutil.copyfileobj(source, file)
 
 

@@ -93,7 +93,7 @@ class DirectSpawner:
     def prepare(self, plan: LaunchPlan) -> None:
         scratch = Path(plan.scratch)
         scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with files.whole(scratch / "plan.json", mode=0o600) as file:
+        with files.write_atomically(scratch / "plan.json", mode=0o600) as file:
             file.write(plan.to_json().encode())
 
     def spawn(self, plan: LaunchPlan, node: int, locks: Sequence[int]) -> dict[str, int]:

@@ -44,7 +44,7 @@ def create(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    named = fields.named(fields.mapping(document, "the compute's document"), instance)
+    named = fields.with_path_name(fields.mapping(document, "the compute's document"), instance)
     return actions.to_json(services, actions.create(services, workspace, named, identity))
 
 

@@ -97,7 +97,7 @@ class Proxy:
         self.port = 0
 
     @property
-    def place(self) -> Place:
+    def base_address(self) -> Place:
         return self._place
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:

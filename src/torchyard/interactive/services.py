@@ -50,7 +50,7 @@ class ServicesAt:
     port: int = 0
     tls: ssl.SSLContext | None = None
 
-    def place(self, port: int) -> Place:
+    def address_at(self, port: int) -> Place:
         """
         Raises:
             InvalidInput: the pattern is none.
@@ -94,7 +94,7 @@ class JobServices:
         self._at = at
         self._links = links or MemoryLinks(services.clock.now)
         self._entries: dict[str, _Entry] = {}
-        self._proxy = Proxy(self._entries.get, self._links, at.place)
+        self._proxy = Proxy(self._entries.get, self._links, at.address_at)
         self._starting = asyncio.Lock()
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class JobServices:
             )
         await self.listen()
         code = self._links.code(Holder(user, state.label))
-        return f"{self._proxy.place.origin(state.label)}{SIGN_IN}?code={code}"
+        return f"{self._proxy.base_address.origin(state.label)}{SIGN_IN}?code={code}"
 
     def _state(
         self, job: Job, attempt: str, node: int, name: str, values: Mapping[str, Any]
@@ -169,7 +169,7 @@ class JobServices:
             int(values.get("restarts", 0)),
             int(values.get("port", 0)),
             label,
-            f"{self._proxy.place.origin(label)}/" if is_running and port else "",
+            f"{self._proxy.base_address.origin(label)}/" if is_running and port else "",
         )
 
     def _unknown(

@@ -65,7 +65,7 @@ def get(services: Services, workspace: str, name: str) -> Job:
     )
 
 
-def named(services: Services, workspace: str, name: str) -> Job | None:
+def find_by_name(services: Services, workspace: str, name: str) -> Job | None:
     """Like `get`, but None if it does not exist."""
     with services.db.read() as connection:
         return store.job_named(connection, workspace, name)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 from torchyard.base.errors import InvalidInput
-from torchyard.base.files import Writing, safe_relative, whole
+from torchyard.base.files import Writing, safe_relative, write_atomically
 from torchyard.data.datastores import ARTIFACT_STORE
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.files.artifacts import Artifact
@@ -190,7 +190,7 @@ def checked_path(path: str) -> str:
 
 def open_part(folder: Path, name: str) -> AbstractContextManager[Writing]:
     """Open one part of an upload for writing."""
-    return whole(folder / name)
+    return write_atomically(folder / name)
 
 
 def normalize(path: str) -> str:

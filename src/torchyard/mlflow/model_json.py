@@ -48,7 +48,7 @@ def get_registered(services: Services, workspace: str, name: str) -> registry.Wh
         NotFound: in MLflow's words.
     """
     try:
-        return registry.whole(services.db, workspace, name)
+        return registry.get_with_versions(services.db, workspace, name)
     except NotFound as error:
         raise model_not_found(name) from error
 

@@ -90,7 +90,9 @@ def find_version(services: Services, workspace: str, name: str, text: str) -> Mo
     Raises:
         NotFound: there is none.
     """
-    for model in registry.newest_of_stages(registry.whole(services.db, workspace, name).versions):
+    for model in registry.newest_of_stages(
+        registry.get_with_versions(services.db, workspace, name).versions
+    ):
         if model.stage and model.stage.lower() == text.lower():
             return model
     return actions.get(services.db, workspace, name, text)

@@ -73,7 +73,7 @@ def get(db: Database, workspace: str, name: str) -> Registered:
         return _existing(connection, workspace, name)
 
 
-def whole(db: Database, workspace: str, name: str) -> Whole:
+def get_with_versions(db: Database, workspace: str, name: str) -> Whole:
     """The name with its versions that are not archived.
 
     Raises:

@@ -85,7 +85,7 @@ class Agent:
             BuildFailed: it can't have the head's Ray or Python.
             InvalidInput: another agent runs here.
         """
-        with locks.held(self._folder / "agent.lock", lambda: True) as is_alone:
+        with locks.hold(self._folder / "agent.lock", lambda: True) as is_alone:
             if not is_alone:
                 raise InvalidInput(
                     "this machine is a node already: another `yard node join` runs here",

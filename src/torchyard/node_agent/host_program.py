@@ -109,7 +109,7 @@ class _Join:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._refuse_second()
-            self._place(_AGENT, self._agent)
+            self._write_file(_AGENT, self._agent)
             sys.path.insert(0, str(self._folder / _AGENT))
             url = self._way_back()
             variables = self._variables()
@@ -127,7 +127,7 @@ class _Join:
                 self._undo()
         _tell({"done": {"address": address}})
 
-    def _place(self, name: str, content: bytes) -> Path:
+    def _write_file(self, name: str, content: bytes) -> Path:
         file = self._folder / name
         draft = file.with_name(f".{name}.{os.getpid()}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -157,7 +157,7 @@ class _Join:
 
         authority = ""
         if self._request["certificate"]:
-            authority = str(self._place(_AUTHORITY, self._request["certificate"].encode()))
+            authority = str(self._write_file(_AUTHORITY, self._request["certificate"].encode()))
         self._request["ca_cert"] = authority
         failures = []
         for url in self._request["server_urls"]:
@@ -260,7 +260,7 @@ class _Join:
             "start_time": processes.start_time(self._process.pid),
             "kept": self._before,
         }
-        self._place(_RECORD, json.dumps(record).encode())
+        self._write_file(_RECORD, json.dumps(record).encode())
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(content).encode())
         self._process.stdin.close()

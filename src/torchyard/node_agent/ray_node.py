@@ -66,7 +66,7 @@ class RayNode:
     def start(self, environment: RayEnvironment, membership: Membership) -> None:
         self._sessions = _sessions(self._folder)
         token_file = self._folder / "ray-token"
-        with files.whole(token_file, mode=0o600) as file:
+        with files.write_atomically(token_file, mode=0o600) as file:
             file.write(membership.token.encode())
         labels = ",".join(f"{name}={text}" for name, text in sorted(membership.labels.items()))
         command = [

@@ -74,7 +74,8 @@ def _chart(key: str, line: Mapping[str, Any]) -> str:
     xs, ys = zip(*points, strict=True)
     left, right, bottom, top = min(xs), max(xs), min(ys), max(ys)
     path = " ".join(
-        f"{_place(x, left, right, _WIDTH):.1f},{_HEIGHT - _place(y, bottom, top, _HEIGHT):.1f}"
+        f"{_to_pixels(x, left, right, _WIDTH):.1f},"
+        f"{_HEIGHT - _to_pixels(y, bottom, top, _HEIGHT):.1f}"
         for x, y in points
     )
     svg = (
@@ -96,7 +97,7 @@ def _mean(values: Iterable[Any]) -> float | None:
     return sum(numbers) / len(numbers) if numbers else None
 
 
-def _place(value: float, low: float, high: float, size: int) -> float:
+def _to_pixels(value: float, low: float, high: float, size: int) -> float:
     share = (value - low) / (high - low) if high > low else 0.5
     return _MARGIN + share * (size - 2 * _MARGIN)
 

@@ -98,7 +98,7 @@ def _map(file: Path, person: str, account: str) -> int:
     draft = file.with_name(f"{file.name}.new")
     draft.write_text(json.dumps(body, indent=2) + "\n")
     os.chmod(draft, 0o644)
-    accounts.named(configuration.read(draft), account)
+    accounts.get_by_name(configuration.read(draft), account)
     draft.replace(file)
     print(f"jobs of `{person}` run as `{account}` once the runner is restarted")
     return 0
@@ -112,7 +112,7 @@ def _check(config: Config) -> int:
         if not name:
             continue
         try:
-            accounts.named(config, name)
+            accounts.get_by_name(config, name)
         except Refused as refusal:
             problems += 1
             print(f"error: {refusal.message}\nhint: {refusal.hint}")

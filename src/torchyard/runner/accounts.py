@@ -47,10 +47,10 @@ def of_person(config: Config, person: str) -> Account:
     name = config.accounts.get(person) or _of_pool(config, person)
     if name == config.build_user:
         raise Refused("account_refused", f"`{name}` is the build user, and runs no jobs")
-    return named(config, name)
+    return get_by_name(config, name)
 
 
-def named(config: Config, name: str) -> Account:
+def get_by_name(config: Config, name: str) -> Account:
     """An account that the configuration names.
 
     Raises:
@@ -105,7 +105,7 @@ def become(account: Account) -> None:
 
 
 def _of_pool(config: Config, person: str) -> str:
-    with locks.held(config.state / f"{_REMEMBERED}.lock"):
+    with locks.hold(config.state / f"{_REMEMBERED}.lock"):
         accounts = remembered(config)
         name = accounts.get(person, "")
         if name in config.pool:

@@ -47,7 +47,7 @@ def run(
             "the runner has no build user",
             "name one as `build_user` in /etc/torchyard/runner.json",
         )
-    account = accounts.named(config, config.build_user)
+    account = accounts.get_by_name(config, config.build_user)
     words, environment = _words(body.get("command")), body.get("environment") or {}
     folder = body.get("folder")
     if not isinstance(folder, str) or not folder.startswith("/") or len(descriptors) != 1:

@@ -142,7 +142,7 @@ def _record(config: Config, attempt: str) -> Iterator[dict[str, Any]]:
     folder = config.state / _RECORDS
     folder.mkdir(mode=0o700, exist_ok=True)
     file = folder / f"{attempt}.json"
-    with locks.held(folder / f"{attempt}.lock"):
+    with locks.hold(folder / f"{attempt}.lock"):
         try:
             body: dict[str, Any] = json.loads(file.read_text())
         except (FileNotFoundError, ValueError):

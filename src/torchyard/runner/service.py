@@ -77,7 +77,7 @@ class Request:
         name = launches.account_of(self.config, self.attempt)
         if not name:
             return None
-        account = accounts.named(self.config, name)
+        account = accounts.get_by_name(self.config, name)
         folder = scratch.open_attempt(self.config, self.attempt)
         accounts.become(account)
         return folder

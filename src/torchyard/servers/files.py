@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torchyard
-from torchyard.base.files import whole
+from torchyard.base.files import write_atomically
 from torchyard.base.home.node_folder import NodeFolder
 from torchyard.base.settings import Settings
 from torchyard.servers.types import Server
@@ -68,7 +68,7 @@ class ServerFiles:
     def is_announced(self, id: str) -> bool:
         return (self._folder / f"{id}.json").exists()
 
-    def named(self) -> str:
+    def read_named_id(self) -> str:
         """The id of the server that `server.json` names; empty when it names none of several."""
         try:
             body: Any = json.loads(self._named.read_bytes())
@@ -102,5 +102,5 @@ def _write(file: Path, server: Server, mode: int) -> None:
     }
     if server.id:
         body |= {"id": server.id, "machine": server.machine}
-    with whole(file, mode=mode) as writing:
+    with write_atomically(file, mode=mode) as writing:
         writing.write(json.dumps(body).encode())

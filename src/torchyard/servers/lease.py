@@ -190,7 +190,7 @@ class Lease:
                 others = store.all_of(connection)
         except TorchyardError as error:
             _log.warning("the lease expires by itself: %s", error.message)
-        if self._files.named() == self.id:
+        if self._files.read_named_id() == self.id:
             if others:
                 self._files.name(others[-1])
             else:
@@ -249,7 +249,7 @@ class Lease:
         if not self._files.is_announced(self.id):
             assert self._me is not None
             self._files.announce(self._me)
-        if self._files.named() not in ids:
+        if self._files.read_named_id() not in ids:
             assert self._me is not None
             self._files.name(self._me)
 

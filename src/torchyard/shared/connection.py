@@ -219,7 +219,7 @@ class Connection:
             size_bytes = len(content)
         headers = {**self._authorization(), **headers}
         try:
-            connection = self._kept(parts, timeout_s)
+            connection = self._reuse_connection(parts, timeout_s)
             if connection.sock is None:
                 self._connect(connection, timeout_s)
             broken = _send(connection, method, target, headers, content, size_bytes)
@@ -271,7 +271,7 @@ class Connection:
         if connection.sock is not None:
             connection.sock.settimeout(timeout_s)
 
-    def _kept(self, parts: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
+    def _reuse_connection(self, parts: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
         kept: Optional[tuple[SplitResult, http.client.HTTPConnection]] = getattr(
             self._local, "kept", None
         )

@@ -55,7 +55,7 @@ def share_until_exit(file: Path) -> None:
 
 
 @contextmanager
-def held(file: Path, canceled: Callable[[], bool] = lambda: False) -> Iterator[bool]:
+def hold(file: Path, canceled: Callable[[], bool] = lambda: False) -> Iterator[bool]:
     """Hold the file's lock for the length of the block.
 
     Args:
@@ -72,8 +72,8 @@ def held(file: Path, canceled: Callable[[], bool] = lambda: False) -> Iterator[b
 
 @contextmanager
 def held_if_free(file: Path) -> Iterator[bool]:
-    """As `held`, without waiting."""
-    with held(file, canceled=lambda: True) as is_held:
+    """As `hold`, without waiting."""
+    with hold(file, canceled=lambda: True) as is_held:
         yield is_held
 
 

@@ -116,13 +116,15 @@ def receipt(process: Mapping[str, Any]) -> dict[str, int]:
     """pid and start_time of a process; zeros where it has none."""
     if not isinstance(process, Mapping):
         return receipt({})
-    return {key: _whole(process.get(key)) for key in ("pid", "start_time")}
+    return {key: _unsigned_integer(process.get(key)) for key in ("pid", "start_time")}
 
 
 def is_running(process: Mapping[str, Any]) -> bool:
     if not isinstance(process, Mapping):
         return False
-    return processes.is_running(_whole(process.get("pid")), _whole(process.get("start_time")))
+    return processes.is_running(
+        _unsigned_integer(process.get("pid")), _unsigned_integer(process.get("start_time"))
+    )
 
 
 def _devices(written: Any) -> list[dict[str, Any]]:
@@ -136,6 +138,6 @@ def _devices(written: Any) -> list[dict[str, Any]]:
     return devices
 
 
-def _whole(value: Any) -> int:
+def _unsigned_integer(value: Any) -> int:
     # A worker's record is its user's to write.
     return value if isinstance(value, int) and 0 <= value < 1 << 62 else 0

@@ -49,7 +49,7 @@ def bundle(
 def _trusted(environ: Mapping[str, str], preferred: Optional[Path]) -> tuple[str, bytes]:
     """Where it was found and what is trusted, as PEM."""
     for name in _VARIABLES:
-        path = _named(Path(environ[name])) if environ.get(name) else None
+        path = _source_of_bundle(Path(environ[name])) if environ.get(name) else None
         if path is not None:
             return str(path), _read(path, name)
     file = preferred or next((path for path in map(Path, _SYSTEMS) if path.is_file()), None)
@@ -61,7 +61,7 @@ def _trusted(environ: Mapping[str, str], preferred: Optional[Path]) -> tuple[str
     return "the system", "".join(map(ssl.DER_cert_to_PEM_cert, certificates)).encode()
 
 
-def _named(path: Path) -> Optional[Path]:
+def _source_of_bundle(path: Path) -> Optional[Path]:
     """What a variable names; of a bundle of ours, what it was made of, None where that is gone."""
     try:
         with open(path, encoding="utf-8", errors="replace") as opened:

@@ -252,7 +252,7 @@ class Provider:
             context = ssl.create_default_context(cafile=self.settings.ca_cert or None)
             handlers.append(urllib.request.HTTPSHandler(context=context))
         opener = urllib.request.build_opener(*handlers)
-        with self._place(), _translated(self.settings.issuer):
+        with self._reserve_slot(), _translated(self.settings.issuer):
             with opener.open(request, timeout=_LIMIT_S) as response:
                 content = response.read(_ANSWER_MOST_BYTES + 1)
             document = json.loads(content) if len(content) <= _ANSWER_MOST_BYTES else None
@@ -261,7 +261,7 @@ class Provider:
             return document
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
+    def _reserve_slot(self) -> Iterator[None]:
         """Anybody may begin to sign in: they must not keep all of the server's threads waiting."""
         if not self._places.acquire(timeout=1.0):
             raise Busy("too many people are signing in", "try again in a moment")

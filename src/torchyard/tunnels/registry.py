@@ -60,7 +60,7 @@ class Tunnels:
         for event in self._waiting.pop(place, []):
             event.set()
 
-    def named(self, place: Place, name: str) -> Tunnel | None:
+    def find_by_name(self, place: Place, name: str) -> Tunnel | None:
         tunnel = self._open.get(place)
         return tunnel if tunnel is not None and tunnel.name == name else None
 

@@ -135,14 +135,16 @@ async def follow(
         raise InvalidInput(
             "events are a stream that does not end", f"send `Accept: {_TYPE}`, as EventSource does"
         )
-    wanted = await run_in_threadpool(_wanted, services, workspace, job or [], compute or [], jobs)
+    wanted = await run_in_threadpool(
+        _check_selection, services, workspace, job or [], compute or [], jobs
+    )
     last_id = request.headers.get("last-event-id", "") or last
     streams.enter(identity.user)
     frames = _frames(request, streams.hub, workspace, wanted, last_id)
     return _Stream(frames, partial(streams.leave, identity.user))
 
 
-def _wanted(
+def _check_selection(
     services: Services,
     workspace: str,
     jobs: Sequence[str],

@@ -117,12 +117,12 @@ def notices(document: Mapping[str, Any]) -> list[str]:
     kept = [key for key in taken if key in (*_TRUTHS, *_TEXTS, "public_network_access")]
     ignored = [key for key in taken if key in ("identity", "managed_network", *_READ_ONLY)]
     return [
-        *([f"kept and shown, without an effect here: {_named(kept)}"] if kept else []),
-        *([f"ignored, since it has no meaning here: {_named(ignored)}"] if ignored else []),
+        *([f"kept and shown, without an effect here: {_quote_keys(kept)}"] if kept else []),
+        *([f"ignored, since it has no meaning here: {_quote_keys(ignored)}"] if ignored else []),
     ]
 
 
-def _named(keys: Iterable[str]) -> str:
+def _quote_keys(keys: Iterable[str]) -> str:
     return ", ".join(f"`{key}`" for key in keys)
 
 

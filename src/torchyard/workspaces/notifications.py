@@ -38,7 +38,7 @@ def merged(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
                 after[key] = changes[key]
     secrets: dict[str, str] = dict(stored.get(SECRETS) or {})
     written = fields.mapping(changes.get(SECRETS) or {}, f"`{SECRETS}`")
-    named = set(_named(after.get(NOTIFY)))
+    named = set(_variable_names(after.get(NOTIFY)))
     for name, value in written.items():
         if value is None:
             secrets.pop(name, None)
@@ -86,7 +86,7 @@ def _secret(name: str, value: Any, named: set[str]) -> str:
     return value
 
 
-def _named(webhooks: Any) -> Iterator[str]:
+def _variable_names(webhooks: Any) -> Iterator[str]:
     for webhook in webhooks if isinstance(webhooks, list) else ():
         if isinstance(webhook, Mapping):
             for key in ("url_env", "secret_env"):

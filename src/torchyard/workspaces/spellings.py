@@ -26,7 +26,7 @@ class Spellings:
         self._now_s = now_s
         self._kept: tuple[float, dict[str, str]] = (0.0, {})
 
-    def kept(self, name: str) -> str | None:
+    def find_cached(self, name: str) -> str | None:
         """The spelling, if it is cached; does not ask the database."""
         until_s, names = self._kept
         return names.get(name.lower()) if self._now_s() < until_s else None

@@ -257,13 +257,13 @@ def seen(side: Side, ask: Ask, client: httpx2.Client) -> dict[str, Any]:
         if ask.blob and ask.method in ("GET", "HEAD") and not is_xml:
             result["type"] = answer.headers.get("content-type")
     if is_xml and ask.method == "GET" and answer.status_code < 300:
-        result["body"] = _told(ElementTree.fromstring(answer.content))
+        result["body"] = _entries_of(ElementTree.fromstring(answer.content))
     elif answer.status_code < 300:
         result["body"] = answer.content
     return result
 
 
-def _told(root: ElementTree.Element) -> Any:
+def _entries_of(root: ElementTree.Element) -> Any:
     """A list of blobs or blocks, without times and URLs."""
     if root.tag == "BlockList":
         return [

@@ -74,11 +74,11 @@ def test_the_suffix_of_an_account() -> None:
 )
 def test_blob_urls_are_read_back(links: Links, top: str) -> None:
     meant = DatastoreUri("workspaceblobstore", "LocalUpload/a b/c")
-    assert links.place("vision", f"{top}/LocalUpload/a%20b/c") == meant
-    assert links.place("vision", f"{top}/LocalUpload/a%20b/c/?sv=1&sig=x%2F") == meant
-    assert links.place("vision", top) == DatastoreUri("workspaceblobstore", "")
+    assert links.datastore_uri_of("vision", f"{top}/LocalUpload/a%20b/c") == meant
+    assert links.datastore_uri_of("vision", f"{top}/LocalUpload/a%20b/c/?sv=1&sig=x%2F") == meant
+    assert links.datastore_uri_of("vision", top) == DatastoreUri("workspaceblobstore", "")
     with pytest.raises(NotFound, match="not in a datastore of workspace `other`"):
-        links.place("other", top)
+        links.datastore_uri_of("other", top)
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_blob_urls_are_read_back(links: Links, top: str) -> None:
     ],
 )
 def test_urls_of_other_servers_are_not_ours(links: Links, url: str) -> None:
-    assert links.place("vision", url) is None
+    assert links.datastore_uri_of("vision", url) is None
 
 
 def test_urls_that_the_server_hands_out(links: Links) -> None:
     url = links.url(call(), "workspaceblobstore", "a b/ü#1?")
     # azureml-mlflow recognizes the URL of a blob by this pattern.
     assert re.fullmatch(r"https://(.+)\.blob\.(.+)/(.+)/(.*)\?(.*)", url)
-    assert links.place("vision", url) == DatastoreUri("workspaceblobstore", "a b/ü#1?")
+    assert links.datastore_uri_of("vision", url) == DatastoreUri("workspaceblobstore", "a b/ü#1?")
     assert parse_qs(urlsplit(url).query)["sp"] == ["r"]
     wide = links.url(call(), "workspaceblobstore", "a", write=True, host_style=False)
     assert wide.startswith(f"{BASE}/{STORE}/a?")

@@ -57,7 +57,7 @@ def test_it_makes_a_prebuilt_extension(with_widgets: Path, tmp_path: Path, yard:
 
 
 def test_it_belongs_to_the_python_that_has_it(with_widgets: Path) -> None:
-    place = jupyterlab._place(sys.executable)
+    place = jupyterlab._probe_python(sys.executable)
     assert jupyterlab.front_end(place) == with_widgets
     folder = jupyterlab._folder(place.data, False, {})
     assert folder == Path(sys.prefix) / "share/jupyter/labextensions/azureml_widgets"

@@ -159,8 +159,8 @@ def test_the_place_of_a_value_beside_a_merge_is_its_own(tmp_path: Path) -> None:
     file.write_text("x: &b {limits: {timeout: 1}}\ny:\n  <<: *b\n  limits: {timeout: 2}\n")
     document = documents.read(file)
     assert document.value["y"] == {"limits": {"timeout": 2}}
-    assert document.place(("y", "limits")) == f"{file}:4:3"
-    assert document.place(("y", "limits", "timeout")) == f"{file}:4:12"
+    assert document.position_of(("y", "limits")) == f"{file}:4:3"
+    assert document.position_of(("y", "limits", "timeout")) == f"{file}:4:12"
 
 
 def test_values_given_with_set_stay_as_written() -> None:

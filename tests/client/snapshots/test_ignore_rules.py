@@ -14,7 +14,7 @@ from torchyard.client.snapshots.ignore_rules import IgnoreRules
 from torchyard.client.snapshots.walk import Limits, walk
 
 
-def kept(folder: Path, rules: IgnoreRules) -> list[str]:
+def included_paths(folder: Path, rules: IgnoreRules) -> list[str]:
     return [path for path, *_ in walk(folder, rules, Limits())]
 
 
@@ -71,11 +71,15 @@ def test_amlignore_wins_over_gitignore_and_never_both(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     (tmp_path / "b").touch()
     (tmp_path / ".gitignore").write_text("a\n")
-    assert kept(tmp_path, ignore_rules.read(tmp_path)) == [".gitignore", "b"]
+    assert included_paths(tmp_path, ignore_rules.read(tmp_path)) == [".gitignore", "b"]
     (tmp_path / ".amlignore").write_text("\ufeffb\n")
-    assert kept(tmp_path, ignore_rules.read(tmp_path)) == [".amlignore", ".gitignore", "a"]
+    assert included_paths(tmp_path, ignore_rules.read(tmp_path)) == [
+        ".amlignore",
+        ".gitignore",
+        "a",
+    ]
     (tmp_path / ".amlignore").write_text("")
-    assert "b" in kept(tmp_path, ignore_rules.read(tmp_path))
+    assert "b" in included_paths(tmp_path, ignore_rules.read(tmp_path))
 
 
 def test_an_ignore_file_that_is_no_text(tmp_path: Path) -> None:
@@ -96,15 +100,17 @@ def test_as_azure_ai_ml_reads_them(tmp_path: Path, number: int) -> None:
     for link, target in CASES[number].get("links", {}).items():
         (tmp_path / link).symlink_to(tmp_path / target)
     (tmp_path / ".amlignore").write_text("\n".join(lines) + "\n")
-    assert kept(tmp_path, ignore_rules.read(tmp_path)) == sorted(sent), lines
+    assert included_paths(tmp_path, ignore_rules.read(tmp_path)) == sorted(sent), lines
 
 
 def test_a_rule_that_includes_a_folder_means_no_caches(tmp_path: Path) -> None:
     (tmp_path / "pkg" / "__pycache__").mkdir(parents=True)
     (tmp_path / "pkg" / "__pycache__" / "a.pyc").touch()
     (tmp_path / "pkg" / "a.py").touch()
-    assert kept(tmp_path, IgnoreRules(["*", "!/pkg/"])) == ["pkg/a.py"]
-    assert "pkg/__pycache__/a.pyc" in kept(tmp_path, IgnoreRules(["*", "!/pkg/", "!__pycache__/"]))
+    assert included_paths(tmp_path, IgnoreRules(["*", "!/pkg/"])) == ["pkg/a.py"]
+    assert "pkg/__pycache__/a.pyc" in included_paths(
+        tmp_path, IgnoreRules(["*", "!/pkg/", "!__pycache__/"])
+    )
 
 
 def test_an_excluded_folder_that_cannot_be_read_is_passed_by() -> None:
@@ -114,9 +120,9 @@ def test_an_excluded_folder_that_cannot_be_read_is_passed_by() -> None:
             (folder / name / "a.py").touch()
         (folder / "data").chmod(0)
         try:
-            assert kept(folder, IgnoreRules(["data/", "!/data/a.py"])) == ["pkg/a.py"]
+            assert included_paths(folder, IgnoreRules(["data/", "!/data/a.py"])) == ["pkg/a.py"]
             with pytest.raises(InvalidInput, match=r"`.*data` can't be read"):
-                kept(folder, IgnoreRules(["*", "!/data/"]))
+                included_paths(folder, IgnoreRules(["*", "!/data/"]))
         finally:
             (folder / "data").chmod(0o700)
 
@@ -127,14 +133,14 @@ def test_links_in_a_folder_are_judged_by_where_they_lead(tmp_path: Path) -> None
         (tmp_path / name).touch()
     (tmp_path / "src" / "lib").symlink_to(tmp_path / "lib")
     (tmp_path / "src" / "data").symlink_to("../data")
-    assert kept(tmp_path, IgnoreRules(["/data/", "src/lib/"])) == [
+    assert included_paths(tmp_path, IgnoreRules(["/data/", "src/lib/"])) == [
         "lib/a.py", "src/lib/a.py", "src/main.py"
     ]  # fmt: skip
     # One that leads nowhere is left out by its own name.
     (tmp_path / "src" / "gone").symlink_to("/no/such")
-    assert "src/gone" not in kept(tmp_path, IgnoreRules(["gone"]))
+    assert "src/gone" not in included_paths(tmp_path, IgnoreRules(["gone"]))
     with pytest.raises(InvalidInput, match="`src/gone` points to nothing"):
-        kept(tmp_path, IgnoreRules())
+        included_paths(tmp_path, IgnoreRules())
 
 
 def test_python_code_that_is_left_out_is_known_with_its_rule(tmp_path: Path) -> None:
@@ -163,4 +169,4 @@ def test_python_code_that_is_left_out_is_known_with_its_rule(tmp_path: Path) -> 
 def test_an_excluded_folder_without_exceptions_is_not_entered(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "link").symlink_to("/nowhere")
-    assert kept(tmp_path, IgnoreRules(["!a", "data/"])) == []
+    assert included_paths(tmp_path, IgnoreRules(["!a", "data/"])) == []

@@ -401,12 +401,12 @@ def test_the_column_that_has_drifted_is_named(yard: Yard, sample: Sample) -> Non
         words = ("drift", "-n", "blue", "-e", sample.name, "--data", f"{name}:1", *options)
         return json.loads(yard("online-deployment", *words, "-o", "json"))
 
-    def kept() -> int:
+    def count_collected() -> int:
         yard("data", "download", "-n", inputs, "--download-path", str(sample.folder / "kept"))
         files = (sample.folder / "kept" / inputs).rglob("*.jsonl")
         return sum(len(file.read_text().splitlines()) for file in files)
 
-    wait_until(lambda: kept() >= 201, 180, "all requests are kept")
+    wait_until(lambda: count_collected() >= 201, 180, "all requests are kept")
     report = drift("--since", "1h")
     assert report["drifted"] == ["area"]
     assert report["collected"]["rows"] >= 201 and report["reference"]["rows"] == 1000
@@ -419,7 +419,9 @@ def test_the_column_that_has_drifted_is_named(yard: Yard, sample: Sample) -> Non
         "inputs": {"kept": {"type": "uri_folder", "path": f"azureml:{inputs}:1"}},
     }
     (sample.folder / "job.yml").write_text(json.dumps(job))
-    assert str(kept()) in yard("job", "create", "-f", str(sample.folder / "job.yml"), "--stream")
+    assert str(count_collected()) in yard(
+        "job", "create", "-f", str(sample.folder / "job.yml"), "--stream"
+    )
 
 
 _COLLECTING_SCORE = """

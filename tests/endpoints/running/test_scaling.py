@@ -24,37 +24,37 @@ def spec(least: int = 1, most: int = 5, **keys: Any) -> DeploymentSpec:
 
 def test_a_fixed_number_stays() -> None:
     fixed = deployment_spec.read({"name": "blue", "endpoint_name": "prices", "instance_count": 3})
-    assert Scale(0, 0.0).wanted(fixed, None, 0.0) == 3
+    assert Scale(0, 0.0).target_count(fixed, None, 0.0) == 3
 
 
 def test_it_grows_at_once_and_shrinks_one_by_one() -> None:
     scale = Scale(1, 0.0)
-    assert scale.wanted(spec(), Load(0, 0.0), 0.0) == 1
+    assert scale.target_count(spec(), Load(0, 0.0), 0.0) == 1
     # Two slots were busy all the time: at 50 % these are four instances.
-    assert scale.wanted(spec(), Load(10, 20.0, 2), 10.0) == 4
-    assert scale.wanted(spec(), Load(10, 20.0), 20.0) == 4
-    assert scale.wanted(spec(), Load(10, 20.0), 71.0) == 3
-    assert scale.wanted(spec(), Load(10, 20.0), 72.0) == 3
+    assert scale.target_count(spec(), Load(10, 20.0, 2), 10.0) == 4
+    assert scale.target_count(spec(), Load(10, 20.0), 20.0) == 4
+    assert scale.target_count(spec(), Load(10, 20.0), 71.0) == 3
+    assert scale.target_count(spec(), Load(10, 20.0), 72.0) == 3
 
 
 def test_never_beyond_its_bounds() -> None:
     scale = Scale(0, 0.0)
-    assert scale.wanted(spec(2, 3), Load(0, 0.0), 0.0) == 2
-    assert scale.wanted(spec(2, 3), Load(100, 100.0, 9, 9), 10.0) == 3
+    assert scale.target_count(spec(2, 3), Load(0, 0.0), 0.0) == 2
+    assert scale.target_count(spec(2, 3), Load(100, 100.0, 9, 9), 10.0) == 3
 
 
 def test_it_sleeps_after_a_time_without_requests_and_wakes_for_one() -> None:
     scale = Scale(1, 0.0)
-    assert scale.wanted(spec(0), Load(5, 1.0), 0.0) == 1
-    assert scale.wanted(spec(0), Load(6, 1.1), 90.0) == 1
-    assert scale.wanted(spec(0), Load(6, 1.1), 150.0) == 1
-    assert scale.wanted(spec(0), Load(6, 1.1), 200.0) == 0
-    assert scale.wanted(spec(0), Load(6, 1.1), 300.0) == 0
-    assert scale.wanted(spec(0), Load(6, 1.1, is_waited_for=True), 301.0) == 1
+    assert scale.target_count(spec(0), Load(5, 1.0), 0.0) == 1
+    assert scale.target_count(spec(0), Load(6, 1.1), 90.0) == 1
+    assert scale.target_count(spec(0), Load(6, 1.1), 150.0) == 1
+    assert scale.target_count(spec(0), Load(6, 1.1), 200.0) == 0
+    assert scale.target_count(spec(0), Load(6, 1.1), 300.0) == 0
+    assert scale.target_count(spec(0), Load(6, 1.1, is_waited_for=True), 301.0) == 1
 
 
 def test_a_router_that_begins_again_changes_nothing() -> None:
     scale = Scale(2, 0.0)
-    assert scale.wanted(spec(), Load(100, 50.0), 0.0) == 2
-    assert scale.wanted(spec(), None, 5.0) == 2
-    assert scale.wanted(spec(), Load(0, 0.0), 10.0) == 2
+    assert scale.target_count(spec(), Load(100, 50.0), 0.0) == 2
+    assert scale.target_count(spec(), None, 5.0) == 2
+    assert scale.target_count(spec(), Load(0, 0.0), 10.0) == 2

@@ -29,7 +29,7 @@ def test_a_build_that_ended_with_its_server(environments: Environments, clock: F
         store.begin(connection, spec, clock.now())
     builds = RequestedBuilds(environments, lambda spec: {})
     assert builds.show(spec.hash, 0)["status"] == "canceled"
-    with locks.held(environments.folders.paths(spec.hash).mutex):
+    with locks.hold(environments.folders.paths(spec.hash).mutex):
         assert builds.show(spec.hash, 0)["status"] == "building"
     builds.close()
 
@@ -45,7 +45,7 @@ def test_what_a_program_leaves_running_ends_with_it(tmp_path: Path) -> None:
 
 def test_a_build_that_waits_for_another_says_so_in_its_log(environments: Environments) -> None:
     first, second = (EnvironmentSpec("3.11", (name,), "test") for name in ("numpy", "scipy"))
-    with locks.held(_made(environments, first)):
+    with locks.hold(_made(environments, first)):
         builds = RequestedBuilds(environments, lambda spec: {})
         assert builds.begin(first)["log"] == ""
         waiting = builds.begin(second)

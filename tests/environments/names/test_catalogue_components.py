@@ -39,7 +39,7 @@ def test_the_catalogue_has_the_newest_three_and_the_two_that_the_documents_name(
 
 @pytest.mark.parametrize("curated", FAMILY, ids=lambda curated: curated.name)
 def test_each_component_is_installed_a_layer_or_unavailable_with_a_reason(curated: Curated) -> None:
-    held = components.held(curated)
+    held = components.components_of(curated)
     assert {entry.component.name for entry in held} == NAMED
     for entry in held:
         if entry.state == "unavailable":
@@ -52,7 +52,9 @@ def test_each_component_is_installed_a_layer_or_unavailable_with_a_reason(curate
 @pytest.mark.parametrize("curated", FAMILY, ids=lambda curated: curated.name)
 def test_a_reason_stands_only_for_what_is_missing(curated: Curated) -> None:
     missing = {
-        held.component.name for held in components.held(curated) if held.state == "unavailable"
+        held.component.name
+        for held in components.components_of(curated)
+        if held.state == "unavailable"
     }
     assert set(curated.unavailable) <= missing
 
@@ -60,7 +62,7 @@ def test_a_reason_stands_only_for_what_is_missing(curated: Curated) -> None:
 def test_a_component_that_is_missing_without_a_reason_is_found() -> None:
     gap = dataclasses.replace(FAMILY[0], contents={}, locked=("six==1.17.0",), unavailable={})
     with pytest.raises(ValueError, match="lacks PyTorch"):
-        components.held(gap)
+        components.components_of(gap)
 
 
 def test_each_component_has_a_step() -> None:
@@ -79,7 +81,7 @@ def test_recorded_tests_are_of_this_version_and_passed(curated: Curated) -> None
     for run in components.runs(curated.name):
         assert (run.version, run.differences) == (curated.version, ())
         assert run.distributions == len(curated.packages)
-        held = components.held(curated) if components.promises(curated) else ()
+        held = components.components_of(curated) if components.promises(curated) else ()
         there = {entry.component.name: entry.version for entry in held if entry.version}
         # A step that was not run is shown as such.
         assert {name: there[name] for name in run.steps} == {
@@ -90,8 +92,8 @@ def test_recorded_tests_are_of_this_version_and_passed(curated: Curated) -> None
 
 @pytest.mark.parametrize("entry", components.unresolved(), ids=lambda entry: entry.name)
 def test_what_the_catalogue_lacks_is_refused_with_the_reason(entry: components.Unresolved) -> None:
-    assert curated_environments.named(entry.name) is None
-    assert curated_environments.named(entry.instead) is not None
+    assert curated_environments.find_by_name(entry.name) is None
+    assert curated_environments.find_by_name(entry.instead) is not None
     with pytest.raises(NotFound, match="is not available") as refused:
         definition.resolve(f"azureml:{entry.name}@latest", LINUX)
     assert entry.reason in refused.value.message and f"`{entry.instead}`" in refused.value.hint

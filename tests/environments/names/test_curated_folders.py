@@ -11,7 +11,7 @@ from torchyard.environments.packages.requirements import package_name
 
 @pytest.mark.parametrize("name", [environment.name for environment in curated_environments.every()])
 def test_contents_include_the_requirements(name: str) -> None:
-    curated = curated_environments.named(name)
+    curated = curated_environments.find_by_name(name)
     assert curated is not None
     held = {package_name(line) for line in curated.packages}
     assert {package_name(line) for line in curated.requirements} <= held
@@ -24,15 +24,15 @@ def test_contents_include_the_requirements(name: str) -> None:
 
 @pytest.mark.parametrize("name", [environment.name for environment in curated_environments.every()])
 def test_no_package_is_beside_one_that_it_is_known_not_to_work_with(name: str) -> None:
-    curated = curated_environments.named(name)
+    curated = curated_environments.find_by_name(name)
     assert curated is not None
     assert lock.undeclared_limits(lock.pins("\n".join(curated.packages))) == ()
 
 
 def test_a_twin_that_was_never_built_is_locked_and_says_so() -> None:
     cpu, cuda = (
-        curated_environments.named("acpt-pytorch-2.13-cpu"),
-        curated_environments.named("acpt-pytorch-2.13-cuda13.0"),
+        curated_environments.find_by_name("acpt-pytorch-2.13-cpu"),
+        curated_environments.find_by_name("acpt-pytorch-2.13-cuda13.0"),
     )
     assert cpu is not None and cuda is not None
     assert (cpu.twin, cuda.twin) == (cuda.name, cpu.name)

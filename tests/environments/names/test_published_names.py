@@ -78,7 +78,7 @@ def test_a_curated_name_needs_no_notice(reference: str) -> None:
 )
 def test_a_substitute_for_a_published_name_has_a_notice(reference: str, curated_name: str) -> None:
     spec = definition.resolve(reference, LINUX)
-    curated = curated_environments.named(curated_name)
+    curated = curated_environments.find_by_name(curated_name)
     assert curated is not None and spec.ref == f"{curated_name}:{curated.version}"
     assert reference in spec.notices[0] and f"`{curated_name}`" in spec.notices[0]
 
@@ -87,7 +87,7 @@ def test_a_node_with_cuda_gets_the_twin() -> None:
     image = definition.resolve({"image": "pytorch/pytorch:latest"}, CUDA)
     assert any("nvidia-cublas" in line for line in image.packages)
     spec = definition.resolve("AzureML-ACPT-pytorch-1.12-py38-cuda11.6-gpu", CUDA)
-    twin = curated_environments.named("acpt-pytorch-2.13-cuda13.0")
+    twin = curated_environments.find_by_name("acpt-pytorch-2.13-cuda13.0")
     assert twin is not None and spec.ref == f"{twin.name}:{twin.version}"
 
 
@@ -415,7 +415,7 @@ def test_a_curated_environment_is_whole(curated: Curated) -> None:
     assert curated.description and curated.version.isdecimal()
     assert all(re.fullmatch(r"[\w-]+==[\w.]+", line) for line in curated.requirements)
     if curated.twin:
-        twin = curated_environments.named(curated.twin)
+        twin = curated_environments.find_by_name(curated.twin)
         assert twin is not None and twin.twin == curated.name
 
 

@@ -20,19 +20,19 @@ from torchyard.environments.selftest import running
 PYTHON = Path(sys.executable)
 
 
-def held(step: str) -> Held:
+def component_of(step: str) -> Held:
     return Held(Component(step, (step,), step), "installed", step, version("pytest"))
 
 
 @pytest.mark.slow
 def test_a_step_tells_what_it_saw() -> None:
-    result = running.run_step(PYTHON, held("pytest"), os.environ)
+    result = running.run_step(PYTHON, component_of("pytest"), os.environ)
     assert result.result == "a file of two tests: 1 failed, 1 passed, as written", result.error
     assert result.seconds > 0 and not result.error
 
 
 def test_a_step_that_fails_tells_why() -> None:
-    result = running.run_step(PYTHON, held("ort_moe"), os.environ)
+    result = running.run_step(PYTHON, component_of("ort_moe"), os.environ)
     assert result.result == "" and "No module named" in result.error
 
 

@@ -117,11 +117,11 @@ def test_a_head_is_not_ended_when_its_cluster_is_made_again(heads: Heads, tmp_pa
     head = heads.ensure(KEY)
     calls: list[int] = []
 
-    def wanted() -> set[str]:
+    def keys_in_use() -> set[str]:
         calls.append(1)
         return set() if len(calls) == 1 else {KEY}
 
-    heads.keep(wanted)
+    heads.keep(keys_in_use)
     eventually(lambda: len(calls) >= 2, "a second look")
     assert len(calls) == 2
     assert heads.ensure(KEY) == head

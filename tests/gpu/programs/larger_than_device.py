@@ -22,7 +22,7 @@ def network() -> torch.nn.Module:
     return torch.nn.Sequential(*layers)
 
 
-def whole(device: torch.device) -> list[float]:
+def train_whole(device: torch.device) -> list[float]:
     model = network().to(device)
     optimizer = torch.optim.Adam(model.parameters(), 1e-4)
     losses = []
@@ -73,7 +73,7 @@ def main(how: str, is_limited: bool) -> None:
         torch.cuda.set_per_process_memory_fraction(LIMIT_MB * 2**20 / total, device)
     result: dict[str, Any] = {"parameters_mb": LAYERS * WIDTH * (WIDTH + 1) * 4 / 2**20}
     try:
-        result["losses"] = whole(device) if how == "whole" else offloaded(device)
+        result["losses"] = train_whole(device) if how == "whole" else offloaded(device)
     except torch.OutOfMemoryError as error:
         result["error"] = str(error)
     result["peak_mb"] = torch.cuda.max_memory_allocated(device) / 2**20

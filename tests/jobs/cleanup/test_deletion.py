@@ -118,7 +118,7 @@ def test_whoever_waits_for_a_deletion_waits_for_another_that_is_at_work(
     clean(services, job)
     deleted = deletion.delete(services, WORKSPACE, Choice(["gone"]), "me")
     with ThreadPoolExecutor() as pool:
-        with locks.held(services.lock("removal")):
+        with locks.hold(services.lock("removal")):
             assert removal.work(services) == []
             waiting = pool.submit(removal.work_now, services, deleted.jobs)
             assert not wait([waiting], timeout=0.2).done

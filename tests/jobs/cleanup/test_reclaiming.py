@@ -286,7 +286,7 @@ def test_a_draft_that_is_worked_on_stays_however_old(services: Services) -> None
     """A slow build writes nothing for a day; it holds its lock."""
     (services.home / "environments").mkdir()
     draft = _draft(services, _DRAFTS[0], old=True)
-    with locks.held(services.home / "environments" / f"{'ab' * 32}.lock"):
+    with locks.hold(services.home / "environments" / f"{'ab' * 32}.lock"):
         (item,) = [
             candidate
             for candidate in reclaiming.reclaim(services, GcOptions())

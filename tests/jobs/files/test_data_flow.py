@@ -244,7 +244,7 @@ def test_neither_a_round_nor_a_request_waits_for_a_model(yard: Yard, services: S
     yard.look_until(plain, Status.STARTING)
     _write(services, job, "net", "m.pt", b"2")
     # Another server is at it, or the same one: it takes its time.
-    with locks.held(services.lock(f"outputs-{job.id % 16}")):
+    with locks.hold(services.lock(f"outputs-{job.id % 16}")):
         Worker(services, attempt_of(services, job)).whole_life()
         Worker(services, attempt_of(services, plain)).whole_life()
         yard.scheduler.run_round()
@@ -282,5 +282,5 @@ def test_what_one_job_left_another_reads(yard: Yard, services: Services) -> None
 def test_a_place_depends_on_the_job_alone() -> None:
     from torchyard.jobs.spec.inputs import Output
 
-    place = outputs_of.place("w", "j", "o", Output())
+    place = outputs_of.destination_of("w", "j", "o", Output())
     assert place.uri == "azureml://datastores/workspaceblobstore/paths/azureml/j/o/"

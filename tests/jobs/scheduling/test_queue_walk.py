@@ -70,7 +70,7 @@ def decide_at_once(services: Services) -> queue.Decision:
     now = services.clock.now()
     with services.db.read() as connection:
         every = shares.read(connection, machine.bounds(services))
-        held = queue_store.held(connection)
+        held = queue_store.list_running(connection)
         rows: Sequence[Any] = connection.execute(
             sa.select(store.jobs).where(store.jobs.c.status == Status.QUEUED.value)
         ).all()
@@ -123,7 +123,7 @@ def test_a_walk_starts_the_jobs_that_a_decision_on_the_whole_queue_starts(
             scheduler.claimer.claim()
         assert decide_at_once(services).starts == (), "nothing idles while a job that may run fits"
         with services.db.read() as connection:
-            going = queue_store.held(connection)
+            going = queue_store.list_running(connection)
         for attempt in going:
             if attempt.order_reason or chance.random() < 0.4:
                 end(services, attempt.job_name)

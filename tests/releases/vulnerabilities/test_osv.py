@@ -16,7 +16,7 @@ def affects(version: str, *events: dict[str, str], versions: tuple[str, ...] = (
         "ranges": [{"type": "ECOSYSTEM", "events": list(events)}] if events else [],
         "versions": list(versions),
     }
-    entry = osv.kept({"id": "CVE-1", "affected": [affected]}, [])
+    entry = osv.stored_fields({"id": "CVE-1", "affected": [affected]}, [])
     return bool(osv.matching([entry], {"torch": version}))
 
 
@@ -63,7 +63,9 @@ def entry(id: str, aliases: tuple[str, ...] = (), **changes: Any) -> dict[str, A
         "package": {"ecosystem": "PyPI", "name": "torch"},
         "ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}]}],
     }
-    return osv.kept({"id": id, "aliases": list(aliases), "affected": [affected], **changes}, [])
+    return osv.stored_fields(
+        {"id": id, "aliases": list(aliases), "affected": [affected], **changes}, []
+    )
 
 
 def test_entries_that_name_each_other_are_one() -> None:
@@ -81,7 +83,7 @@ def test_entries_that_name_each_other_are_one() -> None:
 
 def test_withdrawn_entries_and_other_ecosystems_affect_nothing() -> None:
     withdrawn = entry("CVE-1", withdrawn="2026-01-01T00:00:00Z")
-    other = osv.kept(
+    other = osv.stored_fields(
         {"id": "CVE-2", "affected": [{"package": {"ecosystem": "npm", "name": "torch"}}]}, []
     )
     assert osv.matching([withdrawn, other], {"torch": "2.0"}) == []
@@ -90,4 +92,4 @@ def test_withdrawn_entries_and_other_ecosystems_affect_nothing() -> None:
 @pytest.mark.parametrize("wrong", [[], {"affected": []}, {"id": "x", "affected": [3]}])
 def test_what_is_no_entry_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidSpec, match="advisory"):
-        osv.kept(wrong, ["entries", 0])
+        osv.stored_fields(wrong, ["entries", 0])

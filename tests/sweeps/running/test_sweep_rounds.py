@@ -296,7 +296,7 @@ def test_what_is_wrong_with_the_trial_is_told_at_its_place(
     with pytest.raises(InvalidSpec) as caught:
         lab.create(**changes)
     assert tuple(caught.value.at or ())[: len(place)] == place
-    assert jobs.named(lab.services, support.WORKSPACE, "tuning") is None
+    assert jobs.find_by_name(lab.services, support.WORKSPACE, "tuning") is None
 
 
 def test_secrets_of_a_trial_are_hidden(lab: SweepLab) -> None:

@@ -36,8 +36,8 @@ class TidyConnection(Connection):
         super().__init__(ServerAddress(url), "yard_a_test", "/v1/attempts/a1")
         self.connections: list[http.client.HTTPConnection] = []
 
-    def _kept(self, parts: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
-        connection = super()._kept(parts, timeout_s)
+    def _reuse_connection(self, parts: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
+        connection = super()._reuse_connection(parts, timeout_s)
         self.connections.append(connection)
         return connection
 

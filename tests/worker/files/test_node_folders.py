@@ -320,7 +320,7 @@ def test_what_the_jobs_user_cannot_read_is_downloaded(tmp_path: Path) -> None:
 
     link = Connection.of_attempt(ServerAddress("http://127.0.0.1:1"), "", "att")
     blobs = Blobs(link, "", lambda: False)
-    placed = inputs.place(input_plans, folder, blobs, fetch, sees_disk=True)
+    placed = inputs.place_inputs(input_plans, folder, blobs, fetch, sees_disk=True)
     assert fetched == ["far"]
     assert (Path(placed.values["near"]) / "a.csv").read_text() == "a"
     assert Path(placed.values["far"]).read_text() == "far"
@@ -329,5 +329,5 @@ def test_what_the_jobs_user_cannot_read_is_downloaded(tmp_path: Path) -> None:
     (near / "a.csv").unlink()
     near.rmdir()
     near.write_text("another machine's")
-    inputs.place(input_plans, elsewhere, blobs, fetch)
+    inputs.place_inputs(input_plans, elsewhere, blobs, fetch)
     assert fetched == ["far", "near", "far"]

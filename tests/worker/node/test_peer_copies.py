@@ -69,8 +69,8 @@ class Pair:
         self.channels.append(peer_channel.connect(self.address, TOKEN, OWNER))
         return self.channels[-1]
 
-    def kept(self) -> list[str]:
-        return [folder.name for folder in peer_keeper.whole(self.copies)]
+    def copied_checkpoints(self) -> list[str]:
+        return [folder.name for folder in peer_keeper.complete_checkpoints(self.copies)]
 
 
 @pytest.fixture
@@ -111,12 +111,12 @@ def test_the_newest_that_the_server_lacks_have_a_copy(pair: Pair) -> None:
     for step in (1, 2, 3):
         os.utime(save(pair.outputs, step) / "manifest.json", (step, step))
     pair.sender.copy()
-    assert pair.kept() == ["step-00000002", "step-00000003"]
+    assert pair.copied_checkpoints() == ["step-00000002", "step-00000003"]
     newest = pair.outputs / "checkpoints" / "step-00000003"
     assert contents(pair.copies / newest.name) == contents(newest)
     pair.delivery.deliver()
     pair.sender.copy()
-    assert pair.kept() == []
+    assert pair.copied_checkpoints() == []
 
 
 def test_a_checkpoint_without_a_manifest_has_none(pair: Pair) -> None:
@@ -133,7 +133,7 @@ def test_what_is_written_again_is_copied_again(pair: Pair) -> None:
     os.utime(folder / "manifest.json", (5, 5))
     pair.sender.copy()
     assert (pair.copies / folder.name / "__1_0.distcp").read_text() == "another state"
-    assert pair.kept() == [folder.name]
+    assert pair.copied_checkpoints() == [folder.name]
 
 
 def test_what_the_script_deletes_is_dropped(pair: Pair) -> None:
@@ -141,7 +141,7 @@ def test_what_the_script_deletes_is_dropped(pair: Pair) -> None:
     pair.sender.copy()
     shutil.rmtree(folder)
     pair.sender.copy()
-    assert pair.kept() == []
+    assert pair.copied_checkpoints() == []
 
 
 def test_an_owner_that_has_delivered_needs_its_copies_no_more(
@@ -149,11 +149,11 @@ def test_an_owner_that_has_delivered_needs_its_copies_no_more(
 ) -> None:
     save(pair.outputs, 1)
     pair.sender.start()
-    wait_until(pair.kept)
+    wait_until(pair.copied_checkpoints)
     assert pair.sender._thread.is_alive()
     pair.sender.finish(delivered=True)
     assert not pair.keeper.is_needed(NEVER)
-    assert pair.kept() == [] and requests == [] and pair.told == []
+    assert pair.copied_checkpoints() == [] and requests == [] and pair.told == []
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_without_space_there_is_no_copy_and_one_message(pair: Pair) -> None:
     save(pair.outputs, 2)
     for _ in range(3):
         pair.sender.copy()
-    assert pair.kept() == []
+    assert pair.copied_checkpoints() == []
     (message,) = pair.told
     assert message.startswith("the disk of its peer has ") and message.endswith(" MiB free")
 
@@ -227,18 +227,18 @@ def test_copies_count_against_the_limit_of_the_job(pair: Pair) -> None:
     pair.open(Space(limit_bytes=1000, used_bytes=lambda: used[0], reserve_bytes=0))
     save(pair.outputs, 1, "x" * 600)
     pair.sender.copy()
-    assert pair.kept() == ["step-00000001"]
+    assert pair.copied_checkpoints() == ["step-00000001"]
     save(pair.outputs, 2, "x" * 600)
     pair.sender.copy()
-    assert pair.kept() == ["step-00000001"]
+    assert pair.copied_checkpoints() == ["step-00000001"]
     (message,) = pair.told
     assert message == "the job may write 0 MiB more on its peer"
     # What the ranks write comes first.
     used[0] = 900
     pair.sender.copy()
-    assert pair.kept() == []
+    assert pair.copied_checkpoints() == []
     pair.sender.copy()
-    assert pair.kept() == [] and len(pair.told) == 1
+    assert pair.copied_checkpoints() == [] and len(pair.told) == 1
 
 
 def test_a_peer_that_answers_nothing_stops_nobody(
@@ -267,7 +267,7 @@ def test_a_copy_that_fails_each_time_is_given_up(
     wait_until(lambda: pair.told)
     time.sleep(0.2)
     assert pair.told == ["step-00000001 could not be copied, see worker.log"]
-    assert pair.kept() == [] and not list(pair.copies.glob(".part-*"))
+    assert pair.copied_checkpoints() == [] and not list(pair.copies.glob(".part-*"))
 
 
 @pytest.mark.parametrize(("token", "owner"), [("a1\nanother", OWNER), (TOKEN, 0)])

@@ -8,7 +8,7 @@ import signal
 from worker.bench import Bench
 
 
-def _told(bench: Bench) -> tuple[str, str]:
+def _error_of(bench: Bench) -> tuple[str, str]:
     error = bench.exit()["error"]
     return error["code"], error["message"]
 
@@ -19,7 +19,7 @@ def test_a_worker_whose_supervisor_is_killed_is_lost(bench: Bench) -> None:
     bench.server.wait_for("ranks_started")
     os.kill(bench.who(plan)["supervisor"]["pid"], signal.SIGKILL)
     bench.wait(handle)
-    assert _told(bench) == (
+    assert _error_of(bench) == (
         "worker_lost",
         "the worker of node 0 was told to end: its supervisor was killed",
     )
@@ -31,7 +31,7 @@ def test_the_sender_of_a_workers_signal_is_named(bench: Bench) -> None:
     bench.server.wait_for("ranks_started")
     os.kill(bench.who(plan)["pid"], signal.SIGTERM)
     bench.wait(handle)
-    code, message = _told(bench)
+    code, message = _error_of(bench)
     assert code == "worker_lost"
     assert f"told to end: it received SIGTERM from pid {os.getpid()} (" in message
     sender = bench.exit()["error"]["details"]["signal"]
@@ -45,7 +45,7 @@ def test_the_sender_of_a_supervisors_signal_is_named(bench: Bench) -> None:
     bench.server.wait_for("ranks_started")
     os.kill(bench.who(plan)["supervisor"]["pid"], signal.SIGTERM)
     bench.wait(handle)
-    code, message = _told(bench)
+    code, message = _error_of(bench)
     assert code == "worker_lost"
     assert f"its supervisor received SIGTERM from pid {os.getpid()} (" in message
 
@@ -56,7 +56,7 @@ def test_a_stop_by_the_executor_is_meant(bench: Bench) -> None:
     bench.server.wait_for("ranks_started")
     bench.executor.stop(handle, 10.0)
     bench.wait(handle)
-    assert _told(bench) == ("stopped", "node 0 was stopped: its executor was asked to stop it")
+    assert _error_of(bench) == ("stopped", "node 0 was stopped: its executor was asked to stop it")
 
 
 def test_other_nodes_hear_of_a_signal_while_they_wait_for_this_one(bench: Bench) -> None:

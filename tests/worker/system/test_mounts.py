@@ -56,7 +56,7 @@ def _placed(source: Path, folder: Path, **plan: str) -> inputs.PlacedInputs:
     blobs = Blobs(
         Connection.of_attempt(ServerAddress("http://127.0.0.1:1"), "", "a"), "", lambda: False
     )
-    return inputs.place({"data": plan_of_input}, folder, blobs)
+    return inputs.place_inputs({"data": plan_of_input}, folder, blobs)
 
 
 def _run(placed: inputs.PlacedInputs, script: str) -> subprocess.CompletedProcess[str]:

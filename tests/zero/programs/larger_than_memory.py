@@ -43,7 +43,7 @@ def limit(megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
-def whole() -> list[float]:
+def train_whole() -> list[float]:
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), 1e-4)
     losses = []
@@ -95,7 +95,7 @@ def main(how: str, megabytes: int) -> None:
         limit(megabytes)
     answer: dict[str, Any] = {"parameters_mb": LAYERS * WIDTH * (WIDTH + 1) * 4 / 2**20}
     try:
-        answer["losses"] = whole() if how == "whole" else sharded()
+        answer["losses"] = train_whole() if how == "whole" else sharded()
     except (RuntimeError, MemoryError) as error:
         answer["error"] = str(error)
     answer["allocated_mb"] = allocated_mb() - before

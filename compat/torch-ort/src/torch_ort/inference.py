@@ -46,7 +46,7 @@ class InferenceRunner:
         if self._is_off or not self._is_due():
             return self._module(*inputs, **named)
         # In the order in which exported graphs take them.
-        named = dict(sorted(named.items(), key=lambda item: self._place(item[0])))
+        named = dict(sorted(named.items(), key=lambda item: self._index_of(item[0])))
         leaves, structure = pytree.tree_flatten((inputs, named))
         key = (str(structure), tuple(map(_kind, leaves)))
         if key not in self._by_inputs:
@@ -61,7 +61,7 @@ class InferenceRunner:
             self._notices.say(f"is answered by torch for these inputs: {reason(error)}")
             return self._module(*inputs, **named)
 
-    def _place(self, name: str) -> int:
+    def _index_of(self, name: str) -> int:
         return self._order.index(name) if name in self._order else len(self._order)
 
     def _is_due(self) -> bool:

@@ -73,14 +73,14 @@ class EnvironmentAssets:
             self._environments.db, call.workspace.name, name, archived=None
         )
         listed = [_registered(call, asset) for asset in versions_found]
-        curated = curated_environments.named(name)
+        curated = curated_environments.find_by_name(name)
         if listed and curated is not None:  # those are the workspace's releases of it
             return [*listed, _curated(curated, name, curated.version)]
         return listed or [self._published(call, name, versions.LATEST)]
 
     def get(self, call: Call, name: str, version: str) -> AssetVersion:
         registered = assets.list_in(self._environments.db, call.workspace.name, name, archived=None)
-        if registered and curated_environments.named(name) is None:
+        if registered and curated_environments.find_by_name(name) is None:
             return _registered(call, versions.pick(NOUN, name, version, registered))
         return self._published(call, name, version)
 

@@ -99,7 +99,7 @@ class Jobs:
             job = actions.get(self.services, workspace, name)
             return PutResult(self._resource(call, self._change(call, job)), new=False)
         _matches(call, name)
-        existing = actions.named(self.services, workspace, name)
+        existing = actions.find_by_name(self.services, workspace, name)
         reader = Reader(workspace, lambda code_id: self._snapshot(call, existing, code_id))
         is_sweep = str(call.properties.get("jobType") or "").lower() == sweep_documents.KIND
         read = partial(sweep_documents.read, reader) if is_sweep else reader.read

@@ -76,7 +76,7 @@ def read(
         settings["retry_settings"] = retry_settings(properties)
     if settings:
         document["settings"] = settings
-    document.update(_named(call, properties, before, snapshot_of))
+    document.update(_asset_fields(call, properties, before, snapshot_of))
     document.update(_texts(properties))
     if "environmentVariables" in properties:
         kept = None if before is None else before.document
@@ -171,7 +171,7 @@ def _properties(
     }
 
 
-def _named(
+def _asset_fields(
     call: Call,
     properties: Mapping[str, Any],
     before: BatchDeployment | None,

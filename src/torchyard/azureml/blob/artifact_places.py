@@ -108,7 +108,7 @@ def find_all(
         return [find(services, workspace, origin, container, path)]
     return [
         Place(origin, container, BLOB_STORE, model.folder, str(model.version))
-        for model in registry.whole(services.db, workspace, unquote(container)).versions
+        for model in registry.get_with_versions(services.db, workspace, unquote(container)).versions
         if model.folder
     ]
 
@@ -149,7 +149,9 @@ def _of_version(
     if writer is not None:
         raise InvalidInput(f"the files of model `{name}` never change", "register another version")
     if not version:
-        version = str(registry.whole(services.db, workspace, name).registered.last_version)
+        version = str(
+            registry.get_with_versions(services.db, workspace, name).registered.last_version
+        )
     model = models.get(services.db, workspace, name, version)
     if not model.folder:
         raise NotFound(

@@ -109,7 +109,7 @@ class Artifacts:
         )
         return JSONResponse(self._information(call, place, path, write=True, by_v1=True))
 
-    def _place(self, call: Call, origin: str, container: str, path: str) -> Place:
+    def _find_location(self, call: Call, origin: str, container: str, path: str) -> Place:
         return places.find(self._services, call.workspace.name, origin, container, path)
 
     def _places(self, call: Call, origin: str, container: str, path: str) -> Sequence[Place]:
@@ -124,7 +124,7 @@ class Artifacts:
         Raises:
             NotFound: it does not.
         """
-        place = self._place(call, origin, container, path)
+        place = self._find_location(call, origin, container, path)
         if [entry.path for entry in self._entries(call, place, path)] != [path.strip("/")]:
             raise NotFound(f"`{origin}/{container}` has no file `{path[:200]}`")
         return place

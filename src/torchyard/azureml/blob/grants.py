@@ -90,7 +90,7 @@ class Grants:
         try:
             self._person(request, permission, workspace, token_hash)
         except NotFound as error:
-            raise self.containers.gone(name) from error
+            raise self.containers.forget(name) from error
         container = self.containers.get(name)
         store = container.datastore.name
         if permission not in (Permission.UPLOAD, Permission.WRITE):

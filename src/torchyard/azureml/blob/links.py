@@ -149,10 +149,10 @@ class Links:
         }
 
     def datastore_uri(self, call: Call, url: str) -> DatastoreUri | None:
-        """As `place`, in the workspace of a request."""
-        return self.place(call.workspace.name, url)
+        """As `datastore_uri_of`, in the workspace of a request."""
+        return self.datastore_uri_of(call.workspace.name, url)
 
-    def place(self, workspace: str, url: str) -> DatastoreUri | None:
+    def datastore_uri_of(self, workspace: str, url: str) -> DatastoreUri | None:
         """The place that the URL of a blob means, with or without its signature; None for a URL
         that this server did not hand out.
 

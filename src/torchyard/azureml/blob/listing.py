@@ -158,7 +158,7 @@ def _walked(files: Files, prefix: str) -> Iterator[Entry]:
 
 def _item(item: Blob | str, metadata: bool) -> str:
     if isinstance(item, str):
-        return f"<BlobPrefix>{_named(item)}</BlobPrefix>"
+        return f"<BlobPrefix>{_name_element(item)}</BlobPrefix>"
     properties = {
         "Creation-Time": http_date(item.created_at),
         "Last-Modified": http_date(item.modified_at),
@@ -178,10 +178,11 @@ def _item(item: Blob | str, metadata: bool) -> str:
     if metadata and item.metadata:
         pairs = "".join(_element(name, value) for name, value in item.metadata.items())
         metadata_xml = f"<Metadata>{pairs}</Metadata>"
-    return f"<Blob>{_named(item.entry.path)}<Properties>{inside}</Properties>{metadata_xml}</Blob>"
+    name_xml = _name_element(item.entry.path)
+    return f"<Blob>{name_xml}<Properties>{inside}</Properties>{metadata_xml}</Blob>"
 
 
-def _named(name: str) -> str:
+def _name_element(name: str) -> str:
     if printable(name) != name or "\r" in name:
         return f'<Name Encoded="true">{quote(name)}</Name>'
     return _element("Name", name)

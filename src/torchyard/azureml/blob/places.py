@@ -70,10 +70,10 @@ class Containers:
         try:
             datastore = datastores.get(self._db, self._stores, workspace, store)
         except NotFound as error:
-            raise self.gone(name) from error
+            raise self.forget(name) from error
         return Container(name, workspace, datastore, self._opened(datastore))
 
-    def gone(self, name: str) -> NoContainer:
+    def forget(self, name: str) -> NoContainer:
         """The error for a container whose datastore or workspace was deleted."""
         self._locations.pop(name, None)
         return _no_container(name)

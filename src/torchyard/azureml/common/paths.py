@@ -128,7 +128,7 @@ def _lower(match: re.Match[str]) -> str:
 class Spellings(Protocol):
     """See workspaces/spellings.py."""
 
-    def kept(self, name: str) -> str | None: ...
+    def find_cached(self, name: str) -> str | None: ...
 
     def look_up(self, name: str) -> str: ...
 
@@ -144,7 +144,7 @@ class AzurePaths:
         azure_path = translate(scope["path"]) if scope["type"] == "http" else None
         if azure_path is not None:
             if azure_path.workspace:
-                spelling = self._spellings.kept(azure_path.workspace)
+                spelling = self._spellings.find_cached(azure_path.workspace)
                 if spelling is None:
                     spelling = await run_in_threadpool(
                         self._spellings.look_up, azure_path.workspace

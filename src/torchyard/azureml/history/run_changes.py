@@ -44,7 +44,7 @@ def put(services: Services, call: Call, name: str, experiment: str) -> Job:
         InvalidInput: a value of the wrong form.
     """
     request, workspace = call.document, call.workspace.name
-    job = actions.named(services, workspace, name)
+    job = actions.find_by_name(services, workspace, name)
     if job is None:
         if not experiment:
             return actions.get(services, workspace, name)  # raises NotFound

@@ -387,7 +387,7 @@ def _scoring_step(services: Services, call: Call, name: str) -> list[Job]:
     """A batch endpoint's job is a pipeline in Azure, whose step people's code looks up for the
     output; here it is the step itself.
     """
-    job = actions.named(services, call.workspace.name, name)
+    job = actions.find_by_name(services, call.workspace.name, name)
     return [job] if job is not None and invocations.is_invocation(services, job) else []
 
 

@@ -239,7 +239,7 @@ def environment_json(
 ) -> dict[str, Any]:
     """An environment as the client's class reads it."""
     bare_name = catalogue.bare(name)
-    if curated_environments.named(bare_name) is None and not _is_published(
+    if curated_environments.find_by_name(bare_name) is None and not _is_published(
         environments, workspace, name
     ):
         asset = assets.get(environments.db, workspace, name, version)

@@ -105,9 +105,9 @@ def _python(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _placed(text: str, variables: Mapping[str, str], ids: Mapping[str, str]) -> str:
-    text = configs.DATASET.sub(lambda match: ids.get(match[1]) or _place(match[1]), text)
+    text = configs.DATASET.sub(lambda match: ids.get(match[1]) or _input_expression(match[1]), text)
     return _REFERENCE.sub(lambda match: variables.get(match[1], match[0]), text)
 
 
-def _place(name: str) -> str:
+def _input_expression(name: str) -> str:
     return f"${{{{inputs.{name}}}}}"

@@ -129,7 +129,7 @@ def read(body: Mapping[str, Any]) -> WebService:
         InvalidInput: a value that can't be read.
         NotServed: what only a cloud has.
     """
-    raw = settings.kept(body)
+    raw = settings.select_settings(body)
     _refuse_chosen_keys(body)
     properties = fields.texts(body, "properties")
     if documents.MARK in properties:

@@ -97,7 +97,7 @@ class ServiceSettings:
     notices: tuple[str, ...] = ()
 
 
-def kept(body: Mapping[str, Any]) -> dict[str, Any]:
+def select_settings(body: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a client's JSON that says how a service runs, without what is empty.
 
     Raises:
@@ -125,7 +125,7 @@ def kept(body: Mapping[str, Any]) -> dict[str, Any]:
 def read(settings: Mapping[str, Any]) -> ServiceSettings:
     """
     Args:
-        settings: as `kept` returns it.
+        settings: as `select_settings` returns it.
 
     Raises:
         NotServed: a kind of service that only a cloud has.
@@ -152,13 +152,13 @@ def read(settings: Mapping[str, Any]) -> ServiceSettings:
         token_auth=_token_auth(settings, kind),
         cpu=_number(resources, "cpu"),
         memory_gb=_number(resources, "memoryInGB"),
-        gpus=_whole(resources, "gpu") or 0,
-        replicas=_whole(settings, "numReplicas") or 1,
+        gpus=_integer(resources, "gpu") or 0,
+        replicas=_integer(settings, "numReplicas") or 1,
         scaler=_scaler(settings),
-        timeout_ms=_whole(settings, "scoringTimeoutMs"),
-        concurrent=_whole(settings, "maxConcurrentRequestsPerContainer"),
-        queue_wait_ms=_whole(settings, "maxQueueWaitMs"),
-        probe={key: number for key in probe if (number := _whole(probe, key)) is not None},
+        timeout_ms=_integer(settings, "scoringTimeoutMs"),
+        concurrent=_integer(settings, "maxConcurrentRequestsPerContainer"),
+        queue_wait_ms=_integer(settings, "maxQueueWaitMs"),
+        probe={key: number for key in probe if (number := _integer(probe, key)) is not None},
         collect=_truth(collection, "storageEnabled", False),
         app_insights=_truth(settings, "appInsightsEnabled", False),
         notices=_notices(settings),
@@ -175,10 +175,10 @@ def patched(settings: Mapping[str, Any], path: str, value: Any) -> dict[str, Any
     """
     keys = [key.replace("~1", "/").replace("~0", "~") for key in path.strip("/").split("/")]
     if len(keys) == 1 and keys[0] not in ("computeType", *_KEPT_APART):
-        return {**settings, **kept({keys[0]: value})}
+        return {**settings, **select_settings({keys[0]: value})}
     if len(keys) == 2 and keys[0] in _PARTS and keys[1] in _PARTS[keys[0]]:
         part = {**object_at(settings, keys[0]), keys[1]: value}
-        return {**settings, **kept({keys[0]: part})}
+        return {**settings, **select_settings({keys[0]: part})}
     raise InvalidInput(f"`{path[:100]}` of a web service can't be changed")
 
 
@@ -212,12 +212,12 @@ def _scaler(settings: Mapping[str, Any]) -> AutoScaler | None:
     part = object_at(settings, "autoScaler")
     if not _truth(part, "autoscaleEnabled", False):
         return None
-    least = _whole(part, "minReplicas") or 1
+    least = _integer(part, "minReplicas") or 1
     return AutoScaler(
         least,
-        _whole(part, "maxReplicas") or max(10, least),
-        _whole(part, "refreshPeriodInSeconds") or 1,
-        _whole(part, "targetUtilization") or 70,
+        _integer(part, "maxReplicas") or max(10, least),
+        _integer(part, "refreshPeriodInSeconds") or 1,
+        _integer(part, "targetUtilization") or 70,
     )
 
 
@@ -245,7 +245,7 @@ def _truth(document: Mapping[str, Any], key: str, default: bool) -> bool:
     return value
 
 
-def _whole(document: Mapping[str, Any], key: str) -> int | None:
+def _integer(document: Mapping[str, Any], key: str) -> int | None:
     number = _number(document, key)
     if number is not None and number != int(number):
         raise _wrong(key, "a whole number", number)

@@ -33,11 +33,11 @@ class OpenFileResponse(FileResponse):
         try:
             descriptor = await run_in_threadpool(os.open, self.path, _FLAGS)
         except FileNotFoundError:
-            raise _gone() from None
+            raise _removed_error() from None
         try:
             self.stat_result = os.fstat(descriptor)
             if not stat.S_ISREG(self.stat_result.st_mode):
-                raise _gone()
+                raise _removed_error()
             # By this name the same file is opened again, whatever stands at its path by then.
             self.path = f"/dev/fd/{descriptor}"
             self.set_stat_headers(self.stat_result)
@@ -64,5 +64,5 @@ class _Promised:
         await self._send(message)
 
 
-def _gone() -> NotFound:
+def _removed_error() -> NotFound:
     return NotFound("the file was removed while it was read", "list the files, and read again")

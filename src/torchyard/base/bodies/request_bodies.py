@@ -67,11 +67,11 @@ async def with_body(
         is_text = not is_file and "octet-stream" not in request.headers.get("content-type", "")
         if not body.is_spooled:
             content = _load(body, is_text)
-            yield Request(request.scope, _whole(content, request.receive))
+            yield Request(request.scope, _replay_content(content, request.receive))
             return
         async with spool.working() if body.is_large else nullcontext():
             content = await in_body_thread(_load, body, is_text)
-            yield Request(request.scope, _whole(content, request.receive))
+            yield Request(request.scope, _replay_content(content, request.receive))
     except ServerBusy:
         request.scope[BUSY] = True
         raise
@@ -103,7 +103,7 @@ async def _read(request: Request, limit_bytes: int, body: ArrivingBody) -> Messa
             return None
 
 
-def _whole(content: bytes, receive: Receive) -> Receive:
+def _replay_content(content: bytes, receive: Receive) -> Receive:
     return _replay({"type": "http.request", "body": content, "more_body": False}, receive)
 
 

@@ -43,7 +43,7 @@ class YamlFile:
     value: dict[str, Any]
     places: dict[At, str] = field(default_factory=dict)
 
-    def place(self, at: At) -> str:
+    def position_of(self, at: At) -> str:
         """The position of `at`, or of the nearest value around it that exists."""
         while at not in self.places and at:
             at = at[:-1]

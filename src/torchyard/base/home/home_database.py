@@ -24,7 +24,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from torchyard.base import disk, postgres
 from torchyard.base.db import Database, Instant, metadata
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
-from torchyard.base.files import whole
+from torchyard.base.files import write_atomically
 
 installation = Table(
     "installation",
@@ -151,7 +151,7 @@ def remember_file(home: Path, file: Path | None) -> None:
     if file is None:
         path.unlink(missing_ok=True)
         return
-    with whole(path, mode=0o600) as writing:
+    with write_atomically(path, mode=0o600) as writing:
         writing.write(f"{file}\n".encode())
 
 
@@ -311,7 +311,7 @@ def mark_as(connection: Connection, mark: str, home: Path) -> None:
 def remember(home: Path, url: URL, mark: str) -> None:
     """Say in the home which database it has."""
     body = {"url": postgres.redacted(url), "id": mark}
-    with whole(home / "database.json", mode=0o600) as writing:
+    with write_atomically(home / "database.json", mode=0o600) as writing:
         writing.write(json.dumps(body, indent=1).encode() + b"\n")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchyard.base.files import whole
+from torchyard.base.files import write_atomically
 
 _FILE = "service.json"
 
@@ -50,7 +50,7 @@ def record(home: Path, service: HomeService | None) -> None:
     if service is None:
         (home / _FILE).unlink(missing_ok=True)
     elif read(home) != service:
-        with whole(home / _FILE, mode=0o600) as writing:
+        with write_atomically(home / _FILE, mode=0o600) as writing:
             writing.write(json.dumps({"unit": service.unit, "host": service.host}).encode())
 
 

@@ -55,7 +55,9 @@ def create(
                 "delete those that nobody uses",
             )
         _check_default(spec.default_deployment or "", [], spec.name)
-        endpoint = BatchEndpoint(workspace, spec.name, identity.user, _kept(document), "", now, now)
+        endpoint = BatchEndpoint(
+            workspace, spec.name, identity.user, _without_columns(document), "", now, now
+        )
         store.add_endpoint(connection, endpoint)
     return endpoint, True
 
@@ -151,7 +153,7 @@ def _changed(
         names = [each.name for each in store.deployments_in(connection, old)]
         default = _check_default(spec.default_deployment, names, old.name)
     values: dict[str, Any] = {
-        "document": _kept({**document, "name": old.name}),
+        "document": _without_columns({**document, "name": old.name}),
         "default_deployment": default,
         "changed_at": services.clock.now(),
     }
@@ -159,7 +161,7 @@ def _changed(
     return replace(old, **values)
 
 
-def _kept(document: Mapping[str, Any]) -> dict[str, Any]:
+def _without_columns(document: Mapping[str, Any]) -> dict[str, Any]:
     """The file without what stands in columns of its own."""
     return {key: value for key, value in document.items() if key not in _IN_COLUMNS}
 

@@ -49,7 +49,7 @@ def invoke(
     deployment = _chosen(services, endpoint, wanted.deployment_name)
     spec = _changed(deployment, wanted)
     job_document = scoring_jobs.document_of(services.blobs, spec, endpoint.name, wanted)
-    if wanted.job_name and jobs.named(services, workspace, wanted.job_name) is not None:
+    if wanted.job_name and jobs.find_by_name(services, workspace, wanted.job_name) is not None:
         return submission.create(services, workspace, job_document, identity)
 
     def note(connection: Connection, job: Job) -> None:
@@ -59,7 +59,7 @@ def invoke(
     try:
         return submission.create_new(services, workspace, job_document, identity, also=note)
     except TorchyardError as error:
-        error.at = _place(tuple(error.at), wanted)
+        error.at = _key_in_invocation(tuple(error.at), wanted)
         raise
 
 
@@ -77,7 +77,7 @@ def jobs_of(
         name = deployments.get(services, workspace, endpoint_name, deployment_name).name
     with services.db.read() as connection:
         rows = store.jobs_of(connection, endpoint, name)
-    there = [(row, jobs.named(services, workspace, row.job)) for row in rows]
+    there = [(row, jobs.find_by_name(services, workspace, row.job)) for row in rows]
     # A job of the same name that was made since is another one.
     return [job for row, job in there if job is not None and job.created_at == row.created_at]
 
@@ -116,7 +116,7 @@ def _changed(deployment: BatchDeployment, wanted: Invocation) -> BatchDeployment
     return spec
 
 
-def _place(at: tuple[str | int, ...], wanted: Invocation) -> tuple[str | int, ...]:
+def _key_in_invocation(at: tuple[str | int, ...], wanted: Invocation) -> tuple[str | int, ...]:
     """Where in the invocation the job's key was written."""
     if at[:2] == ("inputs", scoring_jobs.DATA):
         return (*wanted.input_at, *at[2:])

@@ -45,7 +45,7 @@ def create(
     response: Response,
 ) -> dict[str, Any]:
     """Create a batch endpoint, or replace the file of one."""
-    named = fields.named(fields.mapping(document, "the endpoint's document"), endpoint)
+    named = fields.with_path_name(fields.mapping(document, "the endpoint's document"), endpoint)
     made, is_new = endpoints.create(services, workspace, named, identity)
     response.status_code = 201 if is_new else 200
     return endpoint_json(made)
@@ -128,7 +128,7 @@ def create_deployment(
     response: Response,
 ) -> dict[str, Any]:
     """Create a deployment, or replace the file of one."""
-    named = fields.named(fields.mapping(document, "the deployment's document"), deployment)
+    named = fields.with_path_name(fields.mapping(document, "the deployment's document"), deployment)
     named.setdefault("endpoint_name", endpoint)
     accepted = deployments.create(services, workspace, endpoint, named, identity)
     response.status_code = 201 if accepted.is_new else 200

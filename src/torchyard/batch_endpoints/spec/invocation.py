@@ -16,7 +16,7 @@ from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described, mapping, text, texts
 from torchyard.batch_endpoints.spec import keys, settings
 from torchyard.endpoints.spec.keys import check
-from torchyard.endpoints.spec.settings import whole, word
+from torchyard.endpoints.spec.settings import bounded_integer, word
 
 TYPES = ("uri_folder", "uri_file", "mltable")
 OUTPUT = "score"
@@ -73,7 +73,11 @@ def read(document: Any) -> Invocation:
 def _instance_count(body: Mapping[str, Any]) -> int:
     inner = body.get("resources")
     count = settings.resources(body).instance_count if inner is not None else 0
-    return whole(body, "instance_count", (), count, 1, 1000) if "instance_count" in body else count
+    return (
+        bounded_integer(body, "instance_count", (), count, 1, 1000)
+        if "instance_count" in body
+        else count
+    )
 
 
 def _input(value: Any) -> tuple[dict[str, Any], tuple[str, ...]]:

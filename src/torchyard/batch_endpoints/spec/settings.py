@@ -17,7 +17,7 @@ from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described, text, texts
 from torchyard.batch_endpoints.spec import keys
 from torchyard.endpoints.spec.keys import check
-from torchyard.endpoints.spec.settings import whole, word, yes_or_no
+from torchyard.endpoints.spec.settings import bounded_integer, word, yes_or_no
 
 APPEND_ROW, SUMMARY_ONLY = "append_row", "summary_only"
 LEVELS = ("debug", "info", "warning", "error")
@@ -68,8 +68,8 @@ def batch_settings(document: Mapping[str, Any]) -> BatchSettings:
     retry = written.get("retry_settings")
     retry = {} if retry is None else check(retry, keys.RETRY, retry_at, "`retry_settings`")
     return BatchSettings(
-        whole(written, "mini_batch_size", of("mini_batch_size"), 10, 1, _MOST_FILES),
-        whole(
+        bounded_integer(written, "mini_batch_size", of("mini_batch_size"), 10, 1, _MOST_FILES),
+        bounded_integer(
             written,
             "max_concurrency_per_instance",
             of("max_concurrency_per_instance"),
@@ -77,9 +77,9 @@ def batch_settings(document: Mapping[str, Any]) -> BatchSettings:
         ),
         word(written, "output_action", of("output_action"), (APPEND_ROW, SUMMARY_ONLY), APPEND_ROW),
         _file_name(written, of("output_file_name")),
-        whole(retry, "max_retries", retry_at, 3, 0, 100),
+        bounded_integer(retry, "max_retries", retry_at, 3, 0, 100),
         _seconds(retry, "timeout", retry_at, 30),
-        whole(written, "error_threshold", of("error_threshold"), -1, -1, _MOST_ERRORS),
+        bounded_integer(written, "error_threshold", of("error_threshold"), -1, -1, _MOST_ERRORS),
         word(written, "logging_level", of("logging_level"), LEVELS, "info"),
     )
 
@@ -93,7 +93,7 @@ def resources(document: Mapping[str, Any]) -> Resources:
     if document.get("resources") is None:
         return Resources()
     body = check(document["resources"], keys.RESOURCES, at, "`resources`")
-    count = whole(body, "instance_count", at, 1, 1, 1000)
+    count = bounded_integer(body, "instance_count", at, 1, 1, 1000)
     others = {key: value for key, value in body.items() if key != "instance_count"}
     return Resources(count, others)
 
@@ -179,4 +179,4 @@ def _seconds(body: Mapping[str, Any], key: str, at: tuple[str, ...], default: in
             )
         hours, minutes, seconds = (int(part or 0) for part in match.groups())
         body = {key: hours * 3600 + minutes * 60 + seconds}
-    return whole(body, key, at, default, 1, 30 * _DAY_S)
+    return bounded_integer(body, key, at, default, 1, 30 * _DAY_S)

@@ -16,7 +16,7 @@ from torchyard.cli.parsing.options import (
     common,
     confirm,
     filed,
-    named,
+    name_argument,
     tagged,
     warn,
 )
@@ -113,7 +113,7 @@ def update(
 
 
 @group.command("show")
-@named("deployment")
+@name_argument("deployment")
 @_endpoint_name
 @common
 def show(session: Session, name: str, endpoint_name: str) -> None:
@@ -137,7 +137,7 @@ def list_deployments(session: Session, endpoint_name: str) -> None:
 
 
 @group.command("delete")
-@named("deployment")
+@name_argument("deployment")
 @_endpoint_name
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @accepts("--no-wait")
@@ -156,7 +156,7 @@ def delete(session: Session, name: str, endpoint_name: str, yes: bool) -> None:
 
 
 @group.command("list-jobs")
-@named("deployment")
+@name_argument("deployment")
 @_endpoint_name
 @common
 def list_jobs(session: Session, name: str, endpoint_name: str) -> None:

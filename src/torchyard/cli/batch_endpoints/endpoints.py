@@ -16,7 +16,7 @@ from torchyard.cli.parsing.options import (
     confirm,
     document_from,
     filed,
-    named,
+    name_argument,
     tagged,
     warn,
 )
@@ -71,7 +71,7 @@ def create(session: Session, document: Document, tags: tuple[str, ...], **option
 
 
 @group.command("update")
-@named("endpoint", "batch_endpoints")
+@name_argument("endpoint", "batch_endpoints")
 @click.option("-f", "--file", default="", metavar="FILE", help="YAML file of the endpoint.")
 @click.option("--set", "assignments", multiple=True, metavar="A.B=VALUE", help="Set a key.")
 @click.option("--description", default=None, help="Description.")
@@ -111,7 +111,7 @@ def update(
 
 
 @group.command("show")
-@named("endpoint", "batch_endpoints")
+@name_argument("endpoint", "batch_endpoints")
 @common
 def show(session: Session, name: str) -> None:
     """Show a batch endpoint.
@@ -132,7 +132,7 @@ def list_endpoints(session: Session) -> None:
 
 
 @group.command("delete")
-@named("endpoint", "batch_endpoints")
+@name_argument("endpoint", "batch_endpoints")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @accepts("--no-wait")
 @common
@@ -149,7 +149,7 @@ def delete(session: Session, name: str, yes: bool) -> None:
 
 
 @group.command("invoke")
-@named("endpoint", "batch_endpoints")
+@name_argument("endpoint", "batch_endpoints")
 @click.option("--input", "data", default=None, metavar="DATA", help="Files to score.")
 @click.option("--input-type", default=None, help="uri_folder, uri_file or mltable.")
 @click.option("-d", "--deployment-name", default=None, help="Default: the endpoint's default.")
@@ -200,7 +200,7 @@ def invoke(
 
 
 @group.command("list-jobs")
-@named("endpoint", "batch_endpoints")
+@name_argument("endpoint", "batch_endpoints")
 @common
 def list_jobs(session: Session, name: str) -> None:
     """List the jobs that a batch endpoint was invoked for.

@@ -14,7 +14,7 @@ import click
 
 from torchyard.base.errors import InvalidInput
 from torchyard.cli.parsing.amounts import size_text
-from torchyard.cli.parsing.options import Session, common, confirm, named, version_of, warn
+from torchyard.cli.parsing.options import Session, common, confirm, name_argument, version_of, warn
 from torchyard.cli.terminal import tables
 
 _COLUMNS: list[tables.Column] = [
@@ -40,7 +40,7 @@ def add(group: click.Group, noun: str, attribute: str, word: str, example: str) 
         "alias.\n\n"
         f"Example: yard {word} delete -n {example} -v 1",
     )
-    @named(noun, attribute)
+    @name_argument(noun, attribute)
     @click.option("-v", "--version", default="", help="Version. Default: the only one.")
     @click.option("-l", "--label", default="", metavar="LABEL", help="Label, instead of a version.")
     @click.option("--all", "everything", is_flag=True, help="Delete all versions.")

@@ -25,7 +25,7 @@ from torchyard.cli.parsing.options import (
     common,
     filed,
     many,
-    named,
+    name_argument,
     names_of,
     tagged,
     version_of,
@@ -167,7 +167,7 @@ def _show(group: click.Group, kind: Kind) -> None:
             f"Show one version of a {kind.noun}.", f"yard {kind.word} show -n {kind.example} -v 1"
         ),
     )
-    @named(kind.noun, kind.attribute)
+    @name_argument(kind.noun, kind.attribute)
     @versioned
     @common
     def show(session: Session, name: str, version: str, label: str) -> None:
@@ -183,7 +183,7 @@ def _download(group: click.Group, kind: Kind) -> None:
             f"yard {kind.word} download -n {kind.example} -v 1 -p copies",
         ),
     )
-    @named(kind.noun, kind.attribute)
+    @name_argument(kind.noun, kind.attribute)
     @versioned
     @click.option(
         "-p",
@@ -214,7 +214,7 @@ def _update(group: click.Group, kind: Kind) -> None:
             f"yard {kind.word} update -n {kind.example} -v 1 --set tags.stage=production",
         ),
     )
-    @named(kind.noun, kind.attribute)
+    @name_argument(kind.noun, kind.attribute)
     @versioned
     @click.option(
         "--set",
@@ -256,7 +256,7 @@ def _hide_or_show(group: click.Group, kind: Kind, verb: str, what: str, particip
     """Add `archive` or `restore`, which are the same call but for its name."""
 
     @group.command(verb, help=_page(what, f"yard {kind.word} {verb} -n {kind.example} -v 1"))
-    @named(kind.noun, kind.attribute)
+    @name_argument(kind.noun, kind.attribute)
     @click.option("-v", "--version", default="", help="Version. Default: all versions.")
     @click.option(
         "-l",

@@ -19,7 +19,7 @@ import click
 
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.cli.parsing.group import Verb
-from torchyard.cli.parsing.options import Session, common, named, warn
+from torchyard.cli.parsing.options import Session, common, name_argument, warn
 from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _GIB, _MIB = 1 << 30, 1 << 20
 
 
 @click.command("check", cls=Verb)
-@named("compute", "computes")
+@name_argument("compute", "computes")
 @click.option(
     "--nodes",
     type=click.IntRange(min=1),

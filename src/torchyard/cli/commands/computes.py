@@ -19,7 +19,7 @@ from torchyard.cli.parsing.options import (
     confirm,
     filed,
     many,
-    named,
+    name_argument,
     tagged,
     warn,
 )
@@ -214,7 +214,7 @@ def attach(
 
 
 @group.command("update")
-@named("compute", "computes")
+@name_argument("compute", "computes")
 @_sized
 @common
 @filed("compute")
@@ -252,7 +252,7 @@ def list_computes(session: Session, kind: str, max_results: int | None) -> None:
 
 
 @group.command("show")
-@named("compute", "computes")
+@name_argument("compute", "computes")
 @common
 def show(session: Session, name: str) -> None:
     """Show a cluster: its nodes, waiting jobs and usage; or a compute instance.
@@ -267,7 +267,7 @@ def show(session: Session, name: str) -> None:
 
 
 @group.command("list-nodes")
-@named("compute", "computes")
+@name_argument("compute", "computes")
 @common
 def list_nodes(session: Session, name: str) -> None:
     """List a cluster's nodes and what runs on them.
@@ -303,7 +303,7 @@ group.add_command(sizes, "list-sizes")
 
 
 @group.command("delete")
-@named("compute", "computes")
+@name_argument("compute", "computes")
 @click.option("--force", is_flag=True, help="Cancel the jobs on it.")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @accepts("--no-wait")

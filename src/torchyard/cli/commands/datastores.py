@@ -9,7 +9,7 @@ import click
 
 from torchyard.base.errors import TorchyardError
 from torchyard.cli.parsing.group import noun
-from torchyard.cli.parsing.options import Session, common, confirm, filed, named
+from torchyard.cli.parsing.options import Session, common, confirm, filed, name_argument
 from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def list_datastores(session: Session) -> None:
 
 
 @group.command("show")
-@named("datastore", "datastores")
+@name_argument("datastore", "datastores")
 @common
 def show(session: Session, name: str) -> None:
     """Show a datastore, without its credentials.
@@ -81,7 +81,7 @@ def show(session: Session, name: str) -> None:
 
 
 @group.command("delete")
-@named("datastore", "datastores")
+@name_argument("datastore", "datastores")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @common
 def delete(session: Session, name: str, yes: bool) -> None:

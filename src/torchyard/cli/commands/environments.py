@@ -20,7 +20,7 @@ from torchyard.cli.parsing.options import (
     common,
     filed,
     many,
-    named,
+    name_argument,
     names_of,
     reference_of,
     tagged,
@@ -102,7 +102,7 @@ def list_environments(session: Session, name: str, max_results: int | None, arch
 
 
 @group.command("show")
-@named("environment", "environments")
+@name_argument("environment", "environments")
 @versioned
 @common
 def show(session: Session, name: str, version: str, label: str) -> None:
@@ -115,7 +115,7 @@ def show(session: Session, name: str, version: str, label: str) -> None:
 
 
 @group.command("archive")
-@named("environment", "environments")
+@name_argument("environment", "environments")
 @click.option("-v", "--version", default="", help="Version. Default: all versions.")
 @click.option(
     "-l", "--label", default="", metavar="LABEL", help="Label such as latest, instead of a version."
@@ -130,7 +130,7 @@ def archive(session: Session, name: str, version: str, label: str) -> None:
 
 
 @group.command("restore")
-@named("environment", "environments")
+@name_argument("environment", "environments")
 @click.option("-v", "--version", default="", help="Version. Default: all versions.")
 @click.option(
     "-l", "--label", default="", metavar="LABEL", help="Label such as latest, instead of a version."
@@ -145,7 +145,7 @@ def restore(session: Session, name: str, version: str, label: str) -> None:
 
 
 @group.command("resolve")
-@named("environment", "environments")
+@name_argument("environment", "environments")
 @common
 def resolve(session: Session, name: str) -> None:
     """Show which environment a name resolves to: Azure ML names, images, versions, labels.
@@ -159,7 +159,7 @@ def resolve(session: Session, name: str) -> None:
 
 
 @group.command("build")
-@named("environment", "environments")
+@name_argument("environment", "environments")
 @versioned
 @common
 def build(session: Session, name: str, version: str, label: str) -> None:

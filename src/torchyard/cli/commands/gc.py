@@ -126,14 +126,14 @@ def gc(
         if dry_run or explain:
             raise click.UsageError("'--save' removes nothing: omit '--dry-run' and '--explain'.")
         kept: dict[str, Any] = transport.call("PATCH", "/v1/gc/settings", options)
-        tables.one(session.form, kept, lambda: _kept(kept))
+        tables.one(session.form, kept, lambda: _format_settings(kept))
         return
     done: dict[str, Any] = transport.post("/v1/gc", {"dry_run": dry_run, **options})
     items = [row for row in done["things"] if explain or row["action"] != "kept"]
     tables.one(session.form, {**done, "things": items}, lambda: _page(done, items))
 
 
-def _kept(settings: dict[str, Any]) -> str:
+def _format_settings(settings: dict[str, Any]) -> str:
     lines = []
     for name, option in _OPTIONS.items():
         value = settings[name]

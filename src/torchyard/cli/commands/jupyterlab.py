@@ -70,7 +70,7 @@ def jupyterlab(python: str, user: bool, remove: bool) -> int:
     Example: yard jupyterlab
              yard jupyterlab --python ~/azure/bin/python
     """
-    place = _place(_python(python, os.environ))
+    place = _probe_python(_python(python, os.environ))
     folder = _folder(place.data, user, os.environ)
     if remove:
         gone = uninstall(folder)
@@ -165,7 +165,7 @@ def _python(name: str, environ: Mapping[str, str]) -> str:
     return program
 
 
-def _place(python: str) -> Place:
+def _probe_python(python: str) -> Place:
     """
     Raises:
         InvalidInput: the program does not answer as a Python does.

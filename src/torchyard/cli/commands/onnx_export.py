@@ -16,7 +16,14 @@ import click
 from torchyard.base.errors import InvalidInput
 from torchyard.cli.commands import asset_verbs
 from torchyard.cli.parsing.group import Verb
-from torchyard.cli.parsing.options import Session, common, named, version_of, versioned, warn
+from torchyard.cli.parsing.options import (
+    Session,
+    common,
+    name_argument,
+    version_of,
+    versioned,
+    warn,
+)
 from torchyard.cli.terminal import next_steps
 from torchyard.client.exports import onnx_exports
 
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @click.command("export-onnx", cls=Verb)
-@named("model", "models")
+@name_argument("model", "models")
 @versioned
 @click.option(
     "--input",

@@ -11,7 +11,7 @@ from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.base.logins import LOOPBACK
 from torchyard.cli.parsing import amounts
 from torchyard.cli.parsing.group import Noun, noun
-from torchyard.cli.parsing.options import Session, common, confirm, named
+from torchyard.cli.parsing.options import Session, common, confirm, name_argument
 from torchyard.cli.terminal import tables
 
 group = noun("user")
@@ -38,7 +38,7 @@ _TOKEN_COLUMNS: list[tables.Column] = [
 
 
 @group.command("create")
-@named("user")
+@name_argument("user")
 @click.option(
     "--role", default="data-scientist", help=f"Role: {_ROLES}, or none.", show_default=True
 )
@@ -93,7 +93,7 @@ def list_users(session: Session) -> None:
 
 
 @group.command("show")
-@named("user")
+@name_argument("user")
 @common
 def show(session: Session, name: str) -> None:
     """Show a user.
@@ -127,7 +127,7 @@ def set_role(session: Session, name: str, role: str, all_workspaces: bool) -> No
 
 
 @group.command("remove")
-@named("user")
+@name_argument("user")
 @click.option(
     "--cancel-jobs", is_flag=True, help="Cancel their jobs, which otherwise keep running."
 )
@@ -148,7 +148,7 @@ def remove(session: Session, name: str, cancel_jobs: bool, yes: bool) -> None:
 
 
 @group.command("link")
-@named("user")
+@name_argument("user")
 @click.argument("subject")
 @common
 def link(session: Session, name: str, subject: str) -> None:
@@ -165,7 +165,7 @@ def link(session: Session, name: str, subject: str) -> None:
 
 
 @group.command("unlink")
-@named("user")
+@name_argument("user")
 @common
 def unlink(session: Session, name: str) -> None:
     """Release a user's account at the sign-in provider, and end their sign-ins.
@@ -180,7 +180,7 @@ def unlink(session: Session, name: str) -> None:
 
 
 @token_group.command("create")
-@named("user")
+@name_argument("user")
 @click.option("--token-name", default="", help="Token name. Default: the date.")
 @click.option(
     "--expires", default=_LIFE, show_default=True, help="Lifetime such as `90d`, a date, or never."
@@ -201,7 +201,7 @@ def create_token(session: Session, name: str, token_name: str, expires: str) -> 
 
 
 @token_group.command("list")
-@named("user")
+@name_argument("user")
 @common
 def list_tokens(session: Session, name: str) -> None:
     """List a user's tokens, and when each was last used.

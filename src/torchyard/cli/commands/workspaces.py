@@ -387,7 +387,7 @@ def _check_fixed(document: Document, workspace: Workspace) -> None:
         wanted, current = document.value.pop(key, None), workspace.raw.get(key)
         if wanted is not None and wanted != current:
             raise InvalidInput(
-                f"{document.place((key,))}: `{key}` of workspace `{workspace.name}` is "
+                f"{document.position_of((key,))}: `{key}` of workspace `{workspace.name}` is "
                 f"`{current}`, and can't be changed to `{wanted}`",
                 f"leave `{key}` out, or create another workspace: `yard workspace create`",
             )

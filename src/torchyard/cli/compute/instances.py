@@ -15,7 +15,7 @@ import click
 
 from torchyard.base.errors import NotFound
 from torchyard.cli.parsing.group import Verb
-from torchyard.cli.parsing.options import Session, accepts, common, named
+from torchyard.cli.parsing.options import Session, accepts, common, name_argument
 from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _link(session: Session, name: str) -> str:
 
 
 @click.command("start", cls=Verb)
-@named("compute", "instances")
+@name_argument("compute", "instances")
 @accepts("--no-wait")
 @common
 def start(session: Session, name: str) -> None:
@@ -75,7 +75,7 @@ def start(session: Session, name: str) -> None:
 
 
 @click.command("stop", cls=Verb)
-@named("compute", "instances")
+@name_argument("compute", "instances")
 @accepts("--no-wait")
 @common
 def stop(session: Session, name: str) -> None:
@@ -87,7 +87,7 @@ def stop(session: Session, name: str) -> None:
 
 
 @click.command("restart", cls=Verb)
-@named("compute", "instances")
+@name_argument("compute", "instances")
 @accepts("--no-wait")
 @common
 def restart(session: Session, name: str) -> None:
@@ -99,7 +99,7 @@ def restart(session: Session, name: str) -> None:
 
 
 @click.command("open", cls=Verb)
-@named("compute", "instances")
+@name_argument("compute", "instances")
 @common
 def open_instance(session: Session, name: str) -> None:
     """Open a compute instance's JupyterLab in the browser, and print its link.

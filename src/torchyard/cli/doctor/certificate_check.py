@@ -34,7 +34,7 @@ def certificate(settings: Settings, environ: Mapping[str, str]) -> Finding:
             f"this shell's variables point to port {pointed.port}, but the server uses port {port}"
         )
         return Finding("certificate", "note", what, _RELOAD)
-    kept = certificates.kept(settings.home)
+    kept = certificates.read_stored(settings.home)
     if kept is None:
         return Finding(
             "certificate", "note", "it can't be read", "`yard client-env` creates another"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from torchyard.cli.parsing.group import Verb
-from torchyard.cli.parsing.options import Session, common, named, version_of, versioned
+from torchyard.cli.parsing.options import Session, common, name_argument, version_of, versioned
 from torchyard.cli.terminal import next_steps, tables
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command("deploy", cls=Verb)
-@named("model", "models")
+@name_argument("model", "models")
 @versioned
 @click.option("--endpoint", default="", help="Endpoint name. Default: made from the model's.")
 @click.option("--deployment", default="blue", help="Deployment name. Default: blue.")

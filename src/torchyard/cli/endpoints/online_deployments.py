@@ -15,7 +15,7 @@ from torchyard.cli.parsing.options import (
     common,
     confirm,
     filed,
-    named,
+    name_argument,
     tagged,
     warn,
 )
@@ -124,7 +124,7 @@ def update(
 
 
 @group.command("show")
-@named("deployment")
+@name_argument("deployment")
 @_endpoint_name
 @without_local
 @common
@@ -150,7 +150,7 @@ def list_deployments(session: Session, endpoint_name: str) -> None:
 
 
 @group.command("delete")
-@named("deployment")
+@name_argument("deployment")
 @_endpoint_name
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @click.option("--no-wait", is_flag=True, help="Return before it is gone.")
@@ -170,7 +170,7 @@ def delete(session: Session, name: str, endpoint_name: str, yes: bool, no_wait: 
 
 
 @group.command("get-logs")
-@named("deployment")
+@name_argument("deployment")
 @_endpoint_name
 @click.option("-l", "--lines", type=int, default=50, help="How many lines. Default: 50.")
 @click.option("--instance", default="", help="Id of an instance. Default: one that answers.")
@@ -189,7 +189,7 @@ def get_logs(session: Session, name: str, endpoint_name: str, lines: int, instan
 
 
 @group.command("drift")
-@named("deployment")
+@name_argument("deployment")
 @_endpoint_name
 @click.option(
     "--data",

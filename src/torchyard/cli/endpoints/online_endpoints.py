@@ -17,7 +17,7 @@ from torchyard.cli.parsing.options import (
     confirm,
     document_from,
     filed,
-    named,
+    name_argument,
     tagged,
 )
 from torchyard.cli.terminal import tables
@@ -84,7 +84,7 @@ def create(session: Session, document: Document, tags: tuple[str, ...], **option
 
 
 @group.command("update")
-@named("endpoint", "online_endpoints")
+@name_argument("endpoint", "online_endpoints")
 @click.option("-f", "--file", default="", metavar="FILE", help="YAML file of the endpoint.")
 @click.option("--set", "assignments", multiple=True, metavar="A.B=VALUE", help="Set a key.")
 @click.option("--traffic", default=None, metavar="SHARES", help='Traffic, as "blue=90 green=10".')
@@ -132,7 +132,7 @@ def update(
 
 
 @group.command("show")
-@named("endpoint", "online_endpoints")
+@name_argument("endpoint", "online_endpoints")
 @without_local
 @common
 def show(session: Session, name: str) -> None:
@@ -155,7 +155,7 @@ def list_endpoints(session: Session) -> None:
 
 
 @group.command("delete")
-@named("endpoint", "online_endpoints")
+@name_argument("endpoint", "online_endpoints")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @click.option("--no-wait", is_flag=True, help="Return before it is gone.")
 @without_local
@@ -174,7 +174,7 @@ def delete(session: Session, name: str, yes: bool, no_wait: bool) -> None:
 
 
 @group.command("invoke")
-@named("endpoint", "online_endpoints")
+@name_argument("endpoint", "online_endpoints")
 @click.option(
     "-r", "--request-file", required=True, metavar="FILE", help="The request's body, as JSON."
 )
@@ -198,7 +198,7 @@ def invoke(session: Session, name: str, request_file: str, deployment_name: str)
 
 
 @group.command("get-credentials")
-@named("endpoint", "online_endpoints")
+@name_argument("endpoint", "online_endpoints")
 @common
 def get_credentials(session: Session, name: str) -> None:
     """Print an endpoint's keys, or a token for it.
@@ -224,7 +224,7 @@ def get_credentials(session: Session, name: str) -> None:
 
 
 @group.command("regenerate-keys")
-@named("endpoint", "online_endpoints")
+@name_argument("endpoint", "online_endpoints")
 @click.option("--key-type", default="primary", help="primary or secondary. Default: primary.")
 @accepts("--no-wait")
 @common

@@ -11,7 +11,7 @@ from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import (
     Session,
     common,
-    named,
+    name_argument,
     reference_of,
     version_of,
     versioned,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command("save", cls=Verb)
-@named("environment", "environments")
+@name_argument("environment", "environments")
 @versioned
 @click.option(
     "-d",
@@ -84,7 +84,7 @@ def load(session: Session, argument: Path | None, directory: Path | None, name: 
 
 
 @click.command("clone", cls=Verb)
-@named("environment", "environments")
+@name_argument("environment", "environments")
 @versioned
 @click.option("--new-name", required=True, metavar="NAME", help="Name of the copy.")
 @common

@@ -16,7 +16,14 @@ import click
 
 from torchyard.base.errors import InvalidInput
 from torchyard.cli.parsing.group import Verb
-from torchyard.cli.parsing.options import Session, common, named, reference_of, versioned, warn
+from torchyard.cli.parsing.options import (
+    Session,
+    common,
+    name_argument,
+    reference_of,
+    versioned,
+    warn,
+)
 from torchyard.cli.terminal import tables
 from torchyard.cli.terminal.progress import Progress
 from torchyard.client.images.steps import Steps, megabytes
@@ -45,7 +52,7 @@ class _ImageOptions:
 
 
 @click.command("export", cls=Verb)
-@named("environment", "environments")
+@name_argument("environment", "environments")
 @versioned
 @click.option(
     "--format",

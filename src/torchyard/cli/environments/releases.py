@@ -22,7 +22,7 @@ from torchyard.cli.parsing.options import (
     Session,
     common,
     document_from,
-    named,
+    name_argument,
     names_of,
     version_of,
     versioned,
@@ -73,7 +73,7 @@ _exceptions = click.option(
 
 
 @click.command("validate", cls=Verb)
-@named("environment", "environments")
+@name_argument("environment", "environments")
 @versioned
 @_only
 @_compute
@@ -107,7 +107,7 @@ def validate(
 
 
 @click.command("audit", cls=Verb)
-@named("environment", "environments")
+@name_argument("environment", "environments")
 @versioned
 @_osv
 @_max_age
@@ -153,7 +153,7 @@ def audit(
 
 
 @click.command("release", cls=Verb)
-@named("environment", "environments")
+@name_argument("environment", "environments")
 @_only
 @_compute
 @_workloads

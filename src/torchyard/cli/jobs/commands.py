@@ -22,7 +22,7 @@ from torchyard.cli.parsing.options import (
     accepts,
     changes_from,
     common,
-    named,
+    name_argument,
     tagged,
     warn,
 )
@@ -143,7 +143,7 @@ def validate(
 
 
 @group.command("show")
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @click.option("--code", "show_code", is_flag=True, help="Show the files of its code instead.")
 @click.option("--plot", "plotted", is_flag=True, help="Draw charts of a sweep below its page.")
 @click.option("-e", "--web", "web", is_flag=True, help="Open the job's page in a browser.")
@@ -178,7 +178,7 @@ def show(session: Session, name: str, show_code: bool, plotted: bool, web: bool)
 
 
 @group.command("code")
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @click.option(
     "-p",
     "--download-path",
@@ -200,7 +200,7 @@ def code(session: Session, name: str, download_path: Path | None, overwrite: boo
 
 
 @group.command("stream")
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @_rank
 @common
 def stream(session: Session, name: str, rank: int | None) -> int:
@@ -214,7 +214,7 @@ def stream(session: Session, name: str, rank: int | None) -> int:
 
 
 @group.command("logs")
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @_rank
 @click.option("--follow", is_flag=True, help="Follow it until the job ends, as `stream` does.")
 @common
@@ -233,7 +233,7 @@ def logs(session: Session, name: str, rank: int | None, follow: bool) -> int:
 
 
 @group.command("wait")
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -260,7 +260,7 @@ def wait(session: Session, name: str, timeout_s: float | None) -> int:
 
 
 @group.command("cancel")
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @click.option("--now", is_flag=True, help="Kill its ranks at once, without the grace period.")
 @accepts("--no-wait")
 @common
@@ -277,7 +277,7 @@ def cancel(session: Session, name: str, now: bool) -> None:
 
 
 @group.command("preempt")
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @common
 def preempt(session: Session, name: str) -> None:
     """Preempt a running job, to test how it resumes.
@@ -292,7 +292,7 @@ def preempt(session: Session, name: str) -> None:
 
 
 @group.command("download")
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @click.option(
     "-p",
     "--download-path",
@@ -354,7 +354,7 @@ def download(
 
 
 @group.command("archive")
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @common
 def archive(session: Session, name: str) -> None:
     """Hide a job from lists.
@@ -366,7 +366,7 @@ def archive(session: Session, name: str) -> None:
 
 
 @group.command("restore")
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @common
 def restore(session: Session, name: str) -> None:
     """Show an archived job in lists again.
@@ -378,7 +378,7 @@ def restore(session: Session, name: str) -> None:
 
 
 @group.command("update")
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @click.option(
     "--set",
     "assignments",
@@ -410,7 +410,7 @@ def update(
 
 
 @group.command("clone")
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @click.option(
     "--new-name",
     default=None,

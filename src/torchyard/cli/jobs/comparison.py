@@ -41,7 +41,7 @@ def compare(session: Session, names: tuple[str, ...], diff: bool) -> None:
     if not kept and session.form.kind == "table":
         click.echo("There are no differences.", err=True)
         return
-    cell = _short if session.form.kind == "table" else _whole
+    cell = _short if session.form.kind == "table" else _full_value
     columns: list[tables.Column] = [("", lambda row: row["what"])]
     columns += [(name, partial(_cell, cell, place)) for place, name in enumerate(names)]
     if not diff:
@@ -64,7 +64,7 @@ def _cell(cell: Callable[[Any], Any], place: int, row: dict[str, Any]) -> Any:
     return cell(row["values"][place])
 
 
-def _whole(value: Any) -> Any:
+def _full_value(value: Any) -> Any:
     return "-" if value is None else value
 
 

@@ -129,7 +129,7 @@ def list_jobs(
         only_archived=archived == "only",
     )
     # Programs get every digit, also with `-o tsv`.
-    number = tables.number if session.form.kind == "table" else _whole
+    number = tables.number if session.form.kind == "table" else _full_value
     tables.rows(session.form, jobs.raw, _columns(names, jobs.raw, number))
 
 
@@ -161,7 +161,7 @@ def _moment(text: str) -> datetime | None:
     return clock.from_text(amounts.earlier(text)) if text else None
 
 
-def _whole(value: Any) -> Any:
+def _full_value(value: Any) -> Any:
     return value
 
 

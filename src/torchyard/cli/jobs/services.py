@@ -13,12 +13,12 @@ import click
 
 from torchyard.base.errors import Conflict, Forbidden
 from torchyard.cli.parsing.group import Verb
-from torchyard.cli.parsing.options import Session, common, named
+from torchyard.cli.parsing.options import Session, common, name_argument
 from torchyard.cli.terminal import tables
 
 
 @click.command("show-services", cls=Verb)
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @click.option(
     "--node-index",
     "-i",
@@ -60,7 +60,7 @@ def show_services(session: Session, name: str, node_index: int | None, opened: s
 
 
 @click.command("release", cls=Verb)
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @common
 def release(session: Session, name: str) -> None:
     """End the time that a job is held after its script has ended.

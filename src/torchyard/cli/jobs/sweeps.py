@@ -14,7 +14,7 @@ import click
 
 from torchyard.base.errors import InvalidInput
 from torchyard.cli.parsing.group import Verb
-from torchyard.cli.parsing.options import Session, common, document_from, named
+from torchyard.cli.parsing.options import Session, common, document_from, name_argument
 from torchyard.cli.terminal import tables
 
 
@@ -155,7 +155,7 @@ def _policy(text: str) -> dict[str, Any] | None:
 
 
 @click.command("trials", cls=Verb)
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @click.option(
     "--csv", "csv_file", default="", metavar="FILE", help="Write all of them as CSV to FILE."
 )
@@ -195,7 +195,7 @@ def trials(session: Session, name: str, csv_file: str, rungs: bool) -> None:
 
 
 @click.command("sweep-extend", cls=Verb)
-@named("job", "jobs")
+@name_argument("job", "jobs")
 @click.option(
     "--trials",
     "max_total_trials",

@@ -22,7 +22,7 @@ def seconds(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text.strip())
     if match is None:
         raise InvalidInput(f"`{text}` is not a duration", "write `30m`, `2h` or `7d`")
-    return _whole(float(match[1]) * _TIMES_S[match[2] or "s"], text)
+    return _integer(float(match[1]) * _TIMES_S[match[2] or "s"], text)
 
 
 def size_bytes(text: str) -> int:
@@ -32,7 +32,7 @@ def size_bytes(text: str) -> int:
         raise InvalidInput(f"`{text}` is not a size", "write `500MB`, `20GB` or `1TB`")
     unit = match[2].upper()
     scale = 1024 ** " KMGT".index(unit or " ") if match[3] else _SIZES[unit]
-    return _whole(float(match[1]) * scale, text)
+    return _integer(float(match[1]) * scale, text)
 
 
 def size_text(count: int) -> str:
@@ -51,7 +51,7 @@ def number(text: str) -> int:
     return int(text)
 
 
-def _whole(value: float, text: str) -> int:
+def _integer(value: float, text: str) -> int:
     """As an integer that fits 64 bits, as in databases and JSON."""
     if value >= 2**63:
         raise InvalidInput(f"`{text[:40]}` is too large", "write a smaller value")

@@ -33,7 +33,7 @@ class Document:
     value: dict[str, Any]
     places: dict[At, str] = field(default_factory=dict)
 
-    def place(self, at: Iterable[str | int]) -> str:
+    def position_of(self, at: Iterable[str | int]) -> str:
         """The position of `at`, or of the nearest value around it that exists."""
         return self.places.get(self._existing(tuple(at)), self.name)
 
@@ -67,7 +67,7 @@ class Document:
         # Errors from the server are recognized by code, not by class.
         if error.is_located or (not error.at and error.code != InvalidSpec.code):
             return error
-        place = self.place(error.at)
+        place = self.position_of(error.at)
         message = f"{place}: {error.message}" if place else error.message
         located = type(error)(message, error.hint, code=error.code, at=error.at)
         located.__cause__ = error

@@ -190,7 +190,7 @@ def _last_job(session: Session) -> str:
     )
 
 
-def named(noun: str, complete: str = "") -> Callable[[Command], Command]:
+def name_argument(noun: str, complete: str = "") -> Callable[[Command], Command]:
     """Take `-n NAME` or a bare NAME; the command receives `name`.
 
     Args:
@@ -376,7 +376,7 @@ def changes_from(
     wrong = [key for key in document.value if key not in changeable]
     if wrong:
         like = nearest(wrong[0], changeable)
-        place = document.place((wrong[0],)) if document.name else ""
+        place = document.position_of((wrong[0],)) if document.name else ""
         raise InvalidInput(
             f"{place}: `{wrong[0]}` can't be changed"
             if place

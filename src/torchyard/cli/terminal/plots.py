@@ -118,7 +118,7 @@ class _Axis:
     def __init__(self, start: float, end: float) -> None:
         self.start, self.end = start, end
 
-    def place(self, value: float) -> float:
+    def fraction_of(self, value: float) -> float:
         # Halve first: the difference of the largest floats would overflow.
         span = self.end / 2 - self.start / 2
         return (value / 2 - self.start / 2) / span if span else 0.5
@@ -152,9 +152,9 @@ class _Canvas:
             if not (math.isfinite(low) and math.isfinite(high)):
                 before = None
                 continue
-            at = round(x_axis.place(x) * right)
-            top = round((1 - y_axis.place(high)) * bottom)
-            base = round((1 - y_axis.place(low)) * bottom)
+            at = round(x_axis.fraction_of(x) * right)
+            top = round((1 - y_axis.fraction_of(high)) * bottom)
+            base = round((1 - y_axis.fraction_of(low)) * bottom)
             for y in range(top, base + 1):
                 self._dot(number, at, y)
             if before is not None:
@@ -249,7 +249,7 @@ def _log_labels(axis: _Axis, height: int) -> dict[int, str]:
     rows: dict[int, str] = {}
     for exponent in range(first - first % step, last + 1, step):
         for factor in factors:
-            place = axis.place(exponent + math.log10(factor))
+            place = axis.fraction_of(exponent + math.log10(factor))
             # As text: 10.0 ** exponent may not be a float any more.
             number = f"{factor}e{exponent}"
             if 0 <= place <= 1:
@@ -265,7 +265,7 @@ def _labels(axis: _Axis, height: int) -> dict[int, str]:
     decimals = _decimals(ticks)
     rows = {}
     for tick in ticks:
-        place = axis.place(tick)
+        place = axis.fraction_of(tick)
         if 0 <= place <= 1:
             rows[round((1 - place) * (4 * height - 1)) // 4] = _number(tick, decimals)
     return rows or {height - 1: _number(axis.start), 0: _number(axis.end)}
@@ -275,7 +275,7 @@ def _x_axis(axis: _Axis, width: int, label_width: int, unit: str) -> list[str]:
     rule, text = ["─"] * width, [" "] * width
     free = 0
     for tick in axis.ticks(max(width // (_LABEL_WIDTH + 4), 1)):
-        at = round(axis.place(tick) * (width - 1))
+        at = round(axis.fraction_of(tick) * (width - 1))
         label = f"{_number(tick)} {unit}".rstrip()
         start = min(max(at - len(label) // 2, 0), width - len(label))
         if start < free or not 0 <= at < width:

@@ -65,7 +65,7 @@ def rows(form: Form, items: Sequence[Mapping[str, Any]], columns: Sequence[Colum
         for row in items:
             click.echo("\t".join(_flat(value(row)) for _, value in columns))
     else:
-        _whole(form.kind, items)
+        _print_item(form.kind, items)
 
 
 def one(form: Form, item: Mapping[str, Any], page: Callable[[], str]) -> None:
@@ -77,7 +77,7 @@ def one(form: Form, item: Mapping[str, Any], page: Callable[[], str]) -> None:
     elif form.kind == "tsv":
         click.echo("\t".join(_flat(value) for value in item.values()))
     else:
-        _whole(form.kind, item)
+        _print_item(form.kind, item)
 
 
 def files(form: Form, written: Sequence[Path]) -> None:
@@ -172,7 +172,7 @@ def for_json(value: Any) -> Any:
     return value
 
 
-def _whole(kind: str, value: Any) -> None:
+def _print_item(kind: str, value: Any) -> None:
     if kind in ("json", "jsonc"):
         click.echo(json.dumps(value, indent=2, ensure_ascii=False))
     elif kind in ("yaml", "yamlc"):
@@ -192,7 +192,7 @@ def _queried(form: Form, value: Any) -> None:
             many = isinstance(match, (dict, list))
             click.echo("\t".join(_flat(cell) for cell in cells) if many else _flat(match))
     elif form.kind != "table":
-        _whole(form.kind, answer)
+        _print_item(form.kind, answer)
     elif answer is not None:
         _table([_row(match) for match in matches], _columns_of([_row(match) for match in matches]))
 

@@ -73,7 +73,7 @@ def _of_mltable(file: Path) -> tuple[list[Path], str]:
                 f"`{file}` names `{written}`, which is not a file beside it",
                 "use an MLTable whose `paths` are `file`, `folder` or `pattern`",
             )
-        files += _named(file.parent, kind, str(written))
+        files += _matching_files(file.parent, kind, str(written))
     delimiter = ""
     steps = document.get("transformations") if isinstance(document, Mapping) else None
     for step in steps if isinstance(steps, list) else []:
@@ -83,7 +83,7 @@ def _of_mltable(file: Path) -> tuple[list[Path], str]:
     return files, delimiter
 
 
-def _named(folder: Path, kind: str, written: str) -> list[Path]:
+def _matching_files(folder: Path, kind: str, written: str) -> list[Path]:
     written = written.removeprefix("./")
     if ".." in Path(written).parts or Path(written).is_absolute():
         raise InvalidInput(f"`{written}` leads out of the folder of its MLTable", _HINT)

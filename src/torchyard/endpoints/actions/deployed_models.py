@@ -72,7 +72,7 @@ def pin(
     try:
         checked = submission.check(services, workspace, job)
     except TorchyardError as error:
-        error.at = _place(tuple(error.at))
+        error.at = _key_in_deployment(tuple(error.at))
         raise
     pinned = {key: value for key, value in document.items() if key != "$schema"}
     ref = checked.environment.ref
@@ -227,7 +227,7 @@ def _is_reference(path: str) -> bool:
     return path.startswith("azureml:") and not path.startswith(("azureml://", "azureml:/"))
 
 
-def _place(at: tuple[str | int, ...]) -> tuple[str | int, ...]:
+def _key_in_deployment(at: tuple[str | int, ...]) -> tuple[str | int, ...]:
     """Where in the deployment's file the job's key was written."""
     if at[:2] == ("inputs", "model"):
         return ("model",)

@@ -235,7 +235,7 @@ def _freshness(instance: Instance) -> tuple[bool, int, str]:
 
 
 def _log_of(services: Services, workspace: str, instance: Instance, lines: int) -> str:
-    job = jobs.named(services, workspace, instance.job)
+    job = jobs.find_by_name(services, workspace, instance.job)
     if job is None:
         return ""
     parts = []

@@ -172,7 +172,7 @@ def _added(
         workspace=workspace,
         name=spec.name,
         owner=identity.user,
-        document=_kept(document),
+        document=_without_traffic(document),
         auth_mode=AuthMode(spec.auth_mode),
         traffic={},
         mirror_traffic={},
@@ -209,7 +209,7 @@ def _changed(
                 at=("mirror_traffic", name),
             )
     values: dict[str, Any] = {
-        "document": _kept({**document, "name": old.name}),
+        "document": _without_traffic({**document, "name": old.name}),
         "auth_mode": AuthMode(spec.auth_mode),
         "traffic": dict(traffic),
         "mirror_traffic": dict(mirror),
@@ -221,7 +221,7 @@ def _changed(
     return replace(old, **values)
 
 
-def _kept(document: Mapping[str, Any]) -> dict[str, Any]:
+def _without_traffic(document: Mapping[str, Any]) -> dict[str, Any]:
     """The file without traffic, which stands in columns of its own."""
     left_out = ("traffic", "mirror_traffic", "$schema")
     return {key: value for key, value in document.items() if key not in left_out}

@@ -49,7 +49,7 @@ def create(
     response: Response,
 ) -> dict[str, Any]:
     """Create an endpoint, or replace the file of one."""
-    named = fields.named(fields.mapping(document, "the endpoint's document"), endpoint)
+    named = fields.with_path_name(fields.mapping(document, "the endpoint's document"), endpoint)
     made, is_new = endpoints.create(services, workspace, named, identity)
     response.status_code = 201 if is_new else 200
     return endpoint_json(services, made)
@@ -160,7 +160,7 @@ def create_deployment(
     response: Response,
 ) -> dict[str, Any]:
     """Create a deployment, or replace the file of one."""
-    named = fields.named(fields.mapping(document, "the deployment's document"), deployment)
+    named = fields.with_path_name(fields.mapping(document, "the deployment's document"), deployment)
     named.setdefault("endpoint_name", endpoint)
     accepted = deployments.create(services, workspace, endpoint, named, identity)
     response.status_code = 201 if accepted.is_new else 200
@@ -173,7 +173,7 @@ def validate_deployment(
     workspace: str, endpoint: str, deployment: str, document: Annotated[Any, Body()]
 ) -> dict[str, Any]:
     """Check a deployment's keys and values, before its files are sent; nothing is stored."""
-    named = fields.named(fields.mapping(document, "the deployment's document"), deployment)
+    named = fields.with_path_name(fields.mapping(document, "the deployment's document"), deployment)
     named.setdefault("endpoint_name", endpoint)
     return {"notices": list(deployment_spec.read(named).notices)}
 

@@ -20,7 +20,7 @@ def write(home: Path, url: str) -> None:
         url: `http(s)://HOST:PORT`, as callers reach it.
     """
     _file(home).parent.mkdir(mode=0o700, exist_ok=True)
-    with files.whole(_file(home)) as file:
+    with files.write_atomically(_file(home)) as file:
         file.write(json.dumps({"url": url}).encode())
 
 

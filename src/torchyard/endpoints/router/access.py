@@ -107,12 +107,12 @@ class Permissions:
             asking = self._loop.run_in_executor(
                 self._pool, _ask, server, server_ca, key, authorization
             )
-            asking.add_done_callback(lambda done: self._told(identity, done))
+            asking.add_done_callback(lambda done: self._remember_answer(identity, done))
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _told(self, identity: bytes, done: asyncio.Future[int]) -> None:
+    def _remember_answer(self, identity: bytes, done: asyncio.Future[int]) -> None:
         status = 0 if done.cancelled() or done.exception() is not None else done.result()
         refusal: Refusal | None = errors.NO_SERVER
         kept_s = 0.0

@@ -232,11 +232,11 @@ class _Program:
 
     async def _demand(self, timeout_s: float) -> list[dict[str, Any]]:
         router = self._router
-        if not router.wanted():
+        if not router.waiting_deployments():
             router.demand.clear()
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(router.demand.wait(), timeout_s)
-        return router.wanted()
+        return router.waiting_deployments()
 
 
 async def _repeat(every_s: float, act: Callable[[], None]) -> None:

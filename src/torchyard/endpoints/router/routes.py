@@ -161,7 +161,7 @@ class Router:
             for key, endpoint in self._endpoints.items()
         }
 
-    def wanted(self) -> list[dict[str, Any]]:
+    def waiting_deployments(self) -> list[dict[str, Any]]:
         """The deployments that requests wait for, without an instance."""
         return [
             {"endpoint": key, "deployment": name, "since": each.waiting_since}

@@ -158,7 +158,7 @@ def parse(text: bytes) -> Table:
         except BrokenTable as error:
             broken[name] = str(error)
     return Table(
-        version=_whole(top.get("version"), "version", 0, 1 << 62),
+        version=_bounded_integer(top.get("version"), "version", 0, 1 << 62),
         server=_text(top.get("server", ""), "server"),
         server_ca=_text(top.get("server_ca", ""), "server_ca"),
         endpoints=endpoints,
@@ -240,7 +240,7 @@ def _weights(value: Any, at: str, deployments: Mapping[str, DeploymentRow]) -> d
     for name, weight in _object(value or {}, at).items():
         if name not in deployments:
             raise BrokenTable(f"{at}: no deployment `{name[:80]}`")
-        weights[name] = _whole(weight, f"{at}.{name}", 0, 100)
+        weights[name] = _bounded_integer(weight, f"{at}.{name}", 0, 100)
     return weights
 
 
@@ -253,16 +253,16 @@ def _deployment(value: Any, at: str) -> DeploymentRow:
     if len({each.id for each in instances}) != len(instances):
         raise BrokenTable(f"{at}.instances: two have the same id")
 
-    def whole(name: str, default: int, least: int, most: int) -> int:
-        return _whole(row.get(name, default), f"{at}.{name}", least, most)
+    def bounded_integer(name: str, default: int, least: int, most: int) -> int:
+        return _bounded_integer(row.get(name, default), f"{at}.{name}", least, most)
 
     return DeploymentRow(
         instances=instances,
-        timeout_ms=whole("timeout_ms", 5000, 1, _LONGEST_MS),
-        max_concurrent=whole("max_concurrent", 1, 1, 100_000),
-        max_queue=whole("max_queue", 100, 0, 1_000_000),
-        max_queue_wait_ms=whole("max_queue_wait_ms", 500, 0, _LONGEST_MS),
-        max_body_bytes=whole("max_body_bytes", 100 << 20, 0, 1 << 50),
+        timeout_ms=bounded_integer("timeout_ms", 5000, 1, _LONGEST_MS),
+        max_concurrent=bounded_integer("max_concurrent", 1, 1, 100_000),
+        max_queue=bounded_integer("max_queue", 100, 0, 1_000_000),
+        max_queue_wait_ms=bounded_integer("max_queue_wait_ms", 500, 0, _LONGEST_MS),
+        max_body_bytes=bounded_integer("max_body_bytes", 100 << 20, 0, 1 << 50),
         can_wake=_flag(row.get("can_wake", False), f"{at}.can_wake"),
         batching=_batching(row.get("batching"), f"{at}.batching"),
         collect=_collect(row.get("collect"), f"{at}.collect"),
@@ -279,7 +279,7 @@ def _instance(value: Any, at: str) -> InstanceRow:
     return InstanceRow(
         name,
         host,
-        _whole(row.get("port"), f"{at}.port", 1, 65535),
+        _bounded_integer(row.get("port"), f"{at}.port", 1, 65535),
         _flag(row.get("is_draining", False), f"{at}.is_draining"),
     )
 
@@ -289,7 +289,7 @@ def _batching(value: Any, at: str) -> Batching | None:
         return None
     row = _object(value, at)
     return Batching(
-        _whole(row.get("max_size"), f"{at}.max_size", 1, 1_000_000),
+        _bounded_integer(row.get("max_size"), f"{at}.max_size", 1, 1_000_000),
         _number(row.get("max_wait_ms"), f"{at}.max_wait_ms", 0, _LONGEST_MS),
     )
 
@@ -309,7 +309,7 @@ def _collect(value: Any, at: str) -> Collect | None:
         if not _COLLECTION.match(name):
             raise BrokenTable(f"{at}.sampling: `{name[:80]}` is not a collection's name")
         sampling[name] = _number(rate, f"{at}.sampling.{name}", 0, 1)
-    max_bytes = _whole(row.get("max_bytes", 1 << 30), f"{at}.max_bytes", 1, 1 << 50)
+    max_bytes = _bounded_integer(row.get("max_bytes", 1 << 30), f"{at}.max_bytes", 1, 1 << 50)
     return Collect(folder, sampling, str(rolling), max_bytes)
 
 
@@ -331,7 +331,7 @@ def _flag(value: Any, at: str) -> bool:
     return value
 
 
-def _whole(value: Any, at: str, least: int, most: int) -> int:
+def _bounded_integer(value: Any, at: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise BrokenTable(f"{at}: not a whole number from {least} to {most}")
     return value

@@ -165,7 +165,7 @@ class Keeper:
             seen[instance.revision, instance.number] = await self._watcher.watch(
                 instance, settings, in_flight
             )
-        wanted = self._wanted(deployment, answering, there, loads)
+        wanted = self._target_count(deployment, answering, there, loads)
         is_deleting = endpoint.state is ProvisioningState.DELETING
         steps = decisions.decide(deployment, there, seen, wanted, is_deleting)
         for step in steps:
@@ -189,7 +189,7 @@ class Keeper:
         if figures is not None:
             await run_in_threadpool(self._steps.record, there, figures)
 
-    def _wanted(
+    def _target_count(
         self, deployment: Deployment, spec: DeploymentSpec, there: list[Instance], load: Load | None
     ) -> int:
         name = (deployment.workspace, deployment.endpoint, deployment.name)
@@ -197,7 +197,7 @@ class Keeper:
         if name not in self._scales:
             running = sum(each.state is not InstanceState.DRAINING for each in there)
             self._scales[name] = Scale(running, now_s)
-        return self._scales[name].wanted(spec, load, now_s)
+        return self._scales[name].target_count(spec, load, now_s)
 
     def _load_of(self, deployment: Deployment) -> Load | None:
         body = self._counts_of(deployment)

@@ -82,7 +82,7 @@ class RouterProcess:
         if replace(table, version=0) == replace(self._table, version=0, broken={}):
             return
         self._table = replace(table, version=self._table.version + 1)
-        with files.whole(self._folder / TABLE, mode=0o600) as file:
+        with files.write_atomically(self._folder / TABLE, mode=0o600) as file:
             file.write(tables.to_text(self._table))
         self.refresh()
 

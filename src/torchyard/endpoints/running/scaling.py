@@ -41,7 +41,7 @@ class Scale:
         self._last: Load | None = None
         self._last_at_s = self._used_at_s = self._high_at_s = now_s
 
-    def wanted(self, spec: DeploymentSpec, load: Load | None, now_s: float) -> int:
+    def target_count(self, spec: DeploymentSpec, load: Load | None, now_s: float) -> int:
         """
         Args:
             load: None while the router doesn't answer.

@@ -114,7 +114,7 @@ def read(document: Any) -> DeploymentSpec:
         environment=_environment(body),
         environment_variables=_variables(body),
         instance_type=text(body, "instance_type"),
-        instance_count=settings.whole(body, "instance_count", (), 1, 1, 1000),
+        instance_count=settings.bounded_integer(body, "instance_count", (), 1, 1, 1000),
         request_settings=settings.request_settings(body),
         liveness_probe=settings.probe(body, "liveness_probe"),
         readiness_probe=settings.probe(body, "readiness_probe"),

@@ -123,7 +123,7 @@ def _percent(body: Mapping[str, Any], key: str) -> dict[str, int]:
         where = str(deployment)
         if where.lower() in {name.lower() for name in percent}:
             raise InvalidSpec(f"`{where}` is in `{key}` twice", "name it once", at=(key, where))
-        percent[where] = settings.whole({where: value}, where, (key,), 0, 0, 100)
+        percent[where] = settings.bounded_integer({where: value}, where, (key,), 0, 0, 100)
     return percent
 
 

@@ -50,7 +50,7 @@ def check(environment: Mapping[str, Any], has_code: bool) -> str:
             continue
         at = (*_AT, name)
         route = keys.check(body[name], keys.ROUTE, at, f"`{name}`")
-        has_port |= bool(settings.whole(route, "port", at, 0, 1, 65_535))
+        has_port |= bool(settings.bounded_integer(route, "port", at, 0, 1, 65_535))
         written = text(route, "path", at) or path
         if written != path:
             raise InvalidSpec(

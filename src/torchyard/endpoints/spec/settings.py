@@ -79,9 +79,9 @@ def request_settings(document: Mapping[str, Any]) -> RequestSettings:
     at = ("request_settings",)
     body = _section(document, at[0], keys.REQUEST_SETTINGS)
     return RequestSettings(
-        whole(body, "request_timeout_ms", at, 5000, 1, 180_000),
-        whole(body, "max_concurrent_requests_per_instance", at, 1, 1, 10_000),
-        whole(body, "max_queue_wait_ms", at, 500, 0, 3_600_000),
+        bounded_integer(body, "request_timeout_ms", at, 5000, 1, 180_000),
+        bounded_integer(body, "max_concurrent_requests_per_instance", at, 1, 1, 10_000),
+        bounded_integer(body, "max_queue_wait_ms", at, 500, 0, 3_600_000),
     )
 
 
@@ -89,11 +89,11 @@ def probe(document: Mapping[str, Any], name: str) -> Probe:
     at = (name,)
     body = _section(document, name, keys.PROBE)
     return Probe(
-        whole(body, "initial_delay", at, 10, 0, _DAY_S),
-        whole(body, "period", at, 10, 1, _DAY_S),
-        whole(body, "timeout", at, 2, 1, _DAY_S),
-        whole(body, "success_threshold", at, 1, 1, 1000),
-        whole(body, "failure_threshold", at, 30, 1, 10_000),
+        bounded_integer(body, "initial_delay", at, 10, 0, _DAY_S),
+        bounded_integer(body, "period", at, 10, 1, _DAY_S),
+        bounded_integer(body, "timeout", at, 2, 1, _DAY_S),
+        bounded_integer(body, "success_threshold", at, 1, 1, 1000),
+        bounded_integer(body, "failure_threshold", at, 30, 1, 10_000),
     )
 
 
@@ -101,8 +101,8 @@ def scale_settings(document: Mapping[str, Any]) -> ScaleSettings:
     at = ("scale_settings",)
     body = _section(document, at[0], keys.SCALE)
     kind = word(body, "type", at, ("default", "target_utilization"), "default")
-    least = whole(body, "min_instances", at, 1, 0, _MOST_INSTANCES)
-    most = whole(body, "max_instances", at, max(least, 1), 1, _MOST_INSTANCES)
+    least = bounded_integer(body, "min_instances", at, 1, 0, _MOST_INSTANCES)
+    most = bounded_integer(body, "max_instances", at, max(least, 1), 1, _MOST_INSTANCES)
     if most < least:
         raise InvalidSpec(
             f"`max_instances` is {most}, and `min_instances` is {least}",
@@ -114,7 +114,7 @@ def scale_settings(document: Mapping[str, Any]) -> ScaleSettings:
         least,
         most,
         _seconds(body, "polling_interval", at, 1),
-        whole(body, "target_utilization_percentage", at, 70, 1, 100),
+        bounded_integer(body, "target_utilization_percentage", at, 70, 1, 100),
     )
 
 
@@ -128,8 +128,8 @@ def own_settings(document: Mapping[str, Any]) -> OwnSettings:
         here = (*at, "batching")
         batching = keys.check(batching, keys.BATCHING, here, "`batching`")
         batching = Batching(
-            whole(batching, "max_size", here, 8, 2, 1024),
-            whole(batching, "max_wait_ms", here, 5, 0, 10_000),
+            bounded_integer(batching, "max_size", here, 8, 2, 1024),
+            bounded_integer(batching, "max_wait_ms", here, 5, 0, 10_000),
         )
     cluster = body.get("cluster") or ""
     if not isinstance(cluster, str):
@@ -137,14 +137,16 @@ def own_settings(document: Mapping[str, Any]) -> OwnSettings:
     return OwnSettings(
         cluster.removeprefix("azureml:"),
         batching,
-        whole(body, "max_queue", at, 100, 0, 100_000),
-        whole(body, "max_body_mb", at, 100, 1, 4096) << 20,
-        whole(body, "max_collected_mb", at, 1024, 1, 1 << 24) << 20,
-        whole(body, "scale_to_zero_after_s", at, 600, 1, 30 * _DAY_S),
+        bounded_integer(body, "max_queue", at, 100, 0, 100_000),
+        bounded_integer(body, "max_body_mb", at, 100, 1, 4096) << 20,
+        bounded_integer(body, "max_collected_mb", at, 1024, 1, 1 << 24) << 20,
+        bounded_integer(body, "scale_to_zero_after_s", at, 600, 1, 30 * _DAY_S),
     )
 
 
-def whole(body: Mapping[str, Any], key: str, at: At, default: int, least: int, most: int) -> int:
+def bounded_integer(
+    body: Mapping[str, Any], key: str, at: At, default: int, least: int, most: int
+) -> int:
     """A whole number within its bounds; the default when it is left out.
 
     Raises:
@@ -222,7 +224,7 @@ def _seconds(body: Mapping[str, Any], key: str, at: At, default: int) -> int:
     value = body.get(key)
     if isinstance(value, str) and value[:2] == "PT" and value[-1:] == "S" and value[2:-1].isdigit():
         body = {key: int(value[2:-1][:9])}
-    return whole(body, key, at, default, 1, _DAY_S)
+    return bounded_integer(body, key, at, default, 1, _DAY_S)
 
 
 def _from_texts(document: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -272,10 +272,10 @@ def _check(outcome: Outcome) -> None:
 def publish(working: Path, paths: EnvironmentPaths, text: str) -> None:
     """Move `working`/venv to where jobs find it, sealed; keep its lock and its mark."""
     if text:
-        with files.whole(paths.lock) as writing:
+        with files.write_atomically(paths.lock) as writing:
             writing.write(text.encode())
     venv = working / "venv"
-    with files.whole(paths.mark) as writing:
+    with files.write_atomically(paths.mark) as writing:
         writing.write(sealed.close(venv).encode())
     if paths.folder.exists():
         # Incomplete or changed. Jobs that still run in it find the same packages.

@@ -39,11 +39,11 @@ def main(arguments: list[str]) -> int:
     sources = _sources(site_packages)
     missing = {}
     for source, digest, size_bytes in sources:
-        if not _place(folder, digest).exists():
+        if not _bytecode_path(folder, digest).exists():
             missing[digest] = (size_bytes, source)
     signals = _compile_all(folder, missing)
     linked = sum(_put(folder, digest, source, may_link) for source, digest, _ in sources)
-    compiled = sum(1 for digest in missing if _place(folder, digest).exists())
+    compiled = sum(1 for digest in missing if _bytecode_path(folder, digest).exists())
     seconds = time.monotonic() - started
     print(
         f"Bytecode of {linked} modules: {compiled} compiled, the others shared with earlier "
@@ -102,7 +102,7 @@ def _compile_some(folder: Path, items: list[tuple[str, tuple[int, Path]]]) -> in
             content = source.read_bytes()
             bytecode = _compiled(content)
             if bytecode and hashlib.sha256(content).hexdigest() == digest:
-                _write(_place(folder, digest), bytecode)
+                _write(_bytecode_path(folder, digest), bytecode)
     except OSError as error:
         return error.errno or 1
     except BaseException:
@@ -121,7 +121,7 @@ def _compiled(content: bytes) -> bytes:
     return header + importlib.util.source_hash(content) + body
 
 
-def _place(folder: Path, digest: str) -> Path:
+def _bytecode_path(folder: Path, digest: str) -> Path:
     return folder / digest[:2] / f"{digest}.pyc"
 
 
@@ -135,7 +135,7 @@ def _write(file: Path, content: bytes) -> None:
 
 def _put(folder: Path, digest: str, source: Path, may_link: bool) -> bool:
     """Put the compiled module beside its source; False where it could not be compiled."""
-    compiled, target = _place(folder, digest), _target(source)
+    compiled, target = _bytecode_path(folder, digest), _target(source)
     target.parent.mkdir(exist_ok=True)
     if target.exists() or target.is_symlink():
         target.unlink()

@@ -119,7 +119,7 @@ def locked(file: Path, canceled: Callable[[], bool]) -> Iterator[None]:
     Raises:
         BuildCanceled: `canceled` returned True while waiting.
     """
-    with locks.held(file, canceled) as is_held:
+    with locks.hold(file, canceled) as is_held:
         if not is_held:
             raise BuildCanceled("the build was canceled")
         yield

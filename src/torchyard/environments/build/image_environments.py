@@ -94,10 +94,10 @@ class Images:
         """
         if spec.image is not None:
             if self._has_build_user and not containers.read(self._home).builds_as_server_user:
-                raise containers.only_as_server_user(_what(spec))
+                raise containers.only_as_server_user(_describe_image(spec))
             search = self.engine()
             if search.engine is None:
-                raise containers.missing(_what(spec), search)
+                raise containers.missing(_describe_image(spec), search)
 
     def build(self, spec: EnvironmentSpec, paths: EnvironmentPaths, inner: Inner, log: Uv) -> str:
         """Run `image_builder.run` with this machine's engine."""
@@ -142,7 +142,7 @@ class Images:
         )
 
 
-def _what(spec: EnvironmentSpec) -> str:
+def _describe_image(spec: EnvironmentSpec) -> str:
     assert spec.image is not None
     if spec.image.name:
         return f"image `{spec.image.name}`"

@@ -57,12 +57,12 @@ def file_list(folder: Path, part: str, kept: Path) -> FileList:
         raise NotFound(f"environment `{folder.name[:12]}` is not built on this server")
     kept.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = kept / f"{folder.name}.{part}"
-    with locks.held(kept / f"{file.name}.lock"):
+    with locks.hold(kept / f"{file.name}.lock"):
         written = _read(file, mark)
         if written is None:
             body = _python(folder) if part == PYTHON else _environment(folder)
             written = gzip.compress(json.dumps(body).encode(), 6, mtime=0)
-            with files.whole(file, mode=0o600) as writing:
+            with files.write_atomically(file, mode=0o600) as writing:
                 writing.write(mark.encode() + b"\n" + written)
     root = _program(folder).parent.parent if part == PYTHON else folder
     return FileList(root, written)

@@ -91,7 +91,7 @@ def find(
         NotFound: no environment has that name or version.
     """
     ref, workspace = _parsed(reference.strip(), at)
-    curated = curated_environments.named(bare(ref.name))
+    curated = curated_environments.find_by_name(bare(ref.name))
     if curated is not None and ref.registry.lower() in ("", _REGISTRY):
         release = _release(curated, ref, owned(curated.name))
         if release is not None:
@@ -111,7 +111,7 @@ def find(
         raise NotFound(
             f"environment `{reference}` does not exist: the registry `{ref.registry}` is not "
             "supported",
-            _near(bare(ref.name), owned),
+            _suggest_name(bare(ref.name), owned),
             at=at,
         )
     if curated is not None and not _is_replaced(curated, platform):
@@ -120,7 +120,9 @@ def find(
     successor = published.substitute(bare(ref.name), platform, is_azures=is_azures)
     if successor is None:
         _refuse_unresolved(bare(ref.name), reference, at)
-        raise NotFound(f"environment `{reference}` does not exist", _near(ref.name, owned), at=at)
+        raise NotFound(
+            f"environment `{reference}` does not exist", _suggest_name(ref.name, owned), at=at
+        )
     if successor.curated is None:
         raise NotFound(
             f"environment `{reference}` is not available: {successor.reason}", _HINT, at=at
@@ -261,7 +263,7 @@ def _notice(reference: str, curated: Curated, exact: str) -> str:
     )
 
 
-def _near(name: str, owned: Owned) -> str:
+def _suggest_name(name: str, owned: Owned) -> str:
     """A hint with the name that is most like this one: it is never used in its place."""
     prefix = name[: len(name) - len(bare(name))]
     names = [

@@ -112,17 +112,17 @@ def promises(curated: Curated) -> bool:
     return curated.name.startswith(FAMILY)
 
 
-def held(curated: Curated) -> tuple[Held, ...]:
+def components_of(curated: Curated) -> tuple[Held, ...]:
     """Every component, as this environment has it.
 
     Raises:
         ValueError: it lacks one without a reason.
     """
     versions = dict(line.partition("==")[::2] for line in curated.packages)
-    return tuple(_held(component, versions, curated) for component in every())
+    return tuple(_component_in(component, versions, curated) for component in every())
 
 
-def _held(component: Component, versions: Mapping[str, str], curated: Curated) -> Held:
+def _component_in(component: Component, versions: Mapping[str, str], curated: Curated) -> Held:
     for package in component.packages:
         if package in versions:
             version = versions[package]

@@ -84,7 +84,7 @@ def variants() -> tuple[Curated, ...]:
     return tuple(_variant(name, document) for name, document in documents.items())
 
 
-def named(name: str) -> Curated | None:
+def find_by_name(name: str) -> Curated | None:
     """The environment of that name, written in any case."""
     lowered = name.lower()
     listed = (environment for environment in every() if environment.name.lower() == lowered)

@@ -107,7 +107,7 @@ def published_in(line: str) -> str:
     if "/" in bare:
         is_azures = re.match(r"mcr\.microsoft\.com/|[\w.]+\.azurecr\.io/", bare, re.IGNORECASE)
         return published.name_in(bare) if is_azures else ""
-    curated = curated_environments.named(bare)
+    curated = curated_environments.find_by_name(bare)
     is_curated = curated is not None and curated.name != catalogue.PLAIN
     if is_curated or re.match(r"acpt-", bare, re.IGNORECASE):
         exact = tag[1] if tag and tag[1] != versions.LATEST else ""

@@ -179,8 +179,8 @@ def name_in(image: str, tag: str = "") -> str:
 
 def _for(name: str, platform: Platform) -> Curated | None:
     """The one of two twins that fits the platform's accelerator."""
-    curated = curated_environments.named(name)
+    curated = curated_environments.find_by_name(name)
     assert curated is not None
     if curated.accelerator in ("", platform.accelerator) or not curated.twin:
         return curated
-    return curated_environments.named(curated.twin)
+    return curated_environments.find_by_name(curated.twin)

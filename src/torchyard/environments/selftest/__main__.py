@@ -44,7 +44,7 @@ def run_tests(
     python = folder / "bin" / "python"
     on_disk = running.distributions(python, os.environ)
     pairs, faults = running.pairs(python, os.environ)
-    held = components.held(curated) if components.promises(curated) else ()
+    held = components.components_of(curated) if components.promises(curated) else ()
     there = [entry for entry in held if entry.state != "unavailable"]
     chosen = [entry for entry in there if not only or entry.component.step in only]
     steps = {
@@ -114,7 +114,7 @@ def main() -> None:
     arguments = parser.parse_args()
     failed = False
     for name in arguments.names:
-        curated = curated_environments.named(name)
+        curated = curated_environments.find_by_name(name)
         if curated is None:
             parser.error(f"no curated environment has the name `{name}`")
         folder = contents.build_curated(arguments.home, curated)

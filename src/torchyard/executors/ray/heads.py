@@ -123,7 +123,7 @@ class Heads:
         folder = self._folder / key
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Other servers may share the home.
-        with self._starting, locks.held(folder / "lock"):
+        with self._starting, locks.hold(folder / "lock"):
             head = self._running(folder)
             if head is None and _record_begun(folder):
                 head = self._running(folder)
@@ -182,7 +182,7 @@ class Heads:
         if not folder.exists():
             return
         # Never while it is being started: the records would be those of the next one.
-        with self._starting, locks.held(folder / "lock"):
+        with self._starting, locks.hold(folder / "lock"):
             if key not in wanted():
                 self._stop(key, folder)
 

@@ -123,7 +123,7 @@ def _candidates(
     now = services.clock.now()
     with services.db.read() as connection:
         every = shares.read(connection, machine.bounds(services))
-        held = queue_store.held(connection)
+        held = queue_store.list_running(connection)
         wanted = store.nodes_wanted(connection, now)
     running = [every.running(attempt, now.timestamp()) for attempt in held]
     free = dict(every.capacity)

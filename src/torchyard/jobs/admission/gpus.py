@@ -112,7 +112,7 @@ def of_job(services: Services, compute: Compute, job: Job) -> int:
 
 def waiting_reason(services: Services, connection: Connection, job: Job) -> str:
     """Why the devices for a job are not free now, in one sentence; empty when they are."""
-    if not services.devices.whole:
+    if not services.devices.whole_devices:
         return ""
     compute = computes.find(connection, job.workspace, job.compute)
     is_here = compute is not None and compute.is_local
@@ -122,7 +122,7 @@ def waiting_reason(services: Services, connection: Connection, job: Job) -> str:
     free = len(services.devices.free())
     if count <= free:
         return ""
-    there = len(services.devices.whole)
+    there = len(services.devices.whole_devices)
     return (
         f"needs {_gpus(count)}; {there - free} of {there} of this machine are in use{_by(services)}"
     )

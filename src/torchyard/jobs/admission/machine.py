@@ -44,7 +44,7 @@ def read(home: Path) -> dict[str, int]:
 def bounds(services: Services) -> dict[str, int]:
     """What the machine has of what is bounded on it, its devices with the rest."""
     amounts = dict(services.machine)
-    there = len(services.devices.whole)
+    there = len(services.devices.whole_devices)
     if there:
         amounts["gpus"] = min(there, amounts.get("gpus", there))
     return amounts

@@ -168,7 +168,7 @@ def queued_by_id(connection: Connection, job_id: int) -> Queued:
     return _queued(connection.execute(select(*_COLUMNS).where(jobs.c.id == job_id)).one())
 
 
-def held(connection: Connection) -> list[Held]:
+def list_running(connection: Connection) -> list[Held]:
     """Every attempt that holds nodes, earliest first."""
     rows = connection.execute(
         select(

@@ -45,7 +45,7 @@ def describe(services: Services, job: Job) -> str:
         queued = queue_store.queued_by_id(connection, job.id)
         in_front, before = queue_store.in_front(connection, queued, now)
         every = shares.read(connection, machine.bounds(services))
-        held = queue_store.held(connection)
+        held = queue_store.list_running(connection)
     running = [every.running(attempt, now.timestamp()) for attempt in held]
     free = dict(every.capacity)
     for attempt in running:
@@ -54,7 +54,7 @@ def describe(services: Services, job: Job) -> str:
     fits = queue.fits(free, needs)
     if fits and not in_front:
         return taken
-    parts = [_what(job, every, free, needs)]
+    parts = [_describe_shortage(job, every, free, needs)]
     if in_front:
         parts.append(f"it is {_ordinal(in_front + 1)} in the queue, behind job `{before}`")
         if fits:
@@ -71,7 +71,7 @@ def _of_engine(services: Services, job: Job) -> str:
     return tries[-1].waiting_for if tries else ""
 
 
-def _what(job: Job, every: Shares, free: Amounts, needs: Amounts) -> str:
+def _describe_shortage(job: Job, every: Shares, free: Amounts, needs: Amounts) -> str:
     """What it needs and what is free: of its cluster, and of the machine where that is short."""
     nodes_name = shares.nodes_of(job.workspace, job.compute)
     nodes = "1 node" if job.node_count == 1 else f"{job.node_count} nodes"

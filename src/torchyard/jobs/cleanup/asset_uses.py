@@ -54,7 +54,7 @@ class AssetVersion:
         return str(self.asset.owner)
 
     @property
-    def place(self) -> str:
+    def files_uri(self) -> str:
         """The URI of its files; empty for an environment and for a model without files here."""
         if self.noun == "data":
             return str(self.asset.uri)
@@ -91,7 +91,7 @@ def find(services: Services, workspace: str, versions: Sequence[AssetVersion]) -
             uses += _of_model(services, version)
         else:
             uses += _jobs_naming(services, workspace, version)
-        if version.place:
+        if version.files_uri:
             uses += _jobs_reading(services, workspace, version, going)
     return uses
 
@@ -124,7 +124,7 @@ def own_folder(services: Services, version: AssetVersion, going: Collection[str]
     Args:
         going: versions of the same name that are deleted as well.
     """
-    uri = _datastore_uri(version.place, version.workspace)
+    uri = _datastore_uri(version.files_uri, version.workspace)
     if uri is None or uri.store != BLOB_STORE:
         return ""
     parts = uri.path.strip("/").split("/")
@@ -157,8 +157,8 @@ def _of_model(services: Services, version: AssetVersion) -> Iterator[Use]:
             f"alias `{alias}`",
             f"`azureml:{version.name}@{alias}` names nothing",
         )
-    for asset in data.list_versions(services.db, version.workspace) if version.place else ():
-        if _is_below(asset.uri, version.place, version.workspace):
+    for asset in data.list_versions(services.db, version.workspace) if version.files_uri else ():
+        if _is_below(asset.uri, version.files_uri, version.workspace):
             by = f"data `{asset.name}:{asset.version}`"
             yield Use(str(version), by, f"{by} has no files")
 
@@ -197,13 +197,13 @@ def _jobs_reading(
     services: Services, workspace: str, version: AssetVersion, going: Collection[str]
 ) -> Iterator[Use]:
     """Jobs that take files by their path, which go with the version."""
-    uri = _datastore_uri(version.place, workspace)
+    uri = _datastore_uri(version.files_uri, workspace)
     goes = version.noun == "model" or own_folder(services, version, going)
     if uri is None or not goes:
         return
     for row in _jobs_with(services, workspace, uri.path.rstrip("/")):
         for name, path in _paths_of(row):
-            if _is_below(path, version.place, workspace):
+            if _is_below(path, version.files_uri, workspace):
                 yield _use_of_job(row, version, _LACKS.format(name))
                 break
 

@@ -85,7 +85,7 @@ def plan(services: Services, workspace: str, choice: Choice, lineage: bool = Fal
     kept = []
     for job in chosen:
         family = list(_family(job, bonds))
-        held = next(filter(None, (_held(member, job, bonds) for member in family)), None)
+        held = next(filter(None, (_find_blocker(member, job, bonds) for member in family)), None)
         if held is not None:
             kept.append(held)
         else:
@@ -197,7 +197,7 @@ def _family(job: Job, bonds: _Bonds) -> Iterator[Job]:
             waiting += bonds.children.get(next_job.name, ())
 
 
-def _held(job: Job, chosen: Job, bonds: _Bonds) -> Kept | None:
+def _find_blocker(job: Job, chosen: Job, bonds: _Bonds) -> Kept | None:
     """Why `chosen` must stay because of `job`, which is itself or one below it."""
     whose = "" if job.id == chosen.id else f", a child of `{chosen.name}`,"
     if not job.status.ended:

@@ -49,7 +49,7 @@ def save(home: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Store these as well; None restores the default. Returns all that is stored."""
     _check(changes)
     stored = {key: value for key, value in {**read(home), **changes}.items() if value is not None}
-    with files.whole(_file(home)) as writing:
+    with files.write_atomically(_file(home)) as writing:
         writing.write(json.dumps(stored, indent=2).encode() + b"\n")
     return stored
 

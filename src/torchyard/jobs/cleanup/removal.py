@@ -79,7 +79,7 @@ def work(
     leaves the work to it.
     """
     until = time.monotonic() + patience_s
-    with locks.held(services.lock("removal"), lambda: time.monotonic() >= until) as is_held:
+    with locks.hold(services.lock("removal"), lambda: time.monotonic() >= until) as is_held:
         if not is_held:
             return []
         with services.db.read() as connection:

@@ -58,7 +58,7 @@ def export(services: Services, job: Job, form: str) -> dict[str, Any]:
     return masked
 
 
-def named(services: Services, job: Job) -> str | dict[str, Any]:
+def reference_or_definition(services: Services, job: Job) -> str | dict[str, Any]:
     """The environment as a job file names it, for what the job made; empty for a run without one.
 
     A reference has the version that was pinned; an inline definition has no secrets.
@@ -78,11 +78,11 @@ def named(services: Services, job: Job) -> str | dict[str, Any]:
 
 
 def named_by(services: Services, workspace: str, job: str) -> str | dict[str, Any]:
-    """As `named`, by the job's name; empty where no job has it."""
+    """As `reference_or_definition`, by the job's name; empty where no job has it."""
     if not job:
         return ""
     try:
-        return named(services, actions.get(services, workspace, job))
+        return reference_or_definition(services, actions.get(services, workspace, job))
     except NotFound:
         return ""
 

@@ -86,7 +86,7 @@ def _of_job(services: Services, workspace: str, named: uris.JobUri) -> Source:
         tuple((_in_model(path, wanted), file) for path, file in model_files),
         job.name,
         single,
-        environment=job_environments.named(services, job),
+        environment=job_environments.reference_or_definition(services, job),
     )
 
 

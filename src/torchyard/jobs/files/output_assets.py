@@ -41,7 +41,7 @@ def register(services: Services, job: Job) -> None:
         places = places or outputs.places(job)
         try:
             # A server that takes over may come while the one before it is at work still.
-            with locks.held(services.lock(f"outputs-{job.id % _LOCKS}")):
+            with locks.hold(services.lock(f"outputs-{job.id % _LOCKS}")):
                 _register(services, job, name, output, places[name])
         except TorchyardError as error:
             _tell(services, job, f"output `{name}` could not be registered: {error.message}")

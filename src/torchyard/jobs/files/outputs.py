@@ -40,7 +40,7 @@ class OutputPlace:
         return str(DatastoreUri(self.store, self.path))
 
 
-def place(workspace: str, job: str, name: str, output: Output) -> OutputPlace:
+def destination_of(workspace: str, job: str, name: str, output: Output) -> OutputPlace:
     """Where an output of that job goes.
 
     Raises:
@@ -81,7 +81,7 @@ def check(services: Services, workspace: str, name: str, output: Output) -> None
         InvalidSpec: its path is none, or has an unknown expression.
         NotFound: the datastore does not exist.
     """
-    target = place(workspace, "job", name, output)
+    target = destination_of(workspace, "job", name, output)
     stores = services.datastores
     datastores.open_files(stores, datastores.get(services.db, stores, workspace, target.store))
 
@@ -91,7 +91,7 @@ def places(job: Job) -> dict[str, OutputPlace]:
     if job.type != "command":
         return {}
     return {
-        name: place(job.workspace, job.name, name, output)
+        name: destination_of(job.workspace, job.name, name, output)
         for name, output in job.spec.outputs.items()
     }
 
@@ -119,7 +119,7 @@ def file(services: Services, job: Job, output: str, path: str) -> Path:
     Raises:
         NotFound: there is none.
     """
-    output_place = _named(job, output)
+    output_place = _destination_by_name(job, output)
     clean = files.safe_relative(path)
     at = _at(services, job, output_place)
     try:
@@ -139,7 +139,7 @@ def writing(services: Services, job: Job, output: str, path: str) -> Iterator[fi
     Raises:
         NotFound: the job declares no such output.
     """
-    output_place = _named(job, output)
+    output_place = _destination_by_name(job, output)
     clean = files.safe_relative(path)
     at = _at(services, job, output_place)
     target = (
@@ -154,7 +154,7 @@ def writing(services: Services, job: Job, output: str, path: str) -> Iterator[fi
     )
 
 
-def _named(job: Job, output: str) -> OutputPlace:
+def _destination_by_name(job: Job, output: str) -> OutputPlace:
     output_place = places(job).get(output)
     if output_place is None:
         raise NotFound(f"job `{job.name}` has no output `{output}`")

@@ -153,7 +153,7 @@ class RunFiles:
         return sorted((name for name in names if name.startswith(wanted)), key=_as_folder)
 
     def _job(self, name: str) -> Job | None:
-        return actions.named(self._services, self._workspace, name) if name else None
+        return actions.find_by_name(self._services, self._workspace, name) if name else None
 
 
 def _split(path: str) -> tuple[str, str]:

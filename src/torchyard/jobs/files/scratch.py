@@ -55,7 +55,7 @@ def collect(services: Services, attempt_id: str, node: int, what: str) -> Path:
             continue
         _, [descriptor] = ask("open_left", attempt=attempt_id, node=node, path=path)
         copied = files.inside(target, files.safe_relative(path))
-        with open(descriptor, "rb") as source, files.whole(copied, mode=0o600) as copy:
+        with open(descriptor, "rb") as source, files.write_atomically(copied, mode=0o600) as copy:
             for chunk in files.chunks(source, left_bytes):
                 copy.write(chunk)
         left_bytes -= copy.size_bytes

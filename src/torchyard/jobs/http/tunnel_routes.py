@@ -45,7 +45,7 @@ async def open_tunnel(services: ServicesOf, attempt_id: str, node: int = 0) -> L
 async def receive(
     services: ServicesOf, attempt_id: str, name: str, request: Request, node: int = 0
 ) -> dict[str, Any]:
-    tunnel = services.tunnels.named((attempt_id, node), name)
+    tunnel = services.tunnels.find_by_name((attempt_id, node), name)
     if tunnel is None or tunnel.is_over:
         raise NotFound("this tunnel is over", "open another one")
     try:

@@ -88,7 +88,7 @@ def list_page(services: Services, workspace: str, request: ListRequest) -> dict[
     most = _MOST_JOBS_WITH_ALL if None in columns.values() else _MOST_JOBS
     if not 1 <= request.limit <= most:
         raise InvalidInput(f"`limit` is {request.limit}", f"use 1 to {most}")
-    after = _place(request.before, order)
+    after = _parse_token(request.before, order)
     if request.parent:
         actions.get(services, workspace, request.parent)
     with services.db.read() as connection:
@@ -250,7 +250,7 @@ def _token(place: Place, order: JobOrder | None) -> int | str:
     return base64.urlsafe_b64encode(body.encode()).decode()
 
 
-def _place(token: str, order: JobOrder | None) -> Place | None:
+def _parse_token(token: str, order: JobOrder | None) -> Place | None:
     if not token:
         return None
     place = _number_place(token) if order is None else _read_place(token, order)

@@ -81,11 +81,11 @@ def _by_value(
 ) -> Select[Any]:
     """By as much of the value as the index holds; by the key alone if that tells nothing."""
     query = query.where(key == condition.key)
-    held = _held(start, condition, VALUE_LENGTH)
+    held = _index_condition(start, condition, VALUE_LENGTH)
     return query if held is None else query.where(held)
 
 
-def _held(
+def _index_condition(
     column: ColumnElement[Any], condition: Condition, length: int = 0
 ) -> ColumnElement[bool] | None:
     """What an index can tell of a text; None if it can't."""
@@ -121,7 +121,7 @@ def _by_tag(condition: Condition, places: Places, implied_tags: Mapping[str, str
 
 
 def _by_dataset(condition: Condition) -> Source | None:
-    held = _held(run_datasets.c.name, condition) if condition.key == "name" else None
+    held = _index_condition(run_datasets.c.name, condition) if condition.key == "name" else None
     return None if held is None else [select(run_datasets.c.job_id).where(held)]
 
 
@@ -136,7 +136,7 @@ def _by_attribute(condition: Condition, places: Places) -> Source | None:
         "parent": jobs.c.parent,
     }
     column = columns.get(condition.key)
-    held = None if column is None else _held(column, condition)
+    held = None if column is None else _index_condition(column, condition)
     if held is None:
         is_part = condition.key == "run_name" and condition.operator in ("LIKE", "ILIKE")
         return places.named(_ANY_LETTERS.split(condition.value)) if is_part else None

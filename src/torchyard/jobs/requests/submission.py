@@ -153,7 +153,7 @@ def create(
         Conflict: the name is taken by another job.
     """
     name = document.get("name")
-    job = actions.named(services, workspace, name) if isinstance(name, str) else None
+    job = actions.find_by_name(services, workspace, name) if isinstance(name, str) else None
     if job is None:
         return create_new(services, workspace, document, identity)
     # Sent again: what it names may have changed since, the job has not.

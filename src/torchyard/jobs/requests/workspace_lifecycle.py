@@ -42,7 +42,7 @@ def delete_empty(services: Services, workspace: str) -> None:
             f"workspace `{workspace}` is built in and can't be deleted",
             "delete its jobs with `yard job delete`",
         )
-    held = _held(services, workspace)
+    held = _describe_contents(services, workspace)
     with services.db.write() as connection:
         jobs = len(store.list_jobs(connection, workspace, deleted=None))
         held = ([f"{jobs} job{'s' if jobs > 1 else ''}"] if jobs else []) + held
@@ -64,7 +64,7 @@ def delete_empty(services: Services, workspace: str) -> None:
         shutil.rmtree(services.datastores.root(workspace, name), ignore_errors=True)
 
 
-def _held(services: Services, workspace: str) -> list[str]:
+def _describe_contents(services: Services, workspace: str) -> list[str]:
     """In words, what is in it besides jobs and what every workspace has."""
     named = {
         "model": [model.name for model in models.list_in(services.db, workspace)],

@@ -145,6 +145,6 @@ def _fits_machine(connection: Connection, job: Job, bounds: queue.Amounts) -> bo
         return True
     every = shares.read(connection, bounds)
     free: dict[str, int] = dict(bounds)
-    for holder in queue_store.held(connection):
+    for holder in queue_store.list_running(connection):
         free = queue.less(free, every.needs(holder))
     return queue.fits(free, every.needs(job))

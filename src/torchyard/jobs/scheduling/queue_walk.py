@@ -38,7 +38,7 @@ class _Cursor:
 
 class Walk:
     """`next` returns the jobs that may start, one at a time; call `passed`, or one of `started`,
-    `waits`, `held_back` and `gone`, for each before the next call.
+    `waits`, `held_back` and `drop`, for each before the next call.
 
     Args:
         read_ahead: how many jobs of a line are read at once while each of them may start.
@@ -57,7 +57,7 @@ class Walk:
         with db.read() as connection:
             self.shares = shares.read(connection, machine)
             lines = queue_store.lines(connection, self.shares.low)
-            self.held: Sequence[Held] = queue_store.held(connection) if lines else ()
+            self.held: Sequence[Held] = queue_store.list_running(connection) if lines else ()
         self.running = [self.shares.running(held, now.timestamp()) for held in self.held]
         self.free = dict(self.shares.capacity)
         for running in self.running:
@@ -106,7 +106,7 @@ class Walk:
         if held is not None and not why_not:
             self.started(job, *held)
             return
-        passed = {"": self.started, "quota": self.held_back, "gone": self.gone}
+        passed = {"": self.started, "quota": self.held_back, "gone": self.drop}
         passed.get(why_not, self.waits)(job)
 
     def started(self, job: Queued, node_count: int | None = None, gpus: int = 0) -> None:
@@ -134,7 +134,7 @@ class Walk:
         """Its owner's quota is used up: skip the owner's jobs in this line; they delay nobody."""
         self._pass(job).without_owners.add(job.owner)
 
-    def gone(self, job: Queued) -> None:
+    def drop(self, job: Queued) -> None:
         """Another server has claimed it, or it has ended."""
         self._pass(job)
 

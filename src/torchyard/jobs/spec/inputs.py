@@ -48,14 +48,15 @@ def read_inputs(job: Mapping[str, Any]) -> dict[str, Input]:
     """Those that are set; null leaves an input unset, for `$[[ … ]]` in the command."""
     return {
         name: _input(value, ("inputs", name))
-        for name, value in _named(job, "inputs").items()
+        for name, value in _read_entries(job, "inputs").items()
         if value is not None
     }
 
 
 def read_outputs(job: Mapping[str, Any]) -> dict[str, Output]:
     return {
-        name: _output(value, ("outputs", name)) for name, value in _named(job, "outputs").items()
+        name: _output(value, ("outputs", name))
+        for name, value in _read_entries(job, "outputs").items()
     }
 
 
@@ -152,7 +153,7 @@ def _output(value: Any, at: At) -> Output:
     )
 
 
-def _named(job: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _read_entries(job: Mapping[str, Any], key: str) -> dict[str, Any]:
     body = mapping(job.get(key) or {}, (key,), f"`{key}`")
     for name in body:
         if not isinstance(name, str) or not IO_NAME.match(name):

@@ -83,7 +83,7 @@ def latest(db: Database, environments: Environments, workspace: str, name: str) 
 
 def description(base: Base) -> str:
     """What the package says of a curated environment."""
-    curated = curated_environments.named(base.name)
+    curated = curated_environments.find_by_name(base.name)
     return curated.description if curated is not None else ""
 
 
@@ -150,7 +150,7 @@ def _is_exact(python: str) -> bool:
 def versions_of_base(environments: Environments, workspace: str, base: Base) -> dict[str, str]:
     """The packages of the base with their versions; empty where it was never built."""
     if base.asset is None:
-        curated = curated_environments.named(base.name)
+        curated = curated_environments.find_by_name(base.name)
         assert curated is not None
         return _versions(curated.packages)
     spec = environments.resolver.resolve(base.ref, workspace, enforce_policy=False)
@@ -190,7 +190,7 @@ def next_version(base: Base, existing: Sequence[str]) -> str:
     Args:
         existing: the versions of the name in the workspace, deleted ones too.
     """
-    curated = curated_environments.named(base.name)
+    curated = curated_environments.find_by_name(base.name)
     if curated is None:
         return ""
     prefix = f"{curated.version}."

@@ -85,7 +85,7 @@ def create(
     """
     request = read(kind, document)
     name = values.name(document, "name")
-    job = jobs.named(services, workspace, name) if name else None
+    job = jobs.find_by_name(services, workspace, name) if name else None
     if job is not None:
         submission.require_hash(job, submission.hash_of({"type": kind, **request}))
         return job, False

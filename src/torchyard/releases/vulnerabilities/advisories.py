@@ -47,7 +47,9 @@ def take(
             "send them in pieces of the same `set`",
             at=["entries"],
         )
-    read = [osv.kept(entry, ["entries", position]) for position, entry in enumerate(entries)]
+    read = [
+        osv.stored_fields(entry, ["entries", position]) for position, entry in enumerate(entries)
+    ]
     rows = [(package, entry) for entry in read for package in osv.packages_of(entry)]
     with db.write() as connection:
         before = store.set_of(connection, workspace)

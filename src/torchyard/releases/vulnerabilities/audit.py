@@ -52,7 +52,7 @@ def read_exceptions(listed: Any, at: Sequence[str | int] = ("exceptions",)) -> l
 
 def _read(entry: Any, at: Sequence[str | int]) -> Excuse:
     if not isinstance(entry, Mapping):
-        raise InvalidSpec("an exception is not a mapping", f"it needs {_named(_KEYS)}", at=at)
+        raise InvalidSpec("an exception is not a mapping", f"it needs {_quote_keys(_KEYS)}", at=at)
     for key in entry:
         if key not in _KEYS:
             raise fields.unknown_key(str(key), _KEYS, tuple(at))
@@ -156,5 +156,5 @@ def failures(audited: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _named(keys: Sequence[str]) -> str:
+def _quote_keys(keys: Sequence[str]) -> str:
     return ", ".join(f"`{key}`" for key in keys)

@@ -50,7 +50,7 @@ def packages_of(entry: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def kept(entry: Any, at: Sequence[str | int]) -> dict[str, Any]:
+def stored_fields(entry: Any, at: Sequence[str | int]) -> dict[str, Any]:
     """What is stored of an entry.
 
     Raises:

@@ -76,13 +76,13 @@ def check(services: Services, workspace: str, document: Any, uploaded: bool) -> 
     except DatabaseUnreachable:
         raise
     except TorchyardError as error:
-        at = _place(error.at, spec, document)
+        at = _key_in_sweep(error.at, spec, document)
         raise InvalidSpec(error.message, error.hint, code=error.code, at=at) from error
     notices = dict.fromkeys((*spec.notices, *checked.notices))
     return CheckedSweep(spec, inline, checked, trial_document, tuple(notices))
 
 
-def _place(
+def _key_in_sweep(
     at: tuple[str | int, ...], spec: SweepSpec, document: Mapping[str, Any]
 ) -> tuple[str | int, ...]:
     """Where what stands there in a trial's file stands in the sweep's."""
@@ -138,7 +138,7 @@ def create(
     """
     body = submission.body_of(document)
     name = document.get("name")
-    job = jobs.named(services, workspace, name) if isinstance(name, str) else None
+    job = jobs.find_by_name(services, workspace, name) if isinstance(name, str) else None
     if job is not None:
         # Sent again: what it names may have changed since, the sweep has not.
         submission.require_hash(job, submission.hash_of(body))
@@ -174,7 +174,7 @@ def _row(services: Services, workspace: str, spec: SweepSpec) -> SweepRow:
     earlier: list[dict[str, Any]] = []
     if isinstance(spec.warm_start, str):
         at = ("torchyard", "warm_start")
-        before = jobs.named(services, workspace, spec.warm_start)
+        before = jobs.find_by_name(services, workspace, spec.warm_start)
         if before is None or before.type != TYPE:
             raise InvalidSpec(
                 f"sweep `{spec.warm_start}` does not exist in workspace `{workspace}`",

@@ -68,7 +68,7 @@ def tell(services: Services, state: SweepState, by_id: Mapping[int, Job]) -> Non
     for trial in state.live:
         job = by_id.get(trial.job_id)
         if job is None or job.status.ended:
-            ended_trials.append(_told(services, state, trial, job))
+            ended_trials.append(_with_outcome(services, state, trial, job))
     if not ended_trials:
         return
     warnings = [
@@ -97,7 +97,7 @@ def tell(services: Services, state: SweepState, by_id: Mapping[int, Job]) -> Non
     state.log.extend(warnings)
 
 
-def _told(services: Services, state: SweepState, trial: Trial, job: Job | None) -> Trial:
+def _with_outcome(services: Services, state: SweepState, trial: Trial, job: Job | None) -> Trial:
     """The trial with what it came to."""
     series = state.series.get(trial.number, Series())
     values = _values(services, state, trial, series)

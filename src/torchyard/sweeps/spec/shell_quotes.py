@@ -37,7 +37,7 @@ class _Reader:
         self.nested: list[tuple[str, str]] = []
         self.has_here_document = False
 
-    def place(self) -> str:
+    def current_quotes(self) -> str:
         """In a here-document nothing is quoted; between backticks, quotes are read twice."""
         if self.has_here_document or any(end == "`" for end, _ in self.nested):
             return UNQUOTABLE
@@ -112,7 +112,7 @@ def at(command: str, positions: Sequence[int]) -> list[str]:
         reader.advance(position)
         # Past it: the place is in a comment, or behind a backslash.
         is_skipped = reader.position > position
-        quotes.append(UNQUOTABLE if is_skipped else reader.place())
+        quotes.append(UNQUOTABLE if is_skipped else reader.current_quotes())
     return quotes
 
 

@@ -69,7 +69,7 @@ class Buffer:
         Raises:
             NoStagingMemory: nothing was copied.
         """
-        placed, tensors, size_bytes = _place(items)
+        placed, tensors, size_bytes = _assign_offsets(items)
         if size_bytes > self.size_bytes:
             self._grow(size_bytes)
         devices = {tensor.device for tensor, _ in tensors if tensor.is_cuda}
@@ -138,7 +138,7 @@ def tensor_at(buffer: torch.Tensor, place: StagedTensor) -> torch.Tensor:
     return flat.view(place.dtype).view(place.shape)
 
 
-def _place(
+def _assign_offsets(
     items: Iterable[tuple[int, ItemData]],
 ) -> tuple[dict[int, Staged], list[tuple[torch.Tensor, StagedTensor]], int]:
     placed: dict[int, Staged] = {}

@@ -72,7 +72,8 @@ def read_example(file: Path, specs: Sequence[InputSpec]) -> Tensors:
     by_name = {spec.name: spec for spec in specs}
     if by_name and set(by_name) != set(arrays):
         raise ExportError(
-            f"the example `{file.name}` holds {_named(arrays)}, `--input` names {_named(by_name)}",
+            f"the example `{file.name}` holds {_quote_names(arrays)}, "
+            f"`--input` names {_quote_names(by_name)}",
             "give both the same names, or leave out `--input`",
         )
     return {name: _fit(file.name, name, value, by_name.get(name)) for name, value in arrays.items()}
@@ -194,5 +195,5 @@ def specs_of(tensors: Tensors) -> list[InputSpec]:
     ]
 
 
-def _named(values: Mapping[str, Any]) -> str:
+def _quote_names(values: Mapping[str, Any]) -> str:
     return ", ".join(f"`{name}`" for name in values) or "nothing"

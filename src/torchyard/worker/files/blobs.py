@@ -86,7 +86,7 @@ class Blobs:
             text = b"".join(parts)
         return [_file(entry) for entry in json.loads(text)["files"]]
 
-    def place(self, placements: Sequence[Placement]) -> None:
+    def create_files(self, placements: Sequence[Placement]) -> None:
         """Create every file, and the folders that it needs."""
         for folder in {placement.target.parent for placement in placements}:
             folder.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ class PlacedInputs:
     notices: tuple[str, ...] = ()
 
 
-def place(
+def place_inputs(
     inputs: Mapping[str, InputPlan],
     folder: Path,
     blobs: Blobs,
@@ -113,7 +113,7 @@ def _place_snapshot(
         mode = file.mode & 0o555 | 0o444 if read_only else file.mode | 0o600
         can_link = link and not file.mode & 0o111
         placements.append(Placement(file.sha256, target_folder / file.path, mode, can_link))
-    blobs.place(placements)
+    blobs.create_files(placements)
     if read_only:
         for parent, _, _ in os.walk(target_folder):
             os.chmod(parent, 0o555)

@@ -39,14 +39,14 @@ def notices(
     if links:
         notices.append(
             "links among the outputs that point to nothing are not delivered: "
-            + _named(links, folders)
+            + _list_paths(links, folders)
         )
     if not any(next(files_below(folder), None) for folder in outputs):
         models = [path for path in _models(folders) if _changed_at(path) >= started_at]
         if models:
             notices.append(
-                f"nothing is in `./outputs`, and {_named(models, folders)} is not kept: write to "
-                "`./outputs` or a named output what the job is to deliver"
+                f"nothing is in `./outputs`, and {_list_paths(models, folders)} is not kept: "
+                "write to `./outputs` or a named output what the job is to deliver"
             )
     return notices
 
@@ -83,7 +83,7 @@ def _changed_at(path: Path) -> float:
         return 0.0
 
 
-def _named(paths: Sequence[Path], folders: NodeFolders) -> str:
+def _list_paths(paths: Sequence[Path], folders: NodeFolders) -> str:
     shown = []
     for path in sorted(paths)[:_MOST_NAMED]:
         top = folders.work if folders.work in path.parents else folders.outputs

@@ -114,7 +114,7 @@ class NodeCache:
         except FileNotFoundError:
             pass
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locks.held(target.parent / ".lock", canceled) as is_held:
+        with locks.hold(target.parent / ".lock", canceled) as is_held:
             if not is_held:
                 raise Stopped("stopped while it was fetched")
             if not target.exists():
@@ -128,7 +128,7 @@ class NodeCache:
 
     def free_space(self, size_bytes: int) -> None:
         """Remove what was not used for longest, until so much more is within the budget."""
-        kept = sorted(self._kept(), key=lambda item: item.used_at_s)
+        kept = sorted(self._list_entries(), key=lambda item: item.used_at_s)
         total = sum(item.size_bytes for item in kept) + size_bytes
         for item in kept:
             if total <= self._budget_bytes:
@@ -136,7 +136,7 @@ class NodeCache:
             if _remove(item):
                 total -= item.size_bytes
 
-    def _kept(self) -> Iterator[_Kept]:
+    def _list_entries(self) -> Iterator[_Kept]:
         for kind in (ENVIRONMENTS, PYTHONS, INPUTS):
             top = self._folder / kind
             for file in (top / _SIZES).glob("*"):

@@ -126,11 +126,11 @@ def lay_out(
     """
     if plan.code:
         files = blobs.manifest(plan.code)
-        blobs.place(
+        blobs.create_files(
             [Placement(file.sha256, folders.work / file.path, file.mode | 0o600) for file in files]
         )
     fetch = None if fetch_input is None else lambda name: fetch_input(name, folders.fetched / name)
-    inputs = inputs_of.place(plan.inputs, folders.inputs, blobs, fetch, plan.single_host)
+    inputs = inputs_of.place_inputs(plan.inputs, folders.inputs, blobs, fetch, plan.single_host)
     outputs = {
         name: _make_output(name, output, folders.outputs) for name, output in plan.outputs.items()
     }

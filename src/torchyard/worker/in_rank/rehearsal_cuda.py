@@ -100,7 +100,7 @@ def _slipped_through() -> None:
 def _availability(cuda: Any, devices: Devices) -> dict[str, Any]:
     """Scripts see GPUs, torch itself none."""
 
-    def told(name: str, answer: Any) -> Any:
+    def answer_scripts(name: str, answer: Any) -> Any:
         original = getattr(cuda, name)
 
         @functools.wraps(original)
@@ -116,7 +116,7 @@ def _availability(cuda: Any, devices: Devices) -> dict[str, Any]:
         "is_bf16_supported": True,
         "is_tf32_supported": False,
     }
-    return {name: told(name, answers[name]) for name in answers if hasattr(cuda, name)}
+    return {name: answer_scripts(name, answers[name]) for name in answers if hasattr(cuda, name)}
 
 
 def _identity(torch: Any, devices: Devices) -> dict[str, Any]:
@@ -337,7 +337,7 @@ def _accelerator(torch: Any, devices: Devices, answers: dict[str, Any]) -> None:
         **{name: answers[name] for name in _NOTHING},
     }
 
-    def told(name: str, original: Any, answer: Any) -> Any:
+    def answer_scripts(name: str, original: Any, answer: Any) -> Any:
         @functools.wraps(original)
         def ask(*args: Any, **kwargs: Any) -> Any:
             return (original if asked_by_torch() else answer)(*args, **kwargs)
@@ -348,4 +348,4 @@ def _accelerator(torch: Any, devices: Devices, answers: dict[str, Any]) -> None:
         if hasattr(module, name):
             why = _WHY.get(name, _WHY_NOT_ELSE)
             answer = replacements.get(name) or refusing(f"torch.accelerator.{name}", why)
-            setattr(module, name, told(name, getattr(module, name), answer))
+            setattr(module, name, answer_scripts(name, getattr(module, name), answer))

@@ -79,7 +79,7 @@ class Devices:
             self.note(index)
         return int(index)
 
-    def told(self) -> Any:
+    def device_for_script(self) -> Any:
         """The device that a tensor of the script's is on, as far as the script is told."""
         return self._named[self.current]
 

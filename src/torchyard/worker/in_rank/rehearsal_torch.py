@@ -137,7 +137,7 @@ def _tensors(torch: Any, devices: Devices) -> None:
     tensor.pin_memory = functools.wraps(tensor.pin_memory)(lambda self, device=None: self)
     tensor.is_pinned = functools.wraps(pin)(lambda self, device=None: False)
     tensor.record_stream = functools.wraps(tensor.record_stream)(lambda self, stream: None)
-    _told(torch, tensor, devices)
+    _patch_device_attributes(torch, tensor, devices)
     for storage in ("UntypedStorage", "TypedStorage"):
         if hasattr(torch, storage):
             getattr(torch, storage).cuda = lambda self, device=None, non_blocking=False: self
@@ -159,7 +159,7 @@ def _moves(kind: Any, devices: Devices) -> None:
     kind.to = to
 
 
-def _told(torch: Any, tensor: Any, devices: Devices) -> None:
+def _patch_device_attributes(torch: Any, tensor: Any, devices: Devices) -> None:
     """What a tensor says of its device: the truth to torch, to scripts the GPU that they named."""
     base = torch._C._TensorBase if hasattr(torch._C, "_TensorBase") else torch._C.TensorBase
     device, is_cuda, is_cpu = base.device, base.is_cuda, base.is_cpu
@@ -167,7 +167,7 @@ def _told(torch: Any, tensor: Any, devices: Devices) -> None:
 
     def device_of(self: Any) -> Any:
         actual = device.__get__(self)
-        return actual if actual.type != "cpu" or asked_by_torch() else devices.told()
+        return actual if actual.type != "cpu" or asked_by_torch() else devices.device_for_script()
 
     def says_cuda(self: Any) -> bool:
         return bool(is_cuda.__get__(self) if asked_by_torch() else is_cpu.__get__(self))

@@ -50,7 +50,7 @@ class CheckpointDelivery:
         self._sent: dict[Path, _State] = {}
         self._refused: set[Path] = set()
         # What an earlier attempt left came from the server.
-        for checkpoint in self.whole():
+        for checkpoint in self.complete_checkpoints():
             for file in files_below(checkpoint):
                 self._sent[file] = _state(file)
         self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
@@ -77,7 +77,7 @@ class CheckpointDelivery:
         Raises:
             OSError: the server is unreachable; try again later.
         """
-        checkpoints = self.whole()
+        checkpoints = self.complete_checkpoints()
         for checkpoint in checkpoints:
             if not self._ending.is_set():
                 self._send(checkpoint)
@@ -93,7 +93,7 @@ class CheckpointDelivery:
                 print(f"checkpoints wait: {error}", file=sys.stderr, flush=True)
         self._link.close()
 
-    def whole(self) -> list[Path]:
+    def complete_checkpoints(self) -> list[Path]:
         """The folders of whole checkpoints, by name."""
         try:
             names = sorted(os.listdir(self._folder))

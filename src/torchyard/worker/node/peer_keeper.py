@@ -105,7 +105,7 @@ class PeerKeeper:
 
     def is_needed(self, give_up: Callable[[], bool]) -> bool:
         """Wait until the owner has delivered by itself, or is lost and its copies are needed."""
-        while whole(self._folder) and not give_up():
+        while complete_checkpoints(self._folder) and not give_up():
             if time.monotonic() > self._heard_at + self._lost_after_s:
                 return True
             time.sleep(_POLL_S)
@@ -160,7 +160,7 @@ class PeerKeeper:
             names = {_name(name) for name in message["names"]}
             with self._current(channel):
                 self._keep(names)
-            channel.send({"held": [folder.name for folder in whole(self._folder)]})
+            channel.send({"held": [folder.name for folder in complete_checkpoints(self._folder)]})
         elif kind == DONE:
             with self._current(channel):
                 self._keep(set())
@@ -246,7 +246,7 @@ def deliver(link: Connection, folder: Path, give_up: Callable[[], bool]) -> list
     sizes = {str(file["path"]): file["size_bytes"] for file in listing["files"]
              if not file["output"]}  # fmt: skip
     names = []
-    for checkpoint in whole(folder):
+    for checkpoint in complete_checkpoints(folder):
         manifest = checkpoint / MANIFEST
         files = [file for file in files_below(checkpoint) if file != manifest]
         missing = [
@@ -260,7 +260,7 @@ def deliver(link: Connection, folder: Path, give_up: Callable[[], bool]) -> list
     return names
 
 
-def whole(folder: Path) -> list[Path]:
+def complete_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints below a folder whose copy is complete."""
     return [each for each in _folders(folder) if (each / MANIFEST).is_file()]
 

@@ -35,7 +35,7 @@ _State = tuple[int, int]
 class Source(Protocol):
     """The checkpoints of this node."""
 
-    def whole(self) -> list[Path]:
+    def complete_checkpoints(self) -> list[Path]:
         """Folders of those that are committed."""
 
     def is_sent(self, file: Path) -> bool:
@@ -96,7 +96,7 @@ class PeerSender:
         Raises:
             OSError, ValueError: the peer can't be reached, or does not answer as one.
         """
-        wanted = self._wanted()
+        wanted = self._unsent_checkpoints()
         if not wanted and not self._is_keeping:
             return
         names = [folder.name for folder in wanted]
@@ -123,10 +123,10 @@ class PeerSender:
                 if not self._was_connected:
                     self._tell(f"its peer can't be reached: {error}")
 
-    def _wanted(self) -> list[Path]:
+    def _unsent_checkpoints(self) -> list[Path]:
         """The newest that the server lacks, the newest last."""
         lacking = []
-        for folder in self._source.whole():
+        for folder in self._source.complete_checkpoints():
             try:
                 written_ns = os.stat(folder / MANIFEST).st_mtime_ns
             except OSError:

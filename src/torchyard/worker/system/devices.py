@@ -50,14 +50,14 @@ def _chosen(devices: list[DevicePlan], names: Optional[str]) -> list[DevicePlan]
         return devices
     chosen: list[DevicePlan] = []
     for name in names.split(","):
-        device = _named(devices, name.strip())
+        device = _find_device(devices, name.strip())
         if device is None or device in chosen:
             break
         chosen.append(device)
     return chosen
 
 
-def _named(devices: list[DevicePlan], name: str) -> Optional[DevicePlan]:
+def _find_device(devices: list[DevicePlan], name: str) -> Optional[DevicePlan]:
     if name.isdigit():
         return devices[int(name)] if int(name) < len(devices) else None
     return next((device for device in devices if name and device.uuid.startswith(name)), None)

@@ -117,11 +117,11 @@ def run_all(
 ) -> None:
     """A thread for each scoring process, until all have ended; at once when the job has failed."""
 
-    def whole(slot: ScoringProcess) -> None:
+    def work_and_close(slot: ScoringProcess) -> None:
         work(slot)
         slot.close()
 
-    threads = [threading.Thread(target=whole, args=(slot,), daemon=True) for slot in slots]
+    threads = [threading.Thread(target=work_and_close, args=(slot,), daemon=True) for slot in slots]
     for thread in threads:
         thread.start()
     for thread in threads:

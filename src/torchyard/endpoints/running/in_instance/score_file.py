@@ -45,7 +45,7 @@ def run(raw_data: str) -> "Any":
         return AMLResponse({"message": str(error)[:1000]}, 400, json_str=True)
 
 
-def named(body: "Any", names: "list[str]") -> "dict[str, Any]":
+def inputs_by_name(body: "Any", names: "list[str]") -> "dict[str, Any]":
     """The request's values by the names of the model's inputs."""
     if "inputs" not in body:
         if len(names) != 1:
@@ -78,7 +78,7 @@ class OnnxModel:
     def answer(self, body: "Any") -> "Any":
         import numpy
 
-        values = named(body, list(self.types))
+        values = inputs_by_name(body, list(self.types))
         feed = {}
         for name, value in values.items():
             try:
@@ -115,7 +115,7 @@ class TorchModel:
 
     def answer(self, body: "Any") -> "Any":
         torch = importlib.import_module("torch")
-        values = named(body, self.names)
+        values = inputs_by_name(body, self.names)
         tensors = []
         for name, kind in zip(self.names, self.types):
             dtypes = body.get("dtypes")

@@ -36,13 +36,13 @@ def describe(error: BaseException) -> str:
             if f"does not have a {function}()" in text:
                 return f"`{script}` does not define {function}()"
         return f"`{script}`: {text}"
-    if isinstance(last, FileNotFoundError) and not place(last):
+    if isinstance(last, FileNotFoundError) and not raised_at(last):
         return f"`{script}` is not in the deployment's code"
     doing = "importing it raised"
     if any("Import" not in type(step).__name__ for step in chain if is_servers(step)):
         doing = "init() raised"
     text = f"{type(last).__name__}: {first_line(last)}".rstrip(": ")
-    return f"`{script}`: {doing} {text}{place(last)}"
+    return f"`{script}`: {doing} {text}{raised_at(last)}"
 
 
 def first_line(error: BaseException) -> str:
@@ -68,7 +68,7 @@ def is_servers(error: BaseException) -> bool:
     return type(error).__module__.startswith("azureml_inference_server_http")
 
 
-def place(error: BaseException) -> str:
+def raised_at(error: BaseException) -> str:
     """Where in the user's own code it happened; empty where none of it took part."""
     if isinstance(error, SyntaxError):
         return ""  # its text has the line
