@@ -89,6 +89,25 @@ def test_every_form_has_the_variables_of_azure_batch(distribution: str) -> None:
     assert (rank["AZUREML_CR_NODE_RANK"], rank["TORCHYARD_RANK"]) == ("1", "1")
 
 
+@pytest.mark.parametrize("distribution", ["", "pytorch", "mpi", "tensorflow"])
+def test_every_form_tells_the_nodes_by_all_of_azures_names(distribution: str) -> None:
+    plan = replace(PLAN, distribution=distribution, node_count=2, processes_per_node=2)
+    first, second = (_of_rank(plan, node, 0) for node in (0, 1))
+    names = ("AZUREML_NODE_COUNT", "AZ_BATCH_NODE_LIST", "AZ_BATCHAI_JOB_MASTER_NODE_IP")
+    assert [first[name] for name in names] == ["2", "10.0.0.1;10.0.0.2", "10.0.0.1"]
+    assert [second[name] for name in names] == [first[name] for name in names]
+    # As LightGBM's benchmark finds its rank.
+    for rank, node in (first, 0), (second, 1):
+        hosts = rank["AZ_BATCH_NODE_LIST"].split(";")
+        assert hosts.index(rank["AZ_BATCHAI_NODE_IP"]) == node
+        assert (rank["AZ_BATCH_IS_CURRENT_NODE_MASTER"] == "true") == (node == 0)
+
+
+def test_one_node_has_azures_names_too() -> None:
+    rank = _of_rank(PLAN, 0, 0)
+    assert (rank["AZUREML_NODE_COUNT"], rank["AZ_BATCH_NODE_LIST"]) == ("1", "10.0.0.1")
+
+
 def test_no_launchers_variable_of_the_machine_reaches_a_rank() -> None:
     assert not ALL & set(_of_rank(PLAN, 0, 0, dict.fromkeys(ALL, "1")))
 
@@ -111,3 +130,17 @@ def test_the_page_is_current() -> None:
 def test_the_page_has_every_variable() -> None:
     page = variables_page.page()
     assert [name for name in launch_forms.LAUNCHER_VARIABLES if f"| `{name}` |" not in page] == []
+
+
+@pytest.mark.parametrize("distribution", ["", "pytorch", "mpi", "tensorflow"])
+def test_what_the_page_says_of_every_process_is_set_in_every_form(distribution: str) -> None:
+    plan = replace(PLAN, distribution=distribution, node_count=2)
+    assert set(variables_page.OF_EVERY_RANK) <= set(_of_rank(plan, 1, 0))
+
+
+def test_each_variable_that_a_public_script_reads_is_on_the_page() -> None:
+    listed = ALL | set(variables_page.OF_EVERY_RANK)
+    read = {name for script in variables_page.SCRIPTS for name in script.variables.split()}
+    assert read <= listed
+    # Every launcher's variable is there for someone.
+    assert ALL <= read

@@ -55,7 +55,7 @@ def node_variables(
         **_platform(plan, node, setup),
         **sdk_v1_addresses.variables(plan, setup.relay_url),
         **_no_proxy(passed_on),
-        **_hosts(plan, setup.rendezvous),
+        **_hosts(plan, node, setup.rendezvous),
         **_data(setup.layout),
         **_python(passed_on, setup),
     }
@@ -142,15 +142,23 @@ def _no_proxy(passed_on: Mapping[str, str]) -> dict[str, str]:
     return {"no_proxy": names, "NO_PROXY": names}
 
 
-def _hosts(plan: LaunchPlan, rendezvous: Rendezvous) -> dict[str, str]:
+def _hosts(plan: LaunchPlan, node: int, rendezvous: Rendezvous) -> dict[str, str]:
+    """Names of Azure Batch, of Batch AI and of Azure ML: public scripts read all of them, and take
+    one that is missing for a job on one node.
+    """
     hosts = ",".join(rendezvous.hosts)
     config = {"rank": "RANK", "local_rank": "LOCAL_RANK", "host_list": list(rendezvous.hosts)}
     return {
         "AZ_BATCH_MASTER_NODE": f"{rendezvous.address}:{rendezvous.port}",
         "AZ_BATCHAI_MPI_MASTER_NODE": rendezvous.address,
+        "AZ_BATCHAI_JOB_MASTER_NODE_IP": rendezvous.address,
         "AZ_BATCHAI_PYTORCH_INIT_METHOD": _init_method(plan, rendezvous),
         "HOST_LIST": hosts,
         "AZ_BATCH_HOST_LIST": hosts,
+        "AZ_BATCH_NODE_LIST": ";".join(rendezvous.hosts),
+        "AZ_BATCHAI_NODE_IP": rendezvous.hosts[node],
+        "AZ_BATCH_IS_CURRENT_NODE_MASTER": "true" if node == 0 else "false",
+        "AZUREML_NODE_COUNT": str(plan.node_count),
         "AZUREML_CR_DISTRIBUTED_CONFIG": json.dumps(config),
     }
 
