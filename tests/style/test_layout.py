@@ -42,7 +42,7 @@ CEILINGS = {
     "interactive": 1_250,
     "jobs": 25_900,
     "local_program": 700,
-    "mlflow": 3_950,
+    "mlflow": 4_000,
     "models": 2_050,
     "node_agent": 1_000,
     "notebook": 650,
