@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -160,9 +161,13 @@ def test_a_database_that_does_not_answer_is_not_ready(tmp_path: Path) -> None:
     with TestClient(application.create_app(parts)) as client:
         # A server that is asked for the first time now.
         parts.services.db.close()
-        for file in tmp_path.glob("*.db*"):
-            file.unlink()
-        (tmp_path / "torchyard.db").mkdir(exist_ok=True)
+        database = tmp_path / "torchyard.db"
+        while not database.is_dir():
+            # The scheduler opens it again at any moment.
+            for file in tmp_path.glob("*.db*"):
+                file.unlink()
+            with suppress(FileExistsError):
+                database.mkdir()
         answer = client.get("/readyz")
         assert answer.status_code == 503, answer.text
         assert answer.json()["checks"]["database"] == "failing"
