@@ -21,7 +21,7 @@ from torchyard.executors.executor import Handle
 from torchyard.executors.local import LocalExecutor
 from torchyard.shared.plan import LaunchPlan
 from torchyard.shared.processes import Process, read, send
-from torchyard.worker.system import processes
+from torchyard.worker.system import cgroups, processes
 from worker.stub_server import StubServer, running
 
 _numbers = itertools.count()
@@ -113,6 +113,9 @@ class Bench:
                 for process in supervisors:
                     send(process.pid, process.start_time, signal.SIGKILL)
             time.sleep(0.02)
+        for plan in self.plans:
+            for node in range(plan.node_count):
+                cgroups.remove(processes.mark(plan.attempt_id, node))  # of a supervisor killed here
         assert not left, f"left behind: {left}"
 
     def _workers(self) -> list[Process]:

@@ -173,3 +173,14 @@ def test_a_database_that_does_not_answer_is_not_ready(tmp_path: Path) -> None:
         assert answer.json()["checks"]["database"] == "failing"
         assert str(tmp_path) not in answer.text
         assert client.get("/livez").status_code == 200
+
+
+def test_a_file_that_is_no_longer_a_database_is_not_ready(tmp_path: Path) -> None:
+    parts = application.build(tmp_path, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
+    # Without `with`: no scheduler reads it, so that nothing opens it before the probe.
+    client = TestClient(application.create_app(parts))
+    parts.services.db.close()
+    (tmp_path / "torchyard.db").write_bytes(b"no longer a database" * 1000)
+    answer = client.get("/readyz")
+    assert answer.status_code == 503, answer.text
+    assert answer.json()["checks"]["database"] == "failing"

@@ -178,6 +178,7 @@ def test_the_list_says_what_is_built_on_this_server(real: RealServer, yard: Yard
     for name in ("acpt-pytorch-2.13-cpu", "acpt-pytorch-2.13-cuda13.0", "lightgbm-3.3"):
         assert before[name] == ("curated", "not built"), name
     assert before["failing"] == ("registered", "failed")
-    yard("environment", "build", "python")
+    built = yard("environment", "build", "python")
+    assert built.code == 0, built.err
     assert states()["python"] == ("curated", "ready")
     assert "BUILD" in yard("environment", "list").text.splitlines()[0]

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 
 from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 
 from torchyard.base import disk
 from torchyard.base.errors import TorchyardError
@@ -59,7 +60,7 @@ class Probes:
         try:
             with self._services.db.read() as connection:
                 connection.execute(text("SELECT 1"))
-        except TorchyardError:
+        except (TorchyardError, SQLAlchemyError):
             return None
         return time.perf_counter() - started
 

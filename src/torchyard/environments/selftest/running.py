@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torchyard.base.errors import BuildFailed
 from torchyard.environments.names.components import Held, StepResult
 
 _PROGRAMS = Path(__file__).parent / "in_environment"
@@ -36,45 +37,68 @@ def run_step(python: Path, held: Held, variables: Mapping[str, str]) -> StepResu
         variables: the process environment.
     """
     start = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="torchyard-selftest-") as folder:
-        arguments = [str(python), "-E", "-s", str(_PROGRAMS / "step.py"), held.component.step]
-        try:
-            outcome = subprocess.run(
-                arguments,
-                cwd=folder,
-                env=_variables(variables, python, folder),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_STEP_S,
-            )
-        except subprocess.TimeoutExpired:
-            return StepResult(held.version, _STEP_S, error=f"not done after {_STEP_S:.0f} s")
+    try:
+        outcome = _run(python, [str(_PROGRAMS / "step.py"), held.component.step], variables)
+    except subprocess.TimeoutExpired:
+        return StepResult(held.version, _STEP_S, error=f"not done after {_STEP_S:.0f} s")
     seconds = round(time.monotonic() - start, 1)
     result = _result_of(outcome.stdout) if outcome.returncode == 0 else ""
     if result:
         return StepResult(held.version, seconds, result)
-    lines = (outcome.stderr or outcome.stdout).strip().splitlines()[-_ERROR_LINES:]
-    error = " ".join(line.strip() for line in lines) or f"exit code {outcome.returncode}"
-    return StepResult(held.version, seconds, error=error)
+    return StepResult(held.version, seconds, error=_last_lines(outcome))
 
 
 def pairs(python: Path, variables: Mapping[str, str]) -> tuple[int, list[str]]:
-    """The number of pairs of packages of which one imports the other, and what isn't found."""
+    """The number of pairs of packages of which one imports the other, and what isn't found.
+
+    Raises:
+        BuildFailed: the program beside the steps failed, or took longer than a step may.
+    """
+    # The last line: packages print as they are imported.
+    result = json.loads(_printed(python, "pairs.py", variables).strip().splitlines()[-1])
+    return int(result["pairs"]), [str(fault) for fault in result["faults"]]
+
+
+def _run(
+    python: Path, words: Sequence[str], variables: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run the environment's interpreter in an empty folder.
+
+    Raises:
+        TimeoutExpired: it took longer than a step may.
+    """
     with tempfile.TemporaryDirectory(prefix="torchyard-selftest-") as folder:
-        outcome = subprocess.run(
-            [str(python), "-E", "-s", str(_PROGRAMS / "pairs.py")],
+        return subprocess.run(
+            [str(python), "-E", "-s", *words],
             cwd=folder,
             env=_variables(variables, python, folder),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
-            check=True,
+            timeout=_STEP_S,
         )
-    result = json.loads(outcome.stdout.strip().splitlines()[-1])
-    return int(result["pairs"]), [str(fault) for fault in result["faults"]]
+
+
+def _printed(python: Path, program: str, variables: Mapping[str, str]) -> str:
+    """What a program beside the steps prints.
+
+    Raises:
+        BuildFailed: it failed, or took longer than a step may.
+    """
+    hint = f"run it by hand: `{python} -E -s {_PROGRAMS / program}`"
+    try:
+        outcome = _run(python, [str(_PROGRAMS / program)], variables)
+    except subprocess.TimeoutExpired as error:
+        raise BuildFailed(f"`{program}` was not done after {_STEP_S:.0f} s", hint) from error
+    if outcome.returncode:
+        raise BuildFailed(f"`{program}` failed: {_last_lines(outcome)}", hint)
+    return outcome.stdout
+
+
+def _last_lines(outcome: subprocess.CompletedProcess[str]) -> str:
+    lines = (outcome.stderr or outcome.stdout).strip().splitlines()[-_ERROR_LINES:]
+    return " ".join(line.strip() for line in lines) or f"exit code {outcome.returncode}"
 
 
 def _result_of(output: str) -> str:
@@ -87,17 +111,12 @@ def _result_of(output: str) -> str:
 
 
 def distributions(python: Path, variables: Mapping[str, str]) -> dict[str, Any]:
-    """Each distribution on disk: `version`, `modules`, and `missing`, modules not found."""
-    with tempfile.TemporaryDirectory(prefix="torchyard-selftest-") as folder:
-        outcome = subprocess.run(
-            [str(python), "-E", "-s", str(_PROGRAMS / "distributions.py")],
-            cwd=folder,
-            env=_variables(variables, python, folder),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    entries: dict[str, Any] = json.loads(outcome.stdout)
+    """Each distribution on disk: `version`, `modules`, and `missing`, modules not found.
+
+    Raises:
+        BuildFailed: the program beside the steps failed, or took longer than a step may.
+    """
+    entries: dict[str, Any] = json.loads(_printed(python, "distributions.py", variables))
     return entries
 
 
@@ -106,7 +125,7 @@ def label_differences(label: Sequence[str], on_disk: Mapping[str, Any]) -> list[
 
     Args:
         label: `name==version` of each package that the environment is said to hold.
-        found: as `distributions` returns it.
+        on_disk: as `distributions` returns it.
     """
     versions = dict(line.partition("==")[::2] for line in label)
     lines = []
@@ -127,12 +146,7 @@ def label_differences(label: Sequence[str], on_disk: Mapping[str, Any]) -> list[
 def hardware(python: Path, variables: Mapping[str, str]) -> str:
     """This machine as `CPU: AMD EPYC, 2 cores`, or `GPU: NVIDIA H100` where torch sees one."""
     code = "import torch; print(torch.cuda.get_device_name(0) if torch.cuda.is_available() else '')"
-    outcome = subprocess.run(
-        [str(python), "-E", "-s", "-c", code],
-        env=_variables(variables, python, tempfile.gettempdir()),
-        capture_output=True,
-        text=True,
-    )
+    outcome = _run(python, ["-c", code], variables)
     gpu = outcome.stdout.strip() if outcome.returncode == 0 else ""
     if gpu:
         return f"GPU: {gpu}"
