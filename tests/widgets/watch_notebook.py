@@ -31,6 +31,8 @@ WIDTH, HEIGHT = 1280, 1000
 LEARNING, FAILED, PARENT, DATA, SWEEP = 2, 3, 4, 5, 6
 LIMIT_S = 600
 SWEEP_PLOT = "HyperDrive Run Primary Metric : accuracy"
+# Number, best value, status, start, duration, run, and two parameters.
+SWEEP_COLUMNS = 8
 SCRIPT_LOG = "user_logs/std_log.txt"
 _PLOTS = """cell => Object.fromEntries(
     Array.from(cell.querySelectorAll('.js-plotly-plot'))
@@ -141,7 +143,10 @@ def _watch_sweep(page: Page, folder: Path, seen: dict[str, Any]) -> None:
     def is_whole() -> bool:
         now = _output_of(page, SWEEP)
         ended = "Status\tCompleted" in now["text"] and "ends as Completed" in now["log"]
-        return ended and len(now["rows"]) == 3 and now["lines"].get(SWEEP_PLOT) == 3
+        cells = [row.split("\t") for row in now["rows"]]
+        # The widget shows a trial before it has read the trial's parameters.
+        filled = all(len(row) == SWEEP_COLUMNS and all(row) for row in cells)
+        return ended and len(cells) == 3 and filled and now["lines"].get(SWEEP_PLOT) == 3
 
     _until(is_whole, "the widget shows the end of the sweep")
     seen["sweep"] = _output_of(page, SWEEP)
