@@ -21,6 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from torchyard.base import heads
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.settings import DEFAULT_WORKSPACE
+from torchyard.jobs.history.history import LOG_THREADS
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.services import Services
 from torchyard.mlflow import plugin_uris
@@ -28,6 +29,7 @@ from torchyard.mlflow.errors import Handler, MlflowRoute, with_mlflow_errors
 from torchyard.shared.masking import Masker
 from torchyard.shared.record_rules import INT64_MAX, INT64_MIN
 from torchyard.workspaces.guarded_routes import identity_of
+from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity
 
 REQUEST_HEADER = b"x-torchyard-request"
@@ -262,7 +264,11 @@ class CallRoute(MlflowRoute):
             response: Response = self.endpoint(_read_call(request, content), services)
             return response
 
+        assert self.needs is not None
+        logs = self.needs.permission is Permission.LOG
+        in_thread = LOG_THREADS.run if logs else run_in_threadpool
+
         async def handle(request: Request) -> Response:
-            return await run_in_threadpool(run, request, await request.body())
+            return await in_thread(run, request, await request.body())
 
         return with_mlflow_errors(self.guard(handle))

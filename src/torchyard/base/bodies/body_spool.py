@@ -13,17 +13,15 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from pathlib import Path
-from typing import IO, ParamSpec, TypeVar
+from typing import IO
 
 import anyio
-import anyio.to_thread
-from anyio.lowlevel import RunVar
 
 from torchyard.base.errors import ServerBusy
+from torchyard.base.threads import Threads
 
 IN_MEMORY_BYTES = 1 << 20
 """A longer body is large, and goes to disk."""
@@ -36,19 +34,8 @@ _STALE_S = 3600.0
 _HINT = "try again in a few seconds"
 
 
-_limiter: RunVar[anyio.CapacityLimiter] = RunVar("torchyard.body_threads")
-_T = TypeVar("_T")
-_P = ParamSpec("_P")
-
-
-async def in_body_thread(act: Callable[_P, _T], *args: _P.args, **named: _P.kwargs) -> _T:
-    """Run in one of the few threads for bodies, so that they never take all there are."""
-    try:
-        limiter = _limiter.get()
-    except LookupError:
-        limiter = anyio.CapacityLimiter(_THREADS)
-        _limiter.set(limiter)
-    return await anyio.to_thread.run_sync(partial(act, *args, **named), limiter=limiter)
+in_body_thread = Threads("body", _THREADS).run
+"""Run in one of the few threads for bodies, so that they never take all there are."""
 
 
 class Budget:

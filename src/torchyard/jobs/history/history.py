@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
+from torchyard.base.threads import Threads
 from torchyard.jobs.history import history_store as store
 from torchyard.jobs.history import (
     logged_metrics,
@@ -39,6 +40,11 @@ from torchyard.jobs.history.metric_blocks import Point
 from torchyard.jobs.history.metric_rows import Row
 from torchyard.jobs.records import store as job_store
 from torchyard.shared.record_rules import is_storable
+
+LOG_THREADS = Threads("log", 2)
+"""For requests that log. A database has few writers, and a thread that waits for them slows those
+that it waits for; so the others wait before they get one, and the first to come is the first.
+"""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from torchyard.jobs.attempts import node_reports, report_fields, worker_history,
 from torchyard.jobs.attempts.idle_time import IdleTime
 from torchyard.jobs.attempts.worker_reports import StopRequest
 from torchyard.jobs.files import artifacts, inputs, log_quota
+from torchyard.jobs.history.history import LOG_THREADS
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
@@ -128,7 +129,7 @@ async def put_log(
 
 @router.post("/history")
 @needs(Permission.WORKER)
-def history(
+async def history(
     services: ServicesOf,
     attempt_id: str,
     node: Annotated[int, Body()],
@@ -137,7 +138,9 @@ def history(
     first: Annotated[int | None, Body()] = None,
 ) -> dict[str, Any]:
     report_fields.check_records(node, seq, records)
-    return worker_history.receive(services, attempt_id, node, seq, records, first)
+    return await LOG_THREADS.run(
+        worker_history.receive, services, attempt_id, node, seq, records, first
+    )
 
 
 @router.get("/blobs/{sha256}")

@@ -29,8 +29,9 @@ class StageChanged:
     """A stage starts or ends.
 
     `waited_for` says what keeps the job in it. `build_log_offset` is set when it waits for the
-    build of its environment: where, in bytes, that build begins in the log. A start has the
-    reading of the steady clock, an end the seconds that the stage took by it.
+    build of its environment: where, in bytes, that build begins in the log; `builds_ahead` are
+    built before it. A start has the reading of the steady clock, an end the seconds that the stage
+    took by it.
     """
 
     kind: ClassVar[str] = "stage"
@@ -40,6 +41,7 @@ class StageChanged:
     build_log_offset: int | None = None
     steady: str = ""
     took_s: float | None = None
+    builds_ahead: int = 0
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -53,6 +55,8 @@ class StageChanged:
             body["steady"] = self.steady
         if self.took_s is not None:
             body["took_s"] = self.took_s
+        if self.builds_ahead:
+            body["builds_ahead"] = self.builds_ahead
         return body
 
 
@@ -93,6 +97,7 @@ def from_json(kind: str, body: Mapping[str, Any]) -> EventBody:
             body.get("build_log_offset"),
             body.get("steady", ""),
             body.get("took_s"),
+            body.get("builds_ahead", 0),
         )
     if kind == Notice.kind:
         return Notice(body["message"])

@@ -133,13 +133,10 @@ def build_began(connection: Connection, job: Job, now: datetime, build_log_offse
     Both parts stay in the job's timeline: how long the wait took, and how long the build.
     """
     before = open_stage(connection, job.id)
-    if before is None or not before.waited_for.startswith(_WAITS_FOR_BUILDS):
+    if before is None or not before.builds_ahead:
         return False
     _add_preparing(connection, job, now, build_log_offset, 0, before)
     return True
-
-
-_WAITS_FOR_BUILDS = "the environment is built after"
 
 
 def _add_preparing(
@@ -152,9 +149,11 @@ def _add_preparing(
 ) -> None:
     reason = "the environment is being built"
     if others:
-        reason = f"{_WAITS_FOR_BUILDS} {others} others"
+        reason = f"the environment is built after {others} others"
     steady = clock.steady_text(now)
-    start = StageChanged(Stage.PREPARING, "start", reason, build_log_offset, steady)
+    start = StageChanged(
+        Stage.PREPARING, "start", reason, build_log_offset, steady, builds_ahead=others
+    )
     store.add_events(connection, job.id, now, [*_end_of(before, now), start])
 
 
@@ -404,7 +403,16 @@ def timeline(events: list[Event]) -> list[StageSpan]:
         if not isinstance(body, StageChanged):
             continue
         if body.state == "start":
-            spans.append(StageSpan(body.stage, event.at, None, body.waited_for, body.steady))
+            spans.append(
+                StageSpan(
+                    body.stage,
+                    event.at,
+                    None,
+                    body.waited_for,
+                    body.steady,
+                    builds_ahead=body.builds_ahead,
+                )
+            )
         else:
             last = spans[-1]
             waited_for = body.waited_for or last.waited_for

@@ -261,6 +261,7 @@ class StageSpan:
     waited_for: str
     steady: str = ""
     took_s: float | None = None
+    builds_ahead: int = 0
 
 
 @dataclass(frozen=True)
