@@ -45,6 +45,10 @@ def words(transport: Transport, job: str, *command: str, rank: int | None = None
         return text
 
 
+# More than one read, and than any pattern spans.
+_LOOKED_AT_BYTES = 128 << 10
+
+
 class Terminal:
     """The `yard` command at a terminal."""
 
@@ -59,10 +63,11 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())
 
-    def until(self, pattern: str, timeout_s: float = 60) -> re.Match[str]:
+    def until(self, pattern: str, timeout_s: float = 120) -> re.Match[str]:
         deadline = time.monotonic() + timeout_s
         while True:
-            match = re.search(pattern, self.screen.decode(errors="replace"))
+            # What was there before the last read did not match.
+            match = re.search(pattern, self.screen[-_LOOKED_AT_BYTES:].decode(errors="replace"))
             if match:
                 self.screen = b""
                 return match

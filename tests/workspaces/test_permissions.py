@@ -30,6 +30,7 @@ _TEXTS = {
     "input_name": "data", "machine": "nothing", "location": "local",
     "service": "nothing", "instance": "nothing", "parent": "nothing",
     "run_id": "nothing", "endpoint": "nothing", "deployment": "nothing",
+    "environment": "nothing", "job": "nothing",
     "container": container("default", "workspaceblobstore"),
 }  # fmt: skip
 
@@ -96,7 +97,6 @@ def test_the_openapi_has_no_other_routes(site: Served) -> None:
             ), path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("who", [*PEOPLE, "stranger"])
 def test_every_route_as_every_role(site: Served, who: str) -> None:
     """Anyone who lacks the permission is refused at every route, before anything changes."""
