@@ -53,7 +53,8 @@ for phase in ("alone", "beside"):
         log(step)
         step += 1
         time.sleep({_PAUSE_S})
-    (folder / f"steps-{{phase}}-{{name}}").write_text(str(step))
+    (folder / f"counted-{{phase}}-{{name}}").write_text(str(step))
+    (folder / f"counted-{{phase}}-{{name}}").rename(folder / f"steps-{{phase}}-{{name}}")
 """
 
 
@@ -69,6 +70,8 @@ def measure(source: str, python: str, sizes: Sizes) -> dict[str, float]:
     """One server on an empty folder."""
     if source:
         os.environ["PYTHONPATH"] = str(Path(source).resolve())
+    # The thread that sends it changes the environment while others read it: a writer may fail.
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     home = Path(tempfile.mkdtemp(prefix="torchyard-benchmark-"))
     try:
         with torchyard_server(home) as (url, pid, _):

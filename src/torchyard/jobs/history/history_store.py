@@ -126,6 +126,11 @@ _OF_KEYS = (
 _UPDATE = update(metrics).where(
     metrics.c.job_id == bindparam("the_job"), metrics.c.key == bindparam("the_key")
 )
+_OF_NODE = (history_cursors.c.attempt_id == bindparam("of_attempt")) & (
+    history_cursors.c.node == bindparam("of_node")
+)
+_CURSOR = select(history_cursors.c.next).where(_OF_NODE).with_for_update()
+_SET_CURSOR = update(history_cursors).where(_OF_NODE).values(next=bindparam("following"))
 
 
 class Latest(NamedTuple):
@@ -501,10 +506,8 @@ def cursor(connection: Connection, attempt_id: str, node: int) -> int | None:
 
     A worker whose request took too long sends it again, and both must not count from one number.
     """
-    query = select(history_cursors.c.next).where(
-        history_cursors.c.attempt_id == attempt_id, history_cursors.c.node == node
-    )
-    number: int | None = connection.execute(query.with_for_update()).scalar()
+    place = {"of_attempt": attempt_id, "of_node": node}
+    number: int | None = connection.execute(_CURSOR, place).scalar()
     return number
 
 
@@ -525,15 +528,11 @@ def set_cursor(
     connection: Connection, attempt_id: str, node: int, before: int | None, following: int
 ) -> None:
     if before is None:
-        connection.execute(
-            insert(history_cursors).values(attempt_id=attempt_id, node=node, next=following)
-        )
+        row = {"attempt_id": attempt_id, "node": node, "next": following}
+        connection.execute(insert(history_cursors), row)
         return
-    connection.execute(
-        update(history_cursors)
-        .where(history_cursors.c.attempt_id == attempt_id, history_cursors.c.node == node)
-        .values(next=following)
-    )
+    values = {"of_attempt": attempt_id, "of_node": node, "following": following}
+    connection.execute(_SET_CURSOR, values)
 
 
 def keys_since(connection: Connection, job_id: int, after: int) -> list[str]:
