@@ -22,6 +22,7 @@ from hypothesis.errors import Unsatisfiable
 schemathesis = pytest.importorskip("schemathesis", reason="`make test-fuzz` installs schemathesis")
 
 from fuzz.api_under_fuzz import Api, make  # noqa: E402
+from torchyard.endpoints.running.router_process import RouterProcess, ScoringAt  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.fuzz, pytest.mark.timeout(3600)]
 EXAMPLES = int(os.environ.get("TORCHYARD_FUZZ_EXAMPLES", "15"))
@@ -35,6 +36,8 @@ def api() -> Iterator[Api]:
     with tempfile.TemporaryDirectory() as home:
         made = make(Path(home))
         yield made
+        # It outlives a server, and schemathesis runs one.
+        RouterProcess(Path(home), ScoringAt()).stop()
         made.parts.services.db.close()
 
 

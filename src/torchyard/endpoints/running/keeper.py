@@ -85,6 +85,7 @@ class Keeper:
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([task], timeout=5)
         self._watcher.close()
+        self._router.leave()
 
     def _wake(self) -> None:
         self._services.signals.notify(signals.ENDPOINTS)

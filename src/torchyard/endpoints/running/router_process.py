@@ -61,6 +61,7 @@ class RouterProcess:
         self._at = at
         self._table = Table()
         self._process: subprocess.Popen[bytes] | None = None
+        self._replaced: list[subprocess.Popen[bytes]] = []
         self._tried_at_s = -_RETRY_S
         self._is_started = False
 
@@ -135,6 +136,12 @@ class RouterProcess:
         self._is_started = False
         self._reap()
 
+    def leave(self) -> None:
+        """Let it go on without this server, which ends."""
+        for process in (self._process, *self._replaced):
+            if process is not None and process.poll() is None:
+                process.returncode = 0  # or Python warns of a process that nobody waits for
+
     def _last(self) -> Table:
         try:
             return tables.parse((self._folder / TABLE).read_bytes())
@@ -160,7 +167,9 @@ class RouterProcess:
         if time.monotonic() - self._tried_at_s < _RETRY_S:
             return "the router does not run"
         self._tried_at_s = time.monotonic()
-        self._process = None
+        if self._process is not None:
+            self._replaced.append(self._process)
+            self._process = None
         self._is_started = True
         words = [sys.executable, "-m", "torchyard.endpoints.router", "--home", str(self._home)]
         words += ["--host", self._at.host, "--port", str(self._at.port)]
@@ -208,6 +217,7 @@ class RouterProcess:
             address.write(self._home, url)
 
     def _reap(self) -> None:
+        self._replaced = [process for process in self._replaced if process.poll() is None]
         if self._process is not None and self._process.poll() is not None:
             self._process = None
 
