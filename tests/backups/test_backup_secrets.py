@@ -17,14 +17,13 @@ from torchyard.backups import actions
 from torchyard.backups import secrets as secret_parts
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
-from torchyard.base.home import home_database
+from torchyard.base.home import home_database, signing
 from torchyard.connections import actions as connections
 from torchyard.data import datastores, kinds, store
 from torchyard.data.datastores import Datastores
 from torchyard.jobs import actions as job_actions
 from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces
-from torchyard.workspaces import signing
 
 WORKSPACE = "default"
 PASSPHRASE = "correct horse battery"

@@ -9,6 +9,7 @@ import pytest
 from jobs import support
 from jobs.support import ME, WORKSPACE, submit
 from models.test_models import register, snapshot
+from torchyard.assets.sources import Source
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
@@ -21,7 +22,7 @@ from torchyard.jobs.requests import pinning
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec.inputs import Input
 from torchyard.models import actions, documents, logged, registry
-from torchyard.models.types import LoggedModel, RunModel, Source
+from torchyard.models.types import LoggedModel, RunModel
 
 
 @pytest.fixture

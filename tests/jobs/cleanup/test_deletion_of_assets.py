@@ -9,12 +9,12 @@ import pytest
 
 from jobs import support
 from jobs.support import ME, WORKSPACE, Worker, attempt_of, submit
+from torchyard.assets.deletions import AssetDeletion, DeletionRequest
 from torchyard.base.blobs import SnapshotFile
 from torchyard.base.errors import Conflict, Forbidden, NotFound
 from torchyard.components import actions as components
 from torchyard.data import assets
 from torchyard.data.datastores import BLOB_STORE
-from torchyard.data.deletion import AssetDeletion, DeletionRequest
 from torchyard.data.types import DataAsset
 from torchyard.environments import assets as environments
 from torchyard.environments.assets import Request

@@ -21,6 +21,7 @@ from sqlalchemy import select
 from jobs import support
 from jobs.cleanup.test_deletion_of_assets import register, upload
 from jobs.support import ME, WORKSPACE, submit
+from torchyard.assets.deletions import DeletionRequest
 from torchyard.base.clock import FakeClock, SystemClock
 from torchyard.base.db import Database
 from torchyard.base.errors import NotFound, TorchyardError
@@ -28,7 +29,6 @@ from torchyard.data import actions as data
 from torchyard.data import assets
 from torchyard.data import store as data_store
 from torchyard.data.datastores import BLOB_STORE
-from torchyard.data.deletion import DeletionRequest
 from torchyard.environments import assets as environments
 from torchyard.environments.services import Environments
 from torchyard.environments.types import Platform
@@ -55,7 +55,7 @@ from jobs import support
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.data.datastores import Datastores
-from torchyard.data.deletion import DeletionRequest
+from torchyard.assets.deletions import DeletionRequest
 from torchyard.jobs.cleanup import asset_deletion
 
 class Killing(Datastores):

@@ -15,9 +15,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.assets.deletions import AssetDeletion, DeletedVersion, DeletionRequest
 from torchyard.base.errors import Conflict
 from torchyard.data import assets as data
-from torchyard.data.deletion import AssetDeletion, DeletedVersion, DeletionRequest
 from torchyard.environments import assets as environments
 from torchyard.jobs.cleanup import asset_uses, unregistered
 from torchyard.jobs.cleanup.asset_uses import AssetVersion, Use

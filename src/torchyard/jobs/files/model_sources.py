@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from torchyard.assets.sources import Source
 from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
 from torchyard.data import actions as data
@@ -19,7 +20,6 @@ from torchyard.data import uris
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, job_environments
 from torchyard.jobs.services import Services
-from torchyard.models.types import Source
 
 _ARTIFACTS = ("artifacts", "default")
 
