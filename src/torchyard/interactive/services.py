@@ -26,8 +26,9 @@ from torchyard.interactive.proxy import SIGN_IN, Place, Proxy
 from torchyard.interactive.running_nodes import RunningNode
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import running
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.services import Services
+from torchyard.jobs.spec.services import Service
 from torchyard.tunnels.tunnel import Channel
 from torchyard.workspaces import people
 from torchyard.workspaces.types import Role
@@ -108,7 +109,7 @@ class JobServices:
 
     def states(self, job: Job) -> list[ServiceState]:
         """The services of a job's running attempt, each on its nodes."""
-        if job.type != "command" or not job.spec.services:
+        if not _requested(job):
             return []
         attempt = running.attempt_of(self._services, job)
         if attempt is None:
@@ -175,7 +176,7 @@ class JobServices:
     def _unknown(
         self, job: Job, name: str, node: int | None, states: list[ServiceState]
     ) -> NotFound | Conflict:
-        if name in (job.spec.services if job.type == "command" else {}) and not states:
+        if name in _requested(job) and not states:
             return Conflict(
                 f"job `{job.name}` is {job.status.value}: its services run with its ranks",
                 f"see `yard job show -n {job.name}`",
@@ -236,6 +237,10 @@ def may_enter(services: Services, workspace: str, owner: str, user: str) -> bool
     if Role.OWNER in granted:
         return True
     return user == owner and any(role.rank >= Role.DATA_SCIENTIST.rank for role in granted)
+
+
+def _requested(job: Job) -> Mapping[str, Service]:
+    return parse_job(job).spec.services if job.type == "command" else {}
 
 
 def refused(job: Job, user: str) -> Forbidden:

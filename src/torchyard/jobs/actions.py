@@ -184,7 +184,7 @@ def change(services: Services, job: Job, changes: JobChanges) -> Job:
     if not moves and not _new_values(job, changes):
         return job
     with services.db.write() as connection:
-        current = store.job_by_id(connection, job.id).with_parsed(job.parsed_spec)
+        current = store.job_by_id(connection, job.id)
         values = _new_values(current, changes)
         if moves:
             values["experiment_id"] = _other_experiment(connection, services, current, changes)
@@ -195,7 +195,7 @@ def change(services: Services, job: Job, changes: JobChanges) -> Job:
     services.signals.notify(job_key(job))
     if moves:
         current = replace(current, experiment_name=changes.experiment_name)
-    return replace(current, **values).with_parsed(job.parsed_spec)
+    return replace(current, **values)
 
 
 def _other_experiment(

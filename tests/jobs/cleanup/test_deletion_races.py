@@ -35,6 +35,7 @@ from torchyard.environments.types import Platform
 from torchyard.jobs import actions
 from torchyard.jobs.cleanup import asset_deletion, disk_use, reclaiming
 from torchyard.jobs.cleanup.reclaiming import DAY_S, GcItem, GcOptions
+from torchyard.jobs.records.types import parse_job
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
 
@@ -144,7 +145,7 @@ def test_a_job_never_gets_an_asset_that_is_deleted_meanwhile(services: Services,
         is_kept = exists(partial(GET[noun], services.db, WORKSPACE, name))
         if noun == "model" and is_submitted and not is_kept:
             # The job came between the model's row and its files, which it names by their path.
-            path = actions.get(services, WORKSPACE, name).spec.inputs["a"].path
+            path = parse_job(actions.get(services, WORKSPACE, name)).spec.inputs["a"].path
             assert (root(services) / path.partition("/paths/")[2]).exists()
         else:
             assert is_submitted == is_kept

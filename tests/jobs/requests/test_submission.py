@@ -115,7 +115,6 @@ def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
     inputs = {"a": {"path": "azureml:set@latest"}}
     job = submit(services, name="mine", inputs=inputs)
     assert job.document["inputs"]["a"]["path"] == "azureml:set:1"
-    assert job.spec == support.again(services, job).spec
     new_version()
     again = submission.create(
         services, WORKSPACE, {**support.JOB, "name": "mine", "inputs": inputs}, ME

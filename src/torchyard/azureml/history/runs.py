@@ -27,7 +27,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, build_logs
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.job_events import notices_of
-from torchyard.jobs.records.types import Job, JobError
+from torchyard.jobs.records.types import Job, JobError, parse_job
 from torchyard.jobs.requests import local_runs
 from torchyard.jobs.services import Services
 from torchyard.sweeps import actions as sweeps
@@ -230,7 +230,7 @@ def outputs(job: Job, agent: str = "") -> dict[str, Any]:
     version = _AGENT.search(agent)
     plain = version is not None and (int(version[1]), int(version[2])) >= _PLAIN_TYPES_FROM
     outputs_json = {}
-    for name, output in job.spec.outputs.items():
+    for name, output in parse_job(job).spec.outputs.items():
         type = _ASSET_TYPES[output.type]
         if plain:
             # Its code for a model's path fails before it sends a request; it finds files as data.

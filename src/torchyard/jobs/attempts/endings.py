@@ -21,7 +21,15 @@ from torchyard.jobs.files import output_assets
 from torchyard.jobs.files.checkpoints import Checkpoint
 from torchyard.jobs.history import rewinds
 from torchyard.jobs.records import attempt_store, progress, store
-from torchyard.jobs.records.types import Attempt, AttemptNode, Job, JobError, NodeState, Status
+from torchyard.jobs.records.types import (
+    Attempt,
+    AttemptNode,
+    Job,
+    JobError,
+    NodeState,
+    Status,
+    parse_job,
+)
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import log_patterns, retry
 
@@ -61,11 +69,11 @@ def finish(
     if not is_told and root_cause.failed_node(nodes) is not None:
         services.wakeup.set()
         return
-    if went_well and output_assets.are_named(job):
+    if went_well and output_assets.are_named(parsed := parse_job(job)):
         if not registers:
             services.wakeup.set()
             return
-        output_assets.register(services, job)
+        output_assets.register(services, parsed)
     left = _left(services, job, attempt, nodes)
     with services.db.write() as connection:
         ended = _end(connection, services, attempt, left)
@@ -92,7 +100,7 @@ def _ended_at(nodes: Sequence[AttemptNode], now: datetime) -> datetime:
 def is_long(services: Services, attempt: Attempt) -> bool:
     """Whether something may have to be registered before the attempt can end."""
     with services.db.read() as connection:
-        return output_assets.are_named(store.job_by_id(connection, attempt.job_id))
+        return output_assets.are_named(store.command_job_by_id(connection, attempt.job_id))
 
 
 def fail(services: Services, attempt: Attempt, error: JobError) -> None:

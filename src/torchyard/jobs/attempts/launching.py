@@ -103,7 +103,7 @@ class Launcher:
     def _plan(self, attempt: Attempt, recovers: bool = False) -> LaunchPlan:
         services = self._services
         with services.db.read() as connection:
-            job = store.job_by_id(connection, attempt.job_id)
+            job = store.command_job_by_id(connection, attempt.job_id)
             environment = environment_from_json(store.environment_of(connection, job.id))
         workspace = workspaces.get(services.db, attempt.workspace)
         if not recovers:

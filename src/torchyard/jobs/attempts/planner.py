@@ -26,7 +26,7 @@ from torchyard.jobs.files import outputs, scratch
 from torchyard.jobs.files.outputs import OutputPlace
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.client_endpoints import NodeEndpoints
-from torchyard.jobs.records.types import Attempt, Job
+from torchyard.jobs.records.types import Attempt, CommandJob, Job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import (
     elastic,
@@ -89,7 +89,7 @@ class Launch:
     """
 
     workspace: Workspace
-    job: Job
+    job: CommandJob
     attempt: Attempt
     environment: Path | None
     input_plans: dict[str, InputPlan]
@@ -224,7 +224,7 @@ def _service_plans(services: Mapping[str, Service]) -> list[ServicePlan]:
     ]
 
 
-def _services_environment(connection: Connection, services: Services, job: Job) -> str:
+def _services_environment(connection: Connection, services: Services, job: CommandJob) -> str:
     """The folder of the environment beside the job's own; empty where none is needed, or built."""
     if not job_services.needs_layer(job.spec.services):
         return ""
@@ -271,8 +271,8 @@ def _node(compute: Compute | None, services: Services, job: Job) -> _Node:
     )
 
 
-def _outputs(job: Job) -> dict[str, OutputPlan]:
-    places = outputs.places(job)
+def _outputs(job: CommandJob) -> dict[str, OutputPlan]:
+    places = outputs.places_of(job)
     return {name: _output(output, places[name]) for name, output in job.spec.outputs.items()}
 
 
@@ -293,7 +293,7 @@ def _framework(distribution: str) -> dict[str, str]:
 
 
 def variables(
-    workspace: Workspace, job: Job, attempt: Attempt, run_token: str, server_url: str
+    workspace: Workspace, job: CommandJob, attempt: Attempt, run_token: str, server_url: str
 ) -> dict[str, str]:
     """The variables of REST.md section 8 that do not depend on node or rank."""
     names = run_variables(workspace, job, server_url)

@@ -16,7 +16,7 @@ from torchyard.base import files
 from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.bodies import yaml_documents
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import CommandJob, Job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec.inputs import Input
 from torchyard.shared.plan import InputPlan
@@ -26,7 +26,7 @@ _LONGEST_TABLE = (256 << 10) + 1
 _EVALUATED = ("eval_mount", "eval_download")
 
 
-def plans(services: Services, job: Job) -> dict[str, InputPlan]:
+def plans(services: Services, job: CommandJob) -> dict[str, InputPlan]:
     """What a worker needs to know of every input; all are ready.
 
     Raises:
@@ -49,7 +49,7 @@ def plans(services: Services, job: Job) -> dict[str, InputPlan]:
     return made
 
 
-def are_ready(services: Services, job: Job) -> bool:
+def are_ready(services: Services, job: CommandJob) -> bool:
     """Cheap; asked at every look of the scheduler.
 
     Raises:
@@ -66,7 +66,7 @@ def are_ready(services: Services, job: Job) -> bool:
     return True
 
 
-def bring(services: Services, job: Job, canceled: Callable[[], bool]) -> None:
+def bring(services: Services, job: CommandJob, canceled: Callable[[], bool]) -> None:
     """Copy what is not here.
 
     Raises:
@@ -98,7 +98,7 @@ def let_read(services: Services, job: Job, input_plans: Mapping[str, InputPlan])
         services.fetcher.let_read(file, user)
 
 
-def source(services: Services, job: Job, name: str) -> Path:
+def source(services: Services, job: CommandJob, name: str) -> Path:
     """Where an input lies on the server's machine, for nodes that are elsewhere.
 
     Raises:
@@ -198,7 +198,7 @@ def _leads_out(path: str) -> bool:
     return "://" in path or path.startswith("/") or ".." in path.split("/")
 
 
-def describe(job: Job) -> str:
+def describe(job: CommandJob) -> str:
     """For the job's timeline: what is waited for."""
     names = [name for name, job_input in job.spec.inputs.items() if _is_elsewhere(job_input)]
     return f"the inputs {', '.join(f'`{name}`' for name in names)} are being fetched"

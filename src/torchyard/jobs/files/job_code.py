@@ -13,7 +13,7 @@ from torchyard.assets import served_files
 from torchyard.base.blobs import SnapshotFile
 from torchyard.base.errors import NotFound, nearest
 from torchyard.jobs.files import text_diff
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.services import Services
 
 _PREFIX = "snapshot:"
@@ -25,7 +25,7 @@ def files_of(services: Services, job: Job) -> tuple[SnapshotFile, ...]:
     Raises:
         NotFound: the snapshot is gone.
     """
-    code = job.spec.code
+    code = parse_job(job).spec.code
     if not code.startswith(_PREFIX):
         return ()
     return services.blobs.snapshot(code.removeprefix(_PREFIX)).files

@@ -21,6 +21,7 @@ from torchyard.jobs.attempts import node_reports, report_fields, worker_history,
 from torchyard.jobs.attempts.idle_time import IdleTime
 from torchyard.jobs.attempts.worker_reports import StopRequest
 from torchyard.jobs.files import artifacts, inputs, log_quota
+from torchyard.jobs.records.types import parse_job
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
@@ -152,7 +153,7 @@ def get_blob(services: ServicesOf, attempt_id: str, sha256: str) -> OpenFileResp
 @needs(Permission.WORKER)
 def list_input(services: ServicesOf, attempt_id: str, name: str) -> dict[str, Any]:
     _, job = worker_reports.get(services, attempt_id)
-    source = inputs.source(services, job, name)
+    source = inputs.source(services, parse_job(job), name)
     return {"single": source.is_file(), "files": inputs.files_of(source)}
 
 
@@ -160,7 +161,7 @@ def list_input(services: ServicesOf, attempt_id: str, name: str) -> dict[str, An
 @needs(Permission.WORKER)
 def get_input(services: ServicesOf, attempt_id: str, name: str, path: str) -> OpenFileResponse:
     _, job = worker_reports.get(services, attempt_id)
-    file = inputs.file(inputs.source(services, job, name), path)
+    file = inputs.file(inputs.source(services, parse_job(job), name), path)
     return OpenFileResponse(file, media_type="application/octet-stream")
 
 

@@ -251,7 +251,6 @@ def _new_job(
         display_name=masker.text(job.display_name) or name,
         document=pinned_document(body, checked),
         created_at=services.clock.now(),
-        spec=_pinned_spec(checked),
         spec_hash=hash_of(body),
         environment=checked.environment,
         compute=job.compute,
@@ -324,20 +323,6 @@ def pinned_document(body: Mapping[str, Any], checked: Checked) -> dict[str, Any]
 def _with_job_variables(checked: Checked) -> dict[str, str]:
     """The job's variables, and those that belong to the name of its environment."""
     return {**dict(checked.environment.job_variables), **checked.spec.environment_variables}
-
-
-def _pinned_spec(checked: Checked) -> JobSpec:
-    """What parsing the pinned document gives."""
-    spec, ref = checked.spec, checked.environment.ref
-    inputs = {
-        name: replace(job_input, path=checked.paths[name]) if name in checked.paths else job_input
-        for name, job_input in spec.inputs.items()
-    }
-    environment = f"azureml:{ref}" if ref else spec.environment
-    variables = _with_job_variables(checked)
-    return replace(
-        spec, name="", inputs=inputs, environment=environment, environment_variables=variables
-    )
 
 
 def require_hash(job: Job, spec_hash: str) -> None:

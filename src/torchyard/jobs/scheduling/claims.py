@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from torchyard.compute import actions as computes
 from torchyard.jobs.admission import gpus, machine, queue, queue_store, quota_checks, shares
 from torchyard.jobs.records import attempt_store, progress, store
-from torchyard.jobs.records.types import Attempt, Job, Status
+from torchyard.jobs.records.types import Attempt, Job, Status, parse_job
 from torchyard.jobs.scheduling import elastic_sizes
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import elastic
@@ -103,7 +103,7 @@ def _sized(
     """
     place = (job.workspace, job.compute)
     compute = computes.find(connection, *place)
-    most = job.spec.instance_count if before is None else sizes.max_nodes
+    most = parse_job(job).spec.instance_count if before is None else sizes.max_nodes
     most = min(most, most_nodes, holding.free(*place, job.avoided_slots or ()))
     machines = elastic_sizes.machines(services, compute, before)
     for limit in (machines, elastic_sizes.left_after_giving(before)):
