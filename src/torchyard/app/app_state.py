@@ -21,9 +21,10 @@ from torchyard.batch_endpoints.actions import model_uses
 from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.interactive.services import JobServices, ServicesAt
 from torchyard.interactive.shells import Shells
+from torchyard.jobs import owners
 from torchyard.jobs.admission import quota_checks
 from torchyard.jobs.attempts.idle_time import IdleTime
-from torchyard.jobs.files import data_sources, model_sources, owners
+from torchyard.jobs.files import data_sources, model_sources
 from torchyard.jobs.messages import checks
 from torchyard.jobs.requests import workspace_lifecycle
 from torchyard.jobs.services import Services

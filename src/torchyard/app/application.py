@@ -61,7 +61,6 @@ from torchyard.executors.spawner import RunnerSpawner
 from torchyard.instances.keeper import keeping
 from torchyard.interactive.services import ServicesAt
 from torchyard.jobs.admission import machine
-from torchyard.jobs.files import owners
 from torchyard.jobs.history.history import History
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.messages.sender import Sender
@@ -163,7 +162,7 @@ def _parts(
     services.job_types[SWEEP] = SweepJobs()
     services.job_types.update(release_jobs.job_types())
     signer = Signer(services.home, services.server_id)
-    access = Access(services.db, services.clock, partial(owners.of_name, services), signer)
+    access = Access(services.db, services.clock, signer)
     scheduler = Scheduler(services, services.engines, url)
     ray_heads = heads.of_server(services.home, environ)
     sender = Sender(services.db, services.clock, services.messages)

@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
-from torchyard.jobs import actions
-from torchyard.jobs.files import owners
+from torchyard.jobs import actions, owners
 from torchyard.jobs.records.types import Experiment, Job
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
 from torchyard.mlflow.calls import Call, invalid_parameter
-from torchyard.workspaces.access import refuse_foreign
 from torchyard.workspaces.types import Identity, TokenKind
 
 DEFAULT_NAME = "Default"
@@ -41,8 +39,8 @@ def get_run(services: Services, workspace: str, name: str, identity: Identity | 
         job = actions.get(services, workspace, name)
     except NotFound as error:
         raise NotFound(f"Run with id={name[:100]} not found") from error
-    if identity is not None and identity.own_only:
-        refuse_foreign(identity, owners.of(job), f"run `{job.name}`")
+    if identity is not None:
+        owners.refuse_foreign(identity, job, "run")
     return job
 
 

@@ -10,9 +10,10 @@ from jobs import support
 from sweeps.running.sweep_lab import SWEEP, SweepLab
 from torchyard.base.errors import Conflict, InvalidSpec
 from torchyard.jobs import actions as jobs
+from torchyard.jobs import owners
 from torchyard.jobs.cleanup import deletion
 from torchyard.jobs.cleanup.deletion import Choice
-from torchyard.jobs.files import artifacts, owners
+from torchyard.jobs.files import artifacts
 from torchyard.jobs.records import message_store
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Status

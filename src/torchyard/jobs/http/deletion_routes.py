@@ -9,6 +9,7 @@ from fastapi import APIRouter, Body
 
 from torchyard.base import fields
 from torchyard.base.errors import InvalidInput, InvalidSpec
+from torchyard.jobs import owners
 from torchyard.jobs.cleanup import deletion, removal
 from torchyard.jobs.cleanup.deletion import Choice, Plan
 from torchyard.jobs.services import Services, ServicesOf
@@ -40,6 +41,7 @@ def delete(
 @router.delete("/{name}")
 @needs(Permission.JOB)
 def delete_one(services: ServicesOf, workspace: str, name: str, identity: Person) -> dict[str, Any]:
+    owners.refuse_foreign_names(services, identity, workspace, name)
     return _remove(services, deletion.delete_by(services, workspace, Choice([name]), identity))
 
 

@@ -15,8 +15,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from torchyard.base.errors import Conflict, NotFound
-from torchyard.jobs import actions
-from torchyard.jobs.files import owners
+from torchyard.jobs import actions, owners
 from torchyard.jobs.records import (
     dataset_inputs,
     experiment_store,
