@@ -136,7 +136,7 @@ def test_the_newest_model_of_a_run_has_the_folder_of_its_name(services: Services
 
 def test_a_model_is_never_mixed_with_other_files(services: Services) -> None:
     job = submit(services)
-    with artifacts.writing(services, job, "net/note.txt") as writing:
+    with artifacts.writing(services.datastores, job, "net/note.txt") as writing:
         writing.write(b"n")
     for name in ("net", "outputs"):
         made = log_model(services, job.name, name)

@@ -111,11 +111,11 @@ class JobServices:
         """The services of a job's running attempt, each on its nodes."""
         if not _requested(job):
             return []
-        attempt = running.attempt_of(self._services, job)
+        attempt = running.attempt_of(self._services.db, job)
         if attempt is None:
             return []
         states = []
-        for node, report in running.interactive_of(self._services, attempt):
+        for node, report in running.interactive_of(self._services.db, attempt):
             for name, values in (report.get("services") or {}).items():
                 states.append(self._state(job, attempt, node, name, values))
         return sorted(states, key=lambda state: (state.name, state.node))
@@ -213,7 +213,7 @@ class _Entry:
         return allowed
 
     async def connect(self) -> Channel:
-        attempt = await run_in_threadpool(running.attempt_of, self._services, self._job)
+        attempt = await run_in_threadpool(running.attempt_of, self._services.db, self._job)
         if attempt != self._place.attempt_id:
             raise Conflict(
                 f"job `{self._job.name}` has ended", "services end with the ranks of their job"
@@ -224,7 +224,9 @@ class _Entry:
     async def trouble(self) -> str:
         """What its worker said of it last."""
         nodes = dict(
-            await run_in_threadpool(running.interactive_of, self._services, self._place.attempt_id)
+            await run_in_threadpool(
+                running.interactive_of, self._services.db, self._place.attempt_id
+            )
         )
         values = ((nodes.get(self._place.node) or {}).get("services") or {}).get(self.name) or {}
         return f"It is {values.get('state', 'gone')}. {values.get('message', '')}"
@@ -258,7 +260,7 @@ def release(services: Services, workspace: str, name: str) -> Job:
         Conflict: it is not held.
     """
     job = actions.get(services, workspace, name)
-    attempt = running.attempt_of(services, job) if job.type == "command" else None
+    attempt = running.attempt_of(services.db, job) if job.type == "command" else None
     if attempt is None or not running.release(services, attempt):
         hint = f"`yard job cancel -n {name}` ends a job whose script runs"
         if job.status.ended:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from fastapi import Depends
 
+from torchyard.base.db import Database
 from torchyard.jobs import actions
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import ENDED, Job, Status
@@ -27,9 +28,9 @@ def of(job: Job) -> str:
     return job.properties.get(MADE_BY, job.owner)
 
 
-def of_name(services: Services, workspace: str, name: str) -> str:
+def of_name(db: Database, workspace: str, name: str) -> str:
     """Empty when there is no such job."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         job = store.job_named(connection, workspace, name)
     return "" if job is None else of(job)
 
@@ -43,11 +44,11 @@ def refuse_foreign(identity: Identity, job: Job, noun: str = "job") -> None:
 
 
 def refuse_foreign_names(
-    services: Services, identity: Identity, workspace: str, *names: str, noun: str = "job"
+    db: Database, identity: Identity, workspace: str, *names: str, noun: str = "job"
 ) -> None:
     """As `refuse_foreign`; names of no job are left to what uses them."""
     for name in names if identity.own_only else ():
-        access.refuse_foreign(identity, of_name(services, workspace, name), f"{noun} `{name}`")
+        access.refuse_foreign(identity, of_name(db, workspace, name), f"{noun} `{name}`")
 
 
 def get_own(services: Services, workspace: str, name: str, identity: Identity) -> Job:

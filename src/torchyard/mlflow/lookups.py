@@ -81,20 +81,20 @@ def experiment_ids(services: Services, call: Call) -> list[int]:
         for text in dict.fromkeys(texts)
         if _is_number(text)
     )
-    existing = runs.existing_experiments(services, call.workspace, numbers)
+    existing = runs.existing_experiments(services.db, call.workspace, numbers)
     return [number for number in numbers if number in existing]
 
 
 def default_experiment(services: Services, workspace: str) -> Experiment:
     """The experiment of runs that name none, created when it is first needed."""
-    experiment = runs.experiment_named(services, workspace, DEFAULT_NAME)
+    experiment = runs.experiment_named(services.db, workspace, DEFAULT_NAME)
     if experiment is not None:
         return experiment
     try:
         return runs.create_experiment(services, workspace, DEFAULT_NAME, {})
     except Conflict:
         # Another request created it first.
-        experiment = runs.experiment_named(services, workspace, DEFAULT_NAME)
+        experiment = runs.experiment_named(services.db, workspace, DEFAULT_NAME)
         assert experiment is not None
         return experiment
 
@@ -111,7 +111,7 @@ def client_experiment_id(call: Call, number: int, name: str) -> str:
 
 def client_experiment_ids(services: Services, call: Call) -> Callable[[int], str]:
     """`client_experiment_id` for callers that know an experiment's number but not its name."""
-    default = runs.experiment_named(services, call.workspace, DEFAULT_NAME)
+    default = runs.experiment_named(services.db, call.workspace, DEFAULT_NAME)
     default_number = None if default is None else default.id
 
     def client_id(number: int) -> str:

@@ -150,7 +150,7 @@ def test_a_job_can_be_deleted_once_its_registered_output_is(services: Services) 
 
 def test_a_model_goes_with_its_files_unless_something_names_it(services: Services) -> None:
     maker = submit(services)
-    with artifacts.writing(services, maker, "outputs/model.pt") as writing:
+    with artifacts.writing(services.datastores, maker, "outputs/model.pt") as writing:
         writing.write(b"weights")
     done(services, maker)
     path = f"azureml://jobs/{maker.name}/outputs/artifacts/paths/outputs/model.pt"

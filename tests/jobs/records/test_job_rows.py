@@ -18,7 +18,7 @@ from torchyard.jobs.services import Services
 
 def outside_run(services: Services) -> Job:
     with services.db.write() as connection:
-        place = actions.ensure_experiment(connection, services, support.WORKSPACE, "birds")
+        place = actions.ensure_experiment(connection, services.clock, support.WORKSPACE, "birds")
     return runs.create_run(
         services,
         runs.RunRequest(

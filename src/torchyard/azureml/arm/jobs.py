@@ -98,7 +98,7 @@ class Jobs:
             job = actions.get(self.services, workspace, name)
             return PutResult(self._resource(call, self._change(call, job)), new=False)
         _matches(call, name)
-        existing = actions.find_by_name(self.services, workspace, name)
+        existing = actions.find_by_name(self.services.db, workspace, name)
         reader = Reader(workspace, lambda code_id: self._snapshot(call, existing, code_id))
         is_sweep = str(call.properties.get("jobType") or "").lower() == sweep_documents.KIND
         read = partial(sweep_documents.read, reader) if is_sweep else reader.read
@@ -114,7 +114,7 @@ class Jobs:
         return PutResult(self._resource(call, self._change(call, job)), new=False)
 
     def delete(self, call: Call, name: str) -> None:
-        owners.refuse_foreign_names(self.services, call.identity, call.workspace.name, name)
+        owners.refuse_foreign_names(self.services.db, call.identity, call.workspace.name, name)
         choice = deletion.Choice(names=[name])
         deleted = deletion.delete_by(self.services, call.workspace.name, choice, call.identity)
         removal.work_now(self.services, deleted.jobs)
@@ -175,13 +175,13 @@ class Jobs:
         prefix = job_resources.anonymous("")
         if not isinstance(reference, str) or not reference.startswith(prefix):
             return False
-        return reference == prefix + actions.environment_hash(self.services, job)
+        return reference == prefix + actions.environment_hash(self.services.db, job)
 
     def _resource(self, call: Call, job: Job, params: Mapping[str, str] | None = None) -> Resource:
         environment = _trial_of(job).get("environment")
         environment_hash = ""
         if job.type in job_views.TRANSLATED and not isinstance(environment, str):
-            environment_hash = actions.environment_hash(self.services, job)
+            environment_hash = actions.environment_hash(self.services.db, job)
         return job_views.to_resource(call, job, environment_hash, params)
 
 

@@ -113,7 +113,7 @@ def _operations(context: AzureContext) -> BlobOperations:
         services.clock,
         containers_of,
         context.access.granted,
-        partial(owners.of_name, services),
+        partial(owners.of_name, services.db),
     )
     return BlobOperations(storage, grants)
 

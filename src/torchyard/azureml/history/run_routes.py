@@ -374,7 +374,7 @@ def _refuse_foreign(services: Services, call: Call, *names: str) -> None:
     Raises:
         Forbidden: a run belongs to somebody else, and the caller may change only their own.
     """
-    owners.refuse_foreign_names(services, call.identity, call.workspace.name, *names, noun="run")
+    owners.refuse_foreign_names(services.db, call.identity, call.workspace.name, *names, noun="run")
 
 
 def _next_link(call: Call, name: str, last: int) -> str:
@@ -387,7 +387,7 @@ def _scoring_step(services: Services, call: Call, name: str) -> list[Job]:
     """A batch endpoint's job is a pipeline in Azure, whose step people's code looks up for the
     output; here it is the step itself.
     """
-    job = actions.find_by_name(services, call.workspace.name, name)
+    job = actions.find_by_name(services.db, call.workspace.name, name)
     return [job] if job is not None and invocations.is_invocation(services, job) else []
 
 

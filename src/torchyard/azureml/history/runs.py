@@ -135,7 +135,7 @@ def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, A
     """What `stream` repeatedly requests: status, links to logs, error, warnings."""
     notices = [
         {"source": _SERVICE, "message": message}
-        for message in notices_of(actions.events(services, job))
+        for message in notices_of(actions.events(services.db, job))
     ]
     body = {
         "runId": job.name,
@@ -160,7 +160,7 @@ def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, A
         "outputs": outputs(job),
     }
     folder = artifacts_of(job.name)
-    paths = [path for path, _ in artifacts.logs_of(services, job)]
+    paths = [path for path, _ in artifacts.logs_of(services.logs, job)]
     if not paths and build_logs.is_there(services, job):
         paths = [build_logs.PATH]
     logs = {path: link(call, ARTIFACT_STORE, f"{folder}/{path}") for path in paths}

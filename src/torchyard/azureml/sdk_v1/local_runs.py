@@ -212,7 +212,7 @@ def submit(
         environment = _for_build(services, call, configuration, is_local)
     spec = replace(spec, environment=environment)
     with services.db.write() as connection:
-        record = actions.ensure_experiment(connection, services, workspace, experiment)
+        record = actions.ensure_experiment(connection, services.clock, workspace, experiment)
     job = local_runs.create(
         services,
         workspace,

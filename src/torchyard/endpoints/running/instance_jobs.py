@@ -33,12 +33,12 @@ def name_of(deployment: Deployment, revision: int, number: int, starts: int) -> 
 
 
 def find(services: Services, instance: Instance) -> Job | None:
-    return jobs.find_by_name(services, instance.workspace, instance.job)
+    return jobs.find_by_name(services.db, instance.workspace, instance.job)
 
 
 def has_ended(services: Services, workspace: str, name: str) -> bool:
     """Whether there was such a job."""
-    job = jobs.find_by_name(services, workspace, name)
+    job = jobs.find_by_name(services.db, workspace, name)
     return job is not None and job.status.ended
 
 

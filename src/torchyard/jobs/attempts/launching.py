@@ -108,7 +108,7 @@ class Launcher:
         workspace = workspaces.get(services.db, attempt.workspace)
         if not recovers:
             secrets.check_present(job.spec.environment_variables)
-        input_plans = {} if recovers else inputs.plans(services, job)
+        input_plans = {} if recovers else inputs.plans(services.fetcher, job)
         inputs.let_read(services, job, input_plans)
         folder = None if recovers else self._folder(environment)
         launch = planner.Launch(workspace, job, attempt, folder, input_plans, environment.hash)

@@ -116,7 +116,7 @@ def update(services: ServicesOf, job: OwnJob, changes: Annotated[Any, Body()]) -
 @router.get("/{name}/preflight")
 @needs(Permission.READ)
 def preflight(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
-    return {"value": preflights.of(services, actions.get(services, workspace, name))}
+    return {"value": preflights.of(services.db, actions.get(services, workspace, name))}
 
 
 @router.get("/{name}/document")

@@ -68,7 +68,7 @@ def claim(
         return Claim(why_not="waits")
     if quota_checks.waiting_reason(connection, job):
         return Claim(why_not="quota")
-    if gpus.waiting_reason(services, connection, job):
+    if gpus.waiting_reason(services.devices, connection, job):
         return Claim(why_not="waits")
     bounds = machine.bounds(services)
     if not _fits_machine(connection, job, bounds):
@@ -105,14 +105,14 @@ def _sized(
     compute = computes.find(connection, *place)
     most = parse_job(job).spec.instance_count if before is None else sizes.max_nodes
     most = min(most, most_nodes, holding.free(*place, job.avoided_slots or ()))
-    machines = elastic_sizes.machines(services, compute, before)
+    machines = elastic_sizes.machines(services.engines, compute, before)
     for limit in (machines, elastic_sizes.left_after_giving(before)):
         most = most if limit is None else min(most, limit)
-    sized = elastic_sizes.fitting(services, connection, compute, job, sizes, most)
+    sized = elastic_sizes.fitting(services.devices, connection, compute, job, sizes, most)
     if holding.free(*place, job.avoided_slots or ()) < sized.node_count:
         sized = replace(sized, avoided_slots=None)
     if not _fits_machine(connection, sized, bounds):
-        sized = elastic_sizes.with_nodes(services, compute, sized, sizes.min_nodes)
+        sized = elastic_sizes.with_nodes(services.devices, compute, sized, sizes.min_nodes)
     return sized
 
 
