@@ -89,7 +89,7 @@ def _write_files(services: Services, job_names: list[str]) -> None:
     for path in _LOGS:
         services.logs.append("default", job.name, 1, path, 0, b"epoch 1: loss 0.25\n" * 50)
     for path in _OUTPUTS:
-        with artifacts.writing(services, job, path) as writing:
+        with artifacts.writing(services.datastores, job, path) as writing:
             writing.write(b"w" * 4096)
     output = f"{output_of(job.name, 'best')}/weights.bin"
     with services.datastores.writing("default", BLOB_STORE, output) as writing:

@@ -177,7 +177,7 @@ def fill(services: Services, count: int, sizes: Sequence[int], seed: int = 2) ->
     from torchyard.jobs.records import names
 
     with services.db.write() as connection:
-        experiment = actions.ensure_experiment(connection, services, "default", "Default")
+        experiment = actions.ensure_experiment(connection, services.clock, "default", "Default")
         last = connection.execute(store.jobs.select().order_by(store.jobs.c.id.desc()).limit(1))
         first = (last.scalar() or 0) + 1
         now = services.clock.now()

@@ -271,7 +271,7 @@ def test_many_small_files_come_in_one_answer(client: TestClient, parts: applicat
     job = actions.get(parts.services, "default", name)
     files = {"outputs/a.txt": b"a\n", "outputs/ü b.bin": bytes(range(256)), "outputs/empty": b""}
     for path, content in files.items():
-        with artifacts.writing(parts.services, job, path) as writing:
+        with artifacts.writing(parts.services.datastores, job, path) as writing:
             writing.write(content)
     sources = [f"jobs/{name}/files/{quote(path)}" for path in files]
     answer = client.post("/v1/workspaces/default/bundle", json={"sources": sources})

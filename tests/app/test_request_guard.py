@@ -231,7 +231,7 @@ def _ask(client: TestClient, method: str, path: str, token: str) -> int:
 
 
 def test_workers_know_their_server_by_every_answer(client: TestClient, api: Api) -> None:
-    server_id = api.parts.services.server_id
+    server_id = api.parts.services.for_nodes.server_id
     for path, token in (("control", api.worker), ("blobs/none", api.worker), ("control", "wrong")):
         answer = client.get(
             f"/v1/attempts/{api.names['attempt_id']}/{path}",

@@ -17,14 +17,14 @@ from torchyard.backups import actions
 from torchyard.backups import secrets as secret_parts
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
-from torchyard.base.home import home_database
+from torchyard.base.home import home_database, signing
 from torchyard.connections import actions as connections
 from torchyard.data import datastores, kinds, store
 from torchyard.data.datastores import Datastores
 from torchyard.jobs import actions as job_actions
+from torchyard.jobs.records.types import parse_job
 from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces
-from torchyard.workspaces import signing
 
 WORKSPACE = "default"
 PASSPHRASE = "correct horse battery"
@@ -127,7 +127,9 @@ def test_without_a_passphrase_no_secret_is_in_a_backup(
     restored = open_home(tmp_path / "again")
     assert KEY not in json.dumps(_options(restored))
     (job,) = job_actions.list_in(restored, WORKSPACE)
-    assert job.spec.environment_variables["A"] == "plain"  # its history can still be read
+    assert (
+        parse_job(job).spec.environment_variables["A"] == "plain"
+    )  # its history can still be read
     assert not (restored.home / secret_parts.FILE).exists()
     far = datastores.get(restored.db, restored.datastores, WORKSPACE, "far")
     with pytest.raises(InvalidInput, match="left them out") as refusal:

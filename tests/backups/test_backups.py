@@ -214,7 +214,7 @@ def test_a_backup_is_one_instant_of_a_server_that_writes(
     a, b = (restored.history.series(job.id, key) for key in "ab")
     assert before <= len(a) == len(b) <= written
     assert [point.step for point in a] == [point.step for point in b] == list(range(len(a)))
-    events = job_actions.events(restored, restored_job(restored, "busy"))
+    events = job_actions.events(restored.db, restored_job(restored, "busy"))
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     notices = [event for event in events if event.kind == "notice"]
     assert len(notices) in (len(a), len(a) + 1)

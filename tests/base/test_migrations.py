@@ -166,7 +166,7 @@ def test_the_packages_read_what_an_older_schema_held(
     assert tags == {"ä": [1, None, 1.5]} and job.status is Status.COMPLETED
     assert services.history.series(1, "key 1 ☃") == [Point(1, 2, 0.5), Point(1, 2, 0.5)]
     assert services.history.params(1) == {"key 1 ☃": "value 1 ☃"}
-    assert len(actions.events(services, job)) == 1
+    assert len(actions.events(services.db, job)) == 1
 
 
 def test_schemas_only_grow(old: Database, migrations: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_job_runs_on_over_an_upgrade(
     worker.tell("node_exited", exit_code=0, error=None)
     done = support.again(later, job)
     assert (done.status, done.exit_code) == (Status.COMPLETED, 0)
-    events = actions.events(later, done)
+    events = actions.events(later.db, done)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
 
 

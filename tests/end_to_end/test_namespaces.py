@@ -111,7 +111,7 @@ def logs_of(services: Services, job: Job) -> dict[str, str]:
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    messages = notices_of(actions.events(services, job))
+    messages = notices_of(actions.events(services.db, job))
     return [message for message in messages if message.startswith("preflight:")]
 
 
@@ -141,7 +141,7 @@ def test_two_by_two_ranks_train_over_the_wire(
     assert all(match and float(match[2]) < float(match[1]) / 20 for match in matches)
     # All four have the same weights, so the gradients went over the wire.
     assert len({match[3] for match in matches if match}) == 1
-    nodes = preflights.of(services, job)
+    nodes = preflights.of(services.db, job)
     assert [node["address"] for node in nodes] == site.addresses
     assert nodes[0]["facts"]["network"] != nodes[1]["facts"]["network"]
     assert {node["facts"]["torch"] for node in nodes} != {""}

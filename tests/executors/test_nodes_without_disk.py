@@ -68,7 +68,7 @@ def test_two_nodes_of_one_machine_fetch_the_environment_once_and_reach_each_othe
     assert not list(site.node_folder.glob("environments/.draft-*"))
     fetches = [
         message
-        for message in notices_of(actions.events(services, job))
+        for message in notices_of(actions.events(services.db, job))
         if "fetching the environment" in message
     ]
     assert len(fetches) <= 1

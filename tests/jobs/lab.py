@@ -65,8 +65,8 @@ class Lab:
         return waiting_reasons.describe(self.services, self.again(job))
 
     def notices(self, job: Job) -> list[str]:
-        return list(notices_of(actions.events(self.services, job, 0)))
+        return list(notices_of(actions.events(self.services.db, job, 0)))
 
     def stages(self, job: Job) -> list[Stage]:
-        events = list(actions.events(self.services, job, 0))
+        events = list(actions.events(self.services.db, job, 0))
         return [span.name for span in progress.timeline(events)]

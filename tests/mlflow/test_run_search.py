@@ -149,7 +149,7 @@ def test_deleting_an_experiment_deletes_its_runs(server: Server, runs: dict[str,
 def test_a_page_of_runs_omits_their_specs(server: Server) -> None:
     experiment = job_runs.create_experiment(server.services, "default", "jobs", {})
     add_job(server, "default", "lucky_job", experiment.id)
-    page = job_runs.find_runs(server.services, [experiment.id], View(), {})
+    page = job_runs.find_runs(server.services.db, [experiment.id], View(), {})
     assert [(item.name, item.document) for item in page] == [("lucky_job", {})]
     assert actions.get(server.services, "default", "lucky_job").document == {
         "command": "python train.py"

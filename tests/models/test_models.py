@@ -66,7 +66,7 @@ def content(services: Services, model: Model) -> dict[str, bytes]:
 
 def test_a_model_of_a_jobs_output_knows_its_job(services: Services) -> None:
     job = submit(services, outputs={"best": None})
-    with artifacts.writing(services, job, "outputs/model.pt") as writing:
+    with artifacts.writing(services.datastores, job, "outputs/model.pt") as writing:
         writing.write(b"weights")
     with artifacts.writing_output(services, job, "best", "a/w.bin") as writing:
         writing.write(b"best")
@@ -187,7 +187,7 @@ def test_description_tags_and_properties_may_change(services: Services) -> None:
 def test_a_model_of_a_job_has_its_environment_and_its_onnx_signature(services: Services) -> None:
     inline = {"pip_requirements": "six==1.16.0\n"}
     job = submit(services, name="maker", environment=inline)
-    with artifacts.writing(services, job, "outputs/net.onnx") as writing:
+    with artifacts.writing(services.datastores, job, "outputs/net.onnx") as writing:
         writing.write(ONNX)
     path = "azureml://jobs/maker/outputs/artifacts/paths/outputs"
     model = register(services, {"name": "net", "path": path, "type": "onnx_model"})
@@ -196,7 +196,7 @@ def test_a_model_of_a_job_has_its_environment_and_its_onnx_signature(services: S
     assert [tensor.shape for tensor in model.signature.inputs] == [("batch", 4)]
     assert model.properties["onnx.opset"] == "20"
     plain = submit(services, name="plain", environment="python")
-    with artifacts.writing(services, plain, "outputs/net.onnx") as writing:
+    with artifacts.writing(services.datastores, plain, "outputs/net.onnx") as writing:
         writing.write(ONNX)
     path = "azureml://jobs/plain/outputs/artifacts/paths/outputs"
     model = register(services, {"name": "net", "path": path})

@@ -9,6 +9,7 @@ import pytest
 from jobs import support
 from jobs.support import ME, WORKSPACE, submit
 from models.test_models import register, snapshot
+from torchyard.assets.sources import Source
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
@@ -21,7 +22,7 @@ from torchyard.jobs.requests import pinning
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec.inputs import Input
 from torchyard.models import actions, documents, logged, registry
-from torchyard.models.types import LoggedModel, RunModel, Source
+from torchyard.models.types import LoggedModel, RunModel
 
 
 @pytest.fixture
@@ -135,7 +136,7 @@ def test_the_newest_model_of_a_run_has_the_folder_of_its_name(services: Services
 
 def test_a_model_is_never_mixed_with_other_files(services: Services) -> None:
     job = submit(services)
-    with artifacts.writing(services, job, "net/note.txt") as writing:
+    with artifacts.writing(services.datastores, job, "net/note.txt") as writing:
         writing.write(b"n")
     for name in ("net", "outputs"):
         made = log_model(services, job.name, name)

@@ -10,9 +10,10 @@ import pytest
 
 from models import onnx_bytes
 from models.onnx_bytes import FLOAT32, INT64
+from torchyard.assets.sources import Source
 from torchyard.models import onnx_files, signatures
 from torchyard.models.onnx_files import NotOnnx
-from torchyard.models.types import Signature, Source, Tensor
+from torchyard.models.types import Signature, Tensor
 
 IMAGE = ("image", FLOAT32, ("batch", 3, 224, 224))
 IDS = ("ids", INT64, (1, "tokens"))

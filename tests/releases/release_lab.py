@@ -135,5 +135,5 @@ class ReleaseLab:
             lines.append({**row, "seconds": 0.5, "figures": {} if reason else {"accuracy": 0.97}})
         text = "".join(json.dumps(line) + "\n" for line in lines)
         path = "outputs/validation/rank-0.jsonl"
-        with artifacts.writing(self.services, job, path) as writing:
+        with artifacts.writing(self.services.datastores, job, path) as writing:
             writing.write(text.encode())

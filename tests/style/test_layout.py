@@ -24,7 +24,7 @@ MOST_LINES = 60
 # Lines of each package's Python, comments and docstrings among them.
 CEILINGS = {
     "app": 2_100,
-    "assets": 550,
+    "assets": 600,
     "azureml": 17_550,
     "backups": 1_100,
     "base": 5_600,
@@ -34,7 +34,7 @@ CEILINGS = {
     "components": 450,
     "compute": 2_800,
     "connections": 500,
-    "data": 4_700,
+    "data": 4_650,
     "endpoints": 9_850,
     "environments": 10_500,
     "executors": 7_250,
@@ -43,7 +43,7 @@ CEILINGS = {
     "jobs": 25_900,
     "local_program": 700,
     "mlflow": 4_000,
-    "models": 2_050,
+    "models": 2_000,
     "node_agent": 1_000,
     "notebook": 650,
     "releases": 4_400,

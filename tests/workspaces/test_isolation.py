@@ -75,7 +75,7 @@ def _fill(client: TestClient, parts: application.Parts, workspace: str) -> dict[
     _ok(client.put(f"{base}/computes/c-{SECRET}", json={"description": SECRET}))
     name = _ok(client.post(f"{base}/jobs", json=job))["name"]
     made = get_job(parts.services, workspace, name)
-    with artifacts.writing(parts.services, made, f"outputs/{SECRET}.txt") as writing:
+    with artifacts.writing(parts.services.datastores, made, f"outputs/{SECRET}.txt") as writing:
         writing.write(content)
     with artifacts.writing_output(parts.services, made, "out", f"{SECRET}.txt") as writing:
         writing.write(content)

@@ -79,14 +79,13 @@ def test_a_revoked_or_expired_token_or_a_lost_role_is_not_known(
     assert access.known(request(token), Permission.LOG) is None
 
 
-def test_paths_that_name_a_workspace_or_a_job_and_tokens_of_jobs_are_looked_up(
+def test_paths_that_name_a_workspace_and_tokens_of_jobs_are_looked_up(
     db: Database, clock: FakeClock, access: Access
 ) -> None:
     token = person(db, clock, "dan", Role.OWNER)
     access.enforce(request(token), Permission.JOB)
     assert access.known(request(token), Permission.JOB) is not None
     assert access.known(request(token, workspace="default"), Permission.JOB) is None
-    assert access.known(request(token, name="job"), Permission.JOB) is None
     run = actions.new_token(TokenKind.RUN)
     with db.write() as connection:
         identity = Identity("dan", TokenKind.RUN, "default", "default/job")

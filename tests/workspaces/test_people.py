@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -251,7 +252,7 @@ def test_a_request_that_the_server_fails_at_is_written_down_and_counted(site: Se
         raise RuntimeError(person)
 
     app: Any = site.client.app
-    app.state.cancel_jobs_of = fail
+    app.state.hooks = replace(app.state.hooks, cancel_jobs_of=fail)
     assert site.ask("home", "DELETE", "/v1/users/dan?cancel=true").status_code == 500
     lines = site.ok("home", "GET", "/v1/audit")["value"]
     (line,) = [line for line in lines if line["status"] == 500]

@@ -13,7 +13,14 @@ from starlette.routing import BaseRoute
 from torchyard.azureml.common.containers import container
 from torchyard.base import lazy_routes
 from torchyard.workspaces.guarded_routes import GuardedRoute, Needs, needs
-from torchyard.workspaces.permissions import DENIED_TO_JOBS, MINIMUM_ROLE, SERVER_WIDE, Permission
+from torchyard.workspaces.permissions import (
+    DENIED_TO_JOBS,
+    MINIMUM_ROLE,
+    OWN_BELOW_OWNER,
+    OWN_JOBS_ONLY,
+    SERVER_WIDE,
+    Permission,
+)
 from torchyard.workspaces.types import Role, role_named
 from workspaces.served import HERE, JOB, MLFLOW, PEOPLE, Served, served
 
@@ -182,6 +189,28 @@ def test_own_jobs_and_those_of_others(site: Served) -> None:
     error = site.refused("dan", "POST", f"{HERE}/jobs/delete", {"names": ["of-dan", "of-carl"]})
     assert "belongs to `carl`" in error["message"]
     site.ok("dan", "POST", f"{HERE}/jobs/delete", {"names": ["of-dan"]})
+
+
+@pytest.mark.parametrize(
+    ("who", "owner", "permissions"),
+    [("dan", "carl", OWN_JOBS_ONLY | OWN_BELOW_OWNER), ("carl", "dan", OWN_BELOW_OWNER)],
+)
+def test_no_route_changes_or_enters_a_job_of_another(
+    site: Served, who: str, owner: str, permissions: frozenset[Permission]
+) -> None:
+    site.ok(owner, "POST", f"{HERE}/jobs", {**JOB, "name": "other"})
+    before = site.rows()
+    routes = [
+        (method, filled(path.replace("{name}", "other")))
+        for (method, path), permission in every_permission(site).items()
+        if permission in permissions and path.startswith("/v1/") and "{name}" in path
+    ]
+    body = {"max_total_trials": 9, "display_name": "mine"}
+    for method, path in routes:
+        refused = site.refused(who, method, path, {} if "shells" in path else body)
+        assert f"job `other` belongs to `{owner}`" in refused["message"], (method, path)
+    assert len(routes) == {"dan": 10, "carl": 2}[who]
+    assert site.rows() == before
 
 
 def test_child_jobs_of_others_are_protected(site: Served) -> None:

@@ -1,6 +1,6 @@
 """What routes receive by FastAPI's `Depends`, kept in `app.state`.
 
-Owns: the names in `app.state`, what lower packages call of higher ones.
+Owns: the names in `app.state`, what each of the `Hooks` calls.
 Leaves: reading them to base/dependencies.py and the packages.
 Always: `app.state` is filled before the first request.
 """
@@ -21,13 +21,15 @@ from torchyard.batch_endpoints.actions import model_uses
 from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.interactive.services import JobServices, ServicesAt
 from torchyard.interactive.shells import Shells
+from torchyard.jobs import owners
 from torchyard.jobs.admission import quota_checks
 from torchyard.jobs.attempts.idle_time import IdleTime
-from torchyard.jobs.files import data_sources, model_sources, owners
+from torchyard.jobs.files import data_sources, model_sources
 from torchyard.jobs.messages import checks
 from torchyard.jobs.requests import workspace_lifecycle
 from torchyard.jobs.services import Services
 from torchyard.workspaces.audit import Audit
+from torchyard.workspaces.hooks import Hooks
 
 
 def fill(
@@ -65,15 +67,20 @@ def fill(
     state.ray_heads = parts.heads
     state.open_tls = open_tls
     state.storage_domain = storage_domain
-    # What lower packages call of higher ones.
-    state.find_model = partial(model_sources.find, services)
-    state.resolve_data = partial(_resolve_data, services)
-    state.delete_assets = partial(model_uses.delete_assets, services)
-    state.provision_workspace = partial(workspace_lifecycle.provision, services)
-    state.delete_workspace = partial(_delete_workspace, services)
-    state.check_notifications = partial(checks.check_workspace, services.messages)
-    state.quota_use = partial(quota_checks.use_of, services)
-    state.cancel_jobs_of = partial(owners.cancel_all, services)
+    state.hooks = _hooks(services)
+
+
+def _hooks(services: Services) -> Hooks:
+    return Hooks(
+        find_model=partial(model_sources.find, services),
+        resolve_data=partial(_resolve_data, services),
+        delete_assets=partial(model_uses.delete_assets, services),
+        provision_workspace=partial(workspace_lifecycle.provision, services),
+        delete_workspace=partial(_delete_workspace, services),
+        check_notifications=partial(checks.check_workspace, services.messages),
+        quota_use=partial(quota_checks.use_of, services),
+        cancel_jobs_of=partial(owners.cancel_all, services),
+    )
 
 
 def _delete_workspace(services: Services, workspace: str) -> None:

@@ -61,7 +61,6 @@ from torchyard.executors.spawner import RunnerSpawner
 from torchyard.instances.keeper import keeping
 from torchyard.interactive.services import ServicesAt
 from torchyard.jobs.admission import machine
-from torchyard.jobs.files import owners
 from torchyard.jobs.history.history import History
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.messages.sender import Sender
@@ -139,7 +138,6 @@ def build(
         logs=Logs(home / "logs", shared, clock),
         signals=signals,
         wakeup=wakeup,
-        server_id=for_nodes.server_id,
         machine=machine.read(home),
         devices=devices,
         engines=_engines(home, environ, executor, for_nodes, openers or {}, runner),
@@ -162,12 +160,14 @@ def _parts(
 ) -> Parts:
     services.job_types[SWEEP] = SweepJobs()
     services.job_types.update(release_jobs.job_types())
-    signer = Signer(services.home, services.server_id)
-    access = Access(services.db, services.clock, partial(owners.of_name, services), signer)
+    signer = Signer(services.home, services.for_nodes.server_id)
+    access = Access(services.db, services.clock, signer)
     scheduler = Scheduler(services, services.engines, url)
     ray_heads = heads.of_server(services.home, environ)
     sender = Sender(services.db, services.clock, services.messages)
-    gates = FolderGates(services.home, services.server_id, partial(_own_address, services, url))
+    gates = FolderGates(
+        services.home, services.for_nodes.server_id, partial(_own_address, services, url)
+    )
     keepers = SweepKeeper(services), ReleaseKeeper(services)
     return Parts(services, access, scheduler, sender, signer, ray_heads, gates, *keepers, sharing)
 
@@ -175,7 +175,7 @@ def _parts(
 def _own_address(services: Services, url: str) -> ServerAddress:
     """Where this server finds itself."""
     certificate = services.for_nodes.certificate if url.startswith("https:") else ""
-    return ServerAddress(url, services.server_id, certificate=certificate)
+    return ServerAddress(url, services.for_nodes.server_id, certificate=certificate)
 
 
 def _environments(
@@ -357,7 +357,7 @@ def _add_middleware(
 ) -> None:
     """From the innermost to what a request comes to first."""
     services = parts.services
-    app.add_middleware(RequestGuard, hosts=hosts, server_id=services.server_id)
+    app.add_middleware(RequestGuard, hosts=hosts, server_id=services.for_nodes.server_id)
     app.add_middleware(Auditing, lines=audit)
     app.add_middleware(AzurePaths, spellings=Spellings(services.db))
     app.add_middleware(WrongTokens, access=parts.access)

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import InvalidInput
+from torchyard.base.home import signing
 from torchyard.connections.actions import LEFT_OUT
 from torchyard.data.datastores import WITHOUT_CREDENTIALS
 from torchyard.jobs.spec import secrets as job_secrets
-from torchyard.workspaces import notifications, signing
+from torchyard.workspaces import notifications
 
 FILE = "secrets.json"
 """Says what the secrets are of, and holds them encrypted, or not at all."""

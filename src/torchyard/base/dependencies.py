@@ -1,7 +1,6 @@
 """What route functions receive by FastAPI's `Depends`: parts of the server, kept in `app.state`.
 
-Owns: reading `app.state`, the parts that are of this package's types.
-Leaves: filling `app.state` to app/application.py, parts of other types to their packages.
+Leaves: filling `app.state` to app/app_state.py, parts of other types to their packages.
 Always: a dependency is a coroutine, so that it costs no thread.
 """
 

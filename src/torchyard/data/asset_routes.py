@@ -16,9 +16,10 @@ from torchyard.base.errors import NotFound
 from torchyard.data import actions, assets, datastores, url_maps
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN
 from torchyard.data.deletion import add_archive_routes, add_delete_routes
-from torchyard.data.dependencies import DatastoresOf, FetcherOf, ResolveOf
+from torchyard.data.dependencies import DatastoresOf, FetcherOf
 from torchyard.data.types import DataAsset, Datastore, UrlMap
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.hooks import HooksOf
 from torchyard.workspaces.permissions import Permission
 
 router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["data"], route_class=GuardedRoute)
@@ -95,13 +96,15 @@ def create(
     clock: ClockOf,
     stores: DatastoresOf,
     blobs: BlobsOf,
-    resolve: ResolveOf,
+    hooks: HooksOf,
     workspace: str,
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
     request = assets.read_document(fields.mapping(document, "the data asset's document"))
-    asset = assets.create(db, clock, stores, blobs, resolve, workspace, request, identity.user)
+    asset = assets.create(
+        db, clock, stores, blobs, hooks.resolve_data, workspace, request, identity.user
+    )
     return asset_to_json(asset)
 
 

@@ -1,7 +1,7 @@
-"""Deleting and hiding versions of assets: what is asked for, and what it did.
+"""Deleting and hiding versions of assets.
 
-Owns: the types of a deletion, its JSON, the routes of models, data and environments; the routes
-that archive and restore versions, of components too.
+Owns: the JSON of a deletion, the routes of models, data and environments; the routes that archive
+and restore versions, of components too.
 Leaves: what names an asset, and removing it, to jobs/cleanup/asset_deletion.py.
 Always: a data scientist deletes only what is their own.
 """
@@ -9,55 +9,20 @@ Always: a data scientist deletes only what is their own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 
+from torchyard.assets.deletions import DeletionRequest
 from torchyard.base.db import Database
-from torchyard.base.dependencies import DatabaseOf, from_state
+from torchyard.base.dependencies import DatabaseOf
 from torchyard.workspaces.guarded_routes import Person, needs
+from torchyard.workspaces.hooks import Hooks, HooksOf
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, Role
 
-
-@dataclass(frozen=True)
-class DeletionRequest:
-    """`noun` is model, data or environment; an empty `version` stands for all versions.
-
-    Args:
-        force: delete it although ended jobs, components or aliases name it.
-        dry_run: check everything and delete nothing.
-    """
-
-    noun: str
-    workspace: str
-    name: str
-    version: str = ""
-    force: bool = False
-    dry_run: bool = False
-
-
-@dataclass(frozen=True)
-class DeletedVersion:
-    """`size_bytes` of files are removed with the version; 0 where files stay."""
-
-    name: str
-    version: str
-    size_bytes: int
-
-
-@dataclass(frozen=True)
-class AssetDeletion:
-    """What was deleted, or would be; `breaks` says in sentences what no longer works."""
-
-    versions: tuple[DeletedVersion, ...]
-    breaks: tuple[str, ...] = ()
-
-
 Archive = Callable[[Database, str, str, str, bool], dict[str, Any]]
-DeleteAssets = Callable[[DeletionRequest, Identity], AssetDeletion]
-DeleteAssetsOf = Annotated[DeleteAssets, Depends(from_state("delete_assets"))]
 
 
 def add_delete_routes(router: APIRouter, prefix: str, noun: str) -> None:
@@ -71,7 +36,7 @@ def add_delete_routes(router: APIRouter, prefix: str, noun: str) -> None:
     @router.delete(f"{prefix}/{{name}}")
     @needs(Permission.WRITE)
     def delete(
-        delete_assets: DeleteAssetsOf,
+        hooks: HooksOf,
         workspace: str,
         name: str,
         identity: Person,
@@ -79,12 +44,12 @@ def add_delete_routes(router: APIRouter, prefix: str, noun: str) -> None:
         dry_run: bool = False,
     ) -> dict[str, Any]:
         request = DeletionRequest(noun, workspace, name, "", force, dry_run)
-        return _delete(delete_assets, request, identity)
+        return _delete(hooks, request, identity)
 
     @router.delete(f"{prefix}/{{name}}/versions/{{version}}")
     @needs(Permission.WRITE)
     def delete_version(
-        delete_assets: DeleteAssetsOf,
+        hooks: HooksOf,
         workspace: str,
         name: str,
         version: str,
@@ -93,7 +58,7 @@ def add_delete_routes(router: APIRouter, prefix: str, noun: str) -> None:
         dry_run: bool = False,
     ) -> dict[str, Any]:
         request = DeletionRequest(noun, workspace, name, version, force, dry_run)
-        return _delete(delete_assets, request, identity)
+        return _delete(hooks, request, identity)
 
 
 def add_archive_routes(router: APIRouter, prefix: str, archive: Archive) -> None:
@@ -123,7 +88,7 @@ def _add_archive_routes(
         return archive(db, workspace, name, version, archived)
 
 
-def _delete(delete: DeleteAssets, request: DeletionRequest, identity: Identity) -> dict[str, Any]:
+def _delete(hooks: Hooks, request: DeletionRequest, identity: Identity) -> dict[str, Any]:
     """
     Raises:
         NotFound: the version does not exist.
@@ -131,7 +96,7 @@ def _delete(delete: DeleteAssets, request: DeletionRequest, identity: Identity) 
         Forbidden: it belongs to another person.
     """
     limited = replace(identity, own_only=identity.role is Role.DATA_SCIENTIST)
-    done = delete(request, limited)
+    done = hooks.delete_assets(request, limited)
     return {
         "deleted": [dict(vars(version)) for version in done.versions],
         "breaks": list(done.breaks),

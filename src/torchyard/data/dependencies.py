@@ -7,11 +7,8 @@ from typing import Annotated
 from fastapi import Depends
 
 from torchyard.base.dependencies import from_state
-from torchyard.data.assets import Resolve
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
 
 DatastoresOf = Annotated[Datastores, Depends(from_state("datastores"))]
 FetcherOf = Annotated[Fetcher, Depends(from_state("fetcher"))]
-ResolveOf = Annotated[Resolve, Depends(from_state("resolve_data"))]
-"""From (workspace, type, path) of an asset to the URI to keep; it knows jobs, too."""

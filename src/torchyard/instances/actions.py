@@ -303,4 +303,6 @@ def _document(spec: InstanceSpec, number: int, before: str | None) -> dict[str, 
 
 def job_of(services: Services, instance: Instance) -> Job | None:
     """The job that runs it, or ran it last."""
-    return jobs.find_by_name(services, instance.workspace, instance.job) if instance.job else None
+    return (
+        jobs.find_by_name(services.db, instance.workspace, instance.job) if instance.job else None
+    )

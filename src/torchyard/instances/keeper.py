@@ -125,7 +125,9 @@ class Keeper:
     async def _active_at(self, instance: Instance, now: datetime) -> datetime | None:
         """When it was last used, as its JupyterLab says; None while that does not answer."""
         job = await run_in_threadpool(actions.job_of, self._services, instance)
-        attempt = await run_in_threadpool(running.attempt_of, self._services, job) if job else None
+        attempt = (
+            await run_in_threadpool(running.attempt_of, self._services.db, job) if job else None
+        )
         if attempt is None:
             return None
         place = RunningNode(attempt, 0, 0, 0)

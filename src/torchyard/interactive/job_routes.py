@@ -14,6 +14,7 @@ from torchyard.interactive import services as job_services
 from torchyard.interactive.services import JobServices
 from torchyard.interactive.shells import Shells
 from torchyard.jobs import actions
+from torchyard.jobs.owners import OwnJob
 from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.services import ServicesOf
 from torchyard.workspaces import audit
@@ -34,8 +35,7 @@ router = APIRouter(
 async def open_shell(
     services: ServicesOf,
     shells: ShellsOf,
-    workspace: str,
-    name: str,
+    job: OwnJob,
     identity: Person,
     request: Request,
     rank: Annotated[int | None, Body()] = None,
@@ -49,8 +49,10 @@ async def open_shell(
     command = command or []
     if sum(map(len, command)) > _LONGEST_COMMAND or any("\0" in word for word in command):
         raise InvalidInput("the command is too long, or holds a NUL character", "shorten it")
-    _, place = await run_in_threadpool(running_nodes.find, services, workspace, name, rank, node)
-    audit.note_about(request.scope, job=name, rank=place.rank, command=" ".join(command))
+    _, place = await run_in_threadpool(
+        running_nodes.find, services, job.workspace, job.name, rank, node
+    )
+    audit.note_about(request.scope, job=job.name, rank=place.rank, command=" ".join(command))
     shell_request: dict[str, Any] = {
         "kind": "shell",
         "local_rank": place.local_rank,
@@ -62,7 +64,7 @@ async def open_shell(
     }
     channel = await running_nodes.open_channel(services, place, shell_request)
     return {
-        "id": shells.add(identity.user, workspace, channel),
+        "id": shells.add(identity.user, job.workspace, channel),
         "rank": place.rank,
         "node": place.node,
     }
@@ -80,22 +82,19 @@ def list_services(
 @router.post("/{name}/services/{service}/link", status_code=201)
 @needs(Permission.ENTER)
 async def link_service(
-    services: ServicesOf,
     running: JobServicesOf,
-    workspace: str,
-    name: str,
+    job: OwnJob,
     service: str,
     identity: Person,
     request: Request,
     node: Annotated[int | None, Body(embed=True)] = None,
 ) -> dict[str, Any]:
     """A link that lets this person in, once, within a minute."""
-    job = await run_in_threadpool(actions.get, services, workspace, name)
-    audit.note_about(request.scope, job=name, service=service)
+    audit.note_about(request.scope, job=job.name, service=service)
     return {"url": await running.link(job, service, node, identity.user)}
 
 
 @router.post("/{name}/release")
 @needs(Permission.JOB)
-def release(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
-    return job_json(services, job_services.release(services, workspace, name))
+def release(services: ServicesOf, job: OwnJob) -> dict[str, Any]:
+    return job_json(services, job_services.release(services, job.workspace, job.name))

@@ -44,7 +44,7 @@ def find(
         InvalidInput: it has no such rank or node.
     """
     job = actions.get(services, workspace, name)
-    attempt = running.attempt_of(services, job) if job.type == "command" else None
+    attempt = running.attempt_of(services.db, job) if job.type == "command" else None
     if attempt is None or job.status not in running.STATUSES:
         raise _not_running(job)
     per_node = job.processes_per_node

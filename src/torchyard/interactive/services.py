@@ -26,8 +26,9 @@ from torchyard.interactive.proxy import SIGN_IN, Place, Proxy
 from torchyard.interactive.running_nodes import RunningNode
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import running
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.services import Services
+from torchyard.jobs.spec.services import Service
 from torchyard.tunnels.tunnel import Channel
 from torchyard.workspaces import people
 from torchyard.workspaces.types import Role
@@ -108,13 +109,13 @@ class JobServices:
 
     def states(self, job: Job) -> list[ServiceState]:
         """The services of a job's running attempt, each on its nodes."""
-        if job.type != "command" or not job.spec.services:
+        if not _requested(job):
             return []
-        attempt = running.attempt_of(self._services, job)
+        attempt = running.attempt_of(self._services.db, job)
         if attempt is None:
             return []
         states = []
-        for node, report in running.interactive_of(self._services, attempt):
+        for node, report in running.interactive_of(self._services.db, attempt):
             for name, values in (report.get("services") or {}).items():
                 states.append(self._state(job, attempt, node, name, values))
         return sorted(states, key=lambda state: (state.name, state.node))
@@ -175,7 +176,7 @@ class JobServices:
     def _unknown(
         self, job: Job, name: str, node: int | None, states: list[ServiceState]
     ) -> NotFound | Conflict:
-        if name in (job.spec.services if job.type == "command" else {}) and not states:
+        if name in _requested(job) and not states:
             return Conflict(
                 f"job `{job.name}` is {job.status.value}: its services run with its ranks",
                 f"see `yard job show -n {job.name}`",
@@ -212,7 +213,7 @@ class _Entry:
         return allowed
 
     async def connect(self) -> Channel:
-        attempt = await run_in_threadpool(running.attempt_of, self._services, self._job)
+        attempt = await run_in_threadpool(running.attempt_of, self._services.db, self._job)
         if attempt != self._place.attempt_id:
             raise Conflict(
                 f"job `{self._job.name}` has ended", "services end with the ranks of their job"
@@ -223,7 +224,9 @@ class _Entry:
     async def trouble(self) -> str:
         """What its worker said of it last."""
         nodes = dict(
-            await run_in_threadpool(running.interactive_of, self._services, self._place.attempt_id)
+            await run_in_threadpool(
+                running.interactive_of, self._services.db, self._place.attempt_id
+            )
         )
         values = ((nodes.get(self._place.node) or {}).get("services") or {}).get(self.name) or {}
         return f"It is {values.get('state', 'gone')}. {values.get('message', '')}"
@@ -236,6 +239,10 @@ def may_enter(services: Services, workspace: str, owner: str, user: str) -> bool
     if Role.OWNER in granted:
         return True
     return user == owner and any(role.rank >= Role.DATA_SCIENTIST.rank for role in granted)
+
+
+def _requested(job: Job) -> Mapping[str, Service]:
+    return parse_job(job).spec.services if job.type == "command" else {}
 
 
 def refused(job: Job, user: str) -> Forbidden:
@@ -253,7 +260,7 @@ def release(services: Services, workspace: str, name: str) -> Job:
         Conflict: it is not held.
     """
     job = actions.get(services, workspace, name)
-    attempt = running.attempt_of(services, job) if job.type == "command" else None
+    attempt = running.attempt_of(services.db, job) if job.type == "command" else None
     if attempt is None or not running.release(services, attempt):
         hint = f"`yard job cancel -n {name}` ends a job whose script runs"
         if job.status.ended:

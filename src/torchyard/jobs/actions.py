@@ -15,6 +15,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from torchyard.base import fields
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.jobs.records import (
     attempt_store,
@@ -40,13 +42,13 @@ _CHANGES = ("display_name", "description", "tags", "experiment_name")
 
 
 def ensure_experiment(
-    connection: Connection, services: Services, workspace: str, name: str
+    connection: Connection, clock: Clock, workspace: str, name: str
 ) -> Experiment:
     """The experiment of that name, made if need be."""
     experiment = experiment_store.named(connection, workspace, name)
     if experiment is not None:
         return experiment
-    return experiment_store.add(connection, workspace, name, {}, services.clock.now())
+    return experiment_store.add(connection, workspace, name, {}, clock.now())
 
 
 def get(services: Services, workspace: str, name: str) -> Job:
@@ -65,9 +67,9 @@ def get(services: Services, workspace: str, name: str) -> Job:
     )
 
 
-def find_by_name(services: Services, workspace: str, name: str) -> Job | None:
+def find_by_name(db: Database, workspace: str, name: str) -> Job | None:
     """Like `get`, but None if it does not exist."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         return store.job_named(connection, workspace, name)
 
 
@@ -184,10 +186,10 @@ def change(services: Services, job: Job, changes: JobChanges) -> Job:
     if not moves and not _new_values(job, changes):
         return job
     with services.db.write() as connection:
-        current = store.job_by_id(connection, job.id).with_parsed(job.parsed_spec)
+        current = store.job_by_id(connection, job.id)
         values = _new_values(current, changes)
         if moves:
-            values["experiment_id"] = _other_experiment(connection, services, current, changes)
+            values["experiment_id"] = _new_experiment(connection, services.clock, current, changes)
         if values:
             store.change_job(connection, job.id, **values)
         if "archived" in values and job.type in services.job_types:
@@ -195,12 +197,10 @@ def change(services: Services, job: Job, changes: JobChanges) -> Job:
     services.signals.notify(job_key(job))
     if moves:
         current = replace(current, experiment_name=changes.experiment_name)
-    return replace(current, **values).with_parsed(job.parsed_spec)
+    return replace(current, **values)
 
 
-def _other_experiment(
-    connection: Connection, services: Services, job: Job, changes: JobChanges
-) -> int:
+def _new_experiment(connection: Connection, clock: Clock, job: Job, changes: JobChanges) -> int:
     """The id of the experiment that a job moves to.
 
     Raises:
@@ -212,7 +212,7 @@ def _other_experiment(
             f"wait until it ends, or run `yard job cancel -n {job.name}`",
             code="job_not_ended",
         )
-    return ensure_experiment(connection, services, job.workspace, changes.experiment_name).id
+    return ensure_experiment(connection, clock, job.workspace, changes.experiment_name).id
 
 
 def _is_unlaunched(connection: Connection, job: Job) -> bool:
@@ -350,14 +350,14 @@ def _merged(old: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[s
     return {key: value for key, value in values.items() if value is not None}
 
 
-def environment_hash(services: Services, job: Job) -> str:
+def environment_hash(db: Database, job: Job) -> str:
     """The hash of the environment as it was pinned; empty for a run that is not a job."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         return store.environment_hash_of(connection, job.id)
 
 
-def events(services: Services, job: Job, after: int = 0) -> list[Event]:
-    with services.db.read() as connection:
+def events(db: Database, job: Job, after: int = 0) -> list[Event]:
+    with db.read() as connection:
         return store.events_after(connection, job.id, after)
 
 

@@ -34,10 +34,6 @@ from torchyard.tunnels.registry import Tunnels
 from torchyard.workspaces.types import Identity
 
 
-def _nowhere() -> ServerForNodes:
-    return ServerForNodes("", NodeAddresses)
-
-
 class JobType(Protocol):
     """A type of job beside `command`, which a package above this one serves.
 
@@ -67,16 +63,15 @@ class JobType(Protocol):
 
 @dataclass(frozen=True)
 class Services:
-    """What the functions of this package use.
+    """What the functions of this package use: those that use one of these take that one.
 
     `node` is what jobs reach of this machine, the home itself where they run as the server's user.
     `runner` starts jobs as other users, and is None where they run as the server's.
-    `wakeup` wakes the scheduler; `server_id` is the home's, shared by all of its servers, and
-    `membership` tells them apart. `machine` limits what the clusters share (see
-    admission/machine.py); `devices` are its GPUs. `engines` run
-    nodes here and elsewhere; those elsewhere reach this server as `for_nodes` says. `tunnels` lead
-    into the nodes. `messages` says how recipients are told that a job has ended. `job_types`, by
-    `Job.type`, serve jobs that are not commands.
+    `wakeup` wakes the scheduler; `membership` tells servers that share the home apart. `machine`
+    limits what the clusters share (see admission/machine.py); `devices` are its GPUs. `engines` run
+    nodes here and elsewhere; those elsewhere reach this server as `for_nodes` says, which has the
+    home's id. `tunnels` lead into the nodes. `messages` says how recipients are told that a job has
+    ended. `job_types`, by `Job.type`, serve jobs that are not commands.
     """
 
     home: Path
@@ -90,12 +85,11 @@ class Services:
     logs: Logs
     signals: Signals
     wakeup: threading.Event
-    server_id: str = ""
     machine: Mapping[str, int] = field(default_factory=dict)
     runner: RunnerClient | None = None
     devices: Machine = field(default_factory=lambda: Machine({}))
     engines: Engines = field(default_factory=Engines)
-    for_nodes: ServerForNodes = field(default_factory=_nowhere)
+    for_nodes: ServerForNodes = field(default_factory=lambda: ServerForNodes("", NodeAddresses))
     membership: Membership = field(default_factory=SingleServer)
     client_endpoints: ClientEndpoints = field(default_factory=ClientEndpoints)
     tunnels: Tunnels = field(default_factory=Tunnels)

@@ -67,10 +67,10 @@ class RunArtifacts:
         return artifacts.file(self.services, self.job, path)
 
     def writing(self, path: str) -> AbstractContextManager[Writing]:
-        return artifacts.writing(self.services, self.job, path)
+        return artifacts.writing(self.services.datastores, self.job, path)
 
     def delete(self, path: str) -> None:
-        artifacts.delete(self.services, self.job, path)
+        artifacts.delete(self.services.datastores, self.job, path)
 
 
 @dataclass(frozen=True)

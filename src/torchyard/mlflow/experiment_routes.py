@@ -62,7 +62,7 @@ def get(call: CallOf, services: ServicesOf) -> JSONResponse:
 @needs(Permission.READ)
 def get_by_name(call: CallOf, services: ServicesOf) -> JSONResponse:
     name = call.text("experiment_name")
-    experiment = runs.experiment_named(services, call.workspace, name)
+    experiment = runs.experiment_named(services.db, call.workspace, name)
     if experiment is None and name == DEFAULT_NAME:
         experiment = default_experiment(services, call.workspace)
     if experiment is None:
@@ -155,7 +155,7 @@ def _search(call: Call, services: Services) -> JSONResponse:
         call.text("page_token", default=""),
         call.count("max_results", 1000, _PAGE_LIMIT),
         lambda offset, limit: runs.find_experiments(
-            services, call.workspace, View(conditions, orders, read_deleted(call), offset, limit)
+            services.db, call.workspace, View(conditions, orders, read_deleted(call), offset, limit)
         ),
     )
     experiments = [_to_json(call, experiment) for experiment in page]

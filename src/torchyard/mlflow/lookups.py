@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
-from torchyard.jobs import actions
-from torchyard.jobs.files import owners
+from torchyard.jobs import actions, owners
 from torchyard.jobs.records.types import Experiment, Job
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
 from torchyard.mlflow.calls import Call, invalid_parameter
-from torchyard.workspaces.access import refuse_foreign
 from torchyard.workspaces.types import Identity, TokenKind
 
 DEFAULT_NAME = "Default"
@@ -41,8 +39,8 @@ def get_run(services: Services, workspace: str, name: str, identity: Identity | 
         job = actions.get(services, workspace, name)
     except NotFound as error:
         raise NotFound(f"Run with id={name[:100]} not found") from error
-    if identity is not None and identity.own_only:
-        refuse_foreign(identity, owners.of(job), f"run `{job.name}`")
+    if identity is not None:
+        owners.refuse_foreign(identity, job, "run")
     return job
 
 
@@ -83,20 +81,20 @@ def experiment_ids(services: Services, call: Call) -> list[int]:
         for text in dict.fromkeys(texts)
         if _is_number(text)
     )
-    existing = runs.existing_experiments(services, call.workspace, numbers)
+    existing = runs.existing_experiments(services.db, call.workspace, numbers)
     return [number for number in numbers if number in existing]
 
 
 def default_experiment(services: Services, workspace: str) -> Experiment:
     """The experiment of runs that name none, created when it is first needed."""
-    experiment = runs.experiment_named(services, workspace, DEFAULT_NAME)
+    experiment = runs.experiment_named(services.db, workspace, DEFAULT_NAME)
     if experiment is not None:
         return experiment
     try:
         return runs.create_experiment(services, workspace, DEFAULT_NAME, {})
     except Conflict:
         # Another request created it first.
-        experiment = runs.experiment_named(services, workspace, DEFAULT_NAME)
+        experiment = runs.experiment_named(services.db, workspace, DEFAULT_NAME)
         assert experiment is not None
         return experiment
 
@@ -113,7 +111,7 @@ def client_experiment_id(call: Call, number: int, name: str) -> str:
 
 def client_experiment_ids(services: Services, call: Call) -> Callable[[int], str]:
     """`client_experiment_id` for callers that know an experiment's number but not its name."""
-    default = runs.experiment_named(services, call.workspace, DEFAULT_NAME)
+    default = runs.experiment_named(services.db, call.workspace, DEFAULT_NAME)
     default_number = None if default is None else default.id
 
     def client_id(number: int) -> str:

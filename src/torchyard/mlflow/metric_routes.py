@@ -98,7 +98,7 @@ def search_datasets(call: CallOf, services: ServicesOf) -> JSONResponse:
         )
     client_id = client_experiment_ids(services, call)
     summaries = []
-    datasets = runs.datasets_in(services, experiment_ids(services, call))
+    datasets = runs.datasets_in(services.db, experiment_ids(services, call))
     for experiment_id, name, digest, context in datasets:
         summary = {"experiment_id": client_id(experiment_id), "name": name, "digest": digest}
         summaries.append(summary if context is None else {**summary, "context": context})

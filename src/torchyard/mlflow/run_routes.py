@@ -157,7 +157,7 @@ def log_inputs(call: CallOf, services: ServicesOf) -> JSONResponse:
     datasets = translate.read_datasets(call)
     job = get_run(services, call.workspace, run_id, call.identity)
     _refuse_deleted(job)
-    runs.add_datasets(services, job, datasets)
+    runs.add_datasets(services.db, job, datasets)
     logged.record_uses(services.db, call.workspace, translate.read_models(call, job.name, "input"))
     return JSONResponse({})
 
@@ -202,7 +202,7 @@ def search_runs(call: CallOf, services: ServicesOf) -> JSONResponse:
     def find(offset: int, limit: int) -> Sequence[Job]:
         status_conditions = translate.translate_status_conditions(conditions, search.matches)
         view = View(status_conditions, orders, deleted, offset, limit)
-        return runs.find_runs(services, experiments, view, translate.IMPLIED_TAGS)
+        return runs.find_runs(services.db, experiments, view, translate.IMPLIED_TAGS)
 
     page, next_page_token = search.find_page(
         call.text("page_token", default=""), call.count("max_results", 1000, _PAGE_LIMIT), find
@@ -212,7 +212,7 @@ def search_runs(call: CallOf, services: ServicesOf) -> JSONResponse:
     named = [term.key for term in conditions] + [order.key for order in orders]
     sampled = any(map(is_sampled, named))
     data = services.history.data_of(job_ids, sampled)
-    datasets = runs.datasets_of(services, job_ids)
+    datasets = runs.datasets_of(services.db, job_ids)
     models = logged.of_runs(services.db, call.workspace, [job.name for job in page])
     items = [
         translate.run_json(
@@ -277,7 +277,7 @@ def _experiment_id(call: Call, job: Job) -> str:
 
 def _run_json(call: Call, services: Services, job: Job) -> dict[str, Any]:
     models = logged.of_runs(services.db, job.workspace, [job.name]).get(job.name, ())
-    datasets = runs.datasets_of(services, [job.id]).get(job.id, ())
+    datasets = runs.datasets_of(services.db, [job.id]).get(job.id, ())
     data = services.history.data_of([job.id])[job.id]
     run = translate.run_json(job, _experiment_id(call, job), data, models, datasets)
     return {"run": run}

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 
+from torchyard.assets.sources import Source
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs.files import job_environments, model_sources
 from torchyard.jobs.services import Services
@@ -22,7 +23,7 @@ from torchyard.mlflow.model_json import (
     version_uri,
 )
 from torchyard.models import actions, logged, registry
-from torchyard.models.types import LoggedModel, Model, Source
+from torchyard.models.types import LoggedModel, Model
 
 _PROXY = "/api/2.0/mlflow-artifacts/artifacts/"
 _NO_FILES = Source(())

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.assets import versions
+from torchyard.assets.sources import FindSource, Source
 from torchyard.assets.versioned_assets import VersionedAssets
 from torchyard.base import fields, files
 from torchyard.base.clock import Clock
@@ -24,7 +25,7 @@ from torchyard.base.errors import InvalidSpec, NotFound
 from torchyard.data.datastores import BLOB_STORE, Datastores, model_folder
 from torchyard.models import documents, onnx_files, registry, signatures, store
 from torchyard.models.documents import Request
-from torchyard.models.types import FindSource, Model, ModelFile, Source
+from torchyard.models.types import Model, ModelFile
 
 _CHANGES = ("description", "tags", "properties", "stage")
 LATEST = versions.LATEST

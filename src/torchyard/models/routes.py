@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends
+from fastapi import APIRouter, Body
 
 from torchyard.assets import served_files
 from torchyard.base import fields
 from torchyard.base.bodies.file_responses import OpenFileResponse
 from torchyard.base.clock import to_text
 from torchyard.base.db import Database
-from torchyard.base.dependencies import ClockOf, DatabaseOf, from_state
+from torchyard.base.dependencies import ClockOf, DatabaseOf
 from torchyard.data.deletion import add_archive_routes, add_delete_routes
 from torchyard.data.dependencies import DatastoresOf
 from torchyard.models import actions, registry, signatures
-from torchyard.models.types import FindSource, Model
+from torchyard.models.types import Model
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.hooks import HooksOf
 from torchyard.workspaces.permissions import Permission
-
-FindSourceOf = Annotated[FindSource, Depends(from_state("find_model"))]
 
 router = APIRouter(
     prefix="/v1/workspaces/{workspace}/models", tags=["models"], route_class=GuardedRoute
@@ -32,13 +31,15 @@ def register(
     db: DatabaseOf,
     clock: ClockOf,
     datastores: DatastoresOf,
-    find: FindSourceOf,
+    hooks: HooksOf,
     workspace: str,
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
     mapping = fields.mapping(document, "the model's document")
-    made = actions.register(db, clock, datastores, find, workspace, mapping, identity.user)
+    made = actions.register(
+        db, clock, datastores, hooks.find_model, workspace, mapping, identity.user
+    )
     return to_json(made)
 
 

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torchyard.assets.sources import Source
 from torchyard.base.bodies import yaml_documents
 from torchyard.base.errors import InvalidInput
 from torchyard.models import onnx_files
 from torchyard.models.onnx_files import NotOnnx, OnnxFile, OnnxTensor
-from torchyard.models.types import Signature, Source, Tensor
+from torchyard.models.types import Signature, Tensor
 
 _MLMODEL = "MLmodel"
 _SUFFIX = ".onnx"

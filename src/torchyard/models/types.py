@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -140,30 +138,3 @@ class RunModel:
     kind: str
     model_id: str
     step: int = 0
-
-
-@dataclass(frozen=True)
-class Source:
-    """Files to register, as (path in the model, file on the server's disk).
-
-    `single` when the path named one file, not a folder; `uri` is the address of remote files;
-    `environment` as in `Model`.
-    """
-
-    files: tuple[tuple[str, Path], ...]
-    job: str = ""
-    single: bool = False
-    uri: str = ""
-    environment: str | dict[str, Any] = ""
-
-
-class FindSource(Protocol):
-    """From a model's `path` to the files it names, in jobs, snapshots and data.
-
-    The files exist until the block ends.
-
-    Raises:
-        NotFound: there is nothing at that path.
-    """
-
-    def __call__(self, workspace: str, path: str) -> AbstractContextManager[Source]: ...

@@ -18,7 +18,7 @@ from typing import Any
 
 from torchyard.base.clock import Clock
 from torchyard.base.errors import NotAuthenticated
-from torchyard.workspaces import signing
+from torchyard.base.home import signing
 
 _PURPOSE = "sign-in"
 MOST_LENGTH = 4096

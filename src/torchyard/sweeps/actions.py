@@ -225,6 +225,6 @@ class SweepJobs:
         services.signals.notify(jobs.job_key(job))
         services.signals.notify(signals.SWEEPS)
         for trial in live if kill else ():
-            if jobs.find_by_name(services, job.workspace, trial.name) is not None:
+            if jobs.find_by_name(services.db, job.workspace, trial.name) is not None:
                 jobs.cancel(services, job.workspace, trial.name, why, kill=True)
         return jobs.get(services, job.workspace, job.name)

@@ -289,6 +289,6 @@ class Hub:
 
     def _read_nodes(self, workspace: str, name: str) -> str:
         try:
-            return repr(clusters.nodes(self._services, workspace, name))
+            return repr(clusters.nodes(self._services.db, workspace, name))
         except NotFound:
             return ""

@@ -11,7 +11,7 @@ missing, which role the person has, and whom to ask.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -30,9 +30,6 @@ from torchyard.workspaces.lookups import Lookups
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, Role, TokenKind
 
-OwnerOf = Callable[[str, str], str]
-"""From a workspace and a job's name to the job's owner; empty when there is no such job."""
-
 _NAMED_OWNERS = 3
 # What a token alone does not answer.
 _LOOKED_UP = frozenset({Permission.WORKER, Permission.SERVER})
@@ -41,16 +38,9 @@ _LOOKED_UP = frozenset({Permission.WORKER, Permission.SERVER})
 class Access:
     """The server keeps one as `app.state.access`."""
 
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        owner_of: OwnerOf | None = None,
-        signer: Signer | None = None,
-    ) -> None:
+    def __init__(self, db: Database, clock: Clock, signer: Signer | None = None) -> None:
         self._db = db
         self._clock = clock
-        self._owner_of = owner_of
         self._signer = signer
         self._failures = Failures()
         self._lookups = Lookups()
@@ -74,8 +64,7 @@ class Access:
                 named = ""  # The workspace may not exist yet.
             place = "" if permission in permissions.SERVER_WIDE else named or DEFAULT_WORKSPACE
             identity = self._identity(request, place)
-            job = request.path_params.get("name", "")
-            identity = self._authorized(request, identity, permission, named, place, job)
+            identity = self._authorized(request, identity, permission, named, place)
         return identity
 
     def known(self, request: Request, permission: Permission) -> Identity | None:
@@ -84,8 +73,7 @@ class Access:
         That is most requests of scripts: a person's token that was looked up within the last
         second, with a role that suffices for the server's default workspace.
         """
-        parameters = request.path_params
-        if permission in _LOOKED_UP or "workspace" in parameters or "name" in parameters:
+        if permission in _LOOKED_UP or "workspace" in request.path_params:
             return None
         token = bearer_token(request.scope)
         if not token or is_jwt(token):
@@ -97,7 +85,7 @@ class Access:
             return None
         if least is not None and (identity.role is None or identity.role.rank < least.rank):
             return None
-        return self._authorized(request, identity, permission, "", place, "")
+        return self._authorized(request, identity, permission, "", place)
 
     def granted(
         self,
@@ -105,14 +93,12 @@ class Access:
         permission: Permission,
         workspace: str,
         token_hash: str = "",
-        job: str = "",
     ) -> Identity:
         """Like `enforce`, for a request whose route declares neither permission nor workspace.
 
         Args:
             token_hash: of the token whose holder signed the request; empty when the request
                 carries a token itself.
-            job: the job that owns what is requested.
 
         Raises:
             NotAuthenticated: the token is unknown, revoked or expired.
@@ -122,7 +108,7 @@ class Access:
             identity = actions.holder(self._db, self._clock, token_hash, workspace, self._lookups)
         else:
             identity = self._identity(request, workspace)
-        return self._authorized(request, identity, permission, workspace, workspace, job)
+        return self._authorized(request, identity, permission, workspace, workspace)
 
     def _authorized(
         self,
@@ -131,7 +117,6 @@ class Access:
         permission: Permission,
         named: str,
         place: str,
-        job: str,
     ) -> Identity:
         audit.note_identity(request.scope, identity, permission, place)
         if identity.kind is TokenKind.ATTEMPT:
@@ -145,10 +130,7 @@ class Access:
             )
         if named:
             actions.get(self._db, named)
-        identity = self._with_role(identity, permission, place)
-        if identity.own_only and self._owner_of is not None and job:
-            refuse_foreign(identity, self._owner_of(place, job), f"job `{job}`")
-        return identity
+        return self._with_role(identity, permission, place)
 
     def _attempt_identity(self, request: Request) -> Identity:
         identity = self._identity(request, "")

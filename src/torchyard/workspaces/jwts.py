@@ -1,8 +1,8 @@
 """JSON Web Tokens signed by this server, as Azure's clients require them.
 
 Owns: the claims, signing them, mapping a JWT back to the token it was issued for.
-Leaves: the key to signing.py, authentication and whether the source token is still valid to
-actions.py.
+Leaves: the key to base/home/signing.py, authentication and whether the source token is still valid
+to actions.py.
 Always: a JWT is valid only as long as the token it was issued for, and for an hour at most where
 a client can fetch the next; only this server verifies JWTs, so one secret key is enough; their
 length is bounded, so that shared/masking.py finds them in text.
@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import InvalidInput, NotAuthenticated
+from torchyard.base.home import signing
 from torchyard.shared import masking
-from torchyard.workspaces import signing
 
 LIFETIME = timedelta(hours=1)
 

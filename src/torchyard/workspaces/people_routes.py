@@ -7,7 +7,7 @@ Always: no job's token reaches people; a person reaches their own tokens, the se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -21,6 +21,7 @@ from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.workspaces import audit, people
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.hooks import HooksOf
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, KeptToken, Role, TokenKind, role_named
 from torchyard.workspaces.types import Person as Somebody
@@ -28,8 +29,6 @@ from torchyard.workspaces.types import Person as Somebody
 _MOST_LINES = 10_000
 
 AuditOf = Annotated[audit.Audit, Depends(from_state("audit"))]
-CancelJobsOf = Annotated[Callable[[str], list[str]], Depends(from_state("cancel_jobs_of"))]
-"""Cancels every job of a person, and says which."""
 JobsAsServerUserOf = Annotated[bool, Depends(from_state("jobs_as_server_user"))]
 
 router = APIRouter(prefix="/v1", tags=["people"], route_class=GuardedRoute)
@@ -97,13 +96,13 @@ def show(db: DatabaseOf, name: str, identity: Person) -> dict[str, Any]:
 def remove(
     db: DatabaseOf,
     clock: ClockOf,
-    cancel_jobs: CancelJobsOf,
+    hooks: HooksOf,
     name: str,
     request: Request,
     cancel: bool = False,
 ) -> dict[str, Any]:
     people.remove(db, clock, name, with_jobs=cancel)
-    canceled = cancel_jobs(name) if cancel else []
+    canceled = hooks.cancel_jobs_of(name) if cancel else []
     audit.note_about(request.scope, person=name, canceled=len(canceled))
     return {"name": name, "canceled": canceled}
 

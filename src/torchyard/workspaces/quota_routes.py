@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Request
+from fastapi import APIRouter, Body, Request
 
 from torchyard.base import fields
 from torchyard.base.clock import to_text
-from torchyard.base.dependencies import ClockOf, DatabaseOf, from_state
+from torchyard.base.dependencies import ClockOf, DatabaseOf
 from torchyard.base.errors import InvalidSpec
 from torchyard.workspaces import audit, people, quotas
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.hooks import HooksOf
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import ALL, EACH, Identity, Limit, QuotaRequest, Role
-
-UseOf = Annotated[Callable[[str, str], dict[str, int]], Depends(from_state("quota_use"))]
-"""From a workspace and a person to what is in use now; an empty person means everyone."""
 
 router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["quotas"], route_class=GuardedRoute)
 
 
 @router.get("/quotas")
 @needs(Permission.READ)
-def list_limits(db: DatabaseOf, use: UseOf, workspace: str, identity: Person) -> dict[str, Any]:
+def list_limits(db: DatabaseOf, hooks: HooksOf, workspace: str, identity: Person) -> dict[str, Any]:
     """All limits for contributors and owners, for others those that apply to them; with use."""
     with db.read() as connection:
         limits = quotas.limits(connection, workspace)
     if not _sees_all(identity):
         limits = quotas.held_by(limits, identity.user)
     in_use = {
-        user: use(workspace, user) for user in {_counted(limit, identity) for limit in limits}
+        user: hooks.quota_use(workspace, user)
+        for user in {_counted(limit, identity) for limit in limits}
     }
     return {
         "value": [

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends
+from fastapi import APIRouter, Body
 
 from torchyard.base import fields
-from torchyard.base.dependencies import ClockOf, DatabaseOf, from_state
+from torchyard.base.dependencies import ClockOf, DatabaseOf
 from torchyard.base.errors import Forbidden
 from torchyard.workspaces import actions, azure_keys, notifications, people
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.workspaces.hooks import HooksOf
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, Role, TokenKind, Workspace
-
-ProvisionOf = Annotated[Callable[[str], None], Depends(from_state("provision_workspace"))]
-"""Gives a new workspace what every workspace has from the start."""
-DeleteOf = Annotated[Callable[[str], None], Depends(from_state("delete_workspace"))]
-"""Deletes an empty workspace; refuses one that isn't, and lists what is in it."""
-CheckOf = Annotated[
-    Callable[[Mapping[str, Any]], list[str]], Depends(from_state("check_notifications"))
-]
-"""Refuses recipients of messages that are not valid; returns notices about those that are."""
 
 router = APIRouter(prefix="/v1", tags=["workspaces"], route_class=GuardedRoute)
 
@@ -40,7 +31,7 @@ def list_workspaces(db: DatabaseOf, identity: Person) -> dict[str, Any]:
 def create(
     db: DatabaseOf,
     clock: ClockOf,
-    provision: ProvisionOf,
+    hooks: HooksOf,
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
@@ -51,7 +42,7 @@ def create(
         )
     fields.mapping(document, "the workspace's document")
     workspace = actions.create(db, clock, document)
-    provision(workspace.name)
+    hooks.provision_workspace(workspace.name)
     return _with_notices(workspace, azure_keys.notices(document))
 
 
@@ -60,11 +51,11 @@ _FOR_OWNERS = ("allow_substitutes", "max_processes", "disk_quota_mb", "network",
 
 @router.delete("/workspaces/{workspace}")
 @needs(Permission.SERVER)
-def drop(db: DatabaseOf, delete: DeleteOf, workspace: str, identity: Person) -> dict[str, Any]:
+def drop(db: DatabaseOf, hooks: HooksOf, workspace: str, identity: Person) -> dict[str, Any]:
     if identity.workspace:
         raise Forbidden("a job can't delete its workspace", "use a personal token")
     actions.get(db, workspace)
-    delete(workspace)
+    hooks.delete_workspace(workspace)
     return {}
 
 
@@ -72,7 +63,7 @@ def drop(db: DatabaseOf, delete: DeleteOf, workspace: str, identity: Person) -> 
 @needs(Permission.SETTINGS)
 def update(
     db: DatabaseOf,
-    check: CheckOf,
+    hooks: HooksOf,
     workspace: str,
     identity: Person,
     changes: Annotated[Any, Body()],
@@ -87,10 +78,10 @@ def update(
     recipient_keys = [key for key in notifications.KEYS if key in changes]
     if recipient_keys and identity.kind is not TokenKind.PERSON:
         raise Forbidden(f"a job can't change `{recipient_keys[0]}`", "use a personal token")
-    changed = actions.update(db, workspace, changes, check)
+    changed = actions.update(db, workspace, changes, hooks.check_notifications)
     notices = azure_keys.notices(changes)
     if recipient_keys:
-        notices += check(changed.notifications)
+        notices += hooks.check_notifications(changed.notifications)
     return _with_notices(changed, notices)
 
 

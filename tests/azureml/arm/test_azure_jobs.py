@@ -15,11 +15,8 @@ from azureml.azure_server import WORKSPACE, Azure
 from postgres_server import NewDatabase
 from torchyard.azureml.history.followers import Followers
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE
-from torchyard.jobs import actions
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.types import JobError, Status
-from torchyard.jobs.requests import submission
-from torchyard.workspaces.types import Identity, TokenKind
 from workspaces.served import HERE, Served, served
 
 HISTORY = f"/history/v1.0{WORKSPACE}"
@@ -184,15 +181,6 @@ def test_a_put_reads_the_job_once(azure: Azure) -> None:
         shown = azure.put("jobs/read", body(displayName="other", tags={}))["properties"]
     assert (shown["displayName"], shown["tags"]) == ("other", {})
     assert len(statements) == 2, "tags are merged with those there are when they are written"
-
-
-def test_a_new_job_has_the_spec_that_parsing_its_row_gives(azure: Azure) -> None:
-    services = azure.site.parts.services
-    document = {"command": "true", "environment": "azureml:python@latest", "inputs": {"lr": 0.1}}
-    identity = Identity("dan", TokenKind.PERSON)
-    job, _ = submission.create(services, "default", document, identity)
-    assert job.document["environment"] != document["environment"]
-    assert job.parsed_spec == actions.get(services, "default", job.name).spec
 
 
 def test_a_name_that_is_taken_is_refused(azure: Azure) -> None:

@@ -82,7 +82,7 @@ def row_of(azure: Azure, name: str, deployment: str = "blue") -> BatchDeployment
 
 
 def spec_of(azure: Azure, name: str) -> Any:
-    job = jobs.find_by_name(azure.site.parts.services, "default", name)
+    job = jobs.find_by_name(azure.site.parts.services.db, "default", name)
     assert job is not None
     return job.document
 

@@ -25,7 +25,7 @@ from azureml.blob_site import (
 from postgres_server import NewDatabase
 from torchyard.azureml.common import containers
 from torchyard.base.clock import FakeClock
-from torchyard.workspaces import signing
+from torchyard.base.home import signing
 from workspaces.served import HERE, JOB, Served, served
 
 

@@ -13,7 +13,7 @@ from torchyard.base.clock import FakeClock
 from torchyard.base.errors import InvalidSpec
 from torchyard.compute import actions as computes
 from torchyard.executors.executor import EngineUnreachable
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces
 
@@ -38,7 +38,7 @@ def test_the_first_cluster_that_can_hold_the_job_now(lab: Lab) -> None:
     assert (first.compute, second.compute) == ("local", "lab")
     assert lab.notices(first)[0] == "`compute: auto` is `local`: 2 of 2 nodes of `local` are free"
     assert "2 of 4 nodes of `lab` are free" in lab.notices(second)[0]
-    assert first.spec.compute == "local"
+    assert parse_job(first).spec.compute == "local"
 
 
 def test_else_the_one_that_can_soonest(lab: Lab, clock: FakeClock) -> None:

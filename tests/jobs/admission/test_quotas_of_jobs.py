@@ -145,14 +145,14 @@ def test_run_time_is_limited_where_a_job_does_not_limit_it(services: Services) -
     assert times == {silent.name: 60, short.name: 30}
     from torchyard.jobs import actions
 
-    notices = notices_of(actions.events(services, silent))
+    notices = notices_of(actions.events(services.db, silent))
     assert any("the job is stopped after 60 s" in notice for notice in notices)
 
 
 def test_files_and_snapshots_count_as_stored(services: Services) -> None:
     limit(services, EACH, storage_bytes=100)
     job = submit(services, ANNA)
-    with artifacts.writing(services, job, "outputs/model.bin") as writing:
+    with artifacts.writing(services.datastores, job, "outputs/model.bin") as writing:
         writing.write(b"x" * 70)
     services.logs.append(WORKSPACE, job.name, 1, "user_logs/std_log.txt", 0, b"y" * 40)
     # One that has not ended does not count yet.

@@ -42,7 +42,7 @@ def deleted(services: Services) -> str:
     assert support.again(services, job).status.ended
     # As the scheduler does once the worker has left.
     scratch.clear(services, worker.attempt)
-    scratch.record_clear(services, [worker.attempt])
+    scratch.record_clear(services.db, [worker.attempt])
     deletion.delete(services, job.workspace, Choice([job.name]), support.ME.user)
     assert removal.work(services) == [job.name]
     return worker.attempt.id

@@ -36,7 +36,7 @@ def test_a_job_waits_for_machines_until_its_first_worker_reports(
     assert lab.again(job).status is Status.PROVISIONING
     assert lab.reason(job) == "waits for Slurm: the partition is full"
     assert lab.stages(job)[-1] is Stage.SCALING
-    (node, _) = clusters.nodes(lab.services, support.WORKSPACE, "lab")
+    (node, _) = clusters.nodes(lab.services.db, support.WORKSPACE, "lab")
     assert (node.state, node.job) == ("preparing", job.name)
 
     lab.engine.give_machines(lab.attempt_id(job))

@@ -42,7 +42,7 @@ def spool(
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    return notices_of(actions.events(services, job))
+    return notices_of(actions.events(services.db, job))
 
 
 def test_a_killed_workers_history_is_there_when_its_job_has_failed(

@@ -46,7 +46,7 @@ def test_a_resumed_job_says_so_and_brings_back_what_is_missing(services: Service
     _deliver(worker, job, [RESUMED, point(3, 6000, 2.0)])
     assert (
         "it goes on from step 2; 3 metric points that were logged after that checkpoint will "
-        "be logged again, and were put aside" in notices_of(actions.events(services, job, 0))
+        "be logged again, and were put aside" in notices_of(actions.events(services.db, job, 0))
     )
     assert [each.step for each in services.history.series(job.id, "loss")] == [0, 1, 3]
     worker.tell("node_exited", exit_code=0, error=None)

@@ -25,7 +25,7 @@ PAUSE_S = 10
 
 
 def write(services: Services, job: Job, path: str, content: bytes) -> None:
-    with artifacts.writing(services, job, path) as file:
+    with artifacts.writing(services.datastores, job, path) as file:
         file.write(content)
 
 
@@ -61,7 +61,7 @@ def loses(services: Services, executor: FakeExecutor, attempt: Attempt) -> None:
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    return list(notices_of(actions.events(services, job, 0)))
+    return list(notices_of(actions.events(services.db, job, 0)))
 
 
 def test_a_job_that_lost_its_worker_goes_on_from_its_checkpoint(

@@ -195,7 +195,7 @@ def test_attempts_of_a_former_single_server_are_taken_over(home: Home) -> None:
     server.scheduler.run_round()
     assert owner(home, job) == server.lease.id
     # And back: a single server owns everything.
-    assert takeover.owned(home.first, [attempt_of(home.first, job)])
+    assert takeover.owned(home.first.membership, [attempt_of(home.first, job)])
 
 
 def test_the_server_that_sees_the_processes_owns_the_attempt(home: Home) -> None:

@@ -53,7 +53,7 @@ def finished(services: Services, scheduler: Scheduler, **document: Any) -> Job:
     with services.db.write() as connection:
         run_assets.put(connection, job.id, explanation)
     services.logs.append(WORKSPACE, job.name, 1, "user_logs/std_log.txt", 0, b"hello")
-    with artifacts.writing(services, job, "outputs/model.pt") as writing:
+    with artifacts.writing(services.datastores, job, "outputs/model.pt") as writing:
         writing.write(b"weights")
     for output in document.get("outputs", {}):
         with artifacts.writing_output(services, job, output, "data.txt") as writing:
@@ -68,7 +68,7 @@ def clean(services: Services, job: Job) -> None:
     """As the scheduler does once the worker has left."""
     attempt = support.attempt_of(services, job)
     scratch.clear(services, attempt)
-    scratch.record_clear(services, [attempt])
+    scratch.record_clear(services.db, [attempt])
 
 
 def left_of(services: Services, job: Job) -> dict[str, int]:
@@ -216,7 +216,7 @@ def test_a_job_waits_for_its_worker_to_leave(services: Services, scheduler: Sche
     assert left_of(services, job)
     clean(services, job)
     assert removal.work(services) == ["lingers"] and left_of(services, job) == {}
-    assert removal.work(services) == [] and not removal.is_due(services)
+    assert removal.work(services) == [] and not removal.is_due(services.db)
 
 
 @pytest.mark.parametrize("step", ["_drop_rows", "_dropped"])
@@ -270,7 +270,7 @@ def test_what_comes_to_be_needed_meanwhile_is_spared(
     clean(services, job)
     uri = "azureml://datastores/workspaceblobstore/paths/azureml/spared/out/"
     assets.register(services.db, services.clock, WORKSPACE, assets.Request("late", uri), uri, "me")
-    assert removal.work(services) == [] and not removal.is_due(services)
+    assert removal.work(services) == [] and not removal.is_due(services.db)
     assert not support.again(services, job).deleted and left_of(services, job)["metrics"]
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from jobs import support
 from jobs.support import ME, WORKSPACE, Worker, attempt_of, submit
+from torchyard.assets.deletions import AssetDeletion, DeletionRequest
 from torchyard.base.blobs import SnapshotFile
 from torchyard.base.errors import Conflict, Forbidden, NotFound
 from torchyard.components import actions as components
 from torchyard.data import assets
 from torchyard.data.datastores import BLOB_STORE
-from torchyard.data.deletion import AssetDeletion, DeletionRequest
 from torchyard.data.types import DataAsset
 from torchyard.environments import assets as environments
 from torchyard.environments.assets import Request
@@ -150,7 +150,7 @@ def test_a_job_can_be_deleted_once_its_registered_output_is(services: Services) 
 
 def test_a_model_goes_with_its_files_unless_something_names_it(services: Services) -> None:
     maker = submit(services)
-    with artifacts.writing(services, maker, "outputs/model.pt") as writing:
+    with artifacts.writing(services.datastores, maker, "outputs/model.pt") as writing:
         writing.write(b"weights")
     done(services, maker)
     path = f"azureml://jobs/{maker.name}/outputs/artifacts/paths/outputs/model.pt"

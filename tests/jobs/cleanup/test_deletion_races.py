@@ -21,6 +21,7 @@ from sqlalchemy import select
 from jobs import support
 from jobs.cleanup.test_deletion_of_assets import register, upload
 from jobs.support import ME, WORKSPACE, submit
+from torchyard.assets.deletions import DeletionRequest
 from torchyard.base.clock import FakeClock, SystemClock
 from torchyard.base.db import Database
 from torchyard.base.errors import NotFound, TorchyardError
@@ -28,13 +29,13 @@ from torchyard.data import actions as data
 from torchyard.data import assets
 from torchyard.data import store as data_store
 from torchyard.data.datastores import BLOB_STORE
-from torchyard.data.deletion import DeletionRequest
 from torchyard.environments import assets as environments
 from torchyard.environments.services import Environments
 from torchyard.environments.types import Platform
 from torchyard.jobs import actions
 from torchyard.jobs.cleanup import asset_deletion, disk_use, reclaiming
 from torchyard.jobs.cleanup.reclaiming import DAY_S, GcItem, GcOptions
+from torchyard.jobs.records.types import parse_job
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
 
@@ -55,7 +56,7 @@ from jobs import support
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.data.datastores import Datastores
-from torchyard.data.deletion import DeletionRequest
+from torchyard.assets.deletions import DeletionRequest
 from torchyard.jobs.cleanup import asset_deletion
 
 class Killing(Datastores):
@@ -144,7 +145,7 @@ def test_a_job_never_gets_an_asset_that_is_deleted_meanwhile(services: Services,
         is_kept = exists(partial(GET[noun], services.db, WORKSPACE, name))
         if noun == "model" and is_submitted and not is_kept:
             # The job came between the model's row and its files, which it names by their path.
-            path = actions.get(services, WORKSPACE, name).spec.inputs["a"].path
+            path = parse_job(actions.get(services, WORKSPACE, name)).spec.inputs["a"].path
             assert (root(services) / path.partition("/paths/")[2]).exists()
         else:
             assert is_submitted == is_kept

@@ -14,7 +14,7 @@ from torchyard.jobs.services import Services
 
 def test_each_part_has_its_kind_job_and_owner(services: Services) -> None:
     job = support.submit(services, name="big", outputs={"best": None})
-    with artifacts.writing(services, job, "outputs/model.pt") as writing:
+    with artifacts.writing(services.datastores, job, "outputs/model.pt") as writing:
         writing.write(b"w" * 5000)
     with artifacts.writing_output(services, job, "best", "x.bin") as writing:
         writing.write(b"b" * 300)

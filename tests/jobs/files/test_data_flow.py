@@ -126,7 +126,7 @@ def test_environment_and_inputs_are_one_stage(
     data = {"data": {"type": "uri_file", "path": f"{web.url}/iris.csv"}}
     job = submit(services, environment="slow", inputs=data)
     yard.look_until(job, Status.STARTING)
-    spans = progress.timeline(actions.events(services, job))
+    spans = progress.timeline(actions.events(services.db, job))
     assert [span.name.value for span in spans] == ["Preparing", "Scaling", "Running"]
     assert spans[0].waited_for == "the environment is being built"
 
@@ -264,7 +264,7 @@ def test_a_version_that_is_taken_is_told(yard: Yard, services: Services) -> None
         _finish(yard, job)
     from torchyard.jobs import actions
 
-    messages = notices_of(actions.events(services, job))
+    messages = notices_of(actions.events(services.db, job))
     assert any("could not be registered" in message for message in messages)
 
 

@@ -165,7 +165,7 @@ def test_a_workspace_of_one_name(services: Services) -> None:
 
 def test_events_have_no_gap(services: Services) -> None:
     job = submit(services)
-    before = len(actions.events(services, job))
+    before = len(actions.events(services.db, job))
 
     def tell(number: int) -> str:
         for step in range(10):
@@ -174,7 +174,7 @@ def test_events_have_no_gap(services: Services) -> None:
         return "ok"
 
     assert at_once(tell) == ["ok"] * WRITERS
-    events = actions.events(services, job)
+    events = actions.events(services.db, job)
     assert [event.seq for event in events] == list(range(1, before + 10 * WRITERS + 1))
 
 

@@ -33,7 +33,8 @@ class Served(TestClient):
     def run(self, metrics: dict[str, list[float]], over: bool = True) -> str:
         services = self.parts.services
         experiment_ids = {
-            experiment.name: experiment.id for experiment in runs.experiments(services, "default")
+            experiment.name: experiment.id
+            for experiment in runs.experiments(services.db, "default")
         }
         number = experiment_ids.get("e") or runs.create_experiment(services, "default", "e", {}).id
         now = services.clock.now()

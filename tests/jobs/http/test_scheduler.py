@@ -43,7 +43,7 @@ def test_a_job_runs_from_submission_to_completion(
     done = again(services, job)
     assert (done.status, done.exit_code, done.error) == (Status.COMPLETED, 0, None)
     assert _busy(services) == 0
-    events = actions.events(services, job)
+    events = actions.events(services.db, job)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert [
         event.body.status.value for event in events if isinstance(event.body, StatusChanged)
@@ -145,7 +145,7 @@ def test_an_environment_is_built_before_nodes_are_held(
     assert _busy(services) == 0
     scheduler.run_round()
     assert [again(services, job).status for job in jobs] == [Status.STARTING] * 3
-    spans = progress.timeline(actions.events(services, jobs[0]))
+    spans = progress.timeline(actions.events(services.db, jobs[0]))
     assert spans[0].waited_for == "the environment is being built"
 
 
@@ -158,7 +158,7 @@ def test_a_job_says_that_its_environment_waits_for_other_builds(
     jobs = [submit(services, environment=name) for name in names]
 
     def stages(job: Job) -> list[str]:
-        spans = progress.timeline(actions.events(services, again(services, job)))
+        spans = progress.timeline(actions.events(services.db, again(services, job)))
         assert {span.name.value for span in spans} == {"Preparing"}
         return [span.waited_for for span in spans]
 
@@ -190,7 +190,7 @@ def test_a_failed_build_fails_its_jobs(services: Services, scheduler: Scheduler)
     assert failed.error is not None
     assert failed.error.code == "build_failed"
     assert "`nope`" in failed.error.message
-    assert [span.name.value for span in progress.timeline(actions.events(services, job))] == [
+    assert [span.name.value for span in progress.timeline(actions.events(services.db, job))] == [
         "Preparing"
     ]
 
@@ -224,10 +224,10 @@ def test_repeated_reports_change_nothing(services: Services, scheduler: Schedule
     scheduler.run_round()
     worker = Worker(services, attempt_of(services, job))
     worker.tell("ranks_started", ranks=[])
-    before = actions.events(services, job)
+    before = actions.events(services.db, job)
     worker.seq = 0
     worker.tell("ranks_started", ranks=[])
-    assert actions.events(services, job) == before
+    assert actions.events(services.db, job) == before
 
 
 def test_a_lost_worker_fails_the_job_and_stops_the_others(

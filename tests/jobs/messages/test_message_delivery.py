@@ -98,7 +98,7 @@ def _waiting(services: Services, job: Job) -> int:
 
 
 def _notices(services: Services, job: Job) -> list[str]:
-    return list(notices_of(actions.events(services, job)))
+    return list(notices_of(actions.events(services.db, job)))
 
 
 def _notify(hook: Webhooks, **keys: Any) -> dict[str, Any]:

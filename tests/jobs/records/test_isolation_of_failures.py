@@ -108,8 +108,8 @@ def test_what_an_ended_attempt_still_tells_changes_nothing(
     scheduler.run_round()
     scheduler.run_round()
     assert attempt_of(services, job).number == 2
-    before = actions.events(services, job)
+    before = actions.events(services.db, job)
     late.tell("ranks_started", ranks=[])
     late.tell("node_finalizing")
     assert again(services, job).status is Status.STARTING
-    assert actions.events(services, job) == before
+    assert actions.events(services.db, job) == before

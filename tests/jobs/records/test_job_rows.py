@@ -1,25 +1,24 @@
-"""A job's row: its document is parsed once, and only when it is needed."""
+"""A job's row: lists read it as it is, what launches a job with its document parsed."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from sqlalchemy import update
 
 from jobs import support
 from torchyard.base.errors import InvalidSpec
 from torchyard.jobs import actions
 from torchyard.jobs.records import store
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.requests import runs, to_json
 from torchyard.jobs.services import Services
 
 
-def is_parsed(job: Job) -> bool:
-    return "spec" in vars(job)
-
-
 def outside_run(services: Services) -> Job:
     with services.db.write() as connection:
-        place = actions.ensure_experiment(connection, services, support.WORKSPACE, "birds")
+        place = actions.ensure_experiment(connection, services.clock, support.WORKSPACE, "birds")
     return runs.create_run(
         services,
         runs.RunRequest(
@@ -34,26 +33,24 @@ def outside_run(services: Services) -> Job:
     )
 
 
-def test_a_row_is_parsed_when_its_spec_is_first_needed_and_only_once(services: Services) -> None:
-    job = support.again(services, support.submit(services, environment_variables={"EPOCHS": 3}))
-    assert not is_parsed(job)
-    assert job.spec.environment_variables == {"EPOCHS": "3"}
-    assert job.spec is job.spec
-    assert job.document["environment_variables"] == {"EPOCHS": 3}
-
-
-def test_a_new_job_has_the_spec_that_parsing_its_row_gives(services: Services) -> None:
-    outputs = {"model": {"type": "mlflow_model", "name": "net"}}
-    job = support.submit(services, name="trial", inputs={"lr": 0.1}, outputs=outputs)
-    assert is_parsed(job)
-    assert job.spec == support.again(services, job).spec
+def test_a_command_job_is_its_row_and_its_document_parsed(services: Services) -> None:
+    job = support.submit(services, environment_variables={"EPOCHS": 3})
+    with services.db.read() as connection:
+        parsed = store.command_job_by_id(connection, job.id)
+    assert parsed.spec.environment_variables == {"EPOCHS": "3"}
+    assert parsed.document["environment_variables"] == {"EPOCHS": 3}
+    assert replace(parsed, node_count=2).spec is parsed.spec
+    assert parse_job(parsed) == parse_job(job) == parsed
 
 
 def test_a_list_parses_no_document(services: Services) -> None:
-    support.submit(services)
+    job = support.submit(services)
+    with services.db.write() as connection:
+        connection.execute(update(store.jobs).values(spec={"command": 3}))
     jobs = actions.list_in(services, support.WORKSPACE)
     assert [to_json.summary_json(job)["status"] for job in jobs] == ["NotStarted"]
-    assert not any(is_parsed(job) for job in jobs)
+    with services.db.read() as connection, pytest.raises(InvalidSpec, match="command"):
+        store.command_job_by_id(connection, job.id)
 
 
 def test_a_run_that_was_started_outside_any_job_is_read_and_has_no_spec(services: Services) -> None:
@@ -62,4 +59,4 @@ def test_a_run_that_was_started_outside_any_job_is_read_and_has_no_spec(services
         assert store.list_jobs(connection, support.WORKSPACE) == [run]
     assert to_json.job_json(services, run)["spec"] == {}
     with pytest.raises(InvalidSpec, match="has no `command`"):
-        assert run.spec
+        parse_job(run)

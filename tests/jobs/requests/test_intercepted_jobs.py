@@ -24,7 +24,7 @@ WITH_LAYER = EnvironmentSpec("3.11", (), "linux-x86_64-cpu", layers=("torchyard-
 
 def test_it_is_off_unless_requested(services: Services) -> None:
     job = submit(services)
-    assert notices_of(actions.events(services, job)) == []
+    assert notices_of(actions.events(services.db, job)) == []
     assert not interception.is_intercepted(job.properties)
 
 
@@ -39,7 +39,7 @@ def test_the_plan_of_a_job_that_asks_says_so_and_the_job_as_well(
     monkeypatch.setattr(services.environments.resolver, "resolve", with_layer)
     job = submit(services, **ASKED)
     assert job.properties["torchyard.checkpoint.intercept"] == "true"
-    (notice,) = notices_of(actions.events(services, job))
+    (notice,) = notices_of(actions.events(services.db, job))
     assert notice.startswith("torch.save is intercepted: files below `./outputs` are written")
     executor = FakeExecutor()
     Scheduler(services, executor, "http://127.0.0.1:1").run_round()

@@ -112,6 +112,6 @@ def test_the_document_makes_the_job_again(services: Services) -> None:
 def test_experiments_count_their_jobs(services: Services) -> None:
     for name, experiment in (("a", "x"), ("b", "x"), ("c", "y")):
         submit(services, name=name, experiment_name=experiment)
-    by_name = {run.name: run.id for run in runs.experiments(services, WORKSPACE)}
-    counts = runs.job_counts(services, WORKSPACE)
+    by_name = {run.name: run.id for run in runs.experiments(services.db, WORKSPACE)}
+    counts = runs.job_counts(services.db, WORKSPACE)
     assert {name: counts[number][0] for name, number in by_name.items()} == {"x": 2, "y": 1}

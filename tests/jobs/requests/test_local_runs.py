@@ -17,7 +17,7 @@ from torchyard.workspaces import actions as workspaces
 
 def created(services: Services, name: str = "birds_1") -> Job:
     with services.db.write() as connection:
-        place = actions.ensure_experiment(connection, services, support.WORKSPACE, "birds")
+        place = actions.ensure_experiment(connection, services.clock, support.WORKSPACE, "birds")
     return local_runs.create(
         services,
         support.WORKSPACE,

@@ -19,7 +19,7 @@ def test_nodes_learn_of_each_other_once_all_have_joined(
     services: Services, scheduler: Scheduler
 ) -> None:
     job = submit(services, resources={"instance_count": 2}, distribution={"type": "pytorch"})
-    assert preflights.of(services, job) == []
+    assert preflights.of(services.db, job) == []
     scheduler.run_round()
     attempt = attempt_of(services, job)
     worker_reports.join(
@@ -35,7 +35,7 @@ def test_nodes_learn_of_each_other_once_all_have_joined(
     Worker(services, attempt, 1).tell(
         "preflight", findings=[_FINDING], ways=[], apart_s=0.5, took_ms=3
     )
-    first, second = preflights.of(services, job)
+    first, second = preflights.of(services.db, job)
     assert first["facts"] == {"node": 0, "host": "a"} and first["findings"] is None
     assert second["facts"] == {"node": 1, "host": "b"}
     assert (second["findings"], second["apart_s"], second["took_ms"]) == ([_FINDING], 0.5, 3)
@@ -46,7 +46,7 @@ def test_a_node_may_send_no_facts(services: Services, scheduler: Scheduler) -> N
     scheduler.run_round()
     worker_reports.join(services, attempt_of(services, job).id, 0, "10.0.0.1", 6105)
     assert worker_reports.rendezvous(services, attempt_of(services, job).id).facts == [{}]
-    assert preflights.of(services, job)[0]["facts"] == {}
+    assert preflights.of(services.db, job)[0]["facts"] == {}
 
 
 def test_the_size_of_facts_is_limited() -> None:

@@ -21,7 +21,7 @@ ASKED = {"torchyard.rehearse_on_cpu": True}
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    return notices_of(actions.events(services, job))
+    return notices_of(actions.events(services.db, job))
 
 
 def plan_of(services: Services) -> int:

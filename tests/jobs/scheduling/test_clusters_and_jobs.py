@@ -40,7 +40,7 @@ def cluster(services: Services, name: str = "cluster", **keys: Any) -> None:
 
 
 def states(services: Services, name: str = "cluster") -> list[str]:
-    return [node.state for node in clusters.nodes(services, WORKSPACE, name)]
+    return [node.state for node in clusters.nodes(services.db, WORKSPACE, name)]
 
 
 def test_nodes_show_their_jobs_and_the_queue(services: Services, scheduler: Scheduler) -> None:
@@ -49,7 +49,7 @@ def test_nodes_show_their_jobs_and_the_queue(services: Services, scheduler: Sche
     second = submit(services, compute="cluster")
     for _ in range(3):  # a round takes what its time allows
         scheduler.run_round()
-    there = clusters.nodes(services, WORKSPACE, "cluster")
+    there = clusters.nodes(services.db, WORKSPACE, "cluster")
     assert [(node.name, node.state, node.job, node.rank, node.owner) for node in there] == [
         ("cluster-0", "running", first.name, 0, "me"),
         ("cluster-1", "running", first.name, 1, "me"),
@@ -79,7 +79,7 @@ def test_a_launch_that_loses_the_race_goes_back_into_the_queue(
     with services.db.read() as connection:
         assert attempt_store.attempts_of(connection, job.id) == []
     assert states(services, "local") == ["idle"]
-    spans = progress.timeline(actions.events(services, back))
+    spans = progress.timeline(actions.events(services.db, back))
     assert spans[-1].name.value == "Scaling" and "others took them first" in spans[-1].waited_for
     scheduler.run_round()
     assert again(services, job).status is Status.STARTING

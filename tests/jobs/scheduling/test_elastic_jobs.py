@@ -107,7 +107,7 @@ def sizes_of(services: Services, job: Job) -> list[int]:
 
 
 def notices(services: Services, job: Job) -> list[str]:
-    return list(notices_of(actions.events(services, job, 0)))
+    return list(notices_of(actions.events(services.db, job, 0)))
 
 
 def test_it_starts_with_the_nodes_that_are_free(

@@ -91,7 +91,7 @@ def test_a_dedicated_job_preempts_a_low_priority_job(
     assert f"job `{dedicated.name}` needs 4 nodes of `mine`" in first.error.message
     shown = job_json(services, again(services, low))
     assert any("attempt 1 was preempted" in notice for notice in shown["notices"])
-    spans = progress.timeline(actions.events(services, low))
+    spans = progress.timeline(actions.events(services.db, low))
     assert (spans[-1].name.value, spans[-1].waited_for) == ("Scaling", "attempt 1 was preempted")
     # It resumes once nodes are free, before jobs that were submitted later.
     for node in range(4):

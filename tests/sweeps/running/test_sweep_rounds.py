@@ -10,9 +10,10 @@ from jobs import support
 from sweeps.running.sweep_lab import SWEEP, SweepLab
 from torchyard.base.errors import Conflict, InvalidSpec
 from torchyard.jobs import actions as jobs
+from torchyard.jobs import owners
 from torchyard.jobs.cleanup import deletion
 from torchyard.jobs.cleanup.deletion import Choice
-from torchyard.jobs.files import artifacts, owners
+from torchyard.jobs.files import artifacts
 from torchyard.jobs.records import message_store
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Status
@@ -149,13 +150,13 @@ def test_the_first_trial_without_the_metric_is_told_with_what_it_logged(lab: Swe
     lab.round()
     lab.end(0, 0.5, key="Loss")
     lab.round()
-    notices = notices_of(jobs.events(lab.services, lab.sweep))
+    notices = notices_of(jobs.events(lab.services.db, lab.sweep))
     assert notices == ["trial `tuning_0` ended and logged no `loss`; it logged `Loss`"] or (
         "did you mean `Loss`?" in notices[0]
     )
     lab.end(1, 0.5, key="Loss")
     lab.round()
-    assert len(notices_of(jobs.events(lab.services, lab.sweep))) == len(notices)
+    assert len(notices_of(jobs.events(lab.services.db, lab.sweep))) == len(notices)
 
 
 @pytest.mark.parametrize(
@@ -181,11 +182,11 @@ def test_a_policy_that_comes_too_late_for_a_trial_is_told_once(
     lab.log(0, [0.5])
     lab.end(0, 0.4)
     lab.round()
-    (notice,) = notices_of(jobs.events(lab.services, lab.sweep))
+    (notice,) = notices_of(jobs.events(lab.services.db, lab.sweep))
     assert notice.startswith("trial `tuning_0` ended after 2 values of `loss`, and")
     assert decides in notice and notice in _hyperdrive(lab)
     lab.run(_lr)
-    assert len(notices_of(jobs.events(lab.services, lab.sweep))) == 1
+    assert len(notices_of(jobs.events(lab.services.db, lab.sweep))) == 1
 
 
 def test_a_policy_that_can_decide_is_not_told_about(lab: SweepLab) -> None:
@@ -194,7 +195,7 @@ def test_a_policy_that_can_decide_is_not_told_about(lab: SweepLab) -> None:
     lab.log(0, [0.5])
     lab.end(0, 0.4)
     lab.run(_lr)
-    assert notices_of(jobs.events(lab.services, lab.sweep)) == []
+    assert notices_of(jobs.events(lab.services.db, lab.sweep)) == []
 
 
 def test_canceling_a_sweep_ends_its_trials_and_starts_no_others(lab: SweepLab) -> None:
@@ -296,7 +297,7 @@ def test_what_is_wrong_with_the_trial_is_told_at_its_place(
     with pytest.raises(InvalidSpec) as caught:
         lab.create(**changes)
     assert tuple(caught.value.at or ())[: len(place)] == place
-    assert jobs.find_by_name(lab.services, support.WORKSPACE, "tuning") is None
+    assert jobs.find_by_name(lab.services.db, support.WORKSPACE, "tuning") is None
 
 
 def test_secrets_of_a_trial_are_hidden(lab: SweepLab) -> None:

@@ -10310,9 +10310,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                service: string;
                 workspace: string;
                 name: string;
-                service: string;
             };
             cookie?: never;
         };

@@ -187,7 +187,7 @@ class Computes:
 
     def _nodes(self, call: Call, name: str) -> dict[str, Any]:
         compute = self._existing(call, name)
-        nodes = clusters.nodes(self._services, call.workspace.name, compute.name)
+        nodes = clusters.nodes(self._services.db, call.workspace.name, compute.name)
         return {
             "nodes": [
                 {

@@ -17,7 +17,7 @@ from torchyard.azureml.arm.job_documents import PRIORITIES
 from torchyard.azureml.common.calls import Call
 from torchyard.data.types import MODEL_TYPES, ONNX_TYPE
 from torchyard.jobs.records import job_masking
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.spec import secrets
 from torchyard.jobs.spec.inputs import LITERAL, Input, Output
 from torchyard.jobs.spec.job_spec import JobSpec
@@ -70,13 +70,12 @@ def duration(seconds: float) -> str:
     return f"PT{text or '0S'}"
 
 
-def services(call: Call, job: Job) -> dict[str, Any]:
+def services(call: Call, job: Job, requested: Mapping[str, Service]) -> dict[str, Any]:
     """The two links that clients show of every job, and the services that it asked for; where
     those are, the run history says.
     """
     host = call.base.partition("://")[2]
     page = f"{call.base}/runs/{quote(job.name)}?wsid={call.workspace_id}"
-    requested = job.spec.services if job.type == "command" else {}
     return {
         **{name: _service(service) for name, service in requested.items()},
         "Tracking": {
@@ -103,7 +102,7 @@ def command(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
     Args:
         environment_hash: of the job's environment; needed if that has no name.
     """
-    read = job.spec
+    read = parse_job(job).spec
     return {
         "jobType": "Command",
         "command": job_masking.masked(job, read.command),
@@ -151,7 +150,7 @@ def common_parts(call: Call, job: Job, read: JobSpec) -> dict[str, Any]:
         "queueSettings": _queue(read, job.document),
         "notificationSetting": _notification(read),
         "parentJobName": read.parent_job_name or None,
-        "services": services(call, job),
+        "services": services(call, job, read.services if job.type == "command" else {}),
     }
 
 

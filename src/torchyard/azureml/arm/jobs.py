@@ -33,13 +33,12 @@ from torchyard.azureml.arm.resources import (
 from torchyard.azureml.common.calls import Call
 from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.jobs import actions
+from torchyard.jobs import actions, owners
 from torchyard.jobs.cleanup import deletion, removal
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import resubmission, submission
 from torchyard.jobs.services import Services
 from torchyard.sweeps import actions as sweeps
-from torchyard.workspaces.access import refuse_foreign
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Role
 
@@ -99,7 +98,7 @@ class Jobs:
             job = actions.get(self.services, workspace, name)
             return PutResult(self._resource(call, self._change(call, job)), new=False)
         _matches(call, name)
-        existing = actions.find_by_name(self.services, workspace, name)
+        existing = actions.find_by_name(self.services.db, workspace, name)
         reader = Reader(workspace, lambda code_id: self._snapshot(call, existing, code_id))
         is_sweep = str(call.properties.get("jobType") or "").lower() == sweep_documents.KIND
         read = partial(sweep_documents.read, reader) if is_sweep else reader.read
@@ -115,19 +114,21 @@ class Jobs:
         return PutResult(self._resource(call, self._change(call, job)), new=False)
 
     def delete(self, call: Call, name: str) -> None:
+        owners.refuse_foreign_names(self.services.db, call.identity, call.workspace.name, name)
         choice = deletion.Choice(names=[name])
         deleted = deletion.delete_by(self.services, call.workspace.name, choice, call.identity)
         removal.work_now(self.services, deleted.jobs)
         self.services.wakeup.set()
 
     def _cancel(self, call: Call, name: str) -> None:
+        owners.get_own(self.services, call.workspace.name, name, call.identity)
         actions.cancel(self.services, call.workspace.name, name)
 
     def _change(self, call: Call, job: Job) -> Job:
         """The job, changed as the call's body says; a PUT has all tags, a PATCH some."""
         # Permission to submit does not include others' jobs.
         identity = replace(call.identity, own_only=call.identity.role is Role.DATA_SCIENTIST)
-        refuse_foreign(identity, job.owner, f"job `{job.name}`")
+        owners.refuse_foreign(identity, job)
         properties = call.properties
         if job.type not in job_views.TRANSLATED:
             raise InvalidInput(f"`{job.name}` is a run that was started outside any job")
@@ -174,13 +175,13 @@ class Jobs:
         prefix = job_resources.anonymous("")
         if not isinstance(reference, str) or not reference.startswith(prefix):
             return False
-        return reference == prefix + actions.environment_hash(self.services, job)
+        return reference == prefix + actions.environment_hash(self.services.db, job)
 
     def _resource(self, call: Call, job: Job, params: Mapping[str, str] | None = None) -> Resource:
         environment = _trial_of(job).get("environment")
         environment_hash = ""
         if job.type in job_views.TRANSLATED and not isinstance(environment, str):
-            environment_hash = actions.environment_hash(self.services, job)
+            environment_hash = actions.environment_hash(self.services.db, job)
         return job_views.to_resource(call, job, environment_hash, params)
 
 

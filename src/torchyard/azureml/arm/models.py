@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from torchyard.assets.sources import FindSource
 from torchyard.azureml.arm import assets as arm
 from torchyard.azureml.arm.assets import AssetVersion, DatastoreUriOf
 from torchyard.azureml.arm.resources import Permissions
@@ -21,7 +22,7 @@ from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import BLOB_STORE, Datastores
 from torchyard.data.uris import DatastoreUri
 from torchyard.models import actions, registry
-from torchyard.models.types import FindSource, Model
+from torchyard.models.types import Model
 from torchyard.workspaces.permissions import Permission
 
 NOUN = "model"

@@ -24,6 +24,7 @@ from torchyard.data.datastores import BLOB_STORE
 from torchyard.data.uris import DatastoreUri
 from torchyard.jobs import actions
 from torchyard.jobs.files import outputs
+from torchyard.jobs.records.types import parse_job
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.models import actions as models
 from torchyard.workspaces.guarded_routes import needs
@@ -71,7 +72,7 @@ def _location(services: Services, call: Call, asset_id: str) -> tuple[str, str]:
         place = outputs.places(job).get(output.output)
         if place is None:
             raise NotFound(f"job `{output.job}` has no output `{output.output}`")
-        return place.uri, job.spec.outputs[output.output].type
+        return place.uri, parse_job(job).spec.outputs[output.output].type
     reader = Reader(workspace, lambda code_id: "")
     reference = reader.reference(asset_id, "models")
     if reference != asset_id:

@@ -50,7 +50,7 @@ above_workspaces = RouteTable(ABOVE)
 @in_workspace.get("")
 @needs(Permission.READ)
 def get(call: AzureCall, services: ServicesOf) -> JSONResponse:
-    return JSONResponse(to_json(call.workspace, call.base, services.server_id))
+    return JSONResponse(to_json(call.workspace, call.base, services.for_nodes.server_id))
 
 
 @in_workspace.patch("")
@@ -59,7 +59,7 @@ def update(call: AzureCall, services: ServicesOf) -> JSONResponse:
     changes = workspace_documents.of_body(call.document, call.workspace.name)
     changes = workspace_documents.replaced_tags(call.workspace, changes)
     workspace = workspaces.update(services.db, call.workspace.name, changes)
-    return JSONResponse(to_json(workspace, call.base, services.server_id))
+    return JSONResponse(to_json(workspace, call.base, services.for_nodes.server_id))
 
 
 @in_workspace.delete("")
@@ -79,11 +79,13 @@ def create(
     requested = _requested(name, path.subscription, path.resource_group, document)
     existing = _find(services.db, name, path.subscription, path.resource_group)
     if existing is None:
-        return JSONResponse(to_json(_create(services, requested), base, services.server_id), 201)
+        return JSONResponse(
+            to_json(_create(services, requested), base, services.for_nodes.server_id), 201
+        )
     changes = {key: value for key, value in requested.items() if key not in _FIXED and value}
     changes = workspace_documents.replaced_tags(existing, changes)
     workspace = workspaces.update(services.db, existing.name, changes)
-    return JSONResponse(to_json(workspace, base, services.server_id))
+    return JSONResponse(to_json(workspace, base, services.for_nodes.server_id))
 
 
 @in_workspace.post("/checkcomputenameavailability")
@@ -283,7 +285,9 @@ def _visible(
 
 def _list(request: Request, services: Services, visible: list[Workspace]) -> dict[str, Any]:
     base = base_url(request)
-    return {"value": [to_json(workspace, base, services.server_id) for workspace in visible]}
+    return {
+        "value": [to_json(workspace, base, services.for_nodes.server_id) for workspace in visible]
+    }
 
 
 def _create(services: Services, document: dict[str, Any]) -> Workspace:

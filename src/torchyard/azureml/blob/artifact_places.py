@@ -25,13 +25,11 @@ from torchyard.base.files import safe_relative
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE
 from torchyard.data.folders import FolderFiles
 from torchyard.data.types import Entry
-from torchyard.jobs import actions
-from torchyard.jobs.files import owners
+from torchyard.jobs import actions, owners
 from torchyard.jobs.files.run_files import RunFiles
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
 from torchyard.models import logged, registry
-from torchyard.workspaces.access import refuse_foreign
 from torchyard.workspaces.types import Identity
 
 RUNS, LOGGED, REGISTERED = "ExperimentRun", "LoggedModel", "RegisteredModel"
@@ -133,8 +131,8 @@ def entries(services: Services, workspace: str, place: Place, prefix: str = "") 
 def _of_run(services: Services, workspace: str, container: str, writer: Identity | None) -> Place:
     name = container.removeprefix(RUN_MARK)
     job = actions.get(services, workspace, name)
-    if writer is not None and writer.own_only:
-        refuse_foreign(writer, owners.of(job), f"run `{name}`")
+    if writer is not None:
+        owners.refuse_foreign(writer, job, "run")
     folder = f"{RUNS}/{RUN_MARK}{job.name}"
     return Place(RUNS, RUN_MARK + job.name, ARTIFACT_STORE, folder)
 

@@ -8,6 +8,7 @@ moment; for a job's files a person needs permission to change the job, as everyw
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from torchyard.azureml.blob.errors import BadSignature, NotGranted, Unsigned
 from torchyard.azureml.blob.places import Container, Containers
 from torchyard.base.clock import Clock
 from torchyard.base.errors import NotAuthenticated, NotFound
+from torchyard.workspaces.access import refuse_foreign
 from torchyard.workspaces.guarded_routes import permission_of
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity
@@ -32,20 +34,22 @@ class CheckPermission(Protocol):
         permission: Permission,
         workspace: str,
         token_hash: str = "",
-        job: str = "",
     ) -> Identity: ...
 
 
 @dataclass(frozen=True)
 class Grants:
-    """Args:
-    key: for checking signatures.
+    """
+    Args:
+        key: for checking signatures.
+        owner_of: from a workspace and a job's name to the job's owner; empty when there is none.
     """
 
     key: bytes
     clock: Clock
     containers: Containers
     granted: CheckPermission
+    owner_of: Callable[[str, str], str]
 
     def admit(self, request: Request, name: str, path: str, letters: str) -> Container:
         """The container, if the request may use it.
@@ -99,7 +103,8 @@ class Grants:
         job = places.job_of(store, path)
         if job:
             of_job = Permission.LOG if permission is Permission.UPLOAD else Permission.JOB
-            self._person(request, of_job, workspace, token_hash, job)
+            person = self._person(request, of_job, workspace, token_hash)
+            refuse_foreign(person, self.owner_of(workspace, job), f"job `{job}`")
         return container
 
     def _person(
@@ -108,8 +113,7 @@ class Grants:
         permission: Permission,
         workspace: str,
         token_hash: str,
-        job: str = "",
-    ) -> None:
+    ) -> Identity:
         kind = request.headers.get("authorization", "").partition(" ")[0].lower()
         if not token_hash and kind != "bearer":
             raise Unsigned(
@@ -118,4 +122,4 @@ class Grants:
                 else "the request is signed with an account key, and this server has none",
                 "use the URL, or the credential, from the workspace",
             )
-        self.granted(request, permission, workspace, token_hash, job)
+        return self.granted(request, permission, workspace, token_hash)

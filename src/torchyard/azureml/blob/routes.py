@@ -51,6 +51,7 @@ from torchyard.base.bodies.request_bodies import with_body
 from torchyard.base.errors import Conflict
 from torchyard.data.blocks import Blocks
 from torchyard.data.file_properties import Block
+from torchyard.jobs import owners
 from torchyard.jobs.files import run_files
 from torchyard.workspaces.guarded_routes import UNLIMITED, needs
 from torchyard.workspaces.permissions import Permission
@@ -107,7 +108,13 @@ def _operations(context: AzureContext) -> BlobOperations:
     opened = partial(run_files.opened, services)
     containers_of = Containers(services.db, services.datastores, opened)
     storage = BlobStorage(services.db, services.clock, Blocks(services.home / "uploads"))
-    grants = Grants(context.signing_key, services.clock, containers_of, context.access.granted)
+    grants = Grants(
+        context.signing_key,
+        services.clock,
+        containers_of,
+        context.access.granted,
+        partial(owners.of_name, services.db),
+    )
     return BlobOperations(storage, grants)
 
 

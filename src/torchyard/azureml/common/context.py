@@ -15,11 +15,11 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, Request
 
+from torchyard.assets.sources import FindSource
+from torchyard.base.home import signing
 from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.jobs.files import model_sources
 from torchyard.jobs.services import Services
-from torchyard.models.types import FindSource
-from torchyard.workspaces import signing
 from torchyard.workspaces.access import Access
 from torchyard.workspaces.jwts import Signer
 

@@ -44,7 +44,7 @@ def get(call: AzureCall, services: ServicesOf, experiment: str) -> JSONResponse:
 @needs(Permission.WRITE)
 def create(call: AzureCall, services: ServicesOf, experiment: str) -> JSONResponse:
     workspace = call.workspace.name
-    existing = runs.experiment_named(services, workspace, experiment)
+    existing = runs.experiment_named(services.db, workspace, experiment)
     created = existing or runs.create_experiment(services, workspace, experiment, {})
     return JSONResponse(_json(call, created))
 
@@ -95,7 +95,7 @@ def list_all(call: AzureCall, services: ServicesOf) -> JSONResponse:
     view = str(call.query.get("viewType") or request.get("viewType") or "").lower()
     experiments = [
         _json(call, experiment)
-        for experiment in runs.experiments(services, call.workspace.name)
+        for experiment in runs.experiments(services.db, call.workspace.name)
         if experiment.deleted in _VIEWS.get(view, _ACTIVE)
     ]
     value = [experiment for experiment in experiments if matches(experiment)]
@@ -115,7 +115,9 @@ def find(services: Services, call: Call, name_or_id: str) -> Experiment:
     by_id = "/experimentids/" in call.path
     if by_id and name_or_id.isdecimal() and len(name_or_id) < 19:
         return runs.experiment(services, call.workspace.name, int(name_or_id))
-    experiment = None if by_id else runs.experiment_named(services, call.workspace.name, name_or_id)
+    experiment = (
+        None if by_id else runs.experiment_named(services.db, call.workspace.name, name_or_id)
+    )
     if experiment is None:
         raise NotFound(
             f"experiment `{name_or_id}` does not exist in workspace `{call.workspace.name}`",

@@ -44,7 +44,7 @@ def put(services: Services, call: Call, name: str, experiment: str) -> Job:
         InvalidInput: a value of the wrong form.
     """
     request, workspace = call.document, call.workspace.name
-    job = actions.find_by_name(services, workspace, name)
+    job = actions.find_by_name(services.db, workspace, name)
     if job is None:
         if not experiment:
             return actions.get(services, workspace, name)  # raises NotFound
@@ -118,7 +118,9 @@ def _is_set_by_client(job: Job) -> bool:
 
 def _create(services: Services, call: Call, name: str, experiment: str) -> Job:
     with services.db.write() as connection:
-        record = actions.ensure_experiment(connection, services, call.workspace.name, experiment)
+        record = actions.ensure_experiment(
+            connection, services.clock, call.workspace.name, experiment
+        )
     request, subject = call.document, call.identity.subject
     if not values.NAME.match(name):
         raise InvalidInput(

@@ -35,12 +35,11 @@ from torchyard.azureml.history.followers import Followers
 from torchyard.base.errors import Conflict, Forbidden, InvalidInput, TorchyardError
 from torchyard.batch_endpoints.actions import invocations
 from torchyard.interactive.job_routes import JobServicesOf
-from torchyard.jobs import actions
-from torchyard.jobs.files import owners
+from torchyard.jobs import actions, owners
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces import jwts
-from torchyard.workspaces.access import bearer_token, refuse_foreign
+from torchyard.workspaces.access import bearer_token
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import TokenKind
@@ -105,6 +104,7 @@ def put(
     name: str,
     experiment: str = "",
 ) -> JSONResponse:
+    _refuse_foreign(services, call, name)
     experiment_name = experiment_routes.name_of(services, call, experiment)
     job = run_changes.put(services, call, name, experiment_name)
     return JSONResponse(_json_for(followers, call, job))
@@ -187,6 +187,7 @@ def list_children(
 @routes.post(*_below("/cancel"))
 @needs(Permission.JOB)
 def cancel(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
+    _refuse_foreign(services, call, name)
     return JSONResponse(runs.to_json(call, actions.cancel(services, call.workspace.name, name)))
 
 
@@ -209,12 +210,14 @@ def list_service_instances(
 @routes.route(["PATCH", "DELETE"], *_below("/tags"))
 @needs(Permission.JOB)
 def change_tags(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
+    _refuse_foreign(services, call, name)
     return JSONResponse(runs.to_json(call, run_changes.change_tags(services, call, name)))
 
 
 @routes.post(*_below("/events"))
 @needs(Permission.LOG)
 def add_event(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
+    _refuse_foreign(services, call, name)
     run_changes.note_event(services, call, name)
     return JSONResponse({})
 
@@ -248,7 +251,7 @@ def get_data_of_many(call: AzureCall, services: ServicesOf, request: Request) ->
 def put_many(call: AzureCall, services: ServicesOf, experiment: str) -> JSONResponse:
     bodies = _batch(call, "runs")
     names = [_run_id(body if isinstance(body, Mapping) else {}) for body in bodies]
-    _refuse_foreign(services, call, names)
+    _refuse_foreign(services, call, *names)
     jobs: dict[str, Job] = {}
     for name, body in zip(names, bodies, strict=True):
         jobs[name] = run_changes.put(services, replace(call, body=body), name, experiment)
@@ -263,7 +266,7 @@ def add_events(call: AzureCall, services: ServicesOf, experiment: str) -> JSONRe
     events = _batch(call, "events")
     data = [object_at(event if isinstance(event, Mapping) else {}, "data") for event in events]
     names = [_run_id({"runId": fields.get("RunId")}) for fields in data]
-    _refuse_foreign(services, call, names)
+    _refuse_foreign(services, call, *names)
     for name, event in zip(names, events, strict=True):
         run_changes.note_event(services, replace(call, body=event), name)
     return JSONResponse({"errors": []})
@@ -366,15 +369,12 @@ def _run_id(document: Mapping[str, Any]) -> str:
     return run_id
 
 
-def _refuse_foreign(services: Services, call: Call, names: Sequence[str]) -> None:
-    """The check of workspaces/access.py, for requests whose path does not name the run.
-
+def _refuse_foreign(services: Services, call: Call, *names: str) -> None:
+    """
     Raises:
         Forbidden: a run belongs to somebody else, and the caller may change only their own.
     """
-    for name in names:
-        owner = owners.of_name(services, call.workspace.name, name)
-        refuse_foreign(call.identity, owner, f"run `{name}`")
+    owners.refuse_foreign_names(services.db, call.identity, call.workspace.name, *names, noun="run")
 
 
 def _next_link(call: Call, name: str, last: int) -> str:
@@ -387,7 +387,7 @@ def _scoring_step(services: Services, call: Call, name: str) -> list[Job]:
     """A batch endpoint's job is a pipeline in Azure, whose step people's code looks up for the
     output; here it is the step itself.
     """
-    job = actions.find_by_name(services, call.workspace.name, name)
+    job = actions.find_by_name(services.db, call.workspace.name, name)
     return [job] if job is not None and invocations.is_invocation(services, job) else []
 
 

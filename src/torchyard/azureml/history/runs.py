@@ -27,7 +27,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, build_logs
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.job_events import notices_of
-from torchyard.jobs.records.types import Job, JobError
+from torchyard.jobs.records.types import Job, JobError, parse_job
 from torchyard.jobs.requests import local_runs
 from torchyard.jobs.services import Services
 from torchyard.sweeps import actions as sweeps
@@ -135,7 +135,7 @@ def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, A
     """What `stream` repeatedly requests: status, links to logs, error, warnings."""
     notices = [
         {"source": _SERVICE, "message": message}
-        for message in notices_of(actions.events(services, job))
+        for message in notices_of(actions.events(services.db, job))
     ]
     body = {
         "runId": job.name,
@@ -160,7 +160,7 @@ def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, A
         "outputs": outputs(job),
     }
     folder = artifacts_of(job.name)
-    paths = [path for path, _ in artifacts.logs_of(services, job)]
+    paths = [path for path, _ in artifacts.logs_of(services.logs, job)]
     if not paths and build_logs.is_there(services, job):
         paths = [build_logs.PATH]
     logs = {path: link(call, ARTIFACT_STORE, f"{folder}/{path}") for path in paths}
@@ -230,7 +230,7 @@ def outputs(job: Job, agent: str = "") -> dict[str, Any]:
     version = _AGENT.search(agent)
     plain = version is not None and (int(version[1]), int(version[2])) >= _PLAIN_TYPES_FROM
     outputs_json = {}
-    for name, output in job.spec.outputs.items():
+    for name, output in parse_job(job).spec.outputs.items():
         type = _ASSET_TYPES[output.type]
         if plain:
             # Its code for a model's path fails before it sends a request; it finds files as data.

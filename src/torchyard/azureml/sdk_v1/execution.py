@@ -22,7 +22,7 @@ from torchyard.azureml.sdk_v1.datasets import Datasets
 from torchyard.azureml.sdk_v1.snapshots import Snapshots
 from torchyard.base.errors import InvalidInput
 from torchyard.compute.types import LOCAL
-from torchyard.jobs import actions
+from torchyard.jobs import actions, owners
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces.guarded_routes import needs
@@ -54,10 +54,10 @@ def start_from_zip(call: AzureCall, experiment: str) -> JSONResponse:
     )
 
 
-# `name`: workspaces/access.py finds the job's owner by this parameter.
 @routes.post("/runs/{name}/cancel")
 @needs(Permission.JOB)
 def cancel(call: AzureCall, services: ServicesOf, experiment: str, name: str) -> JSONResponse:
+    owners.get_own(services, call.workspace.name, name, call.identity)
     actions.cancel(services, call.workspace.name, name)
     return JSONResponse({})
 

@@ -23,7 +23,7 @@ from torchyard.azureml.common.routing import RouteTable
 from torchyard.azureml.sdk_v1 import execution, forms, hyperdrive_configs, resumed_children
 from torchyard.azureml.sdk_v1.run_configs import object_at
 from torchyard.base.errors import InvalidInput
-from torchyard.jobs import actions
+from torchyard.jobs import actions, owners
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.sweeps import actions as sweeps
@@ -78,10 +78,10 @@ async def create(
     return JSONResponse({"code": 201, "result": _response(config, job)}, 201)
 
 
-# `name`: workspaces/access.py finds the job's owner by this parameter.
 @routes.post("/runs/{name}/cancel")
 @needs(Permission.JOB)
 def cancel(call: AzureCall, services: ServicesOf, experiment: str, name: str) -> JSONResponse:
+    owners.get_own(services, call.workspace.name, name, call.identity)
     actions.cancel(services, call.workspace.name, name)
     return JSONResponse({"code": 200, "result": "the run is being canceled"})
 

@@ -44,7 +44,7 @@ from torchyard.azureml.sdk_v1.datasets import Datasets
 from torchyard.base import files
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
-from torchyard.jobs import actions
+from torchyard.jobs import actions, owners
 from torchyard.jobs.attempts import planner
 from torchyard.jobs.files import log_quota
 from torchyard.jobs.records.types import ENDED, Job, JobError, Status
@@ -98,14 +98,14 @@ def begin(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
 @routes.post(f"{_RUN}/report")
 @needs(Permission.JOB)
 def report(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    document = call.document
+    job, document = _find(services, call, name), call.document
     status = actions.status_named(str(document.get("status")))
     if status not in _REPORTED:
         raise InvalidInput(f"a local run is never {status.value}", at=["status"])
     exit_code = document.get("exit_code")
     job = local_runs.report(
         services,
-        _find(services, call, name),
+        job,
         status,
         exit_code if isinstance(exit_code, int) else None,
         _error(document.get("error")) if status is Status.FAILED else None,
@@ -212,7 +212,7 @@ def submit(
         environment = _for_build(services, call, configuration, is_local)
     spec = replace(spec, environment=environment)
     with services.db.write() as connection:
-        record = actions.ensure_experiment(connection, services, workspace, experiment)
+        record = actions.ensure_experiment(connection, services.clock, workspace, experiment)
     job = local_runs.create(
         services,
         workspace,
@@ -315,7 +315,7 @@ def _variables(services: Services, call: Call, job: Job, token: str) -> dict[str
 
 
 def _find(services: Services, call: Call, name: str) -> Job:
-    job = actions.get(services, call.workspace.name, name)
+    job = owners.get_own(services, call.workspace.name, name, call.identity)
     if not local_runs.is_local(job):
         raise InvalidInput(f"`{name}` is not a run on the target `local`")
     return job

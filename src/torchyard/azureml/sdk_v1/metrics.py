@@ -19,7 +19,7 @@ from torchyard.azureml.arm.resources import timestamp
 from torchyard.azureml.common.calls import AzureCall, Call
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.jobs import actions
+from torchyard.jobs import actions, owners
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.history import history_records, metric_rows
 from torchyard.jobs.history.history_records import Record
@@ -45,7 +45,7 @@ routes = RouteTable()
 @routes.post("/metric/runs/{name}/batch")
 @needs(Permission.LOG)
 def log(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    job = _job(services, call, name)
+    job = owners.get_own(services, call.workspace.name, name, call.identity)
     try:
         logged = sdk_v1_records.logged(name, call.document)
     except InvalidRecord as error:

@@ -117,7 +117,7 @@ def _sweep(services: Services, workspace: str, name: str) -> Job:
 
 def _child(services: Services, workspace: str, name: str) -> _Child:
     job = actions.get(services, workspace, name)
-    above = actions.find_by_name(services, workspace, job.parent) if job.parent else None
+    above = actions.find_by_name(services.db, workspace, job.parent) if job.parent else None
     trials = sweeps.trials(services, above) if above and above.type == sweeps.TYPE else []
     trial = next((trial for trial in trials if trial.name == name), None)
     if trial is None:

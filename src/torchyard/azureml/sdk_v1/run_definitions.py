@@ -19,7 +19,7 @@ from torchyard.base import refs
 from torchyard.base.errors import TorchyardError
 from torchyard.compute.types import LOCAL
 from torchyard.environments.services import Environments
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.requests import local_runs
 
 _SETTING = re.compile(r"[A-Za-z_]\w*=\S*", re.ASCII)
@@ -36,7 +36,7 @@ def definition_of(services: Environments, job: Job) -> dict[str, Any] | None:
         return _of_local(services, job)
     if job.type != "command":
         return None
-    spec = job.spec
+    spec = parse_job(job).spec
     # As written in the job: MPI with one process is started without mpirun, but is still MPI.
     distribution = job.document.get("distribution") or {}
     kind = distribution.get("type", "")

@@ -49,7 +49,7 @@ def invoke(
     deployment = _chosen(services, endpoint, wanted.deployment_name)
     spec = _changed(deployment, wanted)
     job_document = scoring_jobs.document_of(services.blobs, spec, endpoint.name, wanted)
-    if wanted.job_name and jobs.find_by_name(services, workspace, wanted.job_name) is not None:
+    if wanted.job_name and jobs.find_by_name(services.db, workspace, wanted.job_name) is not None:
         return submission.create(services, workspace, job_document, identity)
 
     def note(connection: Connection, job: Job) -> None:
@@ -77,7 +77,7 @@ def jobs_of(
         name = deployments.get(services, workspace, endpoint_name, deployment_name).name
     with services.db.read() as connection:
         rows = store.jobs_of(connection, endpoint, name)
-    there = [(row, jobs.find_by_name(services, workspace, row.job)) for row in rows]
+    there = [(row, jobs.find_by_name(services.db, workspace, row.job)) for row in rows]
     # A job of the same name that was made since is another one.
     return [job for row, job in there if job is not None and job.created_at == row.created_at]
 

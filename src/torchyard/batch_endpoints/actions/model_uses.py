@@ -10,8 +10,8 @@ one: jobs that score later need its files.
 
 from __future__ import annotations
 
+from torchyard.assets.deletions import AssetDeletion, DeletionRequest
 from torchyard.batch_endpoints.records import store
-from torchyard.data.deletion import AssetDeletion, DeletionRequest
 from torchyard.endpoints.actions import model_uses as online
 from torchyard.jobs.cleanup import asset_deletion
 from torchyard.jobs.services import Services

@@ -235,11 +235,11 @@ def _freshness(instance: Instance) -> tuple[bool, int, str]:
 
 
 def _log_of(services: Services, workspace: str, instance: Instance, lines: int) -> str:
-    job = jobs.find_by_name(services, workspace, instance.job)
+    job = jobs.find_by_name(services.db, workspace, instance.job)
     if job is None:
         return ""
     parts = []
-    for _, file in artifacts.logs_of(services, job):
+    for _, file in artifacts.logs_of(services.logs, job):
         with open(file, "rb") as opened:
             size = opened.seek(0, 2)
             opened.seek(max(0, size - _LOG_MOST_BYTES))

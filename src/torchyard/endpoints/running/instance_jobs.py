@@ -16,7 +16,7 @@ from torchyard.endpoints.records.types import Deployment, Instance
 from torchyard.endpoints.running import collection, environments, programs
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
 from torchyard.jobs import actions as jobs
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
 from torchyard.workspaces.types import Identity, TokenKind
@@ -33,12 +33,12 @@ def name_of(deployment: Deployment, revision: int, number: int, starts: int) -> 
 
 
 def find(services: Services, instance: Instance) -> Job | None:
-    return jobs.find_by_name(services, instance.workspace, instance.job)
+    return jobs.find_by_name(services.db, instance.workspace, instance.job)
 
 
 def has_ended(services: Services, workspace: str, name: str) -> bool:
     """Whether there was such a job."""
-    job = jobs.find_by_name(services, workspace, name)
+    job = jobs.find_by_name(services.db, workspace, name)
     return job is not None and job.status.ended
 
 
@@ -60,7 +60,7 @@ def start(
 
 def port_of(job: Job) -> int:
     """Where it serves on its node."""
-    service = job.spec.services.get(SERVICE)
+    service = parse_job(job).spec.services.get(SERVICE)
     return 0 if service is None else service.port
 
 

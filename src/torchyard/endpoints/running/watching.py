@@ -158,7 +158,7 @@ class Watcher:
         if await run_in_threadpool(self._is_local, job):
             address = Address(_LOCAL_HOST, port)
         else:
-            attempt = await run_in_threadpool(running.attempt_of, self._services, job)
+            attempt = await run_in_threadpool(running.attempt_of, self._services.db, job)
             if attempt is None:
                 return
             watched.relay = Relay(self._services, attempt)

@@ -15,6 +15,7 @@ from torchyard.base.errors import InvalidSpec, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.compute.types import Compute
 from torchyard.executors.executor import EngineCluster, EngineRefused, EngineUnreachable
+from torchyard.executors.machine import Machine
 from torchyard.jobs.admission import gpus, machine, queue, queue_store, shares
 from torchyard.jobs.admission.queue import Running, Waiting
 from torchyard.jobs.admission.shares import Shares
@@ -133,7 +134,7 @@ def _candidates(
     for compute, view in able:
         place = (workspace, compute.name)
         nodes_name = shares.nodes_of(*place)
-        waiting = _as_waiting(services, every, place, compute, job, rehearsed)
+        waiting = _as_waiting(services.devices, every, place, compute, job, rehearsed)
         left = free.get(nodes_name, 0)
         idle = left if view is None else _idle(view, left)
         queued = wanted.get(place, 0)
@@ -147,7 +148,7 @@ def _candidates(
 
 
 def _as_waiting(
-    services: Services,
+    devices: Machine,
     every: Shares,
     place: shares.Place,
     compute: Compute,
@@ -157,9 +158,7 @@ def _as_waiting(
     each = dict(every.per_node.get(place, {}))
     if compute.is_local and shares.GPUS in every.capacity:
         processes = (job.fewest_nodes, job.process_count_per_instance)
-        each[shares.GPUS] = gpus.per_node(
-            services.devices, compute, *processes, job.properties, rehearsed
-        )
+        each[shares.GPUS] = gpus.per_node(devices, compute, *processes, job.properties, rehearsed)
     rank = queue.priority_rank_of(job.job_tier, job.priority)
     needs = queue.times(each, job.fewest_nodes)
     return Waiting(0, "/".join(place), needs, rank, job.timeout_s, every.is_low(place, rank))

@@ -18,7 +18,6 @@ from torchyard.compute import actions as computes
 from torchyard.compute.types import Compute
 from torchyard.executors.machine import Machine
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties, rehearsal
 
 PROPERTY = f"{own_properties.PREFIX}gpus"
@@ -96,12 +95,12 @@ def check(
     return []
 
 
-def of_job(services: Services, compute: Compute, job: Job) -> int:
+def of_job(devices: Machine, compute: Compute, job: Job) -> int:
     """How many devices each node of a job gets that was accepted."""
     if not compute.is_local:
         return job.gpus
     return per_node(
-        services.devices,
+        devices,
         compute,
         job.node_count,
         job.processes_per_node,
@@ -110,27 +109,27 @@ def of_job(services: Services, compute: Compute, job: Job) -> int:
     )
 
 
-def waiting_reason(services: Services, connection: Connection, job: Job) -> str:
+def waiting_reason(devices: Machine, connection: Connection, job: Job) -> str:
     """Why the devices for a job are not free now, in one sentence; empty when they are."""
-    if not services.devices.whole_devices:
+    if not devices.whole_devices:
         return ""
     compute = computes.find(connection, job.workspace, job.compute)
     is_here = compute is not None and compute.is_local
-    count = of_job(services, compute, job) * job.node_count if compute and is_here else 0
+    count = of_job(devices, compute, job) * job.node_count if compute and is_here else 0
     if not count:
         return ""
-    free = len(services.devices.free())
+    free = len(devices.free())
     if count <= free:
         return ""
-    there = len(services.devices.whole_devices)
+    there = len(devices.whole_devices)
     return (
-        f"needs {_gpus(count)}; {there - free} of {there} of this machine are in use{_by(services)}"
+        f"needs {_gpus(count)}; {there - free} of {there} of this machine are in use{_by(devices)}"
     )
 
 
-def _by(services: Services) -> str:
+def _by(devices: Machine) -> str:
     """Who holds them, as far as known."""
-    holders = sorted({holder for holder in services.devices.holders().values() if holder})
+    holders = sorted({holder for holder in devices.holders().values() if holder})
     return f" by {', '.join(holders)}" if holders else ""
 
 

@@ -14,7 +14,7 @@ import json
 from sqlalchemy import Connection
 
 from torchyard.base import files
-from torchyard.base.blobs import SNAPSHOT_PREFIX
+from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
 from torchyard.jobs.admission import quota_store
 from torchyard.jobs.admission.quota_store import StoredSize
@@ -50,7 +50,7 @@ def known(connection: Connection, workspace: str, user: str = "") -> int:
 def _size(services: Services, job: Job) -> StoredSize:
     code = str(job.document.get("code") or "")
     snapshot = code.removeprefix(SNAPSHOT_PREFIX) if code.startswith(SNAPSHOT_PREFIX) else ""
-    snapshot_bytes = _snapshot_bytes(services, snapshot) if snapshot else 0
+    snapshot_bytes = _snapshot_bytes(services.blobs, snapshot) if snapshot else 0
     return StoredSize(job.id, _files_bytes(services, job), snapshot, snapshot_bytes)
 
 
@@ -63,10 +63,10 @@ def _files_bytes(services: Services, job: Job) -> int:
     return sum(size for root in roots for _, size in files.walk(root))
 
 
-def _snapshot_bytes(services: Services, snapshot: str) -> int:
+def _snapshot_bytes(blobs: Blobs, snapshot: str) -> int:
     # Not by `blobs.snapshot`, which would keep it from being cleared away.
     try:
-        manifest = json.loads(services.blobs.path(snapshot).read_bytes())
+        manifest = json.loads(blobs.path(snapshot).read_bytes())
         return sum(int(file["size"]) for file in manifest["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0

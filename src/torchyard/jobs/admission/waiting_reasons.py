@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchyard.base.clock import to_text
+from torchyard.base.db import Database
 from torchyard.jobs.admission import gpus, machine, queue, queue_store, quota_checks, shares
 from torchyard.jobs.admission.queue import Amounts, Running
 from torchyard.jobs.admission.queue_store import Held
@@ -29,7 +30,7 @@ _MACHINE = {
 def describe(services: Services, job: Job) -> str:
     """Empty when it is not waiting, or when the next round starts it."""
     if job.status is Status.PROVISIONING:
-        return _of_engine(services, job)
+        return _of_engine(services.db, job)
     if job.status is not Status.QUEUED:
         return ""
     now = services.clock.now()
@@ -41,7 +42,7 @@ def describe(services: Services, job: Job) -> str:
         quota = quota_checks.waiting_reason(connection, job)
         if quota:
             return quota
-        taken = gpus.waiting_reason(services, connection, job)
+        taken = gpus.waiting_reason(services.devices, connection, job)
         queued = queue_store.queued_by_id(connection, job.id)
         in_front, before = queue_store.in_front(connection, queued, now)
         every = shares.read(connection, machine.bounds(services))
@@ -65,8 +66,8 @@ def describe(services: Services, job: Job) -> str:
     return "; ".join(parts)
 
 
-def _of_engine(services: Services, job: Job) -> str:
-    with services.db.read() as connection:
+def _of_engine(db: Database, job: Job) -> str:
+    with db.read() as connection:
         tries = attempt_store.attempts_of(connection, job.id)
     return tries[-1].waiting_for if tries else ""
 

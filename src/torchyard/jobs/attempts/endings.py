@@ -14,6 +14,8 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
 from torchyard.compute import actions as computes
 from torchyard.jobs.actions import attempt_key, job_key
 from torchyard.jobs.attempts import failure_marks, left_out_code, losses, resumption, root_cause
@@ -21,7 +23,16 @@ from torchyard.jobs.files import output_assets
 from torchyard.jobs.files.checkpoints import Checkpoint
 from torchyard.jobs.history import rewinds
 from torchyard.jobs.records import attempt_store, progress, store
-from torchyard.jobs.records.types import Attempt, AttemptNode, Job, JobError, NodeState, Status
+from torchyard.jobs.records.logs import Logs
+from torchyard.jobs.records.types import (
+    Attempt,
+    AttemptNode,
+    Job,
+    JobError,
+    NodeState,
+    Status,
+    parse_job,
+)
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import log_patterns, retry
 
@@ -61,14 +72,14 @@ def finish(
     if not is_told and root_cause.failed_node(nodes) is not None:
         services.wakeup.set()
         return
-    if went_well and output_assets.are_named(job):
+    if went_well and output_assets.are_named(parsed := parse_job(job)):
         if not registers:
             services.wakeup.set()
             return
-        output_assets.register(services, job)
+        output_assets.register(services, parsed)
     left = _left(services, job, attempt, nodes)
     with services.db.write() as connection:
-        ended = _end(connection, services, attempt, left)
+        ended = _end(connection, services.clock, attempt, left)
     if ended:
         services.signals.notify(job_key(job))
         services.signals.notify(attempt_key(attempt_id))
@@ -89,17 +100,17 @@ def _ended_at(nodes: Sequence[AttemptNode], now: datetime) -> datetime:
     return exited_at if now - exited_at > LATE else now
 
 
-def is_long(services: Services, attempt: Attempt) -> bool:
+def is_long(db: Database, attempt: Attempt) -> bool:
     """Whether something may have to be registered before the attempt can end."""
-    with services.db.read() as connection:
-        return output_assets.are_named(store.job_by_id(connection, attempt.job_id))
+    with db.read() as connection:
+        return output_assets.are_named(store.command_job_by_id(connection, attempt.job_id))
 
 
 def fail(services: Services, attempt: Attempt, error: JobError) -> None:
     """End an attempt whose workers never started."""
     with services.db.read() as connection:
         job = store.job_by_id(connection, attempt.job_id)
-    printed = _printed(services, job, attempt)
+    printed = _printed(services.logs, job, attempt)
     with services.db.write() as connection:
         current = attempt_store.attempt_by_id(connection, attempt.id)
         if current is None or current.ended_at is not None:
@@ -113,13 +124,13 @@ def fail(services: Services, attempt: Attempt, error: JobError) -> None:
             )
         else:
             nodes = attempt_store.nodes_of(connection, attempt.id)
-            if not _try_again(connection, services, job, attempt, error, 1, nodes, printed):
+            if not _try_again(connection, services.clock, job, attempt, error, 1, nodes, printed):
                 progress.end(connection, job, Status.FAILED, now, error=error, attempt=attempt)
     services.signals.notify(job_key(job))
     services.wakeup.set()
 
 
-def _end(connection: Connection, services: Services, attempt: Attempt, left: _Left) -> bool:
+def _end(connection: Connection, clock: Clock, attempt: Attempt, left: _Left) -> bool:
     """Whether this call ended it, or queued its job again."""
     current = attempt_store.attempt_by_id(connection, attempt.id)
     if current is None or current.ended_at is not None:
@@ -130,7 +141,7 @@ def _end(connection: Connection, services: Services, attempt: Attempt, left: _Le
     job = store.job_by_id(connection, attempt.job_id)
     if job.status.ended:
         return False
-    now = services.clock.now()
+    now = clock.now()
     failed = root_cause.failed_node(nodes)
     reported = failure_marks.reported(current)
     if current.order_reason == "cancel":
@@ -155,14 +166,14 @@ def _end(connection: Connection, services: Services, attempt: Attempt, left: _Le
     else:
         code, status = failed.exit_code, Status.FAILED
         error = failed.error or JobError("failed", f"node {failed.node} failed")
-        if losses.goes_on(connection, services, job, current, failed, error, nodes):
+        if losses.goes_on(connection, clock, job, current, failed, error, nodes):
             return True
         if resumption.goes_on(
-            connection, services, job, current, failed, error, nodes, left.checkpoint
+            connection, clock, job, current, failed, error, nodes, left.checkpoint
         ):
             return True
         error = left_out_code.explained(failure_marks.explained(error, reported), job.properties)
-        if _try_again(connection, services, job, current, error, code or 1, nodes, left.printed):
+        if _try_again(connection, clock, job, current, error, code or 1, nodes, left.printed):
             return True
     if attempt.number > 1:
         rewinds.settle(connection, job.id)
@@ -173,7 +184,7 @@ def _end(connection: Connection, services: Services, attempt: Attempt, left: _Le
 
 def _try_again(
     connection: Connection,
-    services: Services,
+    clock: Clock,
     job: Job,
     attempt: Attempt,
     error: JobError,
@@ -198,7 +209,7 @@ def _try_again(
     progress.try_again(
         connection,
         job,
-        services.clock.now(),
+        clock.now(),
         exit_code=exit_code,
         error=error,
         attempt=attempt,
@@ -222,21 +233,21 @@ def _left(services: Services, job: Job, attempt: Attempt, nodes: Sequence[Attemp
         return _Left()
     error = failed.error
     checkpoint = None if error is None else resumption.checkpoint_for(services, job, error)
-    return _Left(_printed(services, job, attempt), checkpoint)
+    return _Left(_printed(services.logs, job, attempt), checkpoint)
 
 
-def _printed(services: Services, job: Job, attempt: Attempt) -> frozenset[str]:
+def _printed(logs: Logs, job: Job, attempt: Attempt) -> frozenset[str]:
     """The patterns of its policy that its ranks printed."""
     patterns = retry.read(job.properties).patterns
-    return log_patterns.found(patterns, _log_ends(services, attempt)) if patterns else frozenset()
+    return log_patterns.found(patterns, _log_ends(logs, attempt)) if patterns else frozenset()
 
 
-def _log_ends(services: Services, attempt: Attempt) -> str:
+def _log_ends(logs: Logs, attempt: Attempt) -> str:
     """The end of each rank's standard output and error."""
     ends = []
-    for log in services.logs.list(attempt.workspace, attempt.job_name):
+    for log in logs.list(attempt.workspace, attempt.job_name):
         if log.attempt == attempt.number and log.path.startswith("user_logs/"):
-            file = services.logs.file(attempt.workspace, attempt.job_name, log.attempt, log.path)
+            file = logs.file(attempt.workspace, attempt.job_name, log.attempt, log.path)
             with open(file, "rb") as opened:
                 opened.seek(max(0, log.size_bytes - _LAST_BYTES))
                 ends.append(opened.read(_LAST_BYTES).decode("utf-8", "replace"))

@@ -67,7 +67,7 @@ class Heartbeats:
             wanted = round_store.to_listen_to(connection, since, now)
             every = attempt_store.open_attempts(connection) if wanted else []
             running = takeover.owned(
-                self._services, [attempt for attempt in every if attempt.id in wanted]
+                self._services.membership, [attempt for attempt in every if attempt.id in wanted]
             )
             nodes = {
                 attempt.id: attempt_store.nodes_of(connection, attempt.id) for attempt in running

@@ -103,12 +103,12 @@ class Launcher:
     def _plan(self, attempt: Attempt, recovers: bool = False) -> LaunchPlan:
         services = self._services
         with services.db.read() as connection:
-            job = store.job_by_id(connection, attempt.job_id)
+            job = store.command_job_by_id(connection, attempt.job_id)
             environment = environment_from_json(store.environment_of(connection, job.id))
         workspace = workspaces.get(services.db, attempt.workspace)
         if not recovers:
             secrets.check_present(job.spec.environment_variables)
-        input_plans = {} if recovers else inputs.plans(services, job)
+        input_plans = {} if recovers else inputs.plans(services.fetcher, job)
         inputs.let_read(services, job, input_plans)
         folder = None if recovers else self._folder(environment)
         launch = planner.Launch(workspace, job, attempt, folder, input_plans, environment.hash)

@@ -15,12 +15,12 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from torchyard.base.clock import Clock
 from torchyard.compute import actions as computes
 from torchyard.jobs.attempts import root_cause
 from torchyard.jobs.history import rewinds
 from torchyard.jobs.records import attempt_store, progress, store
 from torchyard.jobs.records.types import Attempt, AttemptNode, Job, JobError
-from torchyard.jobs.services import Services
 from torchyard.jobs.spec import elastic
 
 # The worker or the machine of a node is gone, whatever its ranks did.
@@ -45,7 +45,7 @@ class Try:
 
 def goes_on(
     connection: Connection,
-    services: Services,
+    clock: Clock,
     job: Job,
     attempt: Attempt,
     failed: AttemptNode,
@@ -60,7 +60,7 @@ def goes_on(
     """
     if not elastic.is_elastic(job.properties) or error.code not in CODES:
         return False
-    now = services.clock.now()
+    now = clock.now()
     loaded_at_ms = rewinds.loaded_at_ms(connection, job.id)
     before = attempt_store.attempts_of(connection, job.id)[:-1]
     ended = replace(attempt, ended_at=now, error=error)

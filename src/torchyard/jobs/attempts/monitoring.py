@@ -52,7 +52,7 @@ class Watcher:
         with self._services.db.read() as connection:
             attempts = attempt_store.open_attempts(connection)
             done = set(round_store.all_nodes_exited(connection))
-        owned = takeover.owned(self._services, attempts)
+        owned = takeover.owned(self._services.membership, attempts)
         isolation.isolate_failures(owned, lambda attempt: self._watch(attempt, attempt.id in done))
 
     def _watch(self, attempt: Attempt, is_done: bool) -> None:
@@ -66,7 +66,7 @@ class Watcher:
                 self._launcher.launch(attempt)
         # Usually ended already, unless its outputs are still to be registered, or the server was
         # killed between the last report and the end.
-        if is_done and endings.is_long(self._services, attempt):
+        if is_done and endings.is_long(self._services.db, attempt):
             self._finisher.finish(attempt.id)
         elif is_done:
             endings.finish(self._services, attempt.id, cause_known=True)
@@ -106,13 +106,13 @@ class Watcher:
                 recorded_at = time.monotonic()
 
         try:
-            isolation.isolate_failures(takeover.owned(self._services, left), clean)
+            isolation.isolate_failures(takeover.owned(self._services.membership, left), clean)
         finally:
             self._record(cleared)
 
     def _record(self, cleared: list[Attempt]) -> None:
         if cleared:
-            scratch.record_clear(self._services, cleared)
+            scratch.record_clear(self._services.db, cleared)
             self._services.wakeup.set()
             cleared.clear()
 

@@ -16,17 +16,20 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base.clock import Clock
 from torchyard.compute import actions as computes
 from torchyard.compute import machines
 from torchyard.compute.types import Compute
+from torchyard.environments.services import Environments
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors import shared_folders
+from torchyard.executors.machine import Machine
 from torchyard.jobs.admission import gpus, quota_checks
 from torchyard.jobs.files import outputs, scratch
 from torchyard.jobs.files.outputs import OutputPlace
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.client_endpoints import NodeEndpoints
-from torchyard.jobs.records.types import Attempt, Job
+from torchyard.jobs.records.types import Attempt, CommandJob, Job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import (
     elastic,
@@ -89,7 +92,7 @@ class Launch:
     """
 
     workspace: Workspace
-    job: Job
+    job: CommandJob
     attempt: Attempt
     environment: Path | None
     input_plans: dict[str, InputPlan]
@@ -105,7 +108,7 @@ def plan(connection: Connection, services: Services, launch: Launch, server_url:
     if not timeout_s:
         limits = quotas.limits(connection, job.workspace)
         timeout_s = float(quota_checks.longest_s(limits, job.owner))
-    report_token, run_token = _tokens(connection, services, job, attempt)
+    report_token, run_token = _tokens(connection, services.clock, job, attempt)
     image = services.environments.images.plan(environment) if environment else None
     place = _place(connection, services, compute, launch, server_url)
     endpoints = _client_endpoints(services, launch, run_token, place)
@@ -135,7 +138,7 @@ def plan(connection: Connection, services: Services, launch: Launch, server_url:
         code=spec.code.removeprefix("snapshot:"),
         inputs=launch.input_plans,
         outputs=_outputs(job),
-        server_id=services.server_id,
+        server_id=services.for_nodes.server_id,
         person=job.owner,
         timeout_s=timeout_s,
         rehearsed_gpus=_rehearsed_gpus(compute, job),
@@ -143,12 +146,12 @@ def plan(connection: Connection, services: Services, launch: Launch, server_url:
         preflight=own_properties.preflight(spec.properties),
         limits=limit_properties.plan(job.properties, workspace, job.processes_per_node),
         services=_service_plans(spec.services),
-        services_environment=_services_environment(connection, services, job),
+        services_environment=_layer_folder(connection, services.environments, job),
         hold_s=job_services.hold_s(spec.properties),
         system_metrics_s=system_metrics.interval_s(spec.properties),
         intercepts_saves=interception.is_intercepted(spec.properties),
         **vars(place),
-        **vars(_node(compute, services, job)),
+        **vars(_node(compute, services.devices, job)),
         **vars(watch_properties.read(spec.properties)),
     )
 
@@ -176,7 +179,7 @@ def _place(
     reached = services.for_nodes.read()
     urls = list(settings.get("server_urls") or reached.urls) or [server_url]
     if shared:
-        urls = [shared_folders.attempt_url(shared, services.server_id, attempt.id)]
+        urls = [shared_folders.attempt_url(shared, services.for_nodes.server_id, attempt.id)]
     return _Place(
         urls[0],
         engine=attempt.engine,
@@ -224,33 +227,31 @@ def _service_plans(services: Mapping[str, Service]) -> list[ServicePlan]:
     ]
 
 
-def _services_environment(connection: Connection, services: Services, job: Job) -> str:
+def _layer_folder(connection: Connection, environments: Environments, job: CommandJob) -> str:
     """The folder of the environment beside the job's own; empty where none is needed, or built."""
     if not job_services.needs_layer(job.spec.services):
         return ""
     environment = environment_from_json(store.environment_of(connection, job.id))
-    folder = services.environments.folders.find(
-        services.environments.resolver.resolve(job_services.layer(environment))
+    folder = environments.folders.find(
+        environments.resolver.resolve(job_services.layer(environment))
     )
     return "" if folder is None else str(folder)
 
 
-def _tokens(
-    connection: Connection, services: Services, job: Job, attempt: Attempt
-) -> tuple[str, str]:
+def _tokens(connection: Connection, clock: Clock, job: Job, attempt: Attempt) -> tuple[str, str]:
     """For reports of the attempt, and for what its script logs."""
     return (
-        _new_token(connection, services, job, TokenKind.ATTEMPT, attempt.id),
-        _new_token(connection, services, job, TokenKind.RUN, progress.run_subject(job)),
+        _new_token(connection, clock, job, TokenKind.ATTEMPT, attempt.id),
+        _new_token(connection, clock, job, TokenKind.RUN, progress.run_subject(job)),
     )
 
 
 def _new_token(
-    connection: Connection, services: Services, job: Job, kind: TokenKind, subject: str
+    connection: Connection, clock: Clock, job: Job, kind: TokenKind, subject: str
 ) -> str:
     token = workspaces.new_token(kind)
     identity = Identity(job.owner, kind, job.workspace, subject)
-    workspaces.keep_token(connection, token, identity, services.clock.now())
+    workspaces.keep_token(connection, token, identity, clock.now())
     return token
 
 
@@ -259,7 +260,7 @@ def _rehearsed_gpus(compute: Compute | None, job: Job) -> int:
     return rehearsal.gpus(job.properties, job.processes_per_node, gpus_per_node)
 
 
-def _node(compute: Compute | None, services: Services, job: Job) -> _Node:
+def _node(compute: Compute | None, devices: Machine, job: Job) -> _Node:
     if compute is None:
         return _Node(job.compute)
     return _Node(
@@ -267,12 +268,12 @@ def _node(compute: Compute | None, services: Services, job: Job) -> _Node:
         compute.size,
         compute.cores or 0,
         compute.memory_bytes or 0,
-        gpus.of_job(services, compute, job),
+        gpus.of_job(devices, compute, job),
     )
 
 
-def _outputs(job: Job) -> dict[str, OutputPlan]:
-    places = outputs.places(job)
+def _outputs(job: CommandJob) -> dict[str, OutputPlan]:
+    places = outputs.places_of(job)
     return {name: _output(output, places[name]) for name, output in job.spec.outputs.items()}
 
 
@@ -293,7 +294,7 @@ def _framework(distribution: str) -> dict[str, str]:
 
 
 def variables(
-    workspace: Workspace, job: Job, attempt: Attempt, run_token: str, server_url: str
+    workspace: Workspace, job: CommandJob, attempt: Attempt, run_token: str, server_url: str
 ) -> dict[str, str]:
     """The variables of REST.md section 8 that do not depend on node or rank."""
     names = run_variables(workspace, job, server_url)

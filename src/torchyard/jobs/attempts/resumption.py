@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from torchyard.base.clock import Clock
 from torchyard.compute import actions as computes
 from torchyard.jobs.attempts import losses, root_cause
 from torchyard.jobs.attempts.losses import Try
@@ -44,7 +45,7 @@ def checkpoint_for(services: Services, job: Job, error: JobError) -> Checkpoint 
 
 def goes_on(
     connection: Connection,
-    services: Services,
+    clock: Clock,
     job: Job,
     attempt: Attempt,
     failed: AttemptNode,
@@ -60,7 +61,7 @@ def goes_on(
     """
     if checkpoint is None:
         return False
-    now = services.clock.now()
+    now = clock.now()
     details = {**error.details, CHECKPOINT: {"name": checkpoint.name, "order": checkpoint.order}}
     ended = replace(attempt, ended_at=now, error=replace(error, details=details))
     tries = _tries([*attempt_store.attempts_of(connection, job.id)[:-1], ended])

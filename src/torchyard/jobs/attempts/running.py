@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchyard.base.db import Database
 from torchyard.jobs import actions
 from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.types import Job, NodeState, Status
@@ -18,16 +19,16 @@ RELEASE = "release"
 STATUSES = (Status.RUNNING, Status.NOT_RESPONDING)
 
 
-def attempt_of(services: Services, job: Job) -> str | None:
+def attempt_of(db: Database, job: Job) -> str | None:
     """Its id; None when none runs."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         attempts = attempt_store.attempts_of(connection, job.id)
     return next((attempt.id for attempt in reversed(attempts) if attempt.ended_at is None), None)
 
 
-def interactive_of(services: Services, attempt_id: str) -> list[tuple[int, dict[str, Any]]]:
+def interactive_of(db: Database, attempt_id: str) -> list[tuple[int, dict[str, Any]]]:
     """By node, what it told of its services and of being held."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         nodes = attempt_store.nodes_of(connection, attempt_id)
     return [(node.node, node.interactive or {}) for node in nodes]
 

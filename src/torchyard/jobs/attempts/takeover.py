@@ -16,6 +16,7 @@ from torchyard.executors.executor import Handle
 from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.types import Attempt
 from torchyard.jobs.services import Services
+from torchyard.servers.lease import Membership
 from torchyard.servers.types import Server
 
 _log = logging.getLogger(__name__)
@@ -42,9 +43,9 @@ def take_over(services: Services) -> int:
     return taken
 
 
-def owned(services: Services, attempts: list[Attempt]) -> list[Attempt]:
+def owned(membership: Membership, attempts: list[Attempt]) -> list[Attempt]:
     """The attempts that this server owns."""
-    return [attempt for attempt in attempts if services.membership.owns(attempt.server)]
+    return [attempt for attempt in attempts if membership.owns(attempt.server)]
 
 
 def _is_wanted(attempt: Attempt, me: Server, living: Mapping[str, Server]) -> bool:

@@ -15,9 +15,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.assets.deletions import AssetDeletion, DeletedVersion, DeletionRequest
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict
 from torchyard.data import assets as data
-from torchyard.data.deletion import AssetDeletion, DeletedVersion, DeletionRequest
+from torchyard.data.datastores import Datastores
 from torchyard.environments import assets as environments
 from torchyard.jobs.cleanup import asset_uses, unregistered
 from torchyard.jobs.cleanup.asset_uses import AssetVersion, Use
@@ -47,44 +49,44 @@ def delete(services: Services, request: DeletionRequest, identity: Identity) -> 
         Forbidden: it belongs to another person, or another person's job uses it.
     """
     if request.dry_run:
-        plan = _plan(services, request, identity)
-        return _deletion(plan, _sizes(services, plan))
+        plan = _plan(services.db, request, identity)
+        return _deletion(plan, _sizes(services.datastores, plan))
     with services.db.write() as connection:
         # What is true here stays so until the rows are gone; submission checks what it pinned.
         inside = replace(services, db=services.db.joined(connection))
-        plan = _plan(inside, request, identity)
+        plan = _plan(inside.db, request, identity)
         for version in plan.versions:
             _delete_row(inside, version)
-    sizes = _sizes(services, plan)
+    sizes = _sizes(services.datastores, plan)
     for version in plan.versions:
         _remove_files(services, version, plan)
     return _deletion(plan, sizes)
 
 
-def _plan(services: Services, request: DeletionRequest, identity: Identity) -> _Plan:
-    versions = _versions(services, request)
+def _plan(db: Database, request: DeletionRequest, identity: Identity) -> _Plan:
+    versions = _versions(db, request)
     for version in versions:
         refuse_foreign(identity, version.owner, str(version))
     going = [version.version for version in versions]
-    uses = asset_uses.find(services, request.workspace, versions)
+    uses = asset_uses.find(db, request.workspace, versions)
     for use in uses:
         refuse_foreign(identity, use.owner, f"{use.by}, which uses {use.asset},")
     _refuse_unfinished(uses)
     if uses and not request.force:
         raise _needed(uses)
     folders = {
-        version.version: asset_uses.own_folder(services, version, going)
+        version.version: asset_uses.own_folder(db, version, going)
         for version in versions
         if version.noun == "data"
     }
     return _Plan(versions, uses, folders)
 
 
-def _sizes(services: Services, plan: _Plan) -> dict[str, int]:
+def _sizes(datastores: Datastores, plan: _Plan) -> dict[str, int]:
     """By version, the bytes of files that are removed with it."""
     return {
         version.version: asset_uses.size_bytes(
-            services, version, plan.folders.get(version.version, "")
+            datastores, version, plan.folders.get(version.version, "")
         )
         for version in plan.versions
     }
@@ -100,14 +102,14 @@ def _deletion(plan: _Plan, sizes: Mapping[str, int]) -> AssetDeletion:
     )
 
 
-def _versions(services: Services, request: DeletionRequest) -> list[AssetVersion]:
+def _versions(db: Database, request: DeletionRequest) -> list[AssetVersion]:
     """The versions that are asked for.
 
     Raises:
         NotFound: there is none.
         Conflict: the environment is curated.
     """
-    db, workspace, name = services.db, request.workspace, request.name
+    workspace, name = request.workspace, request.name
     selected: Sequence[Any]
     if request.noun == "environment":
         environments.refuse_curated(name, "deleted", request.version)
@@ -163,8 +165,8 @@ def _remove_files(services: Services, version: AssetVersion, plan: _Plan) -> Non
 
     def unused(connection: Connection) -> list[StoredFolder]:
         inside = replace(services, db=services.db.joined(connection))
-        if asset_uses.users_of_folder(inside, version.workspace, folder) - before:
+        if asset_uses.users_of_folder(inside.db, version.workspace, folder) - before:
             return []
-        return [unregistered.in_default_store(services, version.workspace, folder)]
+        return [unregistered.in_default_store(services.datastores, version.workspace, folder)]
 
     unregistered.take_away(services, unused)

@@ -15,16 +15,16 @@ from typing import Any
 from sqlalchemy import Row, Text, cast, select
 
 from torchyard.base import files, refs
+from torchyard.base.db import Database
 from torchyard.base.errors import TorchyardError
 from torchyard.components import actions as components
 from torchyard.data import assets as data
 from torchyard.data import uris
-from torchyard.data.datastores import BLOB_STORE, UPLOADS
+from torchyard.data.datastores import BLOB_STORE, UPLOADS, Datastores
 from torchyard.data.uris import DatastoreUri
 from torchyard.environments import assets as environments
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Status
-from torchyard.jobs.services import Services
 from torchyard.models import registry
 
 _LACKS = "lacks its input `{}` when it is run again"
@@ -79,46 +79,46 @@ class Use:
     unfinished_job: str = ""
 
 
-def find(services: Services, workspace: str, versions: Sequence[AssetVersion]) -> list[Use]:
+def find(db: Database, workspace: str, versions: Sequence[AssetVersion]) -> list[Use]:
     """What names these versions of one asset, which are to be deleted together."""
     uses: list[Use] = []
     going = [version.version for version in versions]
     for version in versions:
         if version.noun == "environment":
-            uses += _of_environment(services, workspace, version, going)
+            uses += _of_environment(db, workspace, version, going)
             continue
         if version.noun == "model":
-            uses += _of_model(services, version)
+            uses += _of_model(db, version)
         else:
-            uses += _jobs_naming(services, workspace, version)
+            uses += _jobs_naming(db, workspace, version)
         if version.files_uri:
-            uses += _jobs_reading(services, workspace, version, going)
+            uses += _jobs_reading(db, workspace, version, going)
     return uses
 
 
-def users_of_folder(services: Services, workspace: str, folder: str) -> set[str]:
+def users_of_folder(db: Database, workspace: str, folder: str) -> set[str]:
     """Which assets and unfinished jobs name a folder of the default datastore; as in `Use.by`."""
     top = str(DatastoreUri(BLOB_STORE, folder))
     users = {
         f"data `{asset.name}:{asset.version}`"
-        for asset in data.list_versions(services.db, workspace)
+        for asset in data.list_versions(db, workspace)
         if _is_below(asset.uri, top, workspace)
     }
     users |= {
         f"model `{model.name}:{model.version}`"
-        for model in registry.all_versions(services.db, workspace, archived=True)
+        for model in registry.all_versions(db, workspace, archived=True)
         if f"{model.folder}/".startswith(f"{folder}/")
     }
     users |= {
         f"job `{row.name}`"
-        for row in _jobs_with(services, workspace, folder)
+        for row in _jobs_with(db, workspace, folder)
         if not Status(row.status).ended
         and any(_is_below(path, top, workspace) for _, path in _paths_of(row))
     }
     return users
 
 
-def own_folder(services: Services, version: AssetVersion, going: Collection[str] = ()) -> str:
+def own_folder(db: Database, version: AssetVersion, going: Collection[str] = ()) -> str:
     """The folder of the default datastore that goes with a version of data; empty for none.
 
     Args:
@@ -131,7 +131,7 @@ def own_folder(services: Services, version: AssetVersion, going: Collection[str]
     if len(parts) < 2 or parts[0] != UPLOADS:
         return ""
     folder = "/".join(parts[:2])
-    for other in data.list_versions(services.db, version.workspace):
+    for other in data.list_versions(db, version.workspace):
         is_going = other.name == version.name and other.version in (version.version, *going)
         if not is_going and _is_below(
             other.uri, str(DatastoreUri(BLOB_STORE, folder)), other.workspace
@@ -140,41 +140,41 @@ def own_folder(services: Services, version: AssetVersion, going: Collection[str]
     return folder
 
 
-def size_bytes(services: Services, version: AssetVersion, folder: str) -> int:
+def size_bytes(datastores: Datastores, version: AssetVersion, folder: str) -> int:
     """The bytes of files that are removed with a version; `folder` goes with one of data."""
     if version.noun == "model":
         return sum(file.size_bytes for file in version.asset.files)
     if not folder:
         return 0
-    root = services.datastores.root(version.workspace, BLOB_STORE)
+    root = datastores.root(version.workspace, BLOB_STORE)
     return sum(size for _, size in files.walk(files.inside(root, folder)))
 
 
-def _of_model(services: Services, version: AssetVersion) -> Iterator[Use]:
-    for alias in registry.aliases_of(services.db, version.asset):
+def _of_model(db: Database, version: AssetVersion) -> Iterator[Use]:
+    for alias in registry.aliases_of(db, version.asset):
         yield Use(
             str(version),
             f"alias `{alias}`",
             f"`azureml:{version.name}@{alias}` names nothing",
         )
-    for asset in data.list_versions(services.db, version.workspace) if version.files_uri else ():
+    for asset in data.list_versions(db, version.workspace) if version.files_uri else ():
         if _is_below(asset.uri, version.files_uri, version.workspace):
             by = f"data `{asset.name}:{asset.version}`"
             yield Use(str(version), by, f"{by} has no files")
 
 
 def _of_environment(
-    services: Services, workspace: str, version: AssetVersion, going: Collection[str]
+    db: Database, workspace: str, version: AssetVersion, going: Collection[str]
 ) -> Iterator[Use]:
     reference = f"{version.name}:{version.version}"
-    for row in _jobs_with(services, workspace, reference):
+    for row in _jobs_with(db, workspace, reference):
         # A sweep's is its trial's.
         written = (row.spec.get("trial") or row.spec).get("environment")
         if isinstance(written, str) and written.removeprefix("azureml:") == reference:
             yield _use_of_job(row, version, "can't be run again")
-    all_versions = environments.list_versions(services.db, workspace, version.name)
+    all_versions = environments.list_versions(db, workspace, version.name)
     is_last = all(asset.version in going for asset in all_versions)
-    for component in components.list_versions(services.db, workspace):
+    for component in components.list_versions(db, workspace):
         ref = _reference(component.definition.get("environment"))
         if ref is None or ref.name != version.name or ref.registry:
             continue
@@ -183,10 +183,10 @@ def _of_environment(
             yield Use(str(version), by, f"{by} can't be run")
 
 
-def _jobs_naming(services: Services, workspace: str, version: AssetVersion) -> Iterator[Use]:
+def _jobs_naming(db: Database, workspace: str, version: AssetVersion) -> Iterator[Use]:
     """Jobs that take a version of data by its name."""
     reference = f"azureml:{version.name}:{version.version}"
-    for row in _jobs_with(services, workspace, reference):
+    for row in _jobs_with(db, workspace, reference):
         for name, path in _paths_of(row):
             if path == reference:
                 yield _use_of_job(row, version, _LACKS.format(name))
@@ -194,14 +194,14 @@ def _jobs_naming(services: Services, workspace: str, version: AssetVersion) -> I
 
 
 def _jobs_reading(
-    services: Services, workspace: str, version: AssetVersion, going: Collection[str]
+    db: Database, workspace: str, version: AssetVersion, going: Collection[str]
 ) -> Iterator[Use]:
     """Jobs that take files by their path, which go with the version."""
     uri = _datastore_uri(version.files_uri, workspace)
-    goes = version.noun == "model" or own_folder(services, version, going)
+    goes = version.noun == "model" or own_folder(db, version, going)
     if uri is None or not goes:
         return
-    for row in _jobs_with(services, workspace, uri.path.rstrip("/")):
+    for row in _jobs_with(db, workspace, uri.path.rstrip("/")):
         for name, path in _paths_of(row):
             if _is_below(path, version.files_uri, workspace):
                 yield _use_of_job(row, version, _LACKS.format(name))
@@ -222,7 +222,7 @@ def _use_of_job(row: Row[Any], version: AssetVersion, breaks: str) -> Use:
     return Use(str(version), by, f"{by} {breaks}", row.owner, unfinished)
 
 
-def _jobs_with(services: Services, workspace: str, text: str) -> list[Row[Any]]:
+def _jobs_with(db: Database, workspace: str, text: str) -> list[Row[Any]]:
     """Jobs whose document may hold a text, newest first."""
     jobs = store.jobs
     # As JSON writes it: without its quotes, with other characters escaped.
@@ -237,7 +237,7 @@ def _jobs_with(services: Services, workspace: str, text: str) -> list[Row[Any]]:
         )
         .order_by(jobs.c.id.desc())
     )
-    with services.db.read() as connection:
+    with db.read() as connection:
         return list(connection.execute(query))
 
 

@@ -15,14 +15,12 @@ from datetime import datetime
 from torchyard.base.errors import Conflict, NotFound, TorchyardError
 from torchyard.data import assets, uris
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of
-from torchyard.jobs import actions
-from torchyard.jobs.files import owners
+from torchyard.jobs import actions, owners
 from torchyard.jobs.records import experiment_store, removal_store, store
 from torchyard.jobs.records.removal_store import Mark
 from torchyard.jobs.records.types import ENDED, Job, Status
 from torchyard.jobs.services import Services
 from torchyard.models import registry
-from torchyard.workspaces.access import refuse_foreign
 from torchyard.workspaces.types import Identity
 
 _ARTIFACTS = artifacts_of("")
@@ -129,7 +127,7 @@ def delete_by(services: Services, workspace: str, choice: Choice, identity: Iden
     """
     if identity.own_only:
         for job in plan(services, workspace, choice).jobs:
-            refuse_foreign(identity, owners.of(job), f"job `{job.name}`")
+            owners.refuse_foreign(identity, job)
     return delete(services, workspace, choice, identity.user)
 
 

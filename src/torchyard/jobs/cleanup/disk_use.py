@@ -17,6 +17,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
+from torchyard.base.db import Database
 from torchyard.data import assets as data
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, MODELS, UPLOADS, artifacts_of
 from torchyard.jobs.files import scratch
@@ -96,7 +97,7 @@ class _Measure:
 def measure(services: Services) -> DiskUse:
     """Walk the home once; tens of thousands of jobs take seconds."""
     sizes = _Measure()
-    owners = _owners_of_jobs(services)
+    owners = _owners_of_jobs(services.db)
     items: list[DiskItem] = []
     for workspace in workspaces.list_all(services.db):
         items += _of_workspace(services, workspace.name, owners, sizes)
@@ -119,7 +120,7 @@ def _of_workspace(
     artifacts = services.datastores.root(workspace, ARTIFACT_STORE)
     uploads = services.datastores.root(workspace, BLOB_STORE)
     # Registered files first: what is linked elsewhere as well counts for them.
-    yield from _registered(services, workspace, uploads, sizes)
+    yield from _registered(services.db, workspace, uploads, sizes)
     yield from of_jobs("outputs", artifacts / _ARTIFACTS[0], _ARTIFACTS[2])
     yield from of_jobs("outputs", uploads / _OUTPUTS)
     yield from of_jobs("logs", services.logs.folder(workspace, "x").parent)
@@ -129,13 +130,11 @@ def _of_workspace(
     yield DiskItem("data", "other files of the datastores", "", size, workspace)
 
 
-def _registered(
-    services: Services, workspace: str, root: Path, sizes: _Measure
-) -> Iterator[DiskItem]:
+def _registered(db: Database, workspace: str, root: Path, sizes: _Measure) -> Iterator[DiskItem]:
     """Models and uploaded data, each folder once."""
     models = {
         "/".join(model.folder.split("/")[:3]): model
-        for model in registry.all_versions(services.db, workspace, archived=True)
+        for model in registry.all_versions(db, workspace, archived=True)
         if model.folder
     }
     for name in _folders(root / MODELS):
@@ -145,7 +144,7 @@ def _registered(
             owner = model.owner if model else ""
             yield DiskItem("models", shown, owner, sizes.size(folder), workspace)
     uploaded = {}
-    for asset in data.list_versions(services.db, workspace):
+    for asset in data.list_versions(db, workspace):
         path = asset.uri.partition(f"/{BLOB_STORE}/paths/{UPLOADS}/")[2]
         uploaded[path.partition("/")[0]] = asset
     for folder in _folders(root / UPLOADS):
@@ -196,9 +195,9 @@ def _of_server(services: Services, sizes: _Measure) -> Iterator[DiskItem]:
     yield DiskItem("server", "database and other files", "", loose_bytes + others)
 
 
-def _owners_of_jobs(services: Services) -> dict[tuple[str, str], str]:
+def _owners_of_jobs(db: Database) -> dict[tuple[str, str], str]:
     jobs = store.jobs
-    with services.db.read() as connection:
+    with db.read() as connection:
         rows = connection.execute(select(jobs.c.workspace, jobs.c.name, jobs.c.owner))
         return {(row.workspace, row.name): row.owner for row in rows}
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
+from torchyard.base.clock import Clock
 from torchyard.base.errors import Conflict
 from torchyard.environments.packages import caches
 from torchyard.executors.runner_client import RunnerRefused
@@ -95,7 +96,7 @@ def reclaim(services: Services, options: GcOptions) -> list[GcItem]:
         items = survey(services, options)
         # Together: each time, every record is looked through.
         chosen = {item.name for item in items if item.kind == _UNREGISTERED and item.remove}
-        gone = unregistered.remove(services, chosen, _unused_before_s(services, options))
+        gone = unregistered.remove(services, chosen, _unused_before_s(services.clock, options))
         return [
             (item if item.name in gone else _stays(item))
             if item.kind == _UNREGISTERED and item.remove
@@ -178,7 +179,7 @@ def _environments(services: Services, options: GcOptions) -> Iterator[GcItem]:
     for hash, folder in services.environments.folders.all():
         job = needed.get(hash)
         used_at_s = folder.stat().st_mtime
-        remove, reason = _by_age(services, options, used_at_s)
+        remove, reason = _by_age(services.clock, options, used_at_s)
         if job is not None:
             remove, reason = False, f"job `{job}` needs it"
         yield GcItem("environment", hash, _size(folder), remove, reason, used_at_s)
@@ -189,15 +190,15 @@ def _inputs(services: Services, options: GcOptions) -> Iterator[GcItem]:
         oldest = references.oldest_with_inputs(connection)
     for name, folder in services.fetcher.copies():
         used_at_s = folder.stat().st_mtime
-        remove, reason = _by_age(services, options, used_at_s)
+        remove, reason = _by_age(services.clock, options, used_at_s)
         # A copy not requested since then belongs neither to that job nor to a later one.
         if oldest is not None and used_at_s >= oldest[0].timestamp():
             remove, reason = False, f"job `{oldest[1]}` or a later one may read it"
         yield GcItem("input", name, _size(folder), remove, reason, used_at_s)
 
 
-def _by_age(services: Services, options: GcOptions, used_at_s: float) -> tuple[bool, str]:
-    unused_s = services.clock.now().timestamp() - used_at_s
+def _by_age(clock: Clock, options: GcOptions, used_at_s: float) -> tuple[bool, str]:
+    unused_s = clock.now().timestamp() - used_at_s
     reason = f"unused for {max(0.0, unused_s) / DAY_S:.1f} days"
     return unused_s > options.older_than_s, reason
 
@@ -228,7 +229,7 @@ def _caches(services: Services, options: GcOptions) -> Iterator[GcItem]:
             reason = _CLIENTS if folder.name == "snapshots" else "not made by torchyard"
             yield GcItem("cache", folder.name, size, False, reason, used_at_s)
             continue
-        remove, reason = _by_age(services, options, used_at_s)
+        remove, reason = _by_age(services.clock, options, used_at_s)
         if not remove and options.caches_bytes is not None and size > options.caches_bytes:
             remove, reason = True, f"{reason}, and beyond the budget of caches"
         yield GcItem("cache", folder.name, size, remove, reason, used_at_s)
@@ -271,7 +272,7 @@ def _size_of_file(file: Path) -> int:
 
 
 def _unregistered(services: Services, options: GcOptions) -> Iterator[GcItem]:
-    before_s = _unused_before_s(services, options)
+    before_s = _unused_before_s(services.clock, options)
     for folder in unregistered.find(services):
         touched_at_s = folder.touched_at_s
         remove = touched_at_s <= before_s
@@ -280,9 +281,9 @@ def _unregistered(services: Services, options: GcOptions) -> Iterator[GcItem]:
         yield GcItem(_UNREGISTERED, str(folder), size, remove, reason, touched_at_s)
 
 
-def _unused_before_s(services: Services, options: GcOptions) -> float:
+def _unused_before_s(clock: Clock, options: GcOptions) -> float:
     """Clients upload files some time before they register them."""
-    now_s = services.clock.now().timestamp()
+    now_s = clock.now().timestamp()
     return now_s - max(options.older_than_s, options.grace_s)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from torchyard.base import files
+from torchyard.base.db import Database
 from torchyard.base.errors import DatabaseUnreachable, TorchyardError
 from torchyard.data import actions as data
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
@@ -63,9 +64,9 @@ def weights(services: Services, jobs: Sequence[Job]) -> dict[str, Weight]:
     return {job.name: _weight(services, job, points.get(job.id, 0)) for job in jobs}
 
 
-def is_due(services: Services) -> bool:
+def is_due(db: Database) -> bool:
     """Whether a deletion was begun and is not finished."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         return removal_store.any_pending(connection)
 
 
@@ -126,7 +127,7 @@ def _remove(services: Services, mark: Mark, needed: bool) -> bool:
             removal_store.finish(connection, mark.job_id, services.clock.now())
         return True
     if needed or not job.status.ended:
-        _spare(services, job)
+        _spare(services.db, job)
         return False
     if not all(attempt.clean for attempt in tries):
         return False
@@ -139,9 +140,9 @@ def _remove(services: Services, mark: Mark, needed: bool) -> bool:
     return True
 
 
-def _spare(services: Services, job: Job) -> None:
+def _spare(db: Database, job: Job) -> None:
     """Since it was marked something has come to need it, or a client has taken it up again."""
-    with services.db.write() as connection:
+    with db.write() as connection:
         removal_store.take_back(connection, job.id)
         store.change_job(connection, job.id, deleted=False)
 

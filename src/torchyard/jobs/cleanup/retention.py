@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
+from torchyard.base.db import Database
 from torchyard.jobs.cleanup import deletion
 from torchyard.jobs.cleanup.deletion import Choice
 from torchyard.jobs.services import Services
@@ -20,9 +21,9 @@ _log = logging.getLogger(__name__)
 ASKED_BY = "retention"
 
 
-def is_set(services: Services) -> bool:
+def is_set(db: Database) -> bool:
     """Whether any workspace has a retention period."""
-    return any(workspace.retention_days for workspace in workspaces.list_all(services.db))
+    return any(workspace.retention_days for workspace in workspaces.list_all(db))
 
 
 def delete_expired(services: Services) -> int:

@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from torchyard.base import files
 from torchyard.data import actions as data
-from torchyard.data.datastores import BLOB_STORE, MODELS, UPLOADS
+from torchyard.data.datastores import BLOB_STORE, MODELS, UPLOADS, Datastores
 from torchyard.jobs.cleanup import references, stale_files
 from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces
@@ -54,7 +54,7 @@ def find(services: Services) -> list[StoredFolder]:
     stored = [
         folder
         for workspace in workspaces.list_all(services.db)
-        for folder in _stored(services, workspace.name)
+        for folder in _stored(services.datastores, workspace.name)
     ]
     if not stored:
         return []
@@ -84,8 +84,8 @@ def remove(services: Services, chosen: Collection[str], before_s: float) -> set[
     return {str(folder) for folder in take_away(services, unnamed)}
 
 
-def in_default_store(services: Services, workspace: str, folder: str) -> StoredFolder:
-    root = services.datastores.root(workspace, BLOB_STORE)
+def in_default_store(datastores: Datastores, workspace: str, folder: str) -> StoredFolder:
+    root = datastores.root(workspace, BLOB_STORE)
     return StoredFolder(workspace, folder, files.inside(root, folder))
 
 
@@ -110,8 +110,8 @@ def take_away(
     return chosen
 
 
-def _stored(services: Services, workspace: str) -> Iterator[StoredFolder]:
-    root = services.datastores.root(workspace, BLOB_STORE)
+def _stored(datastores: Datastores, workspace: str) -> Iterator[StoredFolder]:
+    root = datastores.root(workspace, BLOB_STORE)
     tops = [root / UPLOADS, *_folders(root / MODELS)]
     for top in tops:
         for path in _folders(top):

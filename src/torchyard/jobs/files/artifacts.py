@@ -15,9 +15,9 @@ from pathlib import Path
 
 from torchyard.base import files
 from torchyard.base.errors import NotFound, nearest
-from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
+from torchyard.data.datastores import ARTIFACT_STORE, Datastores, artifacts_of
 from torchyard.jobs.files import outputs
-from torchyard.jobs.records.logs import LogFile
+from torchyard.jobs.records.logs import LogFile, Logs
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services
 
@@ -42,12 +42,12 @@ def list_of(services: Services, job: Job, folder: str = "") -> list[Artifact]:
     return [Artifact(path, size) for path, size in sorted(sizes.items())]
 
 
-def logs_of(services: Services, job: Job) -> Iterator[tuple[str, Path]]:
+def logs_of(logs: Logs, job: Job) -> Iterator[tuple[str, Path]]:
     """(path as users name it, file) of every log of every attempt."""
-    for log in services.logs.list(job.workspace, job.name):
+    for log in logs.list(job.workspace, job.name):
         yield (
             displayed_path(job, log),
-            services.logs.file(job.workspace, job.name, log.attempt, log.path),
+            logs.file(job.workspace, job.name, log.attempt, log.path),
         )
 
 
@@ -70,16 +70,16 @@ def file(services: Services, job: Job, path: str) -> Path:
         raise NotFound(f"job `{job.name}` has no file `{path}`", hint) from None
 
 
-def writing(services: Services, job: Job, path: str) -> AbstractContextManager[files.Writing]:
+def writing(datastores: Datastores, job: Job, path: str) -> AbstractContextManager[files.Writing]:
     """Open an artifact for writing."""
     stored = f"{artifacts_of(job.name)}/{files.safe_relative(path)}"
-    return services.datastores.writing(job.workspace, ARTIFACT_STORE, stored)
+    return datastores.writing(job.workspace, ARTIFACT_STORE, stored)
 
 
-def delete(services: Services, job: Job, path: str) -> None:
+def delete(datastores: Datastores, job: Job, path: str) -> None:
     """Delete an artifact, or everything below a folder of them; logs stay."""
     stored = f"{artifacts_of(job.name)}/{files.safe_relative(path)}"
-    services.datastores.delete(job.workspace, ARTIFACT_STORE, stored)
+    datastores.delete(job.workspace, ARTIFACT_STORE, stored)
 
 
 def list_earlier(services: Services, job: Job) -> Iterator[tuple[str, Artifact]]:

@@ -52,7 +52,7 @@ def keep(services: Services, job: Job) -> None:
             log.seek(offsets[-1])
             content = log.read(_MOST_BYTES)
         if content:
-            with artifacts.writing(services, job, PATH) as file:
+            with artifacts.writing(services.datastores, job, PATH) as file:
                 file.write(content)
     except (OSError, TorchyardError) as error:
         _log.warning("the build log of job %s is not kept: %s", job.name, error)

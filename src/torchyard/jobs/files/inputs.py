@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base import files
-from torchyard.base.blobs import SNAPSHOT_PREFIX
+from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
 from torchyard.base.bodies import yaml_documents
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.jobs.records.types import Job
+from torchyard.data.fetching import Fetcher
+from torchyard.jobs.records.types import CommandJob, Job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec.inputs import Input
 from torchyard.shared.plan import InputPlan
@@ -26,7 +27,7 @@ _LONGEST_TABLE = (256 << 10) + 1
 _EVALUATED = ("eval_mount", "eval_download")
 
 
-def plans(services: Services, job: Job) -> dict[str, InputPlan]:
+def plans(fetcher: Fetcher, job: CommandJob) -> dict[str, InputPlan]:
     """What a worker needs to know of every input; all are ready.
 
     Raises:
@@ -35,7 +36,7 @@ def plans(services: Services, job: Job) -> dict[str, InputPlan]:
     made = {}
     for name, job_input in job.spec.inputs.items():
         if _is_elsewhere(job_input):
-            folder = _ready(services, job, job_input)
+            folder = _ready(fetcher, job, job_input)
             if folder is None:
                 raise NotFound(f"the data of input `{name}` is no longer at `{job_input.path}`")
             made[name] = InputPlan(job_input.type, mode=_plain(job_input.mode), source=str(folder))
@@ -49,7 +50,7 @@ def plans(services: Services, job: Job) -> dict[str, InputPlan]:
     return made
 
 
-def are_ready(services: Services, job: Job) -> bool:
+def are_ready(services: Services, job: CommandJob) -> bool:
     """Cheap; asked at every look of the scheduler.
 
     Raises:
@@ -57,16 +58,16 @@ def are_ready(services: Services, job: Job) -> bool:
     """
     for name, job_input in job.spec.inputs.items():
         if _is_elsewhere(job_input):
-            folder = _ready(services, job, job_input)
+            folder = _ready(services.fetcher, job, job_input)
             if folder is None:
                 return False
-            _check_table(services, name, job_input, folder)
+            _check_table(services.blobs, name, job_input, folder)
         else:
-            _check_table(services, name, job_input)
+            _check_table(services.blobs, name, job_input)
     return True
 
 
-def bring(services: Services, job: Job, canceled: Callable[[], bool]) -> None:
+def bring(services: Services, job: CommandJob, canceled: Callable[[], bool]) -> None:
     """Copy what is not here.
 
     Raises:
@@ -78,9 +79,9 @@ def bring(services: Services, job: Job, canceled: Callable[[], bool]) -> None:
             folder = services.fetcher.fetch(
                 job.workspace, job_input.type, job_input.path, services.clock.now(), canceled
             )
-            _check_table(services, name, job_input, folder)
+            _check_table(services.blobs, name, job_input, folder)
         else:
-            _check_table(services, name, job_input)
+            _check_table(services.blobs, name, job_input)
 
 
 def let_read(services: Services, job: Job, input_plans: Mapping[str, InputPlan]) -> None:
@@ -98,7 +99,7 @@ def let_read(services: Services, job: Job, input_plans: Mapping[str, InputPlan])
         services.fetcher.let_read(file, user)
 
 
-def source(services: Services, job: Job, name: str) -> Path:
+def source(services: Services, job: CommandJob, name: str) -> Path:
     """Where an input lies on the server's machine, for nodes that are elsewhere.
 
     Raises:
@@ -106,7 +107,7 @@ def source(services: Services, job: Job, name: str) -> Path:
     """
     job_input = job.spec.inputs.get(name)
     folder = (
-        _ready(services, job, job_input)
+        _ready(services.fetcher, job, job_input)
         if job_input is not None and _is_elsewhere(job_input)
         else None
     )
@@ -152,8 +153,8 @@ def _is_elsewhere(job_input: Input) -> bool:
     )
 
 
-def _ready(services: Services, job: Job, job_input: Input) -> Path | None:
-    return services.fetcher.ready(job.workspace, job_input.type, job_input.path, job.created_at)
+def _ready(fetcher: Fetcher, job: Job, job_input: Input) -> Path | None:
+    return fetcher.ready(job.workspace, job_input.type, job_input.path, job.created_at)
 
 
 def _plain(mode: str) -> str:
@@ -161,14 +162,12 @@ def _plain(mode: str) -> str:
     return {"eval_mount": "ro_mount", "eval_download": "download"}.get(mode, mode)
 
 
-def _check_table(
-    services: Services, name: str, job_input: Input, folder: Path | None = None
-) -> None:
+def _check_table(blobs: Blobs, name: str, job_input: Input, folder: Path | None = None) -> None:
     """A table that is to be evaluated must name nothing but files beside it."""
     if job_input.mode not in _EVALUATED:
         return
     try:
-        file = folder / "MLTable" if folder is not None else _in_snapshot(services, job_input)
+        file = folder / "MLTable" if folder is not None else _in_snapshot(blobs, job_input)
         with open(file, encoding="utf-8") as opened:
             table = yaml_documents.load(opened.read(_LONGEST_TABLE), "`MLTable`")
         paths = [str(value) for entry in table["paths"] for value in entry.values()]
@@ -188,17 +187,17 @@ def _check_table(
             )
 
 
-def _in_snapshot(services: Services, job_input: Input) -> Path:
-    snapshot = services.blobs.snapshot(job_input.path.removeprefix(SNAPSHOT_PREFIX))
+def _in_snapshot(blobs: Blobs, job_input: Input) -> Path:
+    snapshot = blobs.snapshot(job_input.path.removeprefix(SNAPSHOT_PREFIX))
     by_path = {file.path: file.sha256 for file in snapshot.files}
-    return services.blobs.path(by_path["MLTable"])
+    return blobs.path(by_path["MLTable"])
 
 
 def _leads_out(path: str) -> bool:
     return "://" in path or path.startswith("/") or ".." in path.split("/")
 
 
-def describe(job: Job) -> str:
+def describe(job: CommandJob) -> str:
     """For the job's timeline: what is waited for."""
     names = [name for name, job_input in job.spec.inputs.items() if _is_elsewhere(job_input)]
     return f"the inputs {', '.join(f'`{name}`' for name in names)} are being fetched"

@@ -10,48 +10,46 @@ from __future__ import annotations
 from typing import Any
 
 from torchyard.assets import served_files
-from torchyard.base.blobs import SnapshotFile
+from torchyard.base.blobs import Blobs, SnapshotFile
 from torchyard.base.errors import NotFound, nearest
 from torchyard.jobs.files import text_diff
-from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.records.types import Job, parse_job
 
 _PREFIX = "snapshot:"
 _MOST_LINES = 10_000
 
 
-def files_of(services: Services, job: Job) -> tuple[SnapshotFile, ...]:
+def files_of(blobs: Blobs, job: Job) -> tuple[SnapshotFile, ...]:
     """
     Raises:
         NotFound: the snapshot is gone.
     """
-    code = job.spec.code
+    code = parse_job(job).spec.code
     if not code.startswith(_PREFIX):
         return ()
-    return services.blobs.snapshot(code.removeprefix(_PREFIX)).files
+    return blobs.snapshot(code.removeprefix(_PREFIX)).files
 
 
-def preview(services: Services, job: Job, path: str) -> dict[str, Any]:
+def preview(blobs: Blobs, job: Job, path: str) -> dict[str, Any]:
     """The head of one file, see assets/served_files.py.
 
     Raises:
         NotFound: with the nearest path there is.
     """
-    by_path = {file.path: file for file in files_of(services, job)}
+    by_path = {file.path: file for file in files_of(blobs, job)}
     if path not in by_path:
         near = nearest(path, list(by_path))
         raise NotFound(
             f"the code of job `{job.name}` has no file `{path}`",
             f"did you mean `{near}`?" if near else "list its files first",
         )
-    return served_files.preview(services.blobs.path(by_path[path].sha256), path)
+    return served_files.preview(blobs.path(by_path[path].sha256), path)
 
 
-def changes(services: Services, old: Job, new: Job) -> list[tuple[str, str]]:
+def changes(blobs: Blobs, old: Job, new: Job) -> list[tuple[str, str]]:
     """(path, `added`, `removed` or `changed`) of each file that differs, sorted."""
     before, after = (
-        {file.path: (file.sha256, file.mode) for file in files_of(services, job)}
-        for job in (old, new)
+        {file.path: (file.sha256, file.mode) for file in files_of(blobs, job)} for job in (old, new)
     )
     differing = sorted(path for path in before | after if before.get(path) != after.get(path))
     return [
@@ -60,7 +58,7 @@ def changes(services: Services, old: Job, new: Job) -> list[tuple[str, str]]:
     ]
 
 
-def file_diff(services: Services, old: Job, new: Job, path: str) -> dict[str, Any]:
+def file_diff(blobs: Blobs, old: Job, new: Job, path: str) -> dict[str, Any]:
     """`hunks` of changed lines, none of a binary file; `whole` unless only heads were compared.
 
     Raises:
@@ -69,8 +67,8 @@ def file_diff(services: Services, old: Job, new: Job, path: str) -> dict[str, An
     texts: list[str | None] = []
     is_whole, is_there = True, False
     for job in (old, new):
-        sha256 = next((f.sha256 for f in files_of(services, job) if f.path == path), "")
-        text, is_all = served_files.head_text(services.blobs.path(sha256)) if sha256 else ("", True)
+        sha256 = next((f.sha256 for f in files_of(blobs, job) if f.path == path), "")
+        text, is_all = served_files.head_text(blobs.path(sha256)) if sha256 else ("", True)
         texts.append(text)
         is_whole, is_there = is_whole and is_all, is_there or bool(sha256)
     if not is_there:

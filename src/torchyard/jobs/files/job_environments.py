@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from torchyard.base.db import Database
 from torchyard.base.errors import NotFound
 from torchyard.environments import copying
 from torchyard.environments import to_json as environments_json
@@ -27,7 +28,7 @@ def to_json(services: Services, job: Job) -> dict[str, Any]:
     Raises:
         NotFound: the run has no environment.
     """
-    spec = _pinned(services, job)
+    spec = _pinned(services.db, job)
     body = {"ref": spec.ref, "spec": spec.to_json()}
     body |= environments_json.build_json(services.environments, spec)
     masked: dict[str, Any] = job_masking.masked(job, body)
@@ -41,7 +42,7 @@ def export(services: Services, job: Job, form: str) -> dict[str, Any]:
         NotFound: the run has no environment.
         InvalidInput: the form does not exist, or can't describe the environment.
     """
-    spec = _pinned(services, job)
+    spec = _pinned(services.db, job)
     image = spec.image
     if image is not None and image.dockerfile and form == "dockerfile":
         body = {
@@ -58,12 +59,12 @@ def export(services: Services, job: Job, form: str) -> dict[str, Any]:
     return masked
 
 
-def reference_or_definition(services: Services, job: Job) -> str | dict[str, Any]:
+def reference_or_definition(db: Database, job: Job) -> str | dict[str, Any]:
     """The environment as a job file names it, for what the job made; empty for a run without one.
 
     A reference has the version that was pinned; an inline definition has no secrets.
     """
-    with services.db.read() as connection:
+    with db.read() as connection:
         pinned = store.environment_of(connection, job.id)
     if not pinned:
         return ""
@@ -82,13 +83,13 @@ def named_by(services: Services, workspace: str, job: str) -> str | dict[str, An
     if not job:
         return ""
     try:
-        return reference_or_definition(services, actions.get(services, workspace, job))
+        return reference_or_definition(services.db, actions.get(services, workspace, job))
     except NotFound:
         return ""
 
 
-def _pinned(services: Services, job: Job) -> EnvironmentSpec:
-    with services.db.read() as connection:
+def _pinned(db: Database, job: Job) -> EnvironmentSpec:
+    with db.read() as connection:
         pinned = store.environment_of(connection, job.id)
     if not pinned:
         raise NotFound(

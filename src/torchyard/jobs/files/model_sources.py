@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from torchyard.base.blobs import SNAPSHOT_PREFIX
+from torchyard.assets.sources import Source
+from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
 from torchyard.data import actions as data
 from torchyard.data import uris
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, job_environments
 from torchyard.jobs.services import Services
-from torchyard.models.types import Source
 
 _ARTIFACTS = ("artifacts", "default")
 
@@ -33,7 +33,7 @@ def find(services: Services, workspace: str, path: str) -> Iterator[Source]:
         NotFound: there is nothing there.
     """
     if path.startswith(SNAPSHOT_PREFIX):
-        yield _of_snapshot(services, path.removeprefix(SNAPSHOT_PREFIX))
+        yield _of_snapshot(services.blobs, path.removeprefix(SNAPSHOT_PREFIX))
         return
     named = uris.job_output(path)
     if named is not None:
@@ -46,7 +46,7 @@ def find(services: Services, workspace: str, path: str) -> Iterator[Source]:
             "`azureml://jobs/<job>/outputs/artifacts/paths/<path>` or `runs:/<job>/<path>`",
             at=["path"],
         )
-    with tempfile.TemporaryDirectory(prefix="model-", dir=_temporary(services)) as folder:
+    with tempfile.TemporaryDirectory(prefix="model-", dir=_temporary(services.home)) as folder:
         try:
             yield _of_data(services, workspace, path, Path(folder))
         except (InvalidInput, NotFound) as error:
@@ -54,9 +54,9 @@ def find(services: Services, workspace: str, path: str) -> Iterator[Source]:
             raise
 
 
-def _of_snapshot(services: Services, snapshot_id: str) -> Source:
-    snapshot = services.blobs.snapshot(snapshot_id)
-    model_files = tuple((file.path, services.blobs.path(file.sha256)) for file in snapshot.files)
+def _of_snapshot(blobs: Blobs, snapshot_id: str) -> Source:
+    snapshot = blobs.snapshot(snapshot_id)
+    model_files = tuple((file.path, blobs.path(file.sha256)) for file in snapshot.files)
     return Source(model_files, single=_is_single(model_files))
 
 
@@ -86,7 +86,7 @@ def _of_job(services: Services, workspace: str, named: uris.JobUri) -> Source:
         tuple((_in_model(path, wanted), file) for path, file in model_files),
         job.name,
         single,
-        environment=job_environments.reference_or_definition(services, job),
+        environment=job_environments.reference_or_definition(services.db, job),
     )
 
 
@@ -108,9 +108,9 @@ def _of_data(services: Services, workspace: str, path: str, folder: Path) -> Sou
     return Source(model_files, single=single is not None)
 
 
-def _temporary(services: Services) -> Path:
+def _temporary(home: Path) -> Path:
     """On the disk of the datastores, where there is room for a model."""
-    folder = services.home / "tmp"
+    folder = home / "tmp"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
 

@@ -17,7 +17,7 @@ from torchyard.jobs.files import model_sources, outputs
 from torchyard.jobs.files.outputs import OutputPlace
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.job_events import notices_of
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import CommandJob, Job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec.inputs import Output
 from torchyard.models import actions as models
@@ -27,18 +27,18 @@ _log = logging.getLogger(__name__)
 _LOCKS = 16
 
 
-def are_named(job: Job) -> bool:
+def are_named(job: CommandJob) -> bool:
     """Whether anything of the job is to be registered."""
     return any(output.name for output in job.spec.outputs.values())
 
 
-def register(services: Services, job: Job) -> None:
+def register(services: Services, job: CommandJob) -> None:
     """Give every output with a `name` of a job that is about to be Completed its version."""
     places = None
     for name, output in job.spec.outputs.items():
         if not output.name:
             continue
-        places = places or outputs.places(job)
+        places = places or outputs.places_of(job)
         try:
             # A server that takes over may come while the one before it is at work still.
             with locks.hold(services.lock(f"outputs-{job.id % _LOCKS}")):

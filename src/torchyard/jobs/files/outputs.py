@@ -20,7 +20,7 @@ from torchyard.data import actions as data
 from torchyard.data import datastores, uris
 from torchyard.data.datastores import BLOB_STORE, output_of
 from torchyard.data.uris import DatastoreUri
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import CommandJob, Job, parse_job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec.inputs import Output
 
@@ -88,8 +88,10 @@ def check(services: Services, workspace: str, name: str, output: Output) -> None
 
 def places(job: Job) -> dict[str, OutputPlace]:
     """The place of every output of a job."""
-    if job.type != "command":
-        return {}
+    return places_of(parse_job(job)) if job.type == "command" else {}
+
+
+def places_of(job: CommandJob) -> dict[str, OutputPlace]:
     return {
         name: destination_of(job.workspace, job.name, name, output)
         for name, output in job.spec.outputs.items()

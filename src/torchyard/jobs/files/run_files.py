@@ -111,11 +111,8 @@ class RunFiles:
         """The log file that a path of the store names, if it names one."""
         name, below = _split(path)
         job = self._job(name) if below else None
-        if job is None:
-            return None
-        return next(
-            (log for shown, log in artifacts.logs_of(self._services, job) if shown == below), None
-        )
+        logs = artifacts.logs_of(self._services.logs, job) if job else ()
+        return next((log for shown, log in logs if shown == below), None)
 
     def _ordered_logs(self, prefix: str, after: str, fold: bool) -> Iterator[Entry | str]:
         last_path = ""
@@ -131,7 +128,7 @@ class RunFiles:
         """(path in the store, log file) of every log whose path begins so, by path."""
         for name in self._names(prefix):
             job = self._job(name)
-            logs = artifacts.logs_of(self._services, job) if job is not None else ()
+            logs = artifacts.logs_of(self._services.logs, job) if job is not None else ()
             for shown, log in sorted(logs):
                 path = f"{artifacts_of(name)}/{shown}"
                 if path.startswith(prefix):
@@ -153,7 +150,7 @@ class RunFiles:
         return sorted((name for name in names if name.startswith(wanted)), key=_as_folder)
 
     def _job(self, name: str) -> Job | None:
-        return actions.find_by_name(self._services, self._workspace, name) if name else None
+        return actions.find_by_name(self._services.db, self._workspace, name) if name else None
 
 
 def _split(path: str) -> tuple[str, str]:

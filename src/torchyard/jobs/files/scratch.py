@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.base import files
+from torchyard.base.db import Database
 from torchyard.executors.runner_client import RunnerClient
 from torchyard.jobs.records import attempt_store, job_masking, store
 from torchyard.jobs.records.types import Attempt
@@ -126,9 +127,9 @@ def clear(services: Services, attempt: Attempt) -> None:
         _log.warning("`%s` can't be removed completely", folder(services, attempt.id))
 
 
-def record_clear(services: Services, attempts: Sequence[Attempt]) -> None:
+def record_clear(db: Database, attempts: Sequence[Attempt]) -> None:
     """Write down that the folders of these attempts are gone."""
-    with services.db.write() as connection:
+    with db.write() as connection:
         for attempt in attempts:
             attempt_store.change_attempt(connection, attempt.id, clean=True)
 

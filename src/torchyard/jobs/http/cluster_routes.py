@@ -33,7 +33,7 @@ def nodes(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
     return {
         "value": [
             {**vars(node), "since": to_text(node.since), "made_at": to_text(node.made_at)}
-            for node in clusters.nodes(services, workspace, name)
+            for node in clusters.nodes(services.db, workspace, name)
         ],
         "waiting": [{**vars(job), "since": to_text(job.since)} for job in waiting],
         "waiting_count": count,

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 
 from torchyard.base import fields
+from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, InvalidSpec
+from torchyard.jobs import owners
 from torchyard.jobs.cleanup import deletion, removal
 from torchyard.jobs.cleanup.deletion import Choice, Plan
 from torchyard.jobs.services import Services, ServicesOf
@@ -30,7 +32,7 @@ def delete(
     services: ServicesOf, workspace: str, identity: Person, body: Annotated[Any, Body()]
 ) -> dict[str, Any]:
     """`names`, or some of `experiment_name`, `status`, `older_than_s`; `dry_run` only lists."""
-    choice, dry_run = _choice(services, body)
+    choice, dry_run = _choice(services.clock, body)
     if dry_run:
         plan = deletion.plan(services, workspace, choice)
         return _plan_json(services, plan)
@@ -40,10 +42,11 @@ def delete(
 @router.delete("/{name}")
 @needs(Permission.JOB)
 def delete_one(services: ServicesOf, workspace: str, name: str, identity: Person) -> dict[str, Any]:
+    owners.refuse_foreign_names(services.db, identity, workspace, name)
     return _remove(services, deletion.delete_by(services, workspace, Choice([name]), identity))
 
 
-def _choice(services: Services, body: Any) -> tuple[Choice, bool]:
+def _choice(clock: Clock, body: Any) -> tuple[Choice, bool]:
     fields.refuse_unknown(fields.mapping(body, "what to delete"), _KEYS)
     names, age_s = body.get("names") or [], body.get("older_than_s")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -54,7 +57,7 @@ def _choice(services: Services, body: Any) -> tuple[Choice, bool]:
         )
     experiment, status = (fields.text(body, key) for key in ("experiment_name", "status"))
     try:
-        before = None if age_s is None else services.clock.now() - timedelta(seconds=age_s)
+        before = None if age_s is None else clock.now() - timedelta(seconds=age_s)
     except OverflowError:
         raise InvalidSpec(
             "`older_than_s` is too large",

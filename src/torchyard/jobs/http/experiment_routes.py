@@ -22,7 +22,7 @@ router = APIRouter(
 @router.get("")
 @needs(Permission.READ)
 def list_experiments(services: ServicesOf, workspace: str) -> dict[str, Any]:
-    counts = runs.job_counts(services, workspace)
+    counts = runs.job_counts(services.db, workspace)
     return {
         "value": [
             {
@@ -35,7 +35,7 @@ def list_experiments(services: ServicesOf, workspace: str) -> dict[str, Any]:
                 if experiment.id in counts
                 else None,
             }
-            for experiment in runs.experiments(services, workspace)
+            for experiment in runs.experiments(services.db, workspace)
             if not experiment.deleted
         ]
     }

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound, nearest
 from torchyard.jobs import actions
 from torchyard.jobs.history import chart_store, charts, exact_points, exports, metric_rows
@@ -22,7 +23,7 @@ from torchyard.jobs.history.chart_store import By, Points, Sampled, Window
 from torchyard.jobs.history.charts import Chart, Line
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import ServicesOf
 from torchyard.shared.record_rules import INT64_MAX, INT64_MIN, number_json
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
@@ -83,9 +84,9 @@ def chart(
     end: End = None,
 ) -> Response:
     job = actions.get(services, workspace, name)
-    drawn = _chart(services, job, key, Window(x, start, end), width)
+    drawn = _chart(services.db, job, key, Window(x, start, end), width)
     if drawn is None:
-        raise _no_key(services, job, key)
+        raise _no_key(services.db, job, key)
     return _json_response({"key": key, "x": x, **_chart_json(drawn)})
 
 
@@ -113,7 +114,7 @@ def overlay(
         {"job": charted.name, "key": wanted, "x": x, **_chart_json(drawn)}
         for charted in jobs
         for wanted in key
-        if (drawn := _chart(services, charted, wanted, window, width)) is not None
+        if (drawn := _chart(services.db, charted, wanted, window, width)) is not None
     ]
     return _json_response({"value": lines})
 
@@ -132,7 +133,7 @@ def history(
     limit: Limit = None,
 ) -> StreamingResponse:
     job = actions.get(services, workspace, name)
-    _check_keys(services, job, [key])
+    _check_keys(services.db, job, [key])
     window = Window(x, start, end)
     pieces = exact_points.pieces(services.db, job.id, key, window, offset, limit)
     return StreamingResponse(
@@ -153,9 +154,9 @@ def export(
     end: End = None,
 ) -> StreamingResponse:
     job = actions.get(services, workspace, name)
-    wanted = _check_keys(services, job, key)
+    wanted = _check_keys(services.db, job, key)
     series = (
-        ((key,), points) for key, points in _series(services, job, wanted, Window(x, start, end))
+        ((key,), points) for key, points in _series(services.db, job, wanted, Window(x, start, end))
     )
     return _file(format, series, ("key",))
 
@@ -177,11 +178,12 @@ def export_of_jobs(
             f"{len(job)} jobs are too many for one file", f"name {_MOST_SERIES} or fewer"
         )
     jobs = [actions.get(services, workspace, name) for name in dict.fromkeys(job)]
-    wanted = _keys_by_job(services, jobs, key)
+    wanted = _keys_by_job(services.db, jobs, key)
+    window = Window(x, start, end)
     series = (
         ((exported.name, key), points)
         for exported in jobs
-        for key, points in _series(services, exported, wanted[exported.name], Window(x, start, end))
+        for key, points in _series(services.db, exported, wanted[exported.name], window)
     )
     return _file(format, series, ("job", "key"))
 
@@ -193,14 +195,14 @@ def _file(format: str, series: exports.Series, labels: tuple[str, ...]) -> Strea
 
 
 def _series(
-    services: Services, job: Job, keys: Sequence[str], window: Window
+    db: Database, job: Job, keys: Sequence[str], window: Window
 ) -> Iterator[tuple[str, Iterator[Points]]]:
     for key in keys:
-        yield key, exact_points.pieces(services.db, job.id, key, window)
+        yield key, exact_points.pieces(db, job.id, key, window)
 
 
-def _chart(services: Services, job: Job, key: str, window: Window, width: int) -> Chart | None:
-    with services.db.read() as connection:
+def _chart(db: Database, job: Job, key: str, window: Window, width: int) -> Chart | None:
+    with db.read() as connection:
         head = chart_store.head(connection, job.id, key)
         if head is None:
             return None
@@ -229,10 +231,10 @@ def _json_response(body: dict[str, Any]) -> Response:
 
 
 def _keys_by_job(
-    services: Services, jobs: Sequence[Job], wanted: list[str] | None
+    db: Database, jobs: Sequence[Job], wanted: list[str] | None
 ) -> dict[str, list[str]]:
     """Which of the keys each job has, or all of its keys; each is one job's at least."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         sampled: Sampled = "hidden" if wanted is None else "too"
         keys = {job.name: chart_store.keys(connection, job.id, sampled) for job in jobs}
     logged = sorted({key for names in keys.values() for key in names})
@@ -253,9 +255,9 @@ def _keys_by_job(
     }
 
 
-def _check_keys(services: Services, job: Job, wanted: list[str] | None) -> list[str]:
+def _check_keys(db: Database, job: Job, wanted: list[str] | None) -> list[str]:
     """The keys asked for, or all of them."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         keys = chart_store.keys(connection, job.id, "hidden" if wanted is None else "too")
     for key in wanted or ():
         if key not in keys:
@@ -263,8 +265,8 @@ def _check_keys(services: Services, job: Job, wanted: list[str] | None) -> list[
     return keys if wanted is None else list(dict.fromkeys(wanted))
 
 
-def _no_key(services: Services, job: Job, key: str) -> NotFound:
-    with services.db.read() as connection:
+def _no_key(db: Database, job: Job, key: str) -> NotFound:
+    with db.read() as connection:
         return _unknown(job, key, chart_store.keys(connection, job.id))
 
 

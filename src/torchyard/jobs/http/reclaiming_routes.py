@@ -8,6 +8,7 @@ Always: a job's token, or one for a single workspace, has no access.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
@@ -15,7 +16,7 @@ from fastapi import APIRouter, Body
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.jobs.cleanup import disk_use, reclaiming
 from torchyard.jobs.cleanup import reclaiming_settings as settings
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import ServicesOf
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, TokenKind
@@ -54,7 +55,7 @@ def gc(services: ServicesOf, identity: Person, body: JsonBody) -> dict[str, Any]
 @needs(Permission.SERVER)
 def stored(services: ServicesOf, identity: Person) -> dict[str, Any]:
     _only_the_owner(identity)
-    return _settings_json(services)
+    return _settings_json(services.home)
 
 
 @router.patch("/v1/gc/settings")
@@ -62,7 +63,7 @@ def stored(services: ServicesOf, identity: Person) -> dict[str, Any]:
 def store(services: ServicesOf, identity: Person, changes: JsonBody) -> dict[str, Any]:
     _only_the_owner(identity)
     settings.save(services.home, changes)
-    return _settings_json(services)
+    return _settings_json(services.home)
 
 
 @router.get("/v1/disk")
@@ -81,10 +82,10 @@ def disk(services: ServicesOf, identity: Person, limit: int = 10) -> dict[str, A
     }
 
 
-def _settings_json(services: Services) -> dict[str, Any]:
+def _settings_json(home: Path) -> dict[str, Any]:
     """The defaults of a request; `stored` names those that were changed."""
-    stored = settings.read(services.home)
-    return {**vars(settings.options(services.home, {})), "stored": sorted(stored)}
+    stored = settings.read(home)
+    return {**vars(settings.options(home, {})), "stored": sorted(stored)}
 
 
 def _only_the_owner(identity: Identity) -> None:

@@ -15,6 +15,7 @@ from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
+from torchyard.jobs.owners import OwnJob
 from torchyard.jobs.requests import job_types, preflights, streams
 from torchyard.jobs.requests.job_queries import ListRequest, list_page
 from torchyard.jobs.requests.to_json import job_json
@@ -105,18 +106,17 @@ def show(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
 
 @router.patch("/{name}")
 @needs(Permission.JOB)
-def update(
-    services: ServicesOf, workspace: str, name: str, changes: Annotated[Any, Body()]
-) -> dict[str, Any]:
+def update(services: ServicesOf, job: OwnJob, changes: Annotated[Any, Body()]) -> dict[str, Any]:
     if not isinstance(changes, dict):
         raise InvalidSpec("the changes must be a mapping")
-    return job_json(services, actions.update(services, workspace, name, changes))
+    changed = actions.change(services, job, actions.read_changes(changes))
+    return job_json(services, changed)
 
 
 @router.get("/{name}/preflight")
 @needs(Permission.READ)
 def preflight(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
-    return {"value": preflights.of(services, actions.get(services, workspace, name))}
+    return {"value": preflights.of(services.db, actions.get(services, workspace, name))}
 
 
 @router.get("/{name}/document")
@@ -127,26 +127,26 @@ def document(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
 
 @router.post("/{name}/archive")
 @needs(Permission.JOB)
-def archive(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
-    return job_json(services, actions.archive(services, workspace, name))
+def archive(services: ServicesOf, job: OwnJob) -> dict[str, Any]:
+    return job_json(services, actions.archive(services, job.workspace, job.name))
 
 
 @router.post("/{name}/restore")
 @needs(Permission.JOB)
-def restore(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
-    return job_json(services, actions.archive(services, workspace, name, archived=False))
+def restore(services: ServicesOf, job: OwnJob) -> dict[str, Any]:
+    return job_json(services, actions.archive(services, job.workspace, job.name, archived=False))
 
 
 @router.post("/{name}/cancel")
 @needs(Permission.JOB)
-def cancel(services: ServicesOf, workspace: str, name: str, now: bool = False) -> dict[str, Any]:
-    return job_json(services, actions.cancel(services, workspace, name, kill=now))
+def cancel(services: ServicesOf, job: OwnJob, now: bool = False) -> dict[str, Any]:
+    return job_json(services, actions.cancel(services, job.workspace, job.name, kill=now))
 
 
 @router.post("/{name}/preempt")
 @needs(Permission.JOB)
-def preempt(services: ServicesOf, workspace: str, name: str, identity: Person) -> dict[str, Any]:
-    return job_json(services, preemption.preempt(services, workspace, name, identity.user))
+def preempt(services: ServicesOf, job: OwnJob, identity: Person) -> dict[str, Any]:
+    return job_json(services, preemption.preempt(services, job.workspace, job.name, identity.user))
 
 
 @router.get("/{name}/stream")

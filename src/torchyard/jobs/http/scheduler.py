@@ -212,9 +212,9 @@ class Scheduler:
         over = self._retention_at is None or now >= self._retention_at
         if over:
             self._retention_at = now + _RETENTION_EVERY
-            over = retention.is_set(self._services)
+            over = retention.is_set(self._services.db)
         waits = time.monotonic() < self._stuck_until
-        if over or (not waits and removal.is_due(self._services)):
+        if over or (not waits and removal.is_due(self._services.db)):
             self._forgetting = self._forgetter.submit(self._forget_now, over)
 
     def _forget_now(self, retention_due: bool) -> None:
@@ -222,7 +222,7 @@ class Scheduler:
             if retention_due:
                 retention.delete_expired(self._services)
             gone = removal.work(self._services, self._stopping.is_set)
-            self._stuck = 0 if gone or not removal.is_due(self._services) else self._stuck + 1
+            self._stuck = 0 if gone or not removal.is_due(self._services.db) else self._stuck + 1
             pause_s = (
                 min(_LONGEST_PAUSE_S, 0.5 * 2.0 ** (self._stuck - 1)) if self._stuck > 1 else 0
             )

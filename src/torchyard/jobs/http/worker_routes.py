@@ -22,6 +22,8 @@ from torchyard.jobs.attempts.idle_time import IdleTime
 from torchyard.jobs.attempts.worker_reports import StopRequest
 from torchyard.jobs.files import artifacts, inputs, log_quota
 from torchyard.jobs.history.history import LOG_THREADS
+from torchyard.jobs.records.signals import Signals
+from torchyard.jobs.records.types import parse_job
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
@@ -74,7 +76,7 @@ async def stop_request(
         return stop.control not in ("", after) or tunnels.is_wanted(attempt_id, node)
 
     stop = await _until(
-        services,
+        services.signals,
         attempt_id,
         wait_s,
         lambda: worker_reports.stop_request(services, attempt_id),
@@ -104,7 +106,7 @@ def join(
 @needs(Permission.WORKER)
 async def rendezvous(services: ServicesOf, attempt_id: str, wait_s: float = 0.0) -> dict[str, Any]:
     state = await _until(
-        services,
+        services.signals,
         attempt_id,
         wait_s,
         lambda: worker_reports.rendezvous(services, attempt_id),
@@ -155,7 +157,7 @@ def get_blob(services: ServicesOf, attempt_id: str, sha256: str) -> OpenFileResp
 @needs(Permission.WORKER)
 def list_input(services: ServicesOf, attempt_id: str, name: str) -> dict[str, Any]:
     _, job = worker_reports.get(services, attempt_id)
-    source = inputs.source(services, job, name)
+    source = inputs.source(services, parse_job(job), name)
     return {"single": source.is_file(), "files": inputs.files_of(source)}
 
 
@@ -163,7 +165,7 @@ def list_input(services: ServicesOf, attempt_id: str, name: str) -> dict[str, An
 @needs(Permission.WORKER)
 def get_input(services: ServicesOf, attempt_id: str, name: str, path: str) -> OpenFileResponse:
     _, job = worker_reports.get(services, attempt_id)
-    file = inputs.file(inputs.source(services, job, name), path)
+    file = inputs.file(inputs.source(services, parse_job(job), name), path)
     return OpenFileResponse(file, media_type="application/octet-stream")
 
 
@@ -194,7 +196,7 @@ async def put_file(
     services: ServicesOf, attempt_id: str, path: str, request: Request
 ) -> dict[str, Any]:
     _, job = await run_in_threadpool(worker_reports.get, services, attempt_id)
-    return await _receive(artifacts.writing(services, job, path), request.stream())
+    return await _receive(artifacts.writing(services.datastores, job, path), request.stream())
 
 
 @router.delete("/files/{path:path}")
@@ -202,7 +204,7 @@ async def put_file(
 def delete_file(services: ServicesOf, attempt_id: str, path: str) -> dict[str, Any]:
     """Of a checkpoint that its script has deleted."""
     _, job = worker_reports.get(services, attempt_id)
-    artifacts.delete(services, job, path)
+    artifacts.delete(services.datastores, job, path)
     return {}
 
 
@@ -223,7 +225,7 @@ def _control(stop: StopRequest) -> dict[str, Any]:
 
 
 async def _until(
-    services: Services,
+    signals: Signals,
     attempt_id: str,
     wait_s: float,
     read: Callable[[], _T],
@@ -234,12 +236,12 @@ async def _until(
     until = time.monotonic() + (min(wait_s, _MAX_WAIT_S) if wait_s > 0 else 0.0)
     key = actions.attempt_key(attempt_id)
     while True:
-        seen = services.signals.count(key)
+        seen = signals.count(key)
         state = await run_in_threadpool(read)
         left_s = until - time.monotonic()
-        if enough(state) or left_s <= 0 or services.signals.closed:
+        if enough(state) or left_s <= 0 or signals.closed:
             return state
-        await services.signals.wait(key, seen, left_s)
+        await signals.wait(key, seen, left_s)
 
 
 async def _receive(

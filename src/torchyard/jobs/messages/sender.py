@@ -26,7 +26,7 @@ from torchyard.jobs.messages.errors import NeverSent, NotSent
 from torchyard.jobs.messages.settings import MessageSettings
 from torchyard.jobs.records import message_store, progress, store
 from torchyard.jobs.records.message_store import Message
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.spec import notification_settings, secrets
 from torchyard.jobs.spec.notification_settings import Recipient
 from torchyard.workspaces import actions as workspaces
@@ -181,7 +181,7 @@ class Sender:
 def _variables(connection: Connection, job: Job, recipient: Recipient) -> Mapping[str, str]:
     """The values of what `url_env` and `secret_env` name."""
     if not recipient.of_workspace:
-        return job.spec.environment_variables
+        return parse_job(job).spec.environment_variables
     stored = workspaces.notifications_of(connection, job.workspace)
     secret_values: Mapping[str, str] = stored.get(notifications.SECRETS) or {}
     return secret_values

@@ -31,6 +31,7 @@ from torchyard.jobs.records.types import (
     Stage,
     StageSpan,
     Status,
+    parse_job,
 )
 from torchyard.jobs.spec import elastic, notification_settings
 from torchyard.workspaces import actions as workspaces
@@ -61,7 +62,7 @@ def move(connection: Connection, job: Job, status: Status, now: datetime) -> Job
     store.change_job(connection, job.id, **values)
     store.add_event(connection, job.id, now, StatusChanged(status))
     changed: dict[str, Any] = {**values, "status": status}
-    return replace(job, **changed).with_parsed(job.parsed_spec)
+    return replace(job, **changed)
 
 
 def start_stage(
@@ -215,10 +216,11 @@ def _add_messages(connection: Connection, job: Job, status: Status, now: datetim
     )
     if not stored and not names_recipients:
         return
+    spec = parse_job(job).spec if names_recipients else None
     recipients = notification_settings.to_send(
         status.value,
-        job.spec.recipients if names_recipients else (),
-        job.spec.environment_variables if names_recipients else {},
+        spec.recipients if spec else (),
+        spec.environment_variables if spec else {},
         stored,
     )
     message_store.add(connection, job, recipients, now)

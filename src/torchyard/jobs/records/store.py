@@ -47,7 +47,7 @@ from torchyard.jobs.records.attempt_store import attempt_nodes, attempts, error_
 from torchyard.jobs.records.experiment_store import Id, experiments
 from torchyard.jobs.records.job_events import Event, EventBody
 from torchyard.jobs.records.row_changes import JobColumns
-from torchyard.jobs.records.types import ENDED, Job, NewJob, Status
+from torchyard.jobs.records.types import ENDED, CommandJob, Job, NewJob, Status, parse_job
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -152,7 +152,7 @@ def add_job(connection: Connection, job: NewJob) -> Job:
     assert result.inserted_primary_key is not None
     job_id = result.inserted_primary_key[0]
     tag_store.add(connection, {job_id: job.tags})
-    return job_by_id(connection, job_id).with_parsed(job.spec)
+    return job_by_id(connection, job_id)
 
 
 def _values_of(job: NewJob) -> dict[str, Any]:
@@ -206,6 +206,11 @@ def jobs_by_id(connection: Connection, job_ids: Sequence[int]) -> dict[int, Job]
 
 def job_by_id(connection: Connection, job_id: int) -> Job:
     return _job(connection.execute(_BY_ID, {"number": job_id}).one())
+
+
+def command_job_by_id(connection: Connection, job_id: int) -> CommandJob:
+    """The row and its document, parsed."""
+    return parse_job(job_by_id(connection, job_id))
 
 
 def tag_of(column: Column[Any], key: str, dialect: str) -> ColumnElement[Any]:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
-from functools import cached_property
 from typing import Any
 
 from torchyard.environments.types import EnvironmentSpec
@@ -86,7 +85,8 @@ class JobError:
 
 @dataclass(frozen=True)
 class Job:
-    """What a user asked for. `name` is the run id; `document` is the job file, references pinned.
+    """What a user asked for. `name` is the run id; `document` is the job file, references pinned,
+    of which `CommandJob` has the contents.
 
     `type` is `command`, or `run` for a run that was started outside any job. An archived one is
     left out of lists; a deleted one was deleted by a tracking client. Until `retry_at` a queued one
@@ -131,36 +131,31 @@ class Job:
     started_steady: str = ""
     duration_s: float | None = None
 
-    @cached_property
-    def spec(self) -> JobSpec:
-        """The document, parsed when it is first needed: lists and the queue do without.
 
-        Raises:
-            InvalidSpec: this is a run that was started outside any job; it has no job file.
-        """
-        return job_spec.read(self.document)
+@dataclass(frozen=True, kw_only=True)
+class CommandJob(Job):
+    """A job with its document parsed, which takes a few tenths of a millisecond.
 
-    @property
-    def parsed_spec(self) -> JobSpec | None:
-        """`spec` if it was parsed already."""
-        return self.__dict__.get("spec")
+    Lists, the queue and what a script logs do without: they read a `Job`.
+    """
 
-    def with_parsed(self, spec: JobSpec | None) -> Job:
-        """This row, knowing its spec from where the same document was parsed; None changes nothing.
+    spec: JobSpec
 
-        A job's document never changes, so every row of a job has the same spec.
-        """
-        if spec is not None:
-            self.__dict__["spec"] = spec
-        return self
+
+def parse_job(job: Job) -> CommandJob:
+    """
+    Raises:
+        InvalidSpec: this is a run that was started outside any job, which has no job file, or a
+            job of another type.
+    """
+    return CommandJob(**{**vars(job), "spec": job_spec.read(job.document)})
 
 
 @dataclass(frozen=True)
 class NewJob:
     """A job or run that is to be written down; its fields become those of `Job`.
 
-    `spec` is the parsed `document`, None for a run that was started outside any job; such a run
-    has no environment, compute or nodes either.
+    A run that was started outside any job has no environment, compute or nodes.
     """
 
     workspace: str
@@ -172,7 +167,6 @@ class NewJob:
     display_name: str
     document: Mapping[str, Any]
     created_at: datetime
-    spec: JobSpec | None = None
     spec_hash: str = ""
     environment: EnvironmentSpec | None = None
     compute: str = ""

@@ -188,7 +188,7 @@ class LocalRunMonitor:
             # A server that was suspended for so long received nothing meanwhile.
             self._since = now
         self._checked_at = now
-        for file in _folder(self._services).glob("*.json"):
+        for file in _folder(self._services.home).glob("*.json"):
             self._check(file, now)
 
     def _check(self, file: Path, now: datetime) -> None:
@@ -244,12 +244,12 @@ def _silent(job: Job, silent_s: float) -> JobError:
     )
 
 
-def _folder(services: Services) -> Path:
-    return services.home / _FOLDER
+def _folder(home: Path) -> Path:
+    return home / _FOLDER
 
 
 def _heard_of(services: Services, job: Job) -> None:
-    file = _folder(services) / f"{job.id}.json"
+    file = _folder(services.home) / f"{job.id}.json"
     if job.status in ENDED:
         file.unlink(missing_ok=True)
         return

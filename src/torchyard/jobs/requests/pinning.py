@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 
 from torchyard.base import refs
-from torchyard.base.blobs import SNAPSHOT_PREFIX
+from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, TorchyardError
 from torchyard.data import actions as data
 from torchyard.data import uris
@@ -56,13 +57,13 @@ def pin(
     if uris.job_output(path) is not None:
         return _of_job(services, workspace, job, job_input)
     if job_input.type in MODEL_TYPES and _names_model(path):
-        return _of_model(services, workspace, job_input)
+        return _of_model(services.db, workspace, job_input)
     try:
         return data.pin(
             services.db, services.datastores, workspace, job_input.type, path, job_input.mode
         )
     except NotFound as error:
-        if job_input.type not in MODEL_TYPES and _is_model(services, workspace, path):
+        if job_input.type not in MODEL_TYPES and _is_model(services.db, workspace, path):
             raise InvalidInput(
                 f"`{path}` is a model, and the input is of type `{job_input.type}`",
                 "write `type: custom_model`",
@@ -71,7 +72,7 @@ def pin(
         raise
 
 
-def code_exists(services: Services, path: str, uploaded: bool = True) -> None:
+def code_exists(blobs: Blobs, path: str, uploaded: bool = True) -> None:
     """
     Raises:
         InvalidSpec: it is not a snapshot.
@@ -84,7 +85,7 @@ def code_exists(services: Services, path: str, uploaded: bool = True) -> None:
             f"`{path}` is not served as `code`",
             "name a folder beside the job file, or a git URL: `https://host/repo.git#branch:folder`",
         )
-    services.blobs.snapshot(path.removeprefix(SNAPSHOT_PREFIX))
+    blobs.snapshot(path.removeprefix(SNAPSHOT_PREFIX))
 
 
 def _of_job(services: Services, workspace: str, job: str, job_input: Input) -> Pinned:
@@ -116,8 +117,8 @@ def _of_job(services: Services, workspace: str, job: str, job_input: Input) -> P
     return Pinned(pinned.path, (*pinned.notices, f"`{job_input.path}` is `{pinned.path}`"))
 
 
-def _of_model(services: Services, workspace: str, job_input: Input) -> Pinned:
-    model = _model(services, workspace, job_input.path)
+def _of_model(db: Database, workspace: str, job_input: Input) -> Pinned:
+    model = _model(db, workspace, job_input.path)
     if job_input.type != "custom_model" and model.type != job_input.type:
         raise InvalidInput(
             f"model `{model.name}:{model.version}` is of type `{model.type}`, "
@@ -136,7 +137,7 @@ def _of_model(services: Services, workspace: str, job_input: Input) -> Pinned:
     return Pinned(uri, (notice,))
 
 
-def _model(services: Services, workspace: str, path: str) -> Model:
+def _model(db: Database, workspace: str, path: str) -> Model:
     by_id = _MODEL_ID.match(path)
     if by_id:
         if by_id["workspace"].lower() != workspace.lower():
@@ -144,7 +145,7 @@ def _model(services: Services, workspace: str, path: str) -> Model:
                 f"`{path}` lies in workspace `{by_id['workspace']}`, and this is `{workspace}`",
                 "register the model here, and write `azureml:<name>@latest`",
             )
-        return models.get(services.db, workspace, by_id["name"], by_id["version"])
+        return models.get(db, workspace, by_id["name"], by_id["version"])
     ref = refs.parse(path)
     if ref.registry:
         raise NotFound(
@@ -153,18 +154,18 @@ def _model(services: Services, workspace: str, path: str) -> Model:
             f"and write `azureml:{ref.name}@latest`",
         )
     # A label is `latest` or an alias.
-    return models.get(services.db, workspace, ref.name, ref.version or ref.label or models.LATEST)
+    return models.get(db, workspace, ref.name, ref.version or ref.label or models.LATEST)
 
 
 def _names_model(path: str) -> bool:
     return bool(_PLAIN_REF.match(path) or _MODEL_ID.match(path)) or path.startswith(_REGISTRY)
 
 
-def _is_model(services: Services, workspace: str, path: str) -> bool:
+def _is_model(db: Database, workspace: str, path: str) -> bool:
     if not _names_model(path):
         return False
     try:
-        _model(services, workspace, path)
+        _model(db, workspace, path)
     except TorchyardError:
         return False
     return True

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchyard.base.db import Database
 from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
 
 # For the exchange between nodes only.
 _HIDDEN = ("nonce", "door", "ports")
 
 
-def of(services: Services, job: Job) -> list[dict[str, Any]]:
+def of(db: Database, job: Job) -> list[dict[str, Any]]:
     """One object per node of the last attempt: `node`, `address`, `state`, `facts`, `findings`,
     `ways` to other nodes, `apart_s` from node 0's clock, `took_ms`.
     """
-    with services.db.read() as connection:
+    with db.read() as connection:
         attempts = attempt_store.attempts_of(connection, job.id)
         nodes = attempt_store.nodes_of(connection, attempts[-1].id) if attempts else []
     return [_to_json(node.node, node.address, node.state, node.preflight or {}) for node in nodes]

@@ -34,7 +34,8 @@ def require_same(services: Services, job: Job, document: Mapping[str, Any]) -> N
         InvalidSpec: the document is not a job's.
         Conflict: it differs from the job; the message names the keys.
     """
-    names = differing(services, job, job.spec, job_spec.read(_with_secrets(job, document)))
+    stored, request = (job_spec.read(each) for each in (job.document, _with_secrets(job, document)))
+    names = differing(services, job, stored, request)
     if names:
         raise conflict(job, names)
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, NotFound
-from torchyard.jobs import actions
-from torchyard.jobs.files import owners
+from torchyard.jobs import actions, owners
 from torchyard.jobs.records import (
     dataset_inputs,
     experiment_store,
@@ -53,40 +53,38 @@ def _existing_experiment(connection: Connection, workspace: str, number: int) ->
     return experiment
 
 
-def existing_experiments(
-    services: Services, workspace: str, numbers: Collection[int]
-) -> Collection[int]:
+def existing_experiments(db: Database, workspace: str, numbers: Collection[int]) -> Collection[int]:
     """Which of these numbers are experiments, deleted or not."""
     existing: set[int] = set()
     ids = list(numbers)
-    with services.db.read() as connection:
+    with db.read() as connection:
         for start in range(0, len(ids), _IDS_A_QUERY):
             some = ids[start : start + _IDS_A_QUERY]
             existing |= experiment_store.existing(connection, workspace, some)
     return existing
 
 
-def experiments(services: Services, workspace: str) -> Sequence[Experiment]:
+def experiments(db: Database, workspace: str) -> Sequence[Experiment]:
     """Newest first, deleted ones too."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         return experiment_store.list_in(connection, workspace)
 
 
-def experiment_named(services: Services, workspace: str, name: str) -> Experiment | None:
+def experiment_named(db: Database, workspace: str, name: str) -> Experiment | None:
     """A deleted one too."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         return experiment_store.named(connection, workspace, name)
 
 
-def find_experiments(services: Services, workspace: str, view: View) -> Sequence[Experiment]:
+def find_experiments(db: Database, workspace: str, view: View) -> Sequence[Experiment]:
     """One page of those that fit."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         return run_search.find_experiments(connection, workspace, view)
 
 
-def job_counts(services: Services, workspace: str) -> Mapping[int, tuple[int, datetime]]:
+def job_counts(db: Database, workspace: str) -> Mapping[int, tuple[int, datetime]]:
     """By experiment: how many jobs and runs it has, and when the last of them was made."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         return store.count_jobs(connection, workspace)
 
 
@@ -144,36 +142,34 @@ def change_experiment(
 
 
 def find_runs(
-    services: Services, experiment_ids: Collection[int], view: View, implied_tags: Mapping[str, str]
+    db: Database, experiment_ids: Collection[int], view: View, implied_tags: Mapping[str, str]
 ) -> Sequence[Job]:
     """One page of the runs and jobs of these experiments that fit, their specs left out."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         return run_search.find_runs(connection, experiment_ids, view, implied_tags)
 
 
-def add_datasets(services: Services, job: Job, inputs: Sequence[DatasetInput]) -> None:
+def add_datasets(db: Database, job: Job, inputs: Sequence[DatasetInput]) -> None:
     """Note what a run was given."""
-    with services.db.write(f"job/{job.id}") as connection:
+    with db.write(f"job/{job.id}") as connection:
         dataset_inputs.add(connection, job.id, inputs)
 
 
-def datasets_of(
-    services: Services, job_ids: Collection[int]
-) -> Mapping[int, Sequence[DatasetInput]]:
+def datasets_of(db: Database, job_ids: Collection[int]) -> Mapping[int, Sequence[DatasetInput]]:
     """What each of these runs was given; those that were given nothing are left out."""
     experiment: dict[int, list[DatasetInput]] = {}
     ids = list(job_ids)
-    with services.db.read() as connection:
+    with db.read() as connection:
         for start in range(0, len(ids), _IDS_A_QUERY):
             experiment |= dataset_inputs.of_jobs(connection, ids[start : start + _IDS_A_QUERY])
     return experiment
 
 
 def datasets_in(
-    services: Services, experiment_ids: Collection[int]
+    db: Database, experiment_ids: Collection[int]
 ) -> Sequence[tuple[int, str, str, str | None]]:
     """(experiment, name, digest, context) of every data set used there, newest run first."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         return dataset_inputs.in_experiments(connection, experiment_ids)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from torchyard.base.db import Database
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import ENDED, Status
 from torchyard.jobs.services import Services
@@ -28,12 +29,12 @@ class Queue:
 
 def live_jobs(services: Services) -> Mapping[str, int]:
     """By status, 0 included; jobs that have not ended."""
-    return _counted(services, _LIVE)
+    return _counted(services.db, _LIVE)
 
 
 def ended_jobs(services: Services) -> Mapping[str, int]:
     """By status; this reads an index of the whole history."""
-    return _counted(services, tuple(status for status in Status if status in ENDED))
+    return _counted(services.db, tuple(status for status in Status if status in ENDED))
 
 
 def queue(services: Services) -> Queue:
@@ -43,7 +44,7 @@ def queue(services: Services) -> Queue:
     return Queue(jobs, nodes, max(0.0, waited))
 
 
-def _counted(services: Services, statuses: tuple[Status, ...]) -> Mapping[str, int]:
-    with services.db.read() as connection:
+def _counted(db: Database, statuses: tuple[Status, ...]) -> Mapping[str, int]:
+    with db.read() as connection:
         counts = store.count_by_status(connection, statuses)
     return {status.value: counts.get(status, 0) for status in statuses}

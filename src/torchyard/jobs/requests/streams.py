@@ -95,7 +95,7 @@ class _Follower:
         if self._replay:
             return job, self._replayed(job, self._replay), True
         blocks, more = [], False
-        for event in actions.events(self._services, job, self._cursor.after):
+        for event in actions.events(self._services.db, job, self._cursor.after):
             new, more = self._event_frames(job, event)
             blocks += new
             if more:
@@ -122,7 +122,7 @@ class _Follower:
         pieces = self._services.logs.pieces(job.workspace, job.name)
         if not pieces:
             return []
-        events = actions.events(self._services, job, self._cursor.after)
+        events = actions.events(self._services.db, job, self._cursor.after)
         # Each keep their order, also where the clock was set back between two of them. Of the same
         # time, events come first: a rank's output follows its start.
         sources: tuple[Sequence[Event | Piece], ...] = (events, pieces)

@@ -24,7 +24,9 @@ from torchyard.compute import actions as computes
 from torchyard.compute.types import Compute
 from torchyard.data import actions as data
 from torchyard.environments import assets as environments
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
+from torchyard.executors.engines import Engines
 from torchyard.executors.executor import EngineRefused, EngineUnreachable
 from torchyard.jobs import actions
 from torchyard.jobs.admission import choosing, gpus, queue, quota_checks, storage_use
@@ -88,9 +90,9 @@ def _checked(services: Services, workspace: str, document: Any, uploaded: bool) 
     limit_properties.check(job.properties, place, job.most_nodes, job.distribution)
     job, chosen = _with_compute(services, place, job, rehearsed)
     fitting = [*chosen, *_fits(services, workspace, job, rehearsed)]
-    environment = _at(("environment",), lambda: _environment(services, workspace, job))
+    environment = _at(("environment",), lambda: _environment(services.environments, workspace, job))
     if job.code:
-        _at(("code",), lambda: pinning.code_exists(services, job.code, uploaded))
+        _at(("code",), lambda: pinning.code_exists(services.blobs, job.code, uploaded))
     if job.parent_job_name:
         _parent_exists(services, workspace, job)
     paths = {}
@@ -153,7 +155,7 @@ def create(
         Conflict: the name is taken by another job.
     """
     name = document.get("name")
-    job = actions.find_by_name(services, workspace, name) if isinstance(name, str) else None
+    job = actions.find_by_name(services.db, workspace, name) if isinstance(name, str) else None
     if job is None:
         return create_new(services, workspace, document, identity)
     # Sent again: what it names may have changed since, the job has not.
@@ -237,7 +239,9 @@ def _new_job(
 ) -> NewJob:
     job = checked.spec
     properties, tags = rehearsal.recorded(checked.properties, job.tags, checked.rehearsed)
-    experiment = actions.ensure_experiment(connection, services, workspace, job.experiment_name)
+    experiment = actions.ensure_experiment(
+        connection, services.clock, workspace, job.experiment_name
+    )
     started_by = identity.subject.partition("/")[2] if identity.subject else ""
     # Tracking clients see masked values; the document keeps them, as attempts need them.
     masker = secrets.masker(body)
@@ -251,7 +255,6 @@ def _new_job(
         display_name=masker.text(job.display_name) or name,
         document=pinned_document(body, checked),
         created_at=services.clock.now(),
-        spec=_pinned_spec(checked),
         spec_hash=hash_of(body),
         environment=checked.environment,
         compute=job.compute,
@@ -326,20 +329,6 @@ def _with_job_variables(checked: Checked) -> dict[str, str]:
     return {**dict(checked.environment.job_variables), **checked.spec.environment_variables}
 
 
-def _pinned_spec(checked: Checked) -> JobSpec:
-    """What parsing the pinned document gives."""
-    spec, ref = checked.spec, checked.environment.ref
-    inputs = {
-        name: replace(job_input, path=checked.paths[name]) if name in checked.paths else job_input
-        for name, job_input in spec.inputs.items()
-    }
-    environment = f"azureml:{ref}" if ref else spec.environment
-    variables = _with_job_variables(checked)
-    return replace(
-        spec, name="", inputs=inputs, environment=environment, environment_variables=variables
-    )
-
-
 def require_hash(job: Job, spec_hash: str) -> None:
     """
     Raises:
@@ -354,10 +343,10 @@ def require_hash(job: Job, spec_hash: str) -> None:
         )
 
 
-def _environment(services: Services, workspace: str, job: JobSpec) -> EnvironmentSpec:
+def _environment(environments: Environments, workspace: str, job: JobSpec) -> EnvironmentSpec:
     """The job's environment, if it can run here."""
-    environment = services.environments.resolver.resolve(job.environment, workspace)
-    services.environments.builds.refuse_impossible(environment)
+    environment = environments.resolver.resolve(job.environment, workspace)
+    environments.builds.refuse_impossible(environment)
     if environment.image is None:
         return environment
     processes = job.most_nodes * job.process_count_per_instance
@@ -408,7 +397,7 @@ def _fits(services: Services, workspace: str, job: JobSpec, rehearsed: bool) -> 
         )
     if compute.deleting:
         raise _being_deleted(compute.name)
-    _fits_engine(services, compute, job)
+    _fits_engine(services.engines, compute, job)
     notices = gpus.check(
         services.devices,
         compute,
@@ -428,7 +417,7 @@ def _node_count_at(job: JobSpec) -> tuple[str, str]:
     return ("properties", elastic.MIN_NODES) if job.elastic else ("resources", "instance_count")
 
 
-def _fits_engine(services: Services, compute: Compute, job: JobSpec) -> None:
+def _fits_engine(engines: Engines, compute: Compute, job: JobSpec) -> None:
     """Refuse what the cluster's engine could never run; one that does not answer refuses nothing.
 
     Raises:
@@ -437,7 +426,7 @@ def _fits_engine(services: Services, compute: Compute, job: JobSpec) -> None:
     if compute.is_local:
         return
     try:
-        view = services.engines.describe(compute.engine, compute.settings, _VIEW_S)
+        view = engines.describe(compute.engine, compute.settings, _VIEW_S)
     except EngineUnreachable:
         return
     except EngineRefused as refusal:

@@ -22,7 +22,7 @@ _MOST_NEWEST = 20
 
 def job_json(services: Services, job: Job) -> dict[str, Any]:
     """The whole job: timeline, notices, last metrics, models."""
-    events = actions.events(services, job)
+    events = actions.events(services.db, job)
     with services.db.read() as connection:
         environment_hash = store.environment_hash_of(connection, job.id)
         attempts = attempt_store.attempts_of(connection, job.id)

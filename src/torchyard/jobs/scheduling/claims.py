@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from torchyard.compute import actions as computes
 from torchyard.jobs.admission import gpus, machine, queue, queue_store, quota_checks, shares
 from torchyard.jobs.records import attempt_store, progress, store
-from torchyard.jobs.records.types import Attempt, Job, Status
+from torchyard.jobs.records.types import Attempt, Job, Status, parse_job
 from torchyard.jobs.scheduling import elastic_sizes
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import elastic
@@ -68,7 +68,7 @@ def claim(
         return Claim(why_not="waits")
     if quota_checks.waiting_reason(connection, job):
         return Claim(why_not="quota")
-    if gpus.waiting_reason(services, connection, job):
+    if gpus.waiting_reason(services.devices, connection, job):
         return Claim(why_not="waits")
     bounds = machine.bounds(services)
     if not _fits_machine(connection, job, bounds):
@@ -103,16 +103,16 @@ def _sized(
     """
     place = (job.workspace, job.compute)
     compute = computes.find(connection, *place)
-    most = job.spec.instance_count if before is None else sizes.max_nodes
+    most = parse_job(job).spec.instance_count if before is None else sizes.max_nodes
     most = min(most, most_nodes, holding.free(*place, job.avoided_slots or ()))
-    machines = elastic_sizes.machines(services, compute, before)
+    machines = elastic_sizes.machines(services.engines, compute, before)
     for limit in (machines, elastic_sizes.left_after_giving(before)):
         most = most if limit is None else min(most, limit)
-    sized = elastic_sizes.fitting(services, connection, compute, job, sizes, most)
+    sized = elastic_sizes.fitting(services.devices, connection, compute, job, sizes, most)
     if holding.free(*place, job.avoided_slots or ()) < sized.node_count:
         sized = replace(sized, avoided_slots=None)
     if not _fits_machine(connection, sized, bounds):
-        sized = elastic_sizes.with_nodes(services, compute, sized, sizes.min_nodes)
+        sized = elastic_sizes.with_nodes(services.devices, compute, sized, sizes.min_nodes)
     return sized
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict
 from torchyard.compute import actions as computes
 from torchyard.compute import scaling
@@ -73,14 +74,14 @@ def resize_clusters(services: Services) -> None:
     )
 
 
-def nodes(services: Services, workspace: str, name: str) -> list[NodeView]:
+def nodes(db: Database, workspace: str, name: str) -> list[NodeView]:
     """
     Raises:
         NotFound: the cluster does not exist.
     """
-    compute = computes.get(services.db, workspace, name)
-    there = computes.nodes_of(services.db, compute)
-    with services.db.read() as connection:
+    compute = computes.get(db, workspace, name)
+    there = computes.nodes_of(db, compute)
+    with db.read() as connection:
         ids = {node.attempt_id for node in there if node.attempt_id}
         tries = {attempt.id: attempt for attempt in attempt_store.attempts_with(connection, ids)}
         ranks = {id: computes.slots_of(connection, id) for id in ids}

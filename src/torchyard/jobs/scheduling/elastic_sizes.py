@@ -14,22 +14,23 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from torchyard.compute.types import Compute
+from torchyard.executors.engines import Engines
 from torchyard.executors.executor import EngineNode
+from torchyard.executors.machine import Machine
 from torchyard.jobs.admission import gpus, quota_checks
 from torchyard.jobs.attempts import losses, root_cause
 from torchyard.jobs.records.types import Attempt, Job
-from torchyard.jobs.services import Services
 from torchyard.jobs.spec.elastic import Elastic
 
 
-def with_nodes(services: Services, compute: Compute | None, job: Job, count: int) -> Job:
+def with_nodes(devices: Machine, compute: Compute | None, job: Job, count: int) -> Job:
     """The job as it is with so many nodes."""
     sized = replace(job, node_count=count)
-    return sized if compute is None else replace(sized, gpus=gpus.of_job(services, compute, sized))
+    return sized if compute is None else replace(sized, gpus=gpus.of_job(devices, compute, sized))
 
 
 def fitting(
-    services: Services,
+    devices: Machine,
     connection: Connection,
     compute: Compute | None,
     job: Job,
@@ -38,25 +39,25 @@ def fitting(
 ) -> Job:
     """The job with the most nodes, up to `most`, that quotas and devices allow; else its fewest."""
     for count in range(most, sizes.min_nodes, -1):
-        sized = with_nodes(services, compute, job, count)
+        sized = with_nodes(devices, compute, job, count)
         if quota_checks.waiting_reason(connection, sized):
             continue
-        if not gpus.waiting_reason(services, connection, sized):
+        if not gpus.waiting_reason(devices, connection, sized):
             return sized
-    return with_nodes(services, compute, job, sizes.min_nodes)
+    return with_nodes(devices, compute, job, sizes.min_nodes)
 
 
-def idle_machines(services: Services, compute: Compute | None) -> Sequence[EngineNode] | None:
+def idle_machines(engines: Engines, compute: Compute | None) -> Sequence[EngineNode] | None:
     """The machines of an engine that nobody uses, as it said last; None where nothing is known."""
     if compute is None or compute.is_local:
         return None
-    view = services.engines.last_view(compute.engine, compute.settings)
+    view = engines.last_view(compute.engine, compute.settings)
     if view is None or not view.nodes:
         return None
     return [node for node in view.nodes if node.state == "idle"]
 
 
-def machines(services: Services, compute: Compute | None, before: Attempt | None) -> int | None:
+def machines(engines: Engines, compute: Compute | None, before: Attempt | None) -> int | None:
     """How many machines of an engine the next attempt finds free; None where nothing is known.
 
     Those of the attempt before are free by now, though the engine may not have said so yet.
@@ -71,7 +72,7 @@ def machines(services: Services, compute: Compute | None, before: Attempt | None
             return before.node_count - len(before.error.details.get(losses.LOST, ()))
         if code != root_cause.PREEMPTED:
             return before.node_count
-    idle = idle_machines(services, compute)
+    idle = idle_machines(engines, compute)
     return None if idle is None else len(idle)
 
 

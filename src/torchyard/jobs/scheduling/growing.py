@@ -51,7 +51,7 @@ def _grow(services: Services, walk: Walk, job_id: int) -> None:
     sizes = elastic.read(job.properties)
     if sizes is None or tries[-1].node_count >= sizes.max_nodes:
         return
-    if not resizing.is_due(services, job, tries[-1]):
+    if not resizing.is_due(services.clock, job, tries[-1]):
         return
     if not compute.is_local:
         ran_s = (services.clock.now() - tries[-1].created_at).total_seconds()
@@ -80,14 +80,14 @@ def _growth(services: Services, walk: Walk, job: Job, compute: Compute) -> _Grow
             free = queue.less(free, head.job.needs)
         each = every.needs(replace(job, node_count=1))
         more = min(sizes.max_nodes - job.node_count, queue.most_nodes(each, free))
-        idle = elastic_sizes.idle_machines(services, compute)
+        idle = elastic_sizes.idle_machines(services.engines, compute)
         if idle is not None:
             more = min(more, len(idle))
         for count in range(more, 0, -1):
             extra = replace(job, node_count=count)
             if quota_checks.waiting_reason(connection, extra, is_new=False):
                 continue
-            if gpus.waiting_reason(services, connection, extra):
+            if gpus.waiting_reason(services.devices, connection, extra):
                 continue
             names = [node.name for node in idle[:count]] if idle else []
             return _Growth(job.node_count + count, _free(compute.name, count, names))

@@ -22,7 +22,7 @@ from torchyard.environments.types import from_json as environment_from_json
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.files import build_logs, inputs
 from torchyard.jobs.records import isolation, progress, round_store, store
-from torchyard.jobs.records.types import Job, JobError, Stage, Status
+from torchyard.jobs.records.types import CommandJob, Job, JobError, Stage, Status, parse_job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import secrets
 from torchyard.jobs.spec import services as job_services
@@ -81,18 +81,24 @@ class Preparer:
                 self._start_build(environment)
 
     def _prepare_one(self, job: Job, environment: EnvironmentSpec, built: bool) -> None:
-        layer = self._missing_layer(job, environment) if built else None
-        if not built or layer is not None:
-            self._build(job, layer or environment)
-        elif self._has_inputs(job):
+        if not built:
+            self._build(job, environment)
+            return
+        parsed = parse_job(job)
+        layer = self._missing_layer(parsed, environment)
+        if layer is not None:
+            self._build(job, layer)
+        elif self._has_inputs(parsed):
             self._keep_log(job)
             self._prepared(job.id)
         else:
-            self._fetch(job)
+            self._fetch(parsed)
 
-    def _missing_layer(self, job: Job, environment: EnvironmentSpec) -> EnvironmentSpec | None:
+    def _missing_layer(
+        self, job: CommandJob, environment: EnvironmentSpec
+    ) -> EnvironmentSpec | None:
         """The environment that the job's services need beside its own, where it is to be built."""
-        if not job.document.get("services") or not job_services.needs_layer(job.spec.services):
+        if not job_services.needs_layer(job.spec.services):
             return None
         environments = self._services.environments
         layer = environments.resolver.resolve(job_services.layer(environment))
@@ -263,7 +269,7 @@ class Preparer:
                 progress.end(connection, current, Status.FAILED, now, error=error)
         self._services.signals.notify(job_key(job))
 
-    def _has_inputs(self, job: Job) -> bool:
+    def _has_inputs(self, job: CommandJob) -> bool:
         if job.id in self._fetching:
             return False
         try:
@@ -271,7 +277,7 @@ class Preparer:
         except TorchyardError:
             return False  # the fetch says why
 
-    def _fetch(self, job: Job) -> None:
+    def _fetch(self, job: CommandJob) -> None:
         if job.id in self._fetching:
             return
         services = self._services
@@ -287,14 +293,14 @@ class Preparer:
         self._fetching.add(job.id)
         self._fetchers.submit(self._fetch_now, job)
 
-    def _fetch_now(self, job: Job) -> None:
+    def _fetch_now(self, job: CommandJob) -> None:
         try:
             self._fetch_inputs(job)
         finally:
             self._fetching.discard(job.id)
             self._services.wakeup.set()
 
-    def _fetch_inputs(self, job: Job) -> None:
+    def _fetch_inputs(self, job: CommandJob) -> None:
         try:
             inputs.bring(
                 self._services, job, lambda: self._stopping.is_set() or self._has_ended(job)

@@ -8,6 +8,7 @@ Always: what stops an attempt already goes before.
 
 from __future__ import annotations
 
+from torchyard.base.clock import Clock
 from torchyard.jobs.actions import STOP, attempt_key, job_key
 from torchyard.jobs.attempts import losses
 from torchyard.jobs.attempts.root_cause import RESIZED
@@ -19,14 +20,14 @@ from torchyard.jobs.spec import elastic
 _HINT = "the job goes on in the same run: save checkpoints, and load the last one at the start"
 
 
-def is_due(services: Services, job: Job, attempt: Attempt) -> bool:
+def is_due(clock: Clock, job: Job, attempt: Attempt) -> bool:
     """Whether the attempt trains, and has done so for the job's pause."""
     sizes = elastic.read(job.properties)
     if sizes is None:
         return False
     if job.status is not Status.RUNNING or attempt.order or attempt.ended_at is not None:
         return False
-    ran_s = (services.clock.now() - attempt.created_at).total_seconds()
+    ran_s = (clock.now() - attempt.created_at).total_seconds()
     return ran_s >= sizes.grow_after_s
 
 

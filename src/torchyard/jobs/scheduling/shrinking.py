@@ -88,7 +88,7 @@ def _candidates(services: Services, walk: Walk) -> dict[str, _Elastic]:
         with services.db.read() as connection:
             job = store.job_by_id(connection, held.job_id)
             attempt = attempt_store.attempt_by_id(connection, held.attempt_id)
-        if attempt is not None and resizing.is_due(services, job, attempt):
+        if attempt is not None and resizing.is_due(services.clock, job, attempt):
             low = walk.shares.is_low((held.workspace, held.compute), held.priority_rank)
             candidates[held.attempt_id] = _Elastic(job, attempt, held, low)
 

@@ -85,7 +85,7 @@ def create(
     """
     request = read(kind, document)
     name = values.name(document, "name")
-    job = jobs.find_by_name(services, workspace, name) if name else None
+    job = jobs.find_by_name(services.db, workspace, name) if name else None
     if job is not None:
         submission.require_hash(job, submission.hash_of({"type": kind, **request}))
         return job, False
@@ -213,7 +213,7 @@ def _new_job(
 ) -> NewJob:
     word = "release" if kind == RELEASE else "validation"
     title = f"{word}-{as_word(base.name)}"
-    experiment = jobs.ensure_experiment(connection, services, workspace, title)
+    experiment = jobs.ensure_experiment(connection, services.clock, workspace, title)
     body = {"type": kind, **request}
     return NewJob(
         workspace=workspace,

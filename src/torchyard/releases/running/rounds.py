@@ -158,7 +158,7 @@ def _status(services: Services, job: Job) -> Status | None:
 def _children(services: Services, record: Record) -> list[Job]:
     """The validation jobs that exist."""
     names = validation_jobs.workloads_by_job(services.blobs, record)
-    children = (jobs.find_by_name(services, record.workspace, name) for name in names)
+    children = (jobs.find_by_name(services.db, record.workspace, name) for name in names)
     return [job for job in children if job is not None and job.parent == record.job]
 
 

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Body, Response
 from torchyard.base.clock import to_text
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs import actions as jobs
+from torchyard.jobs.owners import OwnJob
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests.to_json import job_json
@@ -74,14 +75,12 @@ def list_rungs(services: ServicesOf, workspace: str, name: str) -> dict[str, Any
 @needs(Permission.JOB)
 def extend(
     services: ServicesOf,
-    workspace: str,
-    name: str,
+    sweep: OwnJob,
     max_total_trials: Annotated[Any, Body(embed=True)],
 ) -> dict[str, Any]:
     """Let a sweep, also one that has ended, go on up to so many trials in all."""
     if isinstance(max_total_trials, bool) or not isinstance(max_total_trials, int):
         raise InvalidInput("`max_total_trials` must be a whole number", at=("max_total_trials",))
-    sweep = jobs.get(services, workspace, name)
     return job_json(services, actions.add_trials(services, sweep, max_total_trials))
 
 

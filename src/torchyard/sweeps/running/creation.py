@@ -138,7 +138,7 @@ def create(
     """
     body = submission.body_of(document)
     name = document.get("name")
-    job = jobs.find_by_name(services, workspace, name) if isinstance(name, str) else None
+    job = jobs.find_by_name(services.db, workspace, name) if isinstance(name, str) else None
     if job is not None:
         # Sent again: what it names may have changed since, the sweep has not.
         submission.require_hash(job, submission.hash_of(body))
@@ -174,7 +174,7 @@ def _row(services: Services, workspace: str, spec: SweepSpec) -> SweepRow:
     earlier: list[dict[str, Any]] = []
     if isinstance(spec.warm_start, str):
         at = ("torchyard", "warm_start")
-        before = jobs.find_by_name(services, workspace, spec.warm_start)
+        before = jobs.find_by_name(services.db, workspace, spec.warm_start)
         if before is None or before.type != TYPE:
             raise InvalidSpec(
                 f"sweep `{spec.warm_start}` does not exist in workspace `{workspace}`",
@@ -197,7 +197,7 @@ def _new_job(
     identity: Identity,
 ) -> NewJob:
     spec, trial = sweep.spec, sweep.trial
-    experiment = jobs.ensure_experiment(connection, services, workspace, spec.experiment_name)
+    experiment = jobs.ensure_experiment(connection, services.clock, workspace, spec.experiment_name)
     masker = secrets.masker(sweep.document)
     return NewJob(
         workspace=workspace,

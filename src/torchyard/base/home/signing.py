@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 
 FILE = "signing.key"
-_BYTES = 32
 
 
 def key(home: Path, purpose: str) -> bytes:
@@ -27,7 +26,7 @@ def _secret(file: Path) -> bytes:
     if not file.exists():
         draft = file.with_name(f".{FILE}.{secrets.token_hex(6)}.part")
         with open(draft, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as opened:
-            opened.write(secrets.token_bytes(_BYTES))
+            opened.write(secrets.token_bytes(32))
         # Unlike a rename, a link does not replace a file that another server has just written.
         with suppress(FileExistsError):
             os.link(draft, file)

@@ -1,0 +1,86 @@
+"""Whose a job or a run is, and whom it refuses.
+
+Owns: the owner for questions of rights, canceling everything of one person.
+Leaves: who may change only their own to workspaces/permissions.py.
+Always: a tracking client may call a run's user what it likes; the run is whose token made it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends
+
+from torchyard.base.db import Database
+from torchyard.jobs import actions
+from torchyard.jobs.records import store
+from torchyard.jobs.records.types import ENDED, Job, Status
+from torchyard.jobs.services import Services, ServicesOf
+from torchyard.workspaces import access
+from torchyard.workspaces.guarded_routes import Person
+from torchyard.workspaces.types import Identity
+
+MADE_BY = "torchyard.made_by"
+_LIVE = [status for status in Status if status not in ENDED]
+
+
+def of(job: Job) -> str:
+    return job.properties.get(MADE_BY, job.owner)
+
+
+def of_name(db: Database, workspace: str, name: str) -> str:
+    """Empty when there is no such job."""
+    with db.read() as connection:
+        job = store.job_named(connection, workspace, name)
+    return "" if job is None else of(job)
+
+
+def refuse_foreign(identity: Identity, job: Job, noun: str = "job") -> None:
+    """
+    Raises:
+        Forbidden: the identity may change its own jobs only, and this is another's.
+    """
+    access.refuse_foreign(identity, of(job), f"{noun} `{job.name}`")
+
+
+def refuse_foreign_names(
+    db: Database, identity: Identity, workspace: str, *names: str, noun: str = "job"
+) -> None:
+    """As `refuse_foreign`; names of no job are left to what uses them."""
+    for name in names if identity.own_only else ():
+        access.refuse_foreign(identity, of_name(db, workspace, name), f"{noun} `{name}`")
+
+
+def get_own(services: Services, workspace: str, name: str, identity: Identity) -> Job:
+    """A job that the identity may change.
+
+    Raises:
+        NotFound: no such job.
+        Forbidden: it is another's.
+    """
+    job = actions.get(services, workspace, name)
+    refuse_foreign(identity, job)
+    return job
+
+
+def _own_job(services: ServicesOf, workspace: str, name: str, identity: Person) -> Job:
+    return get_own(services, workspace, name, identity)
+
+
+OwnJob = Annotated[Job, Depends(_own_job)]
+"""The job that a route's path names, which the caller may change."""
+
+
+def cancel_all(services: Services, user: str) -> list[str]:
+    """Cancel every job of a person that has not ended; as `workspace/job`."""
+    with services.db.read() as connection:
+        # A sweep first: it would start other trials for those that end.
+        live = [
+            job
+            for type in (*services.job_types, "command")
+            for job in store.jobs_in(connection, _LIVE, type)
+        ]
+    user_jobs = [job for job in live if of(job) == user]
+    for job in user_jobs:
+        actions.cancel(services, job.workspace, job.name)
+    return [f"{job.workspace}/{job.name}" for job in user_jobs]
