@@ -29,7 +29,7 @@ CEILINGS = {
     "backups": 1_100,
     "base": 5_600,
     "batch_endpoints": 3_250,
-    "cli": 13_300,
+    "cli": 13_250,
     "client": 13_850,
     "components": 450,
     "compute": 2_800,

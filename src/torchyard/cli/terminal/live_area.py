@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 import shutil
 import time
-import unicodedata
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
+
+from torchyard.cli.terminal.tables import beginning, width_of
 
 _DRAW_EVERY_S = 0.05
 # Of what a job writes, colours may stay; what moves the cursor would tear the area apart.
@@ -71,27 +72,12 @@ def _fit(text: str, columns: int) -> str:
     coloured = False
     position = 0
     for match in _CONTROL.finditer(text):
-        taken, columns = _cut(text[position : match.start()], columns)
-        pieces.append(taken)
+        piece = text[position : match.start()]
+        pieces.append(beginning(piece, columns))
+        columns = columns - width_of(piece) if pieces[-1] == piece else 0
         position = match.end()
         if _COLOUR.fullmatch(match[0]):
             pieces.append(match[0])
             coloured = True
-    pieces.append(_cut(text[position:], columns)[0])
+    pieces.append(beginning(text[position:], columns))
     return "".join(pieces) + (_RESET if coloured else "")
-
-
-def _cut(text: str, columns: int) -> tuple[str, int]:
-    """The beginning of the text that fits, and how many columns are left."""
-    for index, character in enumerate(text):
-        columns_needed = _width(character)
-        if columns_needed > columns:
-            return text[:index], 0
-        columns -= columns_needed
-    return text, columns
-
-
-def _width(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
