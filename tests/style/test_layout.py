@@ -29,7 +29,7 @@ CEILINGS = {
     "backups": 1_100,
     "base": 5_600,
     "batch_endpoints": 3_250,
-    "cli": 13_250,
+    "cli": 13_200,
     "client": 13_850,
     "components": 450,
     "compute": 2_800,
@@ -55,7 +55,7 @@ CEILINGS = {
     "train": 6_050,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 19_950,
+    "worker": 19_600,
     "workspaces": 4_600,
 }
 
