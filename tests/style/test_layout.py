@@ -25,7 +25,7 @@ MOST_LINES = 60
 CEILINGS = {
     "app": 2_100,
     "assets": 550,
-    "azureml": 17_550,
+    "azureml": 17_450,
     "backups": 1_100,
     "base": 5_600,
     "batch_endpoints": 3_250,

@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchyard.azureml.arm.resources import Resource
-from torchyard.azureml.arm_endpoints.endpoint_documents import refuse_others, texts_of
-from torchyard.azureml.common.calls import Call, object_at
+from torchyard.azureml.arm_endpoints.endpoint_documents import texts_of
+from torchyard.azureml.common.calls import Call, object_at, refuse_others
 from torchyard.base import fields
-from torchyard.base.errors import InvalidSpec
 from torchyard.batch_endpoints.records.types import BatchEndpoint
 
 TYPE = "batchEndpoints"
@@ -33,6 +32,8 @@ def read(call: Call, name: str) -> dict[str, Any]:
         InvalidSpec: a key that torchyard does not have.
     """
     properties = call.properties
+    keys = ("authMode", "description", "defaults", "properties", *_READ_ONLY)
+    refuse_others(properties, keys, ("properties",), " of a batch endpoint")
     document: dict[str, Any] = {"name": name}
     for key, value in properties.items():
         if key == "authMode" and value is not None:
@@ -43,13 +44,6 @@ def read(call: Call, name: str) -> dict[str, Any]:
             document.update(_defaults(properties))
         elif key == "properties":
             document["properties"] = texts_of(properties)
-        elif key not in _READ_ONLY and value not in (None, "", {}, [], False):
-            raise InvalidSpec(
-                f"`{key[:80]}` of a batch endpoint is not served",
-                "leave it out",
-                code="not_served",
-                at=("properties", key),
-            )
     return {**document, **_beside(call.document)}
 
 
