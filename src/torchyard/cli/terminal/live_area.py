@@ -1,4 +1,4 @@
-"""Lines at the end of a terminal that change while others scroll past above them.
+"""Lines of a terminal that are drawn again: at its end while others scroll past, or a whole page.
 
 Owns: drawing them, taking them away, how often they are drawn.
 Leaves: what they say to the caller.
@@ -10,10 +10,15 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import BinaryIO
 
+import click
+
+from torchyard.base.errors import Unreachable
 from torchyard.cli.terminal.tables import beginning, width_of
 
 _DRAW_EVERY_S = 0.05
@@ -64,6 +69,30 @@ class LiveArea:
             self._out.write(b"\r\x1b[2K" + b"\x1b[1A\x1b[2K" * (self._drawn - 1))
             self._out.flush()
             self._drawn = 0
+
+
+def redraw(
+    page: Callable[[], tuple[str, bool]], every_s: float, colour: bool | None = None
+) -> bool:
+    """Print a page in place of the one before, until it says that it is the last; only that one
+    where stdout is not a terminal. False after Ctrl-C.
+    """
+    drawn = 0
+    try:
+        while True:
+            with suppress(Unreachable):  # The jobs keep running without the server.
+                text, is_last = page()
+                if is_last or sys.stdout.isatty():
+                    if drawn:
+                        click.echo(f"\x1b[{drawn}F\x1b[J", nl=False)
+                    click.echo(text, color=colour)
+                    drawn = text.count("\n") + 1
+                if is_last:
+                    return True
+            time.sleep(every_s)
+    except KeyboardInterrupt:
+        click.echo("", err=True)
+        return False
 
 
 def _fit(text: str, columns: int) -> str:
