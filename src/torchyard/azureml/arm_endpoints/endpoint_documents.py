@@ -59,7 +59,7 @@ def read(call: Call, name: str) -> dict[str, Any]:
             document[key] = texts_of(properties)
         elif key == "keys":
             _refuse_chosen_keys(properties)
-    return {**document, **_beside(call.document)}
+    return {**document, **beside(call.document)}
 
 
 def read_patch(call: Call) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def read_patch(call: Call) -> dict[str, Any]:
         InvalidSpec: another key.
     """
     refuse_others(call.document, ("tags", "identity", "location", "kind", "sku"))
-    return _beside(call.document)
+    return beside(call.document)
 
 
 def to_resource(services: Services, call: Call, endpoint: Endpoint) -> Resource:
@@ -108,8 +108,8 @@ def texts_of(properties: Mapping[str, Any]) -> dict[str, str]:
     return {key: text for key, text in texts.items() if key not in _OF_CLIENT}
 
 
-def _beside(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands beside the properties."""
+def beside(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands beside the properties of an endpoint, online or batch."""
     refuse_others(document, _BESIDE)
     kept: dict[str, Any] = {}
     if document.get("tags") is not None:
