@@ -7,9 +7,8 @@ import pytest
 from jobs import support
 from torchyard.base.errors import InvalidSpec
 from torchyard.jobs import actions
-from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.requests import runs, to_json
+from torchyard.jobs.requests import job_queries, runs, to_json
 from torchyard.jobs.services import Services
 
 
@@ -51,15 +50,14 @@ def test_a_new_job_has_the_spec_that_parsing_its_row_gives(services: Services) -
 
 def test_a_list_parses_no_document(services: Services) -> None:
     support.submit(services)
-    jobs = actions.list_in(services, support.WORKSPACE)
+    jobs = job_queries.list_in(services, support.WORKSPACE)
     assert [to_json.summary_json(job)["status"] for job in jobs] == ["NotStarted"]
     assert not any(is_parsed(job) for job in jobs)
 
 
 def test_a_run_that_was_started_outside_any_job_is_read_and_has_no_spec(services: Services) -> None:
     run = outside_run(services)
-    with services.db.read() as connection:
-        assert store.list_jobs(connection, support.WORKSPACE) == [run]
+    assert job_queries.list_in(services, support.WORKSPACE) == [run]
     assert to_json.job_json(services, run)["spec"] == {}
     with pytest.raises(InvalidSpec, match="has no `command`"):
         assert run.spec
