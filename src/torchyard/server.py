@@ -56,7 +56,7 @@ from torchyard.shared import locks, processes
 from torchyard.tunnels.registry import Tunnels
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people
-from torchyard.workspaces.audit_sinks import Sink, sink_of
+from torchyard.workspaces.audit_sink import Sink, sink_of
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -35,7 +35,7 @@ class Options:
     `node_folder`: see base/home/node_folder.py; None for one in the home. `runner`,
     `jobs_as_server_user`: see executors/job_users.py. `proxies`: whose `X-Forwarded-For` and
     `X-Forwarded-Proto` are believed. `audit_sink`: where copies of the audit go; see
-    workspaces/audit_sinks.py. `inherited`: listens already, at `host`; see listeners.inherited.
+    workspaces/audit_sink.py. `inherited`: listens already, at `host`; see listeners.inherited.
     `services_url`, `services_port`: see interactive/services.py. `scoring_port`: of the router of
     online endpoints; 0 for the one after the server's, or any that is free.
     `oidc`: settings of the sign-in; see sign_in/settings.py. `messages`: those of webhooks and
@@ -156,8 +156,7 @@ def parser() -> argparse.ArgumentParser:
         "--audit-sink",
         default="",
         metavar="SINK",
-        help="send a copy of each audit line to syslog:/dev/log, udp://HOST:PORT, tcp://HOST:PORT "
-        "or pipe:/PATH",
+        help="send a copy of each audit line to this machine's syslog: syslog:/dev/log",
     )
     options.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     return options

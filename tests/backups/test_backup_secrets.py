@@ -23,6 +23,7 @@ from torchyard.data import datastores, kinds, store
 from torchyard.data.datastores import Datastores
 from torchyard.jobs import actions as job_actions
 from torchyard.jobs.records.types import parse_job
+from torchyard.jobs.requests import job_queries
 from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces
 
@@ -93,7 +94,7 @@ def _options(services: Services) -> dict[str, object]:
 
 
 def _document(services: Services) -> dict[str, object]:
-    (job,) = job_actions.list_in(services, WORKSPACE)
+    (job,) = job_queries.list_in(services, WORKSPACE)
     return dict(job_actions.get(services, WORKSPACE, job.name).document)
 
 
@@ -126,10 +127,9 @@ def test_without_a_passphrase_no_secret_is_in_a_backup(
     assert again.missing == done.missing
     restored = open_home(tmp_path / "again")
     assert KEY not in json.dumps(_options(restored))
-    (job,) = job_actions.list_in(restored, WORKSPACE)
-    assert (
-        parse_job(job).spec.environment_variables["A"] == "plain"
-    )  # its history can still be read
+    (job,) = job_queries.list_in(restored, WORKSPACE)
+    variables = parse_job(job).spec.environment_variables
+    assert variables["A"] == "plain"  # its history can still be read
     assert not (restored.home / secret_parts.FILE).exists()
     far = datastores.get(restored.db, restored.datastores, WORKSPACE, "far")
     with pytest.raises(InvalidInput, match="left them out") as refusal:
@@ -151,7 +151,7 @@ def test_a_job_whose_secrets_are_missing_does_not_start(
     actions.restore(tmp_path / "again", "", tmp_path / "b.tar")
     restored = open_home(tmp_path / "again")
     Scheduler(restored, FakeExecutor(), "http://127.0.0.1:1").run_round()
-    (job,) = job_actions.list_in(restored, WORKSPACE)
+    (job,) = job_queries.list_in(restored, WORKSPACE)
     assert job.error is not None and "`HF_TOKEN`" in job.error.message, job
 
 

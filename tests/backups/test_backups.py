@@ -31,6 +31,7 @@ from torchyard.jobs.history.history_records import Metric, Param, Tag
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
 from torchyard.jobs.records.types import Status
+from torchyard.jobs.requests import job_queries
 from torchyard.jobs.services import Services
 from torchyard.server import hold_home
 
@@ -106,7 +107,7 @@ def contents(home: Path) -> dict[str, tuple[bytes, int]]:
 def same(services: Services, restored: Services, scratch: Path) -> None:
     assert rows(restored, scratch) == rows(services, scratch)
     assert contents(restored.home) == contents(services.home) != {}
-    before = [job.id for job in job_actions.list_in(restored, WORKSPACE)]
+    before = [job.id for job in job_queries.list_in(restored, WORKSPACE)]
     assert support.submit(restored, name=f"after{len(before)}").id > max(before)
 
 

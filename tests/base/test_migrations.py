@@ -29,6 +29,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.history.metric_blocks import Point, pack
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Status
+from torchyard.jobs.requests import job_queries
 
 MIGRATIONS = Path(run.__file__).parent
 # Every migration that was ever committed. A change of the schema is a new file and a new line.
@@ -159,7 +160,7 @@ def test_the_packages_read_what_an_older_schema_held(
     filled(old, made_again(old))
     old.upgrade(NEXT, migrations)
     services = support.make_services(tmp_path / "home", old, clock)
-    jobs = actions.list_in(services, "workspace 1 ☃")
+    jobs = job_queries.list_in(services, "workspace 1 ☃")
     assert [job.name for job in jobs] == ["name 1 ☃"]
     job = jobs[0]
     tags: dict[str, Any] = dict(job.tags)

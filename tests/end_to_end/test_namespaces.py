@@ -256,27 +256,18 @@ def test_an_interface_of_nccl_under_gloo_is_a_notice(services: Services) -> None
     assert "`NCCL_SOCKET_IFNAME=ib0`" in notice and "does not seem to use it" in notice
 
 
-def test_a_script_that_names_nccl_gets_a_hint(services: Services) -> None:
-    _need_no_gpu()
-    job = run(services, command="echo train --dist-backend nccl")
-    assert job.status is Status.COMPLETED, job.error
-    (notice,) = notices(services, job)
-    assert "the command names NCCL, but the nodes have no GPU" in notice
-
-
 def test_the_command_checks_the_cluster(services: Services, site: Site) -> None:
-    done = _yard(services, "compute", "check", "local", "--nodes", "2", "--size-mb", "4")
+    done = _yard(services, "compute", "check", "local", "--nodes", "2")
     assert done.returncode == 0, (done.stdout, done.stderr)
     for address in site.addresses:
         assert re.search(rf"^\d +{address} .*{INTERFACE} \(mtu 1500\).* open$", done.stdout, re.M)
-    assert "All-reduce of 4 MiB over 2 nodes (ring over TCP)" in done.stdout
     assert "can train together" in done.stdout
 
     site.prohibit(1, 6105, 6999)
     done = _yard(services, "compute", "check", "local", "--nodes", "2", "-o", "json")
     assert done.returncode == 1, (done.stdout, done.stderr)
     report = json.loads(done.stdout)
-    assert (report["ok"], report["bandwidth"], report["error"]) == (False, [], None)
+    assert (report["ok"], report["error"]) == (False, None)
     (finding,) = report["findings"]
     assert (finding["code"], finding["nodes"]) == ("ports_blocked", [1, 0])
     shut = [way for way in report["nodes"][1]["ways"] if way.get("error")]

@@ -20,10 +20,10 @@ from torchyard.base.clock import FakeClock
 from torchyard.environments import assets
 from torchyard.environments.types import EnvironmentAsset
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs import actions as jobs
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Job
+from torchyard.jobs.requests import job_queries
 from torchyard.jobs.services import Services
 from torchyard.releases import actions, job_types
 from torchyard.releases.records.types import RELEASE
@@ -108,7 +108,7 @@ class ReleaseLab:
         return [asset.version for asset in listed]
 
     def children(self) -> list[Job]:
-        return jobs.list_in(self.services, support.WORKSPACE, parent=self.job)
+        return job_queries.list_in(self.services, support.WORKSPACE, parent=self.job)
 
     def run(self, failing: Mapping[str, str] | None = None, most: int = 200) -> dict[str, Any]:
         """Until it ends, let every validation job end, its workloads passed but these (name: why).

@@ -24,12 +24,12 @@ MOST_LINES = 60
 # Lines of each package's Python, comments and docstrings among them.
 CEILINGS = {
     "app": 2_100,
-    "assets": 600,
-    "azureml": 17_550,
+    "assets": 550,
+    "azureml": 17_450,
     "backups": 1_100,
     "base": 5_600,
     "batch_endpoints": 3_250,
-    "cli": 13_300,
+    "cli": 13_200,
     "client": 13_850,
     "components": 450,
     "compute": 2_800,
@@ -49,13 +49,13 @@ CEILINGS = {
     "releases": 4_400,
     "runner": 1_850,
     "servers": 750,
-    "shared": 3_550,
+    "shared": 3_500,
     "sign_in": 1_100,
-    "sweeps": 5_500,
+    "sweeps": 5_450,
     "train": 6_050,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 19_950,
+    "worker": 19_600,
     "workspaces": 4_600,
 }
 

@@ -80,7 +80,7 @@ from torchyard.sweeps.running.keeper import Keeper as SweepKeeper
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.access import Access
 from torchyard.workspaces.audit import Audit
-from torchyard.workspaces.audit_sinks import Sink
+from torchyard.workspaces.audit_sink import Sink
 from torchyard.workspaces.auditing import Auditing
 from torchyard.workspaces.jwts import Signer
 from torchyard.workspaces.spellings import Spellings

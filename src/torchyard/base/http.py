@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 from io import IOBase
 from typing import IO, Any, Union
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 from torchyard.base.errors import InvalidInput, TorchyardError, Unreachable, from_answer
 
@@ -263,7 +263,7 @@ class Transport:
         self, method: str, target: str, body: Body, headers: Mapping[str, str]
     ) -> http.client.HTTPResponse:
         if self._connection is None:
-            self._connection = self._connect()
+            self._connection = opened(self._parts, self._timeout_s, self._ca_cert)
             try:
                 self._connection.connect()
             except (ConnectionResetError, ssl.SSLEOFError) as error:
@@ -271,17 +271,6 @@ class Transport:
                 raise _TurnedAway(*error.args) from error
         self._connection.request(method, target, body=body, headers=dict(headers))
         return self._connection.getresponse()
-
-    def _connect(self) -> http.client.HTTPConnection:
-        host, port = self._parts.hostname or "127.0.0.1", self._parts.port
-        if self._parts.scheme == "https":
-            context = ssl.create_default_context()
-            if self._ca_cert:
-                trust(context, self._ca_cert)
-            return http.client.HTTPSConnection(
-                host, port or 443, timeout=self._timeout_s, context=context
-            )
-        return http.client.HTTPConnection(host, port or 80, timeout=self._timeout_s)
 
     def _unreachable(self, error: Exception) -> Unreachable:
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -317,6 +306,21 @@ def _rewinding(body: Body) -> Callable[[], object] | None:
     if isinstance(body, IOBase) and body.seekable():
         return partial(body.seek, body.tell())
     return None
+
+
+def opened(parts: SplitResult, timeout_s: float, ca_cert: str = "") -> http.client.HTTPConnection:
+    """A connection to the host of a URL, not connected yet.
+
+    Args:
+        ca_cert: as of `Transport`.
+    """
+    host = parts.hostname or "127.0.0.1"
+    if parts.scheme != "https":
+        return http.client.HTTPConnection(host, parts.port or 80, timeout=timeout_s)
+    context = ssl.create_default_context()
+    if ca_cert:
+        trust(context, ca_cert)
+    return http.client.HTTPSConnection(host, parts.port or 443, timeout=timeout_s, context=context)
 
 
 def trust(context: ssl.SSLContext, ca_cert: str) -> None:

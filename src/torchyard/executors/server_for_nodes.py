@@ -27,11 +27,6 @@ class NodeAddresses:
     urls: tuple[str, ...] = ()
     certificate: str = ""
 
-    @property
-    def only_here(self) -> bool:
-        """Whether all are loopback addresses, which other machines can't reach."""
-        return all(is_loopback(url) for url in self.urls)
-
 
 class ServerForNodes:
     """

@@ -1,14 +1,14 @@
 """What people can do with existing jobs.
 
-Owns: reading, listing, changing, archiving and canceling jobs.
-Leaves: creating them to requests/submission.py, running them to http/scheduler.py and
-attempts/worker_reports.py, their files to files/artifacts.py.
+Owns: reading, changing, archiving and canceling jobs.
+Leaves: lists of them to requests/job_queries.py, creating them to requests/submission.py, running
+them to http/scheduler.py and attempts/worker_reports.py, their files to files/artifacts.py.
 Always: what a job is made of never changes; a name, a description and tags may.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,12 +21,10 @@ from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound,
 from torchyard.jobs.records import (
     attempt_store,
     experiment_store,
-    job_candidates,
     job_masking,
     progress,
     store,
 )
-from torchyard.jobs.records.job_candidates import Having
 from torchyard.jobs.records.job_events import Event
 from torchyard.jobs.records.types import ENDED, Attempt, Experiment, Job, JobError, Status
 from torchyard.jobs.services import Services
@@ -71,75 +69,6 @@ def find_by_name(db: Database, workspace: str, name: str) -> Job | None:
     """Like `get`, but None if it does not exist."""
     with db.read() as connection:
         return store.job_named(connection, workspace, name)
-
-
-def list_in(
-    services: Services,
-    workspace: str,
-    *,
-    experiment_name: str = "",
-    status: str = "",
-    archived: bool | None = None,
-    parent: str = "",
-    tags: Sequence[str] = (),
-    having: Sequence[Having] = (),
-    before: int | None = None,
-    limit: int = 50,
-    types: Sequence[str] = (),
-    with_trials: bool = True,
-) -> list[Job]:
-    """Newest first, `limit` at the most; `before` is the id of the last one seen.
-
-    Args:
-        archived: True for archived ones only, None for both kinds.
-        types: as `Job.type`; all when empty.
-        tags: each `key` or `key=value`; a job has all of them.
-        having: what the caller looks for, who still tests what comes: others may be left out.
-        with_trials: False leaves out what a sweep started.
-
-    Raises:
-        InvalidInput: no such status.
-        NotFound: no such experiment or parent.
-    """
-    wanted = status_named(status) if status else None
-    if parent:
-        get(services, workspace, parent)
-    with services.db.read() as connection:
-        experiment_ids = None
-        if experiment_name:
-            experiment = experiment_store.named(connection, workspace, experiment_name)
-            if experiment is None:
-                raise NotFound(
-                    f"experiment `{experiment_name}` does not exist in workspace `{workspace}`",
-                    "list jobs and their experiments with `yard job list`",
-                )
-            experiment_ids = [experiment.id]
-        wanted_values = wanted_tags(tags)
-        sought = [*having, *_sought(wanted, parent, wanted_values)]
-        sources = job_candidates.sources_of(workspace, sought)
-        return store.list_jobs(
-            connection,
-            workspace,
-            experiment_ids=experiment_ids,
-            status=wanted,
-            archived=archived,
-            parent=parent or None,
-            tags=wanted_values,
-            among=job_candidates.few(connection, sources),
-            before=before,
-            limit=limit,
-            types=types,
-            with_trials=with_trials,
-        )
-
-
-def _sought(status: Status | None, parent: str, tags: Mapping[str, str | None]) -> Iterator[Having]:
-    if parent:
-        yield Having("parent", "", (parent,))
-    if status is not None:
-        yield Having("status", "", (status.value,))
-    for key, value in tags.items():
-        yield Having("tag", key, None if value is None else (value,))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job, JobError
-from torchyard.jobs.requests import parents
+from torchyard.jobs.requests import job_queries, parents
 from torchyard.jobs.services import Services
 from torchyard.releases.records.types import CHANGED, RELEASE, VALIDATION
 from torchyard.workspaces.types import Identity
@@ -45,7 +45,7 @@ class ReleaseJobs:
             parents.request_cancel(connection, job, why, services.clock.now())
         services.signals.notify(jobs.job_key(job))
         services.signals.notify(CHANGED)
-        for child in jobs.list_in(services, job.workspace, parent=job.name) if kill else ():
+        for child in job_queries.list_in(services, job.workspace, parent=job.name) if kill else ():
             if not child.status.ended:
                 jobs.cancel(services, child.workspace, child.name, why, kill=True)
         return jobs.get(services, job.workspace, job.name)

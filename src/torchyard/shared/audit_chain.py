@@ -1,7 +1,7 @@
 """The chain of hashes in the audit log: sealing a line, and checking what is there.
 
 Owns: what a sealed line looks like, verification of a folder of them and against a copy.
-Leaves: writing the lines to workspaces/audit.py, sending copies to workspaces/audit_sinks.py.
+Leaves: writing the lines to workspaces/audit.py, sending copies to workspaces/audit_sink.py.
 Always: every sealed line names its server, its number and the hash of the line before it, and ends
 with its own hash; the chain goes on from one day's file to the next.
 

@@ -9,6 +9,7 @@ Every NaN is the same object, so that records with equal content are equal.
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any, Union
 
@@ -37,6 +38,21 @@ def is_sampled(key: str) -> bool:
 
 class InvalidRecord(Exception):
     """The record breaks a rule; the message names the field. Clients get status 400."""
+
+
+def json_object(content: bytes) -> dict[str, Any]:
+    """The body of a request; empty without one.
+
+    Raises:
+        InvalidRecord: it is not a JSON object.
+    """
+    try:
+        body = json.loads(content or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise InvalidRecord(f"the request body is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise InvalidRecord("the request body is not a JSON object")
+    return body
 
 
 def key(value: Any, kind: str) -> str:

@@ -81,7 +81,8 @@ def opened(
         from torchyard.shared.folder_link.connection import FolderConnection  # Few nodes need it.
 
         return FolderConnection(parts, timeout_s)
-    host, port = parts.hostname or "127.0.0.1", parts.port
+    host = parts.hostname or "127.0.0.1"
+    port = parts.port or _PORTS.get(parts.scheme, 80)
     proxy = proxy_to(parts, environ) if environ else None
     if parts.scheme != "https":
         if proxy is not None:
@@ -92,7 +93,7 @@ def opened(
     connection = http.client.HTTPSConnection(
         proxy.hostname or "", proxy.port or _PORTS["http"], timeout=timeout_s, context=context
     )
-    connection.set_tunnel(host, port or _PORTS["https"], _authorization(proxy))
+    connection.set_tunnel(host, port, _authorization(proxy))
     return connection
 
 

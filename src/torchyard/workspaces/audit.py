@@ -2,7 +2,7 @@
 
 Owns: the folder `audit/` of the server's home, one file of JSON lines per day; what a line says.
 Leaves: choosing the requests to auditing.py, who may read the log to people_routes.py, the chain of
-hashes to shared/audit_chain.py, copies to audit_sinks.py.
+hashes to shared/audit_chain.py, copies to audit_sink.py.
 Always: a line contains no token, query or body, only what a route notes itself; a line is written
 whole, before the request is answered, and linked to the line before it, whichever server of this
 machine wrote that; files older than `KEPT_DAYS` are deleted.
@@ -26,7 +26,7 @@ from typing import Any
 
 from torchyard.base.clock import Clock, to_text
 from torchyard.shared import audit_chain, locks
-from torchyard.workspaces.audit_sinks import Sink
+from torchyard.workspaces.audit_sink import Sink
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, TokenKind
 
@@ -78,7 +78,7 @@ class Audit:
                 text = json.dumps(dated, ensure_ascii=False).encode("utf-8", "backslashreplace")
                 _log.error("the audit could not be written (%s): %s", error, text.decode())
             if self.sink is not None:
-                self.sink.send(dated["at"], text)
+                self.sink.send(text)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -233,7 +233,7 @@ def test_a_key_is_translated(key: str, azure_value: Any, native: dict[str, Any])
         (
             {"outputs": {"a": {"autoDeleteSetting": {"value": "30d"}}}},
             InvalidInput,
-            "`autoDeleteSetting` of output `a`",
+            "`outputs.a.autoDeleteSetting`",
         ),
         (
             {"computeId": WS.replace("team", "other") + "/computes/c"},

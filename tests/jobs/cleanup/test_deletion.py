@@ -26,7 +26,7 @@ from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import removal_store, run_assets
 from torchyard.jobs.records.run_assets import RunAsset
 from torchyard.jobs.records.types import Job, Status
-from torchyard.jobs.requests import runs
+from torchyard.jobs.requests import job_queries, runs
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
 from torchyard.shared import locks
@@ -306,4 +306,4 @@ def test_retention_keeps_what_is_young_running_or_registered(
     scheduler._forgetter.shutdown(wait=True)
     assert removal.work(services) == [] and left_of(services, young) == {}
     assert left_of(services, trainer)["metrics"]
-    assert [job.type for job in actions.list_in(services, WORKSPACE)] == ["run", "command"]
+    assert [job.type for job in job_queries.list_in(services, WORKSPACE)] == ["run", "command"]

@@ -18,7 +18,8 @@ from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
 from torchyard.jobs.records.job_events import StatusChanged
 from torchyard.jobs.records.types import Job, Status
-from torchyard.jobs.requests import submission
+from torchyard.jobs.requests import job_queries, submission
+from torchyard.jobs.requests.job_queries import ListRequest
 from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.services import Services
 from torchyard.shared.plan import LaunchPlan
@@ -348,7 +349,7 @@ def test_a_job_that_can_never_run_is_refused_at_once(services: Services) -> None
     with pytest.raises(InvalidSpec) as no_code:
         submit(services, code="snapshot:" + "0" * 64)
     assert no_code.value.at == ("code",)
-    assert actions.list_in(services, support.WORKSPACE) == []
+    assert job_queries.list_in(services, support.WORKSPACE) == []
 
 
 def test_an_unknown_job_names_the_nearest(services: Services) -> None:
@@ -361,14 +362,14 @@ def test_an_unknown_job_names_the_nearest(services: Services) -> None:
 def test_lists_are_paged_and_filtered(services: Services) -> None:
     for number in range(5):
         submit(services, name=f"j{number}", experiment_name="odd" if number % 2 else "even")
-    newest = actions.list_in(services, support.WORKSPACE, limit=2)
+    newest = job_queries.list_in(services, support.WORKSPACE, limit=2)
     assert [job.name for job in newest] == ["j4", "j3"]
-    rest = actions.list_in(services, support.WORKSPACE, before=newest[-1].id)
+    rest = job_queries.list_in(services, support.WORKSPACE, before=newest[-1].id)
     assert [job.name for job in rest] == ["j2", "j1", "j0"]
-    odd = actions.list_in(services, support.WORKSPACE, experiment_name="odd", status="notstarted")
+    odd = job_queries.list_in(services, support.WORKSPACE, experiment_name="odd")
     assert [job.name for job in odd] == ["j3", "j1"]
     with pytest.raises(InvalidSpec, match="not a job status"):
-        actions.list_in(services, support.WORKSPACE, status="Runing")
+        job_queries.list_page(services, support.WORKSPACE, ListRequest(status="Runing"))
 
 
 @pytest.mark.parametrize("seconds", [48 * 3600, -48 * 3600])

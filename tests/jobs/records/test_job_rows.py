@@ -12,7 +12,7 @@ from torchyard.base.errors import InvalidSpec
 from torchyard.jobs import actions
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job, parse_job
-from torchyard.jobs.requests import runs, to_json
+from torchyard.jobs.requests import job_queries, runs, to_json
 from torchyard.jobs.services import Services
 
 
@@ -47,7 +47,7 @@ def test_a_list_parses_no_document(services: Services) -> None:
     job = support.submit(services)
     with services.db.write() as connection:
         connection.execute(update(store.jobs).values(spec={"command": 3}))
-    jobs = actions.list_in(services, support.WORKSPACE)
+    jobs = job_queries.list_in(services, support.WORKSPACE)
     assert [to_json.summary_json(job)["status"] for job in jobs] == ["NotStarted"]
     with services.db.read() as connection, pytest.raises(InvalidSpec, match="command"):
         store.command_job_by_id(connection, job.id)
@@ -55,8 +55,7 @@ def test_a_list_parses_no_document(services: Services) -> None:
 
 def test_a_run_that_was_started_outside_any_job_is_read_and_has_no_spec(services: Services) -> None:
     run = outside_run(services)
-    with services.db.read() as connection:
-        assert store.list_jobs(connection, support.WORKSPACE) == [run]
+    assert job_queries.list_in(services, support.WORKSPACE) == [run]
     assert to_json.job_json(services, run)["spec"] == {}
     with pytest.raises(InvalidSpec, match="has no `command`"):
         parse_job(run)

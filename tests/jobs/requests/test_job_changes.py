@@ -11,12 +11,12 @@ from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Status
-from torchyard.jobs.requests import runs
+from torchyard.jobs.requests import job_queries, runs
 from torchyard.jobs.services import Services
 
 
 def listed(services: Services, **filters: Any) -> list[str]:
-    return [job.name for job in actions.list_in(services, WORKSPACE, **filters)]
+    return [job.name for job in job_queries.list_in(services, WORKSPACE, **filters)]
 
 
 def test_an_archived_job_is_hidden_and_found_by_name(services: Services) -> None:
@@ -90,9 +90,9 @@ def test_an_ended_job_moves_to_another_experiment(services: Services) -> None:
     changes = {"experiment_name": "second"}
     actions.cancel(services, WORKSPACE, "job")
     assert actions.update(services, WORKSPACE, "job", changes).experiment_name == "second"
-    moved = actions.list_in(services, WORKSPACE, experiment_name="second")
+    moved = job_queries.list_in(services, WORKSPACE, experiment_name="second")
     assert [job.name for job in moved] == ["job"]
-    assert actions.list_in(services, WORKSPACE, experiment_name="first") == []
+    assert job_queries.list_in(services, WORKSPACE, experiment_name="first") == []
     spaces = {"experiment_name": "updated experiment name"}
     assert actions.update(services, WORKSPACE, "job", spaces).experiment_name.endswith("t name")
     assert submit(services, name="twin", **spaces).experiment_name == spaces["experiment_name"]

@@ -20,7 +20,7 @@ from torchyard.jobs.files import artifacts, model_sources
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.requests import submission
+from torchyard.jobs.requests import job_queries, submission
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
 from torchyard.models.types import Model
@@ -162,7 +162,7 @@ def test_a_missing_reference_is_refused_with_its_place(services: Services) -> No
     done(services, name="done")
     submit(services, name="waits")
     register(services, "net", f"snapshot:{snapshot(services, 'model.pt')}")
-    before = len(actions.list_in(services, WORKSPACE))
+    before = len(job_queries.list_in(services, WORKSPACE))
     bad = list(BAD)
     for kind, path, hint in BAD_INPUTS:
         job_input = {"type": kind, "path": path}
@@ -174,7 +174,7 @@ def test_a_missing_reference_is_refused_with_its_place(services: Services) -> No
             submit(services, **change)
         assert refused.value.at == at, change
         assert hint in refused.value.hint, (change, refused.value.hint)
-    assert len(actions.list_in(services, WORKSPACE)) == before
+    assert len(job_queries.list_in(services, WORKSPACE)) == before
 
 
 def test_validate_takes_what_is_not_uploaded_yet(services: Services) -> None:
@@ -189,7 +189,7 @@ def test_tags_description_and_parent_are_stored(services: Services) -> None:
     submit(services, name="parent")
     job = submit(services, parent_job_name="parent", tags={"a": 1}, description="what it is")
     assert (job.parent, job.tags, job.description) == ("parent", {"a": "1"}, "what it is")
-    assert [child.name for child in actions.list_in(services, WORKSPACE, parent="parent")] == [
+    assert [child.name for child in job_queries.list_in(services, WORKSPACE, parent="parent")] == [
         job.name
     ]
 

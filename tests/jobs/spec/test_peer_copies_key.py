@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torchyard.base.errors import InvalidSpec
-from torchyard.jobs.spec import job_spec, peer_copies
+from torchyard.jobs.spec import job_spec, own_properties
 
 PROPERTY = "torchyard.checkpoint.peer_copies"
 
@@ -14,7 +14,7 @@ PROPERTY = "torchyard.checkpoint.peer_copies"
     ("properties", "kept"), [({}, True), ({PROPERTY: "False"}, False), ({PROPERTY: "true"}, True)]
 )
 def test_they_are_kept_unless_it_is_turned_off(properties: dict[str, str], kept: bool) -> None:
-    assert peer_copies.are_kept(properties) is kept
+    assert own_properties.keeps_peer_copies(properties) is kept
 
 
 @pytest.mark.parametrize("written", ["no", 0, "", "n1"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 
@@ -11,11 +12,25 @@ from torchyard.sweeps.spec.early_termination import (
     Policy,
     TruncationSelection,
 )
-from torchyard.sweeps.stopping.stopping import Scores, delay_notice, stop_reason
+from torchyard.sweeps.stopping.stopping import Scores
 
 
 def flat(value: float, intervals: int = 100) -> list[float]:
     return [value] * intervals
+
+
+def stop_reason(
+    policy: Policy | None, goal: str, series: Sequence[float], others: Sequence[Sequence[float]]
+) -> str | None:
+    """What is said at the last value of `series`, logged after all of the others."""
+    scores = Scores(policy, goal)
+    for number, values in enumerate(others):
+        for value in values:
+            scores.add(number, value)
+    reason = None
+    for value in series:
+        reason = scores.add(-1, value)
+    return reason
 
 
 @pytest.mark.parametrize(("best", "stops"), [(0.66, True), (0.67, False), (0.8, False)])
@@ -119,9 +134,3 @@ def test_scores_are_the_same_when_they_are_added_again() -> None:
         runs.append([scores.add(number, value) for number, value in values])
     assert runs[0] == runs[1]
     assert any(runs[0])
-
-
-def test_a_delay_past_the_last_interval_is_told() -> None:
-    assert "interval 10" in delay_notice(Bandit(0.1, None, 5, 7), 9)
-    assert not delay_notice(Bandit(0.1, None, 5, 7), 10)
-    assert not delay_notice(None, 0)

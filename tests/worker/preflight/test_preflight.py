@@ -19,7 +19,7 @@ from torchyard.executors import device_locks, devices
 from torchyard.executors.local import LocalExecutor
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import DevicePlan, LaunchPlan
-from torchyard.worker.preflight import checks, links, node_facts, script_check
+from torchyard.worker.preflight import checks, links, node_facts
 from torchyard.worker.preflight.checks import ERROR, WARNING, Finding, RankLayout
 from torchyard.worker.preflight.links import LinkProbe
 from torchyard.worker.preflight.node_facts import Facts, SystemPaths, gather
@@ -293,29 +293,6 @@ def test_devices_are_those_assigned_by_the_engine() -> None:
 )
 def test_the_requested_backend_is_read_from_the_job(changes: dict[str, Any], backend: str) -> None:
     assert node_facts.requested_backend(replace(PLAN, **changes)) == backend
-
-
-@pytest.mark.parametrize(
-    ("command", "script", "hint"),
-    [
-        ("python train.py", "dist.init_process_group('nccl')\n", "`train.py` line 1"),
-        ("python train.py", 'x = 1\ninit_process_group(backend="NCCL")\n', "`train.py` line 2"),
-        ("python train.py", "b = 'nccl' if cuda else 'gloo'\n", ""),
-        ("python train.py", "# init_process_group('nccl')\n", ""),
-        ("python train.py --dist-backend nccl", "", "the command"),
-        ("python train.py --backend='nccl'", "", "the command"),
-        ("DIST_BACKEND=nccl python train.py", "", "the command"),
-        ("python other.py 'unclosed", "", ""),
-    ],
-)
-def test_nccl_is_found_in_the_command_or_the_script(
-    tmp_path: Path, command: str, script: str, hint: str
-) -> None:
-    (tmp_path / "train.py").write_text(script)
-    finding = script_check.find_nccl(command, tmp_path)
-    assert (finding is not None) == bool(hint)
-    if finding is not None:
-        assert finding.message.startswith(hint) and finding.severity == WARNING
 
 
 class Cluster:

@@ -31,9 +31,7 @@ from worker.relays import (
 
 def test_what_is_logged_arrives_as_records(server: MlflowStub, tmp_path: Path) -> None:
     with relay_to(server, tmp_path) as (relay, script):
-        assert relay.last_write() == 0.0
         script.metric(3, "a@b %/x-y é", "NaN")
-        assert relay.last_write() > 0.0
         fields = {"run_uuid": "job-1", "key": "lr", "value": "0.1"}
         assert script.post("/log-parameter", **fields) == (200, {})
         assert script.post("/set-tag", run_id="job-1", key="t", value="ü") == (200, {})

@@ -10,18 +10,16 @@ and azureml-core 1.61.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from torchyard.azureml.arm.job_documents import snake
 from torchyard.azureml.arm.resources import Resource, timestamp
-from torchyard.azureml.common.calls import Call
-from torchyard.base.errors import InvalidSpec
+from torchyard.azureml.common.calls import Call, object_at, objects_at
 from torchyard.instances import actions, documents
 from torchyard.instances.types import TYPE, Instance, InstanceSpec, Schedule
 from torchyard.jobs.services import Services
 
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _THIS_MACHINE = "local"
 _OPERATIONS = {"Running": "Start", "Starting": "Start", "CreateFailed": "Create"}
 
@@ -36,24 +34,24 @@ def document_of(call: Call) -> dict[str, Any]:
     Raises:
         InvalidSpec: a value of the wrong form.
     """
-    inner = _mapping(call.properties.get("properties"))
+    inner = object_at(call.properties, "properties")
     document: dict[str, Any] = {"type": TYPE}
     size = str(inner.get("vmSize") or "")
     if size and size.lower() != _THIS_MACHINE:
         document["size"] = size
     if call.properties.get("description"):
         document["description"] = call.properties["description"]
-    tags = _mapping(call.document.get("tags"))
+    tags = object_at(call.document, "tags")
     settings = {key: text for key, text in tags.items() if key.startswith("torchyard.")}
     document["tags"] = {key: text for key, text in tags.items() if key not in settings}
     if settings:
         document["torchyard"] = {key.removeprefix("torchyard."): settings[key] for key in settings}
     if inner.get("idleTimeBeforeShutdown"):
         document["idle_time_before_shutdown"] = str(inner["idleTimeBeforeShutdown"])
-    schedules = _mapping(inner.get("schedules")).get("computeStartStop")
-    if schedules:
-        rows = schedules if isinstance(schedules, list) else [schedules]
-        document["schedules"] = {"compute_start_stop": [_schedule(_mapping(row)) for row in rows]}
+    schedules = object_at(inner, "schedules")
+    if schedules.get("computeStartStop"):
+        rows = objects_at(schedules, "computeStartStop")
+        document["schedules"] = {"compute_start_stop": [_schedule(row) for row in rows]}
     return {**document, **_refused(inner)}
 
 
@@ -131,16 +129,12 @@ def _inner(
 
 
 def _schedule(row: Mapping[str, Any]) -> dict[str, Any]:
-    nested = _mapping(row.get("schedule"))
+    nested = object_at(row, "schedule")
     row = {**row, **{key: value for key, value in nested.items() if key != "id"}}
     kind = str(row.get("triggerType") or "")
-    trigger = _mapping(row.get("cron") if kind.lower() == "cron" else row.get("recurrence"))
-    written = {_HUMP.sub("_", key).lower(): value for key, value in trigger.items()}
-    pattern = {
-        _HUMP.sub("_", key).lower(): value
-        for key, value in _mapping(written.get("schedule")).items()
-        if value
-    }
+    trigger = object_at(row, "cron" if kind.lower() == "cron" else "recurrence")
+    written = {snake(key): value for key, value in trigger.items()}
+    pattern = {snake(key): value for key, value in object_at(written, "schedule").items() if value}
     return {
         "action": str(row.get("action") or ""),
         "state": str(row.get("status") or "enabled"),
@@ -197,15 +191,7 @@ def _refused(inner: Mapping[str, Any]) -> dict[str, Any]:
     ):
         if inner.get(key):
             refused[name] = inner[key]
-    ssh = _mapping(inner.get("sshSettings"))
+    ssh = object_at(inner, "sshSettings")
     if str(ssh.get("sshPublicAccess") or "").lower() == "enabled":
         refused["ssh_public_access_enabled"] = True
     return refused
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise InvalidSpec("a value of the compute is not a mapping", "write keys and values")
-    return value

@@ -26,7 +26,7 @@ from torchyard.azureml.arm.resources import (
     Resource,
     timestamp,
 )
-from torchyard.azureml.common.calls import Call
+from torchyard.azureml.common.calls import Call, object_at
 from torchyard.azureml.common.errors import NotServed
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.compute import actions, engine_settings
@@ -230,7 +230,7 @@ def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
             "create a cluster, `type: amlcompute`, or an instance, `type: computeinstance`",
             at=["properties", "computeType"],
         )
-    inner = _mapping(call.properties.get("properties"), "properties")
+    inner = object_at(call.properties, "properties", ("properties",))
     document: dict[str, Any] = {"type": "amlcompute"}
     if before is not None:
         document |= {
@@ -246,11 +246,9 @@ def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
         document["tier"] = str(inner["vmPriority"])
     if call.properties.get("description") is not None:
         document["description"] = call.properties["description"]
-    tags = call.document.get("tags")
-    if tags is not None:
-        document["tags"] = {
-            key: text for key, text in _mapping(tags, "tags").items() if text is not None
-        }
+    if call.document.get("tags") is not None:
+        tags = object_at(call.document, "tags")
+        document["tags"] = {key: text for key, text in tags.items() if text is not None}
     return {**document, **_scale(inner), **_refused_settings(call, inner)}
 
 
@@ -319,7 +317,7 @@ def to_resource(call: Call, compute: Compute, use: Use) -> Resource:
 
 
 def _scale(inner: Mapping[str, Any]) -> dict[str, Any]:
-    settings = _mapping(inner.get("scaleSettings"), "properties", "scaleSettings")
+    settings = object_at(inner, "scaleSettings", ("properties", "properties"))
     scale = {
         key: settings[azure_key]
         for key, azure_key in (("min_instances", "minNodeCount"), ("max_instances", "maxNodeCount"))
@@ -343,15 +341,7 @@ def _refused_settings(call: Call, inner: Mapping[str, Any]) -> dict[str, Any]:
         refused["ssh_public_access_enabled"] = True
     if inner.get("subnet"):
         refused["network_settings"] = inner["subnet"]
-    identity = _mapping(call.document.get("identity"), "identity")
+    identity = object_at(call.document, "identity")
     if str(identity.get("type") or "None").lower() != "none":
         refused["identity"] = identity
     return refused
-
-
-def _mapping(value: Any, *at: str) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise InvalidInput(f"`{at[-1]}` is not a mapping of keys to values", at=list(at))
-    return value

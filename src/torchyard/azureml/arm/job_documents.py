@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torchyard.azureml.common.calls import refuse_others
 from torchyard.azureml.common.errors import NotServed
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
 
@@ -126,6 +127,7 @@ class Reader:
         Raises:
             InvalidSpec: a value of the wrong form, or an unknown key.
         """
+        refuse_others(properties, (*same, *readers, *_READ_ONLY), ("properties",), " of a job")
         for key, value in properties.items():
             if key in _READ_ONLY or value is None:
                 continue
@@ -134,10 +136,6 @@ class Reader:
                     document[same[key]] = value
             elif key in readers:
                 document.update(readers[key](self, value))
-            elif value not in ("", {}, [], False):
-                raise InvalidSpec(
-                    f"`{key}` of a job is not served", "leave it out", at=["properties", key]
-                )
         return document
 
     def code(self, value: Any) -> dict[str, Any]:
@@ -202,9 +200,8 @@ class Reader:
         kind = str(document.get("jobInputType") or "").lower()
         if kind == "literal":
             return document.get("value")
-        refuse_other_keys(
-            document, at, "jobInputType", "uri", "mode", "description", "pathOnCompute"
-        )
+        keys = ("jobInputType", "uri", "mode", "description", "pathOnCompute")
+        refuse_others(document, keys, at)
         path = text_at(document.get("uri") or "", "uri", at)
         for type in ("data", "models"):
             path = self.reference(path, type)
@@ -286,7 +283,7 @@ def _resources(reader: Reader, value: Any) -> dict[str, Any]:
 def _limits(reader: Reader, value: Any) -> dict[str, Any]:
     document = mapping_at(value, "limits")
     at = ("properties", "limits")
-    refuse_other_keys(document, at, "jobLimitsType", "timeout")
+    refuse_others(document, ("jobLimitsType", "timeout"), at)
     if not document.get("timeout"):
         return {}
     return {"limits": {"timeout": duration_s(text_at(document["timeout"], "timeout", at), at)}}
@@ -337,7 +334,7 @@ def _nodes(value: Any) -> Any:
 def _queue_settings(reader: Reader, value: Any) -> dict[str, Any]:
     document = mapping_at(value, "queueSettings")
     at = ("properties", "queueSettings")
-    refuse_other_keys(document, at, "jobTier", "priority")
+    refuse_others(document, ("jobTier", "priority"), at)
     settings: dict[str, Any] = {}
     tier = str(document.get("jobTier") or "").lower()
     if tier and tier != "null":
@@ -368,12 +365,9 @@ def _autologger(reader: Reader, value: Any) -> dict[str, Any]:
 def _notification(reader: Reader, value: Any) -> dict[str, Any]:
     """A webhook of Azure is Azure DevOps, which the job file refuses by its name, too."""
     document = mapping_at(value, "notificationSetting")
-    refuse_other_keys(
-        document, ("properties", "notificationSetting"), "emailOn", "emails", "webhooks"
-    )
-    settings = {
-        snake(key): document[key] for key in ("emailOn", "emails", "webhooks") if document.get(key)
-    }
+    keys = ("emailOn", "emails", "webhooks")
+    refuse_others(document, keys, ("properties", "notificationSetting"))
+    settings = {snake(key): document[key] for key in keys if document.get(key)}
     return {"notification_settings": settings} if settings else {}
 
 
@@ -405,10 +399,8 @@ _READERS: Mapping[str, KeyReader] = {
 def _output(name: str, value: Any) -> dict[str, Any]:
     at = ("properties", "outputs", name)
     document = mapping_at(value or {}, *at[1:])
-    refuse_other_keys(
-        document, at, "jobOutputType", "uri", "mode", "assetName", "assetVersion", "description",
-        "autoDeleteSetting", "pathOnCompute",
-    )  # fmt: skip
+    keys = ("jobOutputType", "uri", "mode", "assetName", "assetVersion", "description")
+    refuse_others(document, keys, at)
     output: dict[str, Any] = {"type": snake(str(document.get("jobOutputType") or "uri_folder"))}
     if document.get("uri"):
         output["path"] = document["uri"]
@@ -417,11 +409,6 @@ def _output(name: str, value: Any) -> dict[str, Any]:
     for key, output_key in (("assetName", "name"), ("assetVersion", "version")):
         if document.get(key):
             output[output_key] = document[key]
-    for key in ("autoDeleteSetting", "pathOnCompute"):
-        if document.get(key):
-            raise InvalidSpec(
-                f"`{key}` of output `{name}` is not served", "leave it out", at=(*at, key)
-            )
     return output
 
 
@@ -442,14 +429,6 @@ def choice_of(written: str, choices: Mapping[str, str], at: tuple[str, ...]) -> 
             at=at,
         )
     return choices.get(plain, written.lower())
-
-
-def refuse_other_keys(document: Mapping[str, Any], at: tuple[str, ...], *keys: str) -> None:
-    for key, value in document.items():
-        if key not in keys and value not in (None, "", [], {}):
-            raise InvalidSpec(
-                f"`{'.'.join(at[1:])}.{key}` is not served", "leave it out", at=(*at, key)
-            )
 
 
 def mapping_at(value: Any, *at: str) -> Mapping[str, Any]:

@@ -36,7 +36,7 @@ from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import actions, owners
 from torchyard.jobs.cleanup import deletion, removal
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.requests import resubmission, submission
+from torchyard.jobs.requests import job_queries, resubmission, submission
 from torchyard.jobs.services import Services
 from torchyard.sweeps import actions as sweeps
 from torchyard.workspaces.permissions import Permission
@@ -69,7 +69,7 @@ class Jobs:
         if kind in NOT_SERVED:
             return Page([])
         tag = assets.query_value(call, "tag")
-        jobs = actions.list_in(
+        jobs = job_queries.list_in(
             self.services,
             call.workspace.name,
             archived=_view(call),

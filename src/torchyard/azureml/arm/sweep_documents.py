@@ -20,9 +20,9 @@ from torchyard.azureml.arm.job_documents import (
     choice_of,
     duration_s,
     mapping_at,
-    refuse_other_keys,
     text_at,
 )
+from torchyard.azureml.common.calls import refuse_others
 from torchyard.base.errors import InvalidSpec
 
 KIND = "sweep"
@@ -137,7 +137,7 @@ def _space(reader: Reader, value: Any) -> dict[str, Any]:
 def _sampling(reader: Reader, value: Any) -> dict[str, Any]:
     document = mapping_at(value, "samplingAlgorithm")
     at = ("properties", "samplingAlgorithm")
-    refuse_other_keys(document, at, "samplingAlgorithmType", "seed", "rule", "logbase")
+    refuse_others(document, ("samplingAlgorithmType", "seed", "rule", "logbase"), at)
     kind = str(document.get("samplingAlgorithmType") or "")
     algorithm = choice_of(kind, ALGORITHMS, (*at, "samplingAlgorithmType"))
     options = {
@@ -151,7 +151,7 @@ def _sampling(reader: Reader, value: Any) -> dict[str, Any]:
 def _objective(reader: Reader, value: Any) -> dict[str, Any]:
     document = mapping_at(value, "objective")
     at = ("properties", "objective")
-    refuse_other_keys(document, at, "goal", "primaryMetric")
+    refuse_others(document, ("goal", "primaryMetric"), at)
     goal = text_at(document.get("goal") or "", "goal", at).lower()
     metric = text_at(document.get("primaryMetric") or "", "primaryMetric", at)
     return {"objective": {"goal": goal, "primary_metric": metric}}
@@ -160,7 +160,7 @@ def _objective(reader: Reader, value: Any) -> dict[str, Any]:
 def _termination(reader: Reader, value: Any) -> dict[str, Any]:
     document = mapping_at(value, "earlyTermination")
     at = ("properties", "earlyTermination")
-    refuse_other_keys(document, at, "policyType", *POLICY_KEYS)
+    refuse_others(document, ("policyType", *POLICY_KEYS), at)
     kind = str(document.get("policyType") or "")
     policy: dict[str, Any] = {"type": choice_of(kind, POLICIES, (*at, "policyType"))}
     for key, name in POLICY_KEYS.items():
@@ -172,7 +172,7 @@ def _termination(reader: Reader, value: Any) -> dict[str, Any]:
 def _limits(reader: Reader, value: Any) -> dict[str, Any]:
     document = mapping_at(value, "limits")
     at = ("properties", "limits")
-    refuse_other_keys(document, at, "jobLimitsType", *LIMIT_KEYS, *TIMEOUT_KEYS)
+    refuse_others(document, ("jobLimitsType", *LIMIT_KEYS, *TIMEOUT_KEYS), at)
     limits: dict[str, Any] = {
         name: document[key] for key, name in LIMIT_KEYS.items() if document.get(key) is not None
     }

@@ -19,9 +19,8 @@ from torchyard.azureml.arm.job_resources import duration
 from torchyard.azureml.arm.resources import Resource
 from torchyard.azureml.arm_endpoints import references
 from torchyard.azureml.arm_endpoints.batch_endpoint_documents import TYPE
-from torchyard.azureml.arm_endpoints.endpoint_documents import refuse_others
 from torchyard.azureml.arm_endpoints.references import SnapshotOf
-from torchyard.azureml.common.calls import Call, object_at
+from torchyard.azureml.common.calls import Call, object_at, refuse_others
 from torchyard.base import fields
 from torchyard.base.errors import InvalidSpec
 from torchyard.batch_endpoints.records.types import BatchDeployment
@@ -132,11 +131,8 @@ def retry_settings(properties: Mapping[str, Any]) -> dict[str, Any]:
     """
     part = object_at(properties, "retrySettings")
     table = {"maxRetries": "max_retries", "timeout": "timeout"}
-    for key in part:
-        if key not in table:
-            at = ("properties", "retrySettings", key)
-            raise InvalidSpec(f"`retrySettings.{key[:80]}` is not served", "leave it out", at=at)
-    return {table[key]: value for key, value in part.items() if value is not None}
+    refuse_others(part, table, ("properties", "retrySettings"))
+    return {table[key]: part[key] for key in table if part.get(key) is not None}
 
 
 def _properties(
@@ -275,11 +271,4 @@ def _refuse_rest(properties: Mapping[str, Any]) -> None:
         *SETTINGS, *_READ_ONLY, "retrySettings", "model", "codeConfiguration", "environmentId",
         "environmentVariables", "compute", "resources", "description", "properties",
     }  # fmt: skip
-    for key, value in properties.items():
-        if key not in document_keys and value not in ("", {}, [], False):
-            raise InvalidSpec(
-                f"`{key[:80]}` of a batch deployment is not served",
-                "leave it out",
-                code="not_served",
-                at=("properties", key),
-            )
+    refuse_others(properties, document_keys, ("properties",), " of a batch deployment")

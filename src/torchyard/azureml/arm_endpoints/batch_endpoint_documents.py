@@ -13,15 +13,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchyard.azureml.arm.resources import Resource
-from torchyard.azureml.arm_endpoints.endpoint_documents import refuse_others, texts_of
-from torchyard.azureml.common.calls import Call, object_at
+from torchyard.azureml.arm_endpoints.endpoint_documents import beside, texts_of
+from torchyard.azureml.common.calls import Call, object_at, refuse_others
 from torchyard.base import fields
-from torchyard.base.errors import InvalidSpec
 from torchyard.batch_endpoints.records.types import BatchEndpoint
 
 TYPE = "batchEndpoints"
 _READ_ONLY = ("provisioningState", "scoringUri", "swaggerUri")
-_BESIDE = ("properties", "identity", "tags", "location", "kind", "sku")
 _TOKENS = "AADToken"
 
 
@@ -33,6 +31,8 @@ def read(call: Call, name: str) -> dict[str, Any]:
         InvalidSpec: a key that torchyard does not have.
     """
     properties = call.properties
+    keys = ("authMode", "description", "defaults", "properties", *_READ_ONLY)
+    refuse_others(properties, keys, ("properties",), " of a batch endpoint")
     document: dict[str, Any] = {"name": name}
     for key, value in properties.items():
         if key == "authMode" and value is not None:
@@ -43,24 +43,7 @@ def read(call: Call, name: str) -> dict[str, Any]:
             document.update(_defaults(properties))
         elif key == "properties":
             document["properties"] = texts_of(properties)
-        elif key not in _READ_ONLY and value not in (None, "", {}, [], False):
-            raise InvalidSpec(
-                f"`{key[:80]}` of a batch endpoint is not served",
-                "leave it out",
-                code="not_served",
-                at=("properties", key),
-            )
-    return {**document, **_beside(call.document)}
-
-
-def read_patch(call: Call) -> dict[str, Any]:
-    """What a PATCH changes: tags and identity, as in Azure.
-
-    Raises:
-        InvalidSpec: another key.
-    """
-    refuse_others(call.document, ("tags", "identity", "location", "kind", "sku"))
-    return _beside(call.document)
+    return {**document, **beside(call.document)}
 
 
 def to_resource(call: Call, endpoint: BatchEndpoint) -> Resource:
@@ -95,15 +78,3 @@ def _defaults(properties: Mapping[str, Any]) -> dict[str, Any]:
     at = ("properties", "defaults")
     name = fields.text(object_at(properties, "defaults"), "deploymentName", at)
     return {"defaults": {"deployment_name": name}} if name else {}
-
-
-def _beside(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands beside the properties."""
-    refuse_others(document, _BESIDE)
-    kept: dict[str, Any] = {}
-    if document.get("tags") is not None:
-        kept["tags"] = fields.texts(document, "tags")
-    kind = object_at(document, "identity").get("type")
-    if kind is not None:
-        kept["identity"] = {"type": kind}
-    return kept

@@ -17,7 +17,7 @@ from torchyard.azureml.arm.job_documents import OUTPUT_MODES, Reader, choice_of
 from torchyard.azureml.arm.resources import Resource
 from torchyard.azureml.arm_endpoints.batch_deployment_documents import SETTINGS, retry_settings
 from torchyard.azureml.arm_endpoints.batch_endpoint_documents import TYPE
-from torchyard.azureml.common.calls import Call, object_at
+from torchyard.azureml.common.calls import Call, object_at, refuse_others
 from torchyard.base import fields
 from torchyard.base.errors import InvalidSpec, TorchyardError
 from torchyard.batch_endpoints.spec.invocation import OUTPUT
@@ -54,14 +54,7 @@ def read(call: Call, deployment: str, request_id: str) -> dict[str, Any]:
             document[setting] = _number(body[key]) if setting in _NUMBERS else body[key]
     if "retrySettings" in body:
         document["retry_settings"] = retry_settings(body)
-    for key in body:
-        if key not in (*_SAME, *SETTINGS, *_READERS):
-            raise InvalidSpec(
-                f"`{key[:80]}` of an invocation is not served",
-                "leave it out",
-                code="not_served",
-                at=(*_TOP, key),
-            )
+    refuse_others(body, (*_SAME, *SETTINGS, *_READERS), _TOP, " of an invocation")
     document.update(_inputs(call, body))
     document.update(_outputs(call, body))
     document.update(_compute(body))
@@ -146,9 +139,7 @@ def _of_dataset(call: Call, body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _compute(body: Mapping[str, Any]) -> dict[str, Any]:
     part, at = object_at(body, "compute"), (*_TOP, "compute")
-    for key, value in part.items():
-        if key not in _OF_COMPUTE and value not in (None, "", {}, [], False):
-            raise InvalidSpec(f"`compute.{key[:80]}` is not served", "leave it out", at=(*at, key))
+    refuse_others(part, _OF_COMPUTE, at)
     if part.get("target"):
         raise InvalidSpec(
             "an invocation does not choose its compute",

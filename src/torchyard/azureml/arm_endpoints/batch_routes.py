@@ -27,6 +27,7 @@ from torchyard.azureml.arm_endpoints import (
     batch_deployment_documents,
     batch_endpoint_documents,
     batch_jobs,
+    endpoint_documents,
 )
 from torchyard.azureml.common.calls import AzureCall, Call
 from torchyard.azureml.common.context import Context
@@ -73,7 +74,7 @@ def put_endpoint(call: AzureCall, services: ServicesOf, name: str) -> JSONRespon
 @routes.patch("/{name}")
 @needs(Permission.WRITE)
 def change_endpoint(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    changes = batch_endpoint_documents.read_patch(call)
+    changes = endpoint_documents.read_patch(call)
     made = endpoints.update(services, call.workspace.name, name, changes, call.identity)
     return _put_endpoint(call, made, False)
 

@@ -17,11 +17,10 @@ from typing import Any
 
 from torchyard.azureml.arm.resources import Resource
 from torchyard.azureml.arm_endpoints import parts, references
-from torchyard.azureml.arm_endpoints.endpoint_documents import TYPE, refuse_others
+from torchyard.azureml.arm_endpoints.endpoint_documents import TYPE
 from torchyard.azureml.arm_endpoints.references import SnapshotOf
-from torchyard.azureml.common.calls import Call, object_at
+from torchyard.azureml.common.calls import Call, object_at, refuse_others
 from torchyard.base import fields
-from torchyard.base.errors import InvalidSpec
 from torchyard.endpoints.records.types import Deployment
 from torchyard.endpoints.spec import deployment_spec
 from torchyard.jobs.spec import secrets
@@ -56,6 +55,8 @@ def read(
     properties = call.properties
     shown = {} if before is None else _properties(call, before)
     document: dict[str, Any] = {"name": name, "endpoint_name": endpoint}
+    keys = (*_SAME, *parts.KEYS, *_NAMED, "properties", "environmentVariables", *_READ_ONLY)
+    refuse_others(properties, keys, ("properties",), " of an online deployment")
     for key, value in properties.items():
         if value is None or key in _READ_ONLY:
             continue
@@ -74,13 +75,6 @@ def read(
         elif key == "environmentVariables":
             kept = None if before is None else before.document
             document["environment_variables"] = references.variables(properties, kept)
-        elif value not in ("", {}, [], False):
-            raise InvalidSpec(
-                f"`{key[:80]}` of an online deployment is not served",
-                "leave it out",
-                code="not_served",
-                at=("properties", key),
-            )
     return {**document, **_beside(call.document)}
 
 

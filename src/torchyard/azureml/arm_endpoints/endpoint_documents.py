@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchyard.azureml.arm.resources import Resource
-from torchyard.azureml.common.calls import Call, object_at
+from torchyard.azureml.common.calls import Call, object_at, refuse_others
 from torchyard.base import fields
 from torchyard.base.errors import InvalidSpec
 from torchyard.endpoints.records import address
@@ -36,7 +36,6 @@ _SAME = {
 }
 _READ_ONLY = ("provisioningState", "scoringUri", "swaggerUri")
 _BESIDE = ("properties", "identity", "tags", "location", "kind", "sku")
-_ENVELOPE = ("id", "name", "type", "systemData", "etag")
 # The client adds them to the properties that it has read, and sends them with the next change.
 _OF_CLIENT = ("createdBy", "createdAt", "lastModifiedAt")
 
@@ -49,6 +48,8 @@ def read(call: Call, name: str) -> dict[str, Any]:
         InvalidSpec: a key that torchyard does not have.
     """
     properties = call.properties
+    keys = (*_SAME, "properties", "keys", *_READ_ONLY)
+    refuse_others(properties, keys, ("properties",), " of an online endpoint")
     document: dict[str, Any] = {"name": name}
     for key, value in properties.items():
         if key in _SAME:
@@ -58,14 +59,7 @@ def read(call: Call, name: str) -> dict[str, Any]:
             document[key] = texts_of(properties)
         elif key == "keys":
             _refuse_chosen_keys(properties)
-        elif key not in _READ_ONLY and value not in (None, "", {}, [], False):
-            raise InvalidSpec(
-                f"`{key[:80]}` of an online endpoint is not served",
-                "leave it out",
-                code="not_served",
-                at=("properties", key),
-            )
-    return {**document, **_beside(call.document)}
+    return {**document, **beside(call.document)}
 
 
 def read_patch(call: Call) -> dict[str, Any]:
@@ -75,7 +69,7 @@ def read_patch(call: Call) -> dict[str, Any]:
         InvalidSpec: another key.
     """
     refuse_others(call.document, ("tags", "identity", "location", "kind", "sku"))
-    return _beside(call.document)
+    return beside(call.document)
 
 
 def to_resource(services: Services, call: Call, endpoint: Endpoint) -> Resource:
@@ -114,18 +108,8 @@ def texts_of(properties: Mapping[str, Any]) -> dict[str, str]:
     return {key: text for key, text in texts.items() if key not in _OF_CLIENT}
 
 
-def refuse_others(document: Mapping[str, Any], keys: tuple[str, ...]) -> None:
-    """
-    Raises:
-        InvalidSpec: the body has a key besides these and those of every resource.
-    """
-    for key, value in document.items():
-        if key not in (*keys, *_ENVELOPE) and value not in (None, "", {}, []):
-            raise InvalidSpec(f"`{key[:80]}` is not served", "leave it out", at=(key,))
-
-
-def _beside(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands beside the properties."""
+def beside(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands beside the properties of an endpoint, online or batch."""
     refuse_others(document, _BESIDE)
     kept: dict[str, Any] = {}
     if document.get("tags") is not None:

@@ -14,9 +14,9 @@ from typing import Any
 from torchyard.azureml.arm import assets
 from torchyard.azureml.arm.job_documents import Reader, duration_ms
 from torchyard.azureml.arm.job_resources import duration
-from torchyard.azureml.common.calls import Call, object_at
+from torchyard.azureml.common.calls import Call, object_at, refuse_others
 from torchyard.base import fields
-from torchyard.base.errors import InvalidInput, InvalidSpec
+from torchyard.base.errors import InvalidInput
 from torchyard.base.fields import described
 from torchyard.endpoints.spec.settings import Probe, RequestSettings, ScaleSettings
 
@@ -88,7 +88,7 @@ def read(call: Call, key: str, properties: Mapping[str, Any], asset: str) -> dic
         return {"data_collector": _collector(call, part, asset)}
     name, table = _TABLES[key]
     at = ("properties", key)
-    _refuse_others(part, at, *table)
+    refuse_others(part, table, at)
     body = {}
     for azure_key, (our_key, form) in table.items():
         if part.get(azure_key) is not None:
@@ -150,7 +150,7 @@ def data_collector(call: Call, document: Mapping[str, Any]) -> dict[str, Any] | 
 
 def _collector(call: Call, part: Mapping[str, Any], asset: str) -> dict[str, Any]:
     at = ("properties", "dataCollector")
-    _refuse_others(part, at, "collections", "rollingRate", "requestLogging")
+    refuse_others(part, ("collections", "rollingRate", "requestLogging"), at)
     body: dict[str, Any] = {"collections": {}}
     for name, value in object_at(part, "collections").items():
         body["collections"][name] = _collection(call, name, value, asset)
@@ -166,7 +166,7 @@ def _collection(call: Call, name: str, value: Any, asset: str) -> dict[str, Any]
     at = ("properties", "dataCollector", "collections", name)
     if not isinstance(value, Mapping):
         raise InvalidInput(f"collection `{name[:80]}` is not a JSON object", at=at)
-    _refuse_others(value, at, "dataCollectionMode", "samplingRate", "dataId", "clientId")
+    refuse_others(value, ("dataCollectionMode", "samplingRate", "dataId", "clientId"), at)
     mode = fields.text(value, "dataCollectionMode", at).lower()
     if mode not in ("enabled", "disabled", ""):
         raise InvalidInput(
@@ -189,14 +189,3 @@ def _duration(milliseconds: int) -> str:
     """`PT5S`, `PT0.5S`."""
     seconds, rest = divmod(milliseconds, 1000)
     return duration(seconds) if not rest else f"PT{milliseconds / 1000}S"
-
-
-def _refuse_others(part: Mapping[str, Any], at: tuple[str, ...], *keys: str) -> None:
-    for key, value in part.items():
-        if key not in keys and value not in (None, "", [], {}):
-            raise InvalidSpec(
-                f"`{'.'.join(at[1:])}.{key[:80]}` is not served",
-                "leave it out",
-                code="not_served",
-                at=(*at, key),
-            )

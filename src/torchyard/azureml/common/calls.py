@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -18,12 +18,13 @@ from starlette.concurrency import run_in_threadpool
 
 from torchyard.azureml.common.paths import PROVIDER, SCOPE_KEY, AzurePath
 from torchyard.base.db import Database
-from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.guarded_routes import identity_of
 from torchyard.workspaces.types import Identity, Workspace
 
 _METRICS = "/metric/runs/"
+_OF_RESOURCES = ("id", "name", "type", "systemData", "etag")
 
 
 @dataclass(frozen=True)
@@ -108,16 +109,50 @@ def _call(request: Request, body: bytes) -> Call:
     )
 
 
-def object_at(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def object_at(document: Mapping[str, Any], key: str, at: Sequence[str] = ()) -> Mapping[str, Any]:
     """A JSON object in a body; empty when it is not there.
+
+    Args:
+        at: where the document stands in the body.
 
     Raises:
         InvalidInput: it is something else.
     """
     value = document.get(key)
     if value is not None and not isinstance(value, Mapping):
-        raise InvalidInput(f"`{key}` is not a JSON object", at=[key])
+        raise InvalidInput(f"`{key}` is not a JSON object", at=[*at, key])
     return value or {}
+
+
+def tags_at(document: Mapping[str, Any], key: str) -> dict[str, str]:
+    """Texts by name; null, which `run.tag("x")` sends, is a tag without a value.
+
+    Raises:
+        InvalidInput: it is not a JSON object.
+    """
+    tags = object_at(document, key)
+    return {str(name): "" if value is None else str(value) for name, value in tags.items()}
+
+
+def refuse_others(
+    document: Mapping[str, Any], keys: Collection[str], at: Sequence[str] = (), of: str = ""
+) -> None:
+    """
+    Args:
+        keys: what the document may have; others may be empty. Beside these, a resource has its own.
+        at: where it stands in the body, as `("properties", "limits")`.
+        of: what it describes, as ` of a job`.
+
+    Raises:
+        InvalidSpec: it has another key.
+    """
+    own = () if at else _OF_RESOURCES
+    for key, value in document.items():
+        if key not in (*keys, *own) and value not in (None, "", [], {}, False):
+            path = ".".join((*at[1:], key[:80]))
+            raise InvalidSpec(
+                f"`{path}`{of} is not served", "leave it out", code="not_served", at=(*at, key)
+            )
 
 
 def objects_at(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 from torchyard.azureml.arm.resources import timestamp
-from torchyard.azureml.common.calls import AzureCall, Call
+from torchyard.azureml.common.calls import AzureCall, Call, tags_at
 from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.azureml.history import run_filters
@@ -52,18 +52,12 @@ def create(call: AzureCall, services: ServicesOf, experiment: str) -> JSONRespon
 @routes.patch(_BY_ID)
 @needs(Permission.WRITE)
 def change(call: AzureCall, services: ServicesOf, experiment: str) -> JSONResponse:
-    before, archive, tags = (
-        find(services, call, experiment),
-        call.document.get("archive"),
-        call.document.get("tags"),
-    )
-    if tags is not None and not isinstance(tags, Mapping):
-        raise InvalidInput("`tags` is not a JSON object", at=["tags"])
+    before, archive = find(services, call, experiment), call.document.get("archive")
+    tags = tags_at(call.document, "tags")
     if archive is not None and not isinstance(archive, bool):
         raise InvalidInput("`archive` is neither true nor false", at=["archive"])
-    texts = {str(key): "" if value is None else str(value) for key, value in (tags or {}).items()}
     changed = runs.change_experiment(
-        services, call.workspace.name, before.id, deleted=archive, tags=texts
+        services, call.workspace.name, before.id, deleted=archive, tags=tags
     )
     return JSONResponse(_json(call, changed))
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from torchyard.azureml.common.calls import Call
+from torchyard.azureml.common.calls import Call, tags_at
 from torchyard.base.clock import from_text
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs import actions
@@ -57,12 +57,12 @@ def put(services: Services, call: Call, name: str, experiment: str) -> Job:
         changes["display_name"] = display_name
     if request.get("description") is not None and request["description"] != job.description:
         changes["description"] = request["description"]
-    tags = _texts(request, "tags")
+    tags = tags_at(request, "tags")
     if any(job.tags.get(key) != value for key, value in tags.items()):
         changes["tags"] = tags
     if changes:
         actions.update(services, workspace, name, changes)
-    properties = _texts(request, "properties")
+    properties = tags_at(request, "properties")
     if properties:
         actions.add_properties(services, workspace, name, properties)
     hidden = request.get("hidden")
@@ -87,7 +87,7 @@ def change_tags(services: Services, call: Call, name: str) -> Job:
         raise InvalidInput("the request names no tags", "send a list of their names")
     changes: dict[str, str | None] = {str(key): None for key in removed}
     if isinstance(body, Mapping):
-        changes.update(_texts(body, "tags"))
+        changes.update(tags_at(body, "tags"))
     return actions.update(services, call.workspace.name, name, {"tags": changes})
 
 
@@ -154,14 +154,6 @@ def _error(data: Any) -> JobError | None:
     if not message:
         return None
     return JobError(str(error.get("code") or "UserError")[:100], message[:_LONGEST_MESSAGE])
-
-
-def _texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
-    texts = document.get(key) or {}
-    if not isinstance(texts, Mapping):
-        raise InvalidInput(f"`{key}` is not a JSON object", at=[key])
-    # `run.tag("x")` sends null: a tag without a value.
-    return {str(name): "" if value is None else str(value) for name, value in texts.items()}
 
 
 def _time(written: Any) -> datetime | None:

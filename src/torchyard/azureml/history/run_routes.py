@@ -37,6 +37,7 @@ from torchyard.batch_endpoints.actions import invocations
 from torchyard.interactive.job_routes import JobServicesOf
 from torchyard.jobs import actions, owners
 from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.requests import job_queries
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces import jwts
 from torchyard.workspaces.access import bearer_token
@@ -164,7 +165,7 @@ def list_children(
     page = page_request(call)
     # azure-ai-ml sends no limit, and from 1.35 on reads only the first page.
     limit = page.limit if query_value(call, "top") else _MAX_RUNS
-    jobs = actions.list_in(
+    jobs = job_queries.list_in(
         services,
         call.workspace.name,
         parent=name,
@@ -309,7 +310,7 @@ def _query(services: Services, call: Call, experiment: str, followers: Followers
     jobs: list[Job] = []
     before = continuation_id(token)
     while len(jobs) < top:
-        page = actions.list_in(
+        page = job_queries.list_in(
             services,
             call.workspace.name,
             experiment_name=experiment,

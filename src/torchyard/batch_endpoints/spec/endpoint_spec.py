@@ -15,7 +15,7 @@ from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import mapping, text, texts
 from torchyard.batch_endpoints.spec import keys
-from torchyard.endpoints.spec.endpoint_spec import name
+from torchyard.endpoints.spec.endpoint_spec import check_identity, name
 from torchyard.endpoints.spec.keys import check
 from torchyard.endpoints.spec.settings import word
 
@@ -49,7 +49,10 @@ def read(document: Any) -> EndpointSpec:
             code="not_served",
             at=("auth_mode",),
         )
-    _identity(body.get("identity"))
+    check_identity(
+        body.get("identity"),
+        "leave it out: a job has the rights of the person who invokes the endpoint",
+    )
     if word(body, "public_network_access", (), ("enabled", "disabled"), "") == "disabled":
         raise InvalidSpec(
             "`public_network_access: disabled` is not served",
@@ -72,16 +75,3 @@ def _default(body: Mapping[str, Any]) -> str | None:
         return None
     defaults = check(body["defaults"], keys.DEFAULTS, at, "`defaults`")
     return text(defaults, "deployment_name", at)
-
-
-def _identity(value: Any) -> None:
-    if value is None:
-        return
-    kind = value.get("type") if isinstance(value, Mapping) else value
-    if not isinstance(kind, str) or kind.lower().replace("_", "") not in ("systemassigned", "none"):
-        raise InvalidSpec(
-            f"`identity: {{type: {str(kind)[:40]}}}` is not served",
-            "leave it out: a job has the rights of the person who invokes the endpoint",
-            code="not_served",
-            at=("identity",),
-        )

@@ -1,23 +1,20 @@
-"""`yard compute check`: can a cluster's nodes train together, and how fast is their network?
+"""`yard compute check`: can a cluster's nodes train together?
 
 Owns: the job that checks, its report, the exit code.
-Leaves: checking to the workers' preflight and to worker/preflight/bandwidth.py, which runs as the
-job's script.
+Leaves: checking to the workers' preflight.
 Always: it is a job like any other, tagged as torchyard's, and occupies the nodes while it runs; the
 exit code is 0 if it finds no error, else 1.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.base.errors import InvalidInput
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, name_argument, warn
 from torchyard.cli.terminal import tables
@@ -30,9 +27,6 @@ if TYPE_CHECKING:
 EXPERIMENT = "compute-checks"
 _POLL_S = 0.2
 _LIMIT_S = 600
-# Sent as a file, never imported: it belongs to the worker.
-_PROGRAM = Path(__file__).resolve().parents[2] / "worker" / "preflight" / "bandwidth.py"
-_MARK = "torchyard-check "
 _USABLE = ("idle", "running")
 _GIB, _MIB = 1 << 30, 1 << 20
 
@@ -50,27 +44,14 @@ _GIB, _MIB = 1 << 30, 1 << 20
     "--environment",
     default="",
     metavar="NAME",
-    help="Environment to run in, as in a job file; its torch is compared and measured, too.",
-)
-@click.option(
-    "--size-mb",
-    type=click.IntRange(1, 4096),
-    metavar="MIB",
-    default=64,
-    show_default=True,
-    help="Size of the all-reduce between the nodes, in MiB.",
+    help="Environment to run in, as in a job file; its torch is compared, too.",
 )
 @click.option("--engine-only", is_flag=True, help="Ask the engine alone; run no job.")
 @common
 def check(
-    session: Session,
-    name: str,
-    nodes: int | None,
-    environment: str,
-    size_mb: int,
-    engine_only: bool,
+    session: Session, name: str, nodes: int | None, environment: str, engine_only: bool
 ) -> int:
-    """Check a cluster's nodes as before a distributed job, and measure their network.
+    """Check a cluster's nodes as before a distributed job.
 
     Another engine than `local` is first asked whether it answers, which version it has, and whether
     its nodes can reach the server.
@@ -98,7 +79,7 @@ def check(
             f"use `--nodes {most}`, or raise the maximum: `yard compute update -n {name} "
             f"--max-instances {count}`",
         )
-    job = client.jobs.create(_document(name, count, environment, size_mb))
+    job = client.jobs.create(_document(name, count, environment))
     people = session.form.kind == "table"
     try:
         ended = _wait(job, people)
@@ -121,11 +102,10 @@ def _engine_page(name: str, view: ComputeEngine) -> str:
     return f"`{name}`: {version}{python}; machines: {counted}{urls}."
 
 
-def _document(compute: str, nodes: int, environment: str, size_mb: int) -> dict[str, Any]:
-    with_torch = " --torch" if environment else ""
+def _document(compute: str, nodes: int, environment: str) -> dict[str, Any]:
     return {
-        "command": f"python {_PROGRAM.name} --mb {size_mb}{with_torch}",
-        "code": str(_PROGRAM),
+        # The checks come before it.
+        "command": "true",
         "environment": environment or "python",
         "compute": compute,
         "experiment_name": EXPERIMENT,
@@ -163,7 +143,6 @@ def _answer(client: Client, compute: str, job: Job) -> dict[str, Any]:
         "ok": job.status == "Completed",
         "nodes": nodes,
         "findings": findings,
-        "bandwidth": _figures(job),
         "error": None if error is None or _is_among(error, findings) else dict(error),
     }
 
@@ -179,16 +158,6 @@ def _distinct(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _is_among(error: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) -> bool:
     return any(error.get("code") == finding["code"] for finding in findings)
-
-
-def _figures(job: Job) -> list[dict[str, Any]]:
-    """The measurements of rank 0."""
-    try:
-        text = job.logs(rank=0)
-    except NotFound:
-        return []
-    lines = [line for line in text.splitlines() if line.startswith(_MARK)]
-    return [json.loads(line.removeprefix(_MARK)) for line in lines]
 
 
 _COLUMNS: list[tables.Column] = [
@@ -211,8 +180,6 @@ def _page(report: Mapping[str, Any]) -> str:
     parts += (
         ["\n".join(_finding(item) for item in report["findings"])] if report["findings"] else []
     )
-    if report["bandwidth"]:
-        parts.append("\n".join(_figure(item) for item in report["bandwidth"]))
     if report["error"]:
         parts.append(_finding({**report["error"], "severity": "error"}))
     conclusion = "can train together" if report["ok"] else "can't train together as they are"
@@ -228,16 +195,6 @@ def _finding(finding: Mapping[str, Any]) -> str:
     if finding.get("hint"):
         lines.append(click.style("hint:", fg="yellow", bold=True) + f" {finding['hint']}")
     return "\n".join(lines)
-
-
-def _figure(measurement: Mapping[str, Any]) -> str:
-    rate = measurement["bus_bytes_per_s"]
-    size = f"{measurement['size_bytes'] / _MIB:.0f} MiB"
-    return (
-        f"All-reduce of {size} over {measurement['nodes']} nodes ({measurement['name']}): "
-        f"{measurement['best_s'] * 1000:.1f} ms; each sends {rate / 1e9:.2f} GB/s "
-        f"({rate * 8 / 1e9:.1f} Gbit/s)"
-    )
 
 
 def _interfaces(facts: Mapping[str, Any]) -> str:

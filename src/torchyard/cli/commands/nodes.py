@@ -15,10 +15,10 @@ import click
 from torchyard.base import logins
 from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
-from torchyard.cli.parsing.amounts import size_text
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import Session, common, confirm
 from torchyard.cli.terminal import tables
+from torchyard.cli.terminal.tables import size_text
 
 group = noun("node")
 

@@ -213,6 +213,8 @@ class _Printed(Steps):
         self._bar: Progress | None = None
 
     def note(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.close()
         warn(text)
 
     def begin(self, what: str, size_bytes: int) -> None:

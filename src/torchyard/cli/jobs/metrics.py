@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base import settings
-from torchyard.base.errors import InvalidInput, NotFound, Unreachable, nearest
+from torchyard.base.errors import InvalidInput, NotFound, nearest
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, many_names
 from torchyard.cli.terminal import tables
+from torchyard.cli.terminal.live_area import redraw
 
 if TYPE_CHECKING:
     from torchyard.cli.terminal.plots import Line, Style
@@ -380,31 +380,15 @@ def _label(job: str, key: str, selection: _Selection, keys: list[str]) -> str:
 
 def _follow(client: Client, selection: _Selection, plot: bool) -> int:
     """Redraw in place every two seconds until the jobs have ended."""
-    live = sys.stdout.isatty()
-    drawn = 0
-    try:
-        while True:
-            try:
-                states = {name: client.jobs.get(name).status for name in selection.names}
-                rows = shutil.get_terminal_size((_PLAIN_WIDTH, 24)).lines
-                page = _watched(client, selection, plot, rows - 3)
-            except Unreachable:
-                time.sleep(_EVERY_S)  # the jobs keep running without the server
-                continue
-            over = all(status in _ENDED for status in states.values())
-            if live or over:
-                statuses = "  ".join(f"{name} {tables.status(s)}" for name, s in states.items())
-                text = f"{page}\n{statuses}"
-                if live and drawn:
-                    click.echo(f"\x1b[{drawn}F\x1b[J", nl=False)
-                click.echo(text, color=_colour())
-                drawn = text.count("\n") + 1
-            if over:
-                return 0
-            time.sleep(_EVERY_S)
-    except KeyboardInterrupt:
-        click.echo("", err=True)
-        return 130
+
+    def page() -> tuple[str, bool]:
+        states = {name: client.jobs.get(name).status for name in selection.names}
+        rows = shutil.get_terminal_size((_PLAIN_WIDTH, 24)).lines
+        statuses = "  ".join(f"{name} {tables.status(s)}" for name, s in states.items())
+        text = f"{_watched(client, selection, plot, rows - 3)}\n{statuses}"
+        return text, all(status in _ENDED for status in states.values())
+
+    return 0 if redraw(page, _EVERY_S, _colour()) else 130
 
 
 def _watched(client: Client, selection: _Selection, plot: bool, most_lines: int) -> str:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchyard.base.errors import Unreachable
 from torchyard.cli.parsing import completion
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common
 from torchyard.cli.terminal import tables
+from torchyard.cli.terminal.live_area import redraw
 from torchyard.client.times import duration
 
 if TYPE_CHECKING:
@@ -166,27 +166,14 @@ def _megabytes(value: float) -> str:
 
 def _follow(client: Client, name: str) -> int:
     """Redraw in place until the job has ended, or until Ctrl-C."""
-    drawn = 0
-    try:
-        while True:
-            try:
-                jobs = _jobs(client, name)
-                rows = _rows(client, jobs)
-            except Unreachable:
-                time.sleep(_EVERY_S)  # the jobs keep running without the server
-                continue
-            over = bool(name) and jobs[0]["status"] in _ENDED
-            text = _page(jobs, rows, name)
-            if drawn:
-                click.echo(f"\x1b[{drawn}F\x1b[J", nl=False)
-            click.echo(text)
-            drawn = text.count("\n") + 1
-            if over:
-                return 0
-            time.sleep(_EVERY_S)
-    except KeyboardInterrupt:
-        click.echo("", err=True)
-        return 0
+
+    def page() -> tuple[str, bool]:
+        jobs = _jobs(client, name)
+        text = _page(jobs, _rows(client, jobs), name)
+        return text, bool(name) and jobs[0]["status"] in _ENDED
+
+    redraw(page, _EVERY_S)
+    return 0
 
 
 def _page(jobs: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], name: str) -> str:

@@ -1,6 +1,6 @@
 """Durations, times and sizes as people write them.
 
-Owns: parsing `30d`, `2h`, `2027-01-31`, `50GB`; writing sizes.
+Owns: parsing `30d`, `2h`, `2027-01-31`, `50GB`.
 Leaves: what they mean to the commands.
 Always: invalid input is refused with an example.
 """
@@ -33,16 +33,6 @@ def size_bytes(text: str) -> int:
     unit = match[2].upper()
     scale = 1024 ** " KMGT".index(unit or " ") if match[3] else _SIZES[unit]
     return _integer(float(match[1]) * scale, text)
-
-
-def size_text(count: int) -> str:
-    """Bytes for people: `512 B`, `1.4 MB`."""
-    number = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:.1f} TB"
 
 
 def number(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Lines at the end of a terminal that change while others scroll past above them.
+"""Lines of a terminal that are drawn again: at its end while others scroll past, or a whole page.
 
 Owns: drawing them, taking them away, how often they are drawn.
 Leaves: what they say to the caller.
@@ -10,10 +10,16 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import time
-import unicodedata
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import BinaryIO
+
+import click
+
+from torchyard.base.errors import Unreachable
+from torchyard.cli.terminal.tables import beginning, width_of
 
 _DRAW_EVERY_S = 0.05
 # Of what a job writes, colours may stay; what moves the cursor would tear the area apart.
@@ -65,33 +71,42 @@ class LiveArea:
             self._drawn = 0
 
 
+def redraw(
+    page: Callable[[], tuple[str, bool]], every_s: float, colour: bool | None = None
+) -> bool:
+    """Print a page in place of the one before, until it says that it is the last; only that one
+    where stdout is not a terminal. False after Ctrl-C.
+    """
+    drawn = 0
+    try:
+        while True:
+            with suppress(Unreachable):  # The jobs keep running without the server.
+                text, is_last = page()
+                if is_last or sys.stdout.isatty():
+                    if drawn:
+                        click.echo(f"\x1b[{drawn}F\x1b[J", nl=False)
+                    click.echo(text, color=colour)
+                    drawn = text.count("\n") + 1
+                if is_last:
+                    return True
+            time.sleep(every_s)
+    except KeyboardInterrupt:
+        click.echo("", err=True)
+        return False
+
+
 def _fit(text: str, columns: int) -> str:
     """As much of the text as `columns` hold, colours included."""
     pieces: list[str] = []
     coloured = False
     position = 0
     for match in _CONTROL.finditer(text):
-        taken, columns = _cut(text[position : match.start()], columns)
-        pieces.append(taken)
+        piece = text[position : match.start()]
+        pieces.append(beginning(piece, columns))
+        columns = columns - width_of(piece) if pieces[-1] == piece else 0
         position = match.end()
         if _COLOUR.fullmatch(match[0]):
             pieces.append(match[0])
             coloured = True
-    pieces.append(_cut(text[position:], columns)[0])
+    pieces.append(beginning(text[position:], columns))
     return "".join(pieces) + (_RESET if coloured else "")
-
-
-def _cut(text: str, columns: int) -> tuple[str, int]:
-    """The beginning of the text that fits, and how many columns are left."""
-    for index, character in enumerate(text):
-        columns_needed = _width(character)
-        if columns_needed > columns:
-            return text[:index], 0
-        columns -= columns_needed
-    return text, columns
-
-
-def _width(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

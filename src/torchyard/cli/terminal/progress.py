@@ -2,34 +2,38 @@
 
 Owns: the bar, its rate and the remaining time.
 Leaves: counting bytes to the code that moves them.
-Always: if stderr is not a terminal, nothing is printed and rich is not imported; a finished bar is
-removed, so that only results remain.
+Always: if stderr is not a terminal, nothing is printed; a finished bar is removed, so that only
+results remain.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-    from rich.progress import TaskID
+import click
 
-_DELAY_S = 0.3
+from torchyard.base.settings import terminal_type
+from torchyard.cli.terminal.tables import beginning, size_text
+
+_DELAY_S, _DRAW_EVERY_S = 0.3, 0.1
+_WIDTH = 20
 
 
 class Progress:
-    """A bar that appears only once the transfer has taken a moment."""
+    """A bar that appears only once the transfer has taken a moment; for any thread."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._title = title
-        self._started = time.monotonic()
-        self._bar: Bar | None = None
-        self._task: TaskID | None = None
+        self._clock = clock
+        self._started = clock()
+        self._next_draw = self._started + _DELAY_S
+        self._is_drawn = False
         self._lock = threading.Lock()
         self._sent = self._total = 0
 
@@ -43,51 +47,41 @@ class Progress:
     def sent(self, size_bytes: int, total: int) -> None:
         """Set how much of `total` is done; a new total starts the bar over."""
         with self._lock:
+            if total != self._total:
+                self._started = self._clock()
             self._show(size_bytes, total)
 
     def close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        """Remove the bar; the next bytes draw it again."""
+        if self._is_drawn:
+            click.echo("\r\x1b[K", nl=False, err=True)
+            self._is_drawn = False
 
     def _show(self, sent: int, total: int) -> None:
         self._sent, self._total = sent, total
-        if self._bar is None:
-            if time.monotonic() - self._started < _DELAY_S:
-                return
-            self._open()
-        assert self._bar is not None and self._task is not None
-        self._bar.update(self._task, completed=sent, total=total)
+        now = self._clock()
+        if now >= self._next_draw:
+            self._next_draw = now + _DRAW_EVERY_S
+            self._is_drawn = True
+            text = beginning(self._text(now), shutil.get_terminal_size().columns - 1)
+            click.echo(f"\r\x1b[K{text}", nl=False, err=True)
 
-    def _open(self) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
+    def _text(self, now: float) -> str:
+        sent, total = self._sent, max(self._total, self._sent)
+        rate = sent / max(now - self._started, 0.001)
+        filled = _WIDTH * sent // total if total else _WIDTH
+        left_s = round((total - sent) / rate) if rate else 0
+        return (
+            f"{self._title} [{'#' * filled}{'-' * (_WIDTH - filled)}] "
+            f"{size_text(sent)} of {size_text(total)}, {rate / 1e6:.1f} MB/s, "
+            f"{left_s // 60}:{left_s % 60:02d} left"
         )
-        from rich.progress import (
-            Progress as Bar,
-        )
-
-        self._bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(compact=True),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._task = self._bar.add_task(self._title, total=self._total)
-        self._bar.start()
 
 
 @contextmanager
 def bar(title: str) -> Iterator[Progress | None]:
-    """Show a bar until the end of the block; yields None if stderr is not a terminal."""
-    if not sys.stderr.isatty():
+    """Show a bar until the end of the block; yields None where none can be drawn."""
+    if not sys.stderr.isatty() or (os.name == "posix" and terminal_type() in ("", "dumb")):
         yield None
         return
     progress = Progress(title)

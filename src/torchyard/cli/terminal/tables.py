@@ -2,8 +2,7 @@
 
 Owns: `-o` and `--query`, columns that fit the terminal, times and sizes for people.
 Leaves: what to print to the commands.
-Always: programs get the whole result, never cut to fit; nothing here imports rich, and jmespath is
-imported only for a query.
+Always: programs get the whole result, never cut to fit; jmespath is imported only for a query.
 """
 
 from __future__ import annotations
@@ -101,8 +100,8 @@ def done(form: Form, item: Mapping[str, Any], text: str) -> None:
 def fields(pairs: Iterable[tuple[str, Any]]) -> str:
     """`name  value` lines, aligned; empty values left out."""
     kept = [(name, _shown(value)) for name, value in pairs if value not in (None, "", [], {})]
-    width = max((_width(name) for name, _ in kept), default=0)
-    return "\n".join(f"{name}{' ' * (width - _width(name))}  {value}" for name, value in kept)
+    width = max((width_of(name) for name, _ in kept), default=0)
+    return "\n".join(f"{name}{' ' * (width - width_of(name))}  {value}" for name, value in kept)
 
 
 def titled(item: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -159,6 +158,16 @@ def number(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def size_text(count: int) -> str:
+    """Bytes for people: `512 B`, `1.4 MB`."""
+    number = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"
 
 
 def for_json(value: Any) -> Any:
@@ -239,7 +248,7 @@ def table_text(items: Sequence[Mapping[str, Any]], columns: Sequence[Column]) ->
     """Rows, at least one, below their headings; no wider than the terminal."""
     cells = [[_flat(value(row)) for _, value in columns] for row in items]
     widths = [
-        max(_width(heading), *(_width(row[n]) for row in cells))
+        max(width_of(heading), *(width_of(row[n]) for row in cells))
         for n, (heading, _) in enumerate(columns)
     ]
     if sys.stdout.isatty():
@@ -275,18 +284,23 @@ def _fit(widths: list[int], columns: int) -> None:
 def _cut(text: str, width: int) -> str:
     if len(text) > width and _MOMENT.fullmatch(text):
         text = text[: 16 if width >= 16 else 10]  # to the minute, or the day
-    missing = width - _width(text)
+    missing = width - width_of(text)
     if missing >= 0:
         return text + " " * missing
-    kept = ""
-    for character in text:
-        if _width(kept + character) >= width:
-            break
-        kept += character
-    return kept + "…" + " " * (width - 1 - _width(kept))
+    start = beginning(text, width - 1)
+    return start + "…" + " " * (width - 1 - width_of(start))
 
 
-def _width(text: str) -> int:
+def beginning(text: str, columns: int) -> str:
+    """As much of the text as `columns` hold."""
+    for index, character in enumerate(text):
+        columns -= width_of(character)
+        if columns < 0:
+            return text[:index]
+    return text
+
+
+def width_of(text: str) -> int:
     """How many columns `text` takes in a terminal."""
     if text.isascii():
         return len(text)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -78,16 +77,7 @@ def score(
     parts = urlsplit(uri)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput(f"`{uri[:200]}` is not an address of an endpoint")
-    connection: http.client.HTTPConnection
-    if parts.scheme == "https":
-        context = ssl.create_default_context()
-        if ca_cert:
-            base_http.trust(context, ca_cert)
-        connection = http.client.HTTPSConnection(
-            parts.hostname, parts.port, timeout=_LIMIT_S, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=_LIMIT_S)
+    connection = base_http.opened(parts, _LIMIT_S, ca_cert)
     headers = {"Content-Type": content_type, "Authorization": f"Bearer {credential}"}
     if deployment:
         headers["azureml-model-deployment"] = deployment

@@ -18,7 +18,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlencode, urljoin, urlsplit
+from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
 
 from torchyard.base import http as base_http
 from torchyard.base.errors import (
@@ -29,6 +29,7 @@ from torchyard.base.errors import (
     Unreachable,
 )
 from torchyard.client.images.credentials import Credentials
+from torchyard.shared import server_routes
 
 _TIMEOUT_S, _PROBE_S = 120.0, 10.0
 _MOST_REDIRECTS = 5
@@ -257,7 +258,7 @@ class Connection:
             del sent["Content-Length"]
         while True:
             try:
-                connection = self._open.get(key) or self._connect(parts.scheme, parts.netloc)
+                connection = self._open.get(key) or self._connect(parts)
                 self._open[key] = connection
                 connection.request(method, target, body=body or None, headers=sent)
                 response = connection.getresponse()
@@ -275,33 +276,13 @@ class Connection:
                     continue
                 raise self._unreachable(parts.netloc, error) from error
 
-    def _connect(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
-        if scheme == "http":
-            return http.client.HTTPConnection(netloc, timeout=self._timeout_s)
+    def _connect(self, parts: SplitResult) -> http.client.HTTPConnection:
+        if parts.scheme == "http":
+            return base_http.opened(parts, self._timeout_s)
         context = ssl.create_default_context()
         if self._access.ca_cert:
             base_http.trust(context, self._access.ca_cert)
-        proxy = self._proxy(netloc)
-        if proxy is None:
-            return http.client.HTTPSConnection(netloc, timeout=self._timeout_s, context=context)
-        via = f"{proxy.hostname}:{proxy.port or 80}"
-        connection = http.client.HTTPSConnection(via, timeout=self._timeout_s, context=context)
-        user = Credentials(unquote(proxy.username or ""), unquote(proxy.password or "")).basic
-        headers = {"Proxy-Authorization": f"Basic {user}"} if proxy.username else {}
-        connection.set_tunnel(netloc, headers=headers)
-        return connection
-
-    def _proxy(self, netloc: str) -> SplitResult | None:
-        """The proxy that the environment names for TLS to this host."""
-        proxies = {
-            key.lower().removesuffix("_proxy"): value
-            for key, value in self._access.variables.items()
-            if key.lower().endswith("_proxy") and value
-        }
-        address = proxies.get("https", "")
-        if not address or _is_exempt(netloc, proxies.get("no", "")):
-            return None
-        return urlsplit(address if "//" in address else f"//{address}")
+        return server_routes.opened(parts, self._timeout_s, context, self._access.variables)
 
     def _unreachable(self, netloc: str, error: Exception) -> Unreachable:
         reason = getattr(error, "verify_message", "") or str(error) or type(error).__name__
@@ -310,15 +291,6 @@ class Connection:
             "check its name and the network; a registry without TLS needs `--plain-http`, one with "
             "a certificate of your own `--ca-cert FILE`",
         )
-
-
-def _is_exempt(netloc: str, exempt: str) -> bool:
-    """Whether `no_proxy` names the host, or a domain that it is in."""
-    host = (urlsplit(f"//{netloc}").hostname or "").lower()
-    names = [name.strip().lower().lstrip("*").lstrip(".") for name in exempt.split(",")]
-    return any(
-        name in (host, netloc) or (name and host.endswith(f".{name}")) for name in names
-    ) or any(name.strip() == "*" for name in exempt.split(","))
 
 
 def _origin(address: str) -> tuple[str, str, int]:

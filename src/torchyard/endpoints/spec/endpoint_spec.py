@@ -45,7 +45,7 @@ def read(document: Any) -> EndpointSpec:
     expressions.refuse(body)
     settings.word(body, "kind", (), ("managed",), "managed")
     settings.word(body, "type", (), ("online",), "online")
-    _identity(body.get("identity"))
+    check_identity(body.get("identity"), "leave it out: instances run as the deployment's owner")
     if settings.word(body, "public_network_access", (), ("enabled", "disabled"), "") == "disabled":
         raise InvalidSpec(
             "`public_network_access: disabled` is not served",
@@ -127,14 +127,18 @@ def _percent(body: Mapping[str, Any], key: str) -> dict[str, int]:
     return percent
 
 
-def _identity(value: Any) -> None:
+def check_identity(value: Any, hint: str) -> None:
+    """
+    Raises:
+        InvalidSpec: an identity of its own; `hint` says whose an endpoint has.
+    """
     if value is None:
         return
     kind = value.get("type") if isinstance(value, Mapping) else value
     if not isinstance(kind, str) or kind.lower().replace("_", "") not in ("systemassigned", "none"):
         raise InvalidSpec(
             f"`identity: {{type: {str(kind)[:40]}}}` is not served",
-            "leave it out: instances run as the deployment's owner",
+            hint,
             code="not_served",
             at=("identity",),
         )

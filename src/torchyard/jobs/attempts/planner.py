@@ -36,7 +36,6 @@ from torchyard.jobs.spec import (
     interception,
     limit_properties,
     own_properties,
-    peer_copies,
     rehearsal,
     secrets,
     system_metrics,
@@ -192,7 +191,7 @@ def _place(
         # What nodes write to a shared folder is not lost with them.
         peer_copies=not shared
         and attempt.node_count > 1
-        and peer_copies.are_kept(launch.job.spec.properties),
+        and own_properties.keeps_peer_copies(launch.job.spec.properties),
     )
 
 

@@ -223,57 +223,6 @@ def tag_of(column: Column[Any], key: str, dialect: str) -> ColumnElement[Any]:
     return held
 
 
-def list_jobs(
-    connection: Connection,
-    workspace: str,
-    *,
-    experiment_ids: Collection[int] | None = None,
-    status: Status | None = None,
-    before: int | None = None,
-    limit: int | None = None,
-    deleted: bool | None = False,
-    archived: bool | None = None,
-    parent: str | None = None,
-    tags: Mapping[str, str | None] | None = None,
-    among: Select[Any] | None = None,
-    types: Collection[str] = (),
-    with_trials: bool = True,
-) -> list[Job]:
-    """Newest first; `deleted` and `archived` None take both; a tag None takes any value.
-
-    Args:
-        among: the numbers of jobs of which alone these are; None for all.
-        with_trials: False leaves out what a sweep or another job started.
-    """
-    query = _jobs().where(jobs.c.workspace == workspace).order_by(jobs.c.id.desc())
-    if experiment_ids is not None:
-        query = query.where(jobs.c.experiment_id.in_(experiment_ids))
-    if status is not None:
-        query = query.where(jobs.c.status == status.value)
-    if before is not None:
-        query = query.where(jobs.c.id < before)
-    if among is not None:
-        query = query.where(jobs.c.id.in_(among))
-    if deleted is not None:
-        query = query.where(jobs.c.deleted == deleted)
-    if archived is not None:
-        query = query.where(jobs.c.archived == archived)
-    if types:
-        query = query.where(jobs.c.type.in_(types))
-    if not with_trials:
-        above = jobs.alias()
-        is_job = (above.c.workspace == workspace, above.c.type.not_in(("command", "run")))
-        query = query.where(jobs.c.parent.not_in(select(above.c.name).where(*is_job)))
-    if parent is not None:
-        query = query.where(jobs.c.parent == parent)
-    for tag, value in (tags or {}).items():
-        held = tag_of(jobs.c.tags, tag, connection.dialect.name)
-        query = query.where(held.is_not(None) if value is None else held == value)
-    if limit is not None:
-        query = query.limit(limit)
-    return [_job(row) for row in connection.execute(query)]
-
-
 def ended_jobs(
     connection: Connection,
     workspace: str,
@@ -321,7 +270,7 @@ def count_jobs(connection: Connection, workspace: str) -> dict[int, tuple[int, d
     return {experiment: (number, last) for experiment, number, last in rows}
 
 
-def job_names(connection: Connection, workspace: str, limit: int = 1000) -> list[str]:
+def job_names(connection: Connection, workspace: str, limit: int | None = 1000) -> list[str]:
     rows = connection.execute(
         select(jobs.c.name)
         .where(jobs.c.workspace == workspace)

@@ -24,6 +24,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.history import history_store
 from torchyard.jobs.records import experiment_store, job_masking
+from torchyard.jobs.records.job_candidates import Having
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import job_search, runs
 from torchyard.jobs.requests.job_search import JobFilter, JobOrder, Place
@@ -104,6 +105,46 @@ def list_page(services: Services, workspace: str, request: ListRequest) -> dict[
     return {"value": rows, "next": None if page.end is None else _token(page.end, order)}
 
 
+def list_in(
+    services: Services,
+    workspace: str,
+    *,
+    experiment_name: str = "",
+    archived: bool | None = None,
+    parent: str = "",
+    tags: Sequence[str] = (),
+    having: Sequence[Having] = (),
+    before: int | None = None,
+    limit: int = 50,
+    types: Sequence[str] = (),
+    with_trials: bool = True,
+) -> list[Job]:
+    """Newest first, for other packages; `before` is the id of the last one seen.
+
+    Args:
+        archived, types, with_trials: as in `JobFilter`; `tags` as in `ListRequest`, `having` as in
+            `find_page`.
+
+    Raises:
+        NotFound: no such experiment or parent.
+    """
+    if parent:
+        actions.get(services, workspace, parent)
+    after = None if before is None else Place(0, None, before)
+    with services.db.read() as connection:
+        job_filter = JobFilter(
+            workspace,
+            _experiment_id(connection, workspace, experiment_name),
+            archived=archived,
+            parent=parent,
+            tags=actions.wanted_tags(tags),
+            types=types,
+            with_trials=with_trials,
+        )
+        page = job_search.find_page(connection, job_filter, None, after, limit, having=having)
+    return page.jobs
+
+
 def waiting_of(services: Services, jobs: Sequence[Job]) -> list[str]:
     """Why each of the jobs waits; empty for one that does not, and for all but the first few."""
     waiting = [job for job in jobs if job.status in (Status.QUEUED, Status.PROVISIONING)]
@@ -116,18 +157,10 @@ def _filter(
 ) -> JobFilter:
     if len(request.tags) > _MOST_TAGS:
         raise InvalidInput(f"{len(request.tags)} tags are too many", f"use {_MOST_TAGS} or fewer")
-    experiment_id = None
-    if request.experiment_name:
-        experiment = experiment_store.named(connection, workspace, request.experiment_name)
-        if experiment is None:
-            raise NotFound(
-                f"experiment `{request.experiment_name}` does not exist in workspace `{workspace}`",
-                "list jobs and their experiments with `yard job list`",
-            )
-        experiment_id = experiment.id
+    type = _type(services, request.type)
     return JobFilter(
         workspace,
-        experiment_id,
+        _experiment_id(connection, workspace, request.experiment_name),
         actions.status_named(request.status) if request.status else None,
         fields.archived(request.archived),
         request.parent,
@@ -136,8 +169,20 @@ def _filter(
         request.text,
         _moment("created_after", request.created_after),
         _moment("created_before", request.created_before),
-        _type(services, request.type),
+        [type] if type else (),
     )
+
+
+def _experiment_id(connection: Connection, workspace: str, name: str) -> int | None:
+    if not name:
+        return None
+    experiment = experiment_store.named(connection, workspace, name)
+    if experiment is None:
+        raise NotFound(
+            f"experiment `{name}` does not exist in workspace `{workspace}`",
+            "list jobs and their experiments with `yard job list`",
+        )
+    return experiment.id
 
 
 def _type(services: Services, text: str) -> str:

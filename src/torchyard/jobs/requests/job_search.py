@@ -12,7 +12,7 @@ one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ from sqlalchemy import (
 
 from torchyard.jobs.history.history_store import PARAM_NUMBER, PARAM_START, metrics, params
 from torchyard.jobs.records import job_candidates, store, text_index
-from torchyard.jobs.records.job_candidates import Source
+from torchyard.jobs.records.job_candidates import Having, Source
 from torchyard.jobs.records.store import RUN_NAME, jobs, tag_of
 from torchyard.jobs.records.types import Job, Status
 
@@ -76,7 +76,8 @@ class JobFilter:
         tags: a tag that is None may have any value.
         text: part of the name, the display name or the description, in any case.
         created_from, created_to: times of submission, the second one excluded.
-        type: `command`, `sweep`, `run`.
+        types: `command`, `sweep`, `run`; any when empty.
+        with_trials: False leaves out what a sweep or another job started.
     """
 
     workspace: str
@@ -89,7 +90,8 @@ class JobFilter:
     text: str = ""
     created_from: datetime | None = None
     created_to: datetime | None = None
-    type: str = ""
+    types: Sequence[str] = ()
+    with_trials: bool = True
 
 
 @dataclass(frozen=True)
@@ -136,16 +138,23 @@ def find_page(
     after: Place | None,
     limit: int,
     few: int = job_candidates.FEW,
+    having: Sequence[Having] = (),
 ) -> Page:
     """`limit` jobs at the most, right after `after`; newest first without an order.
 
     Equal values come in the order of submission, the other way round when descending; jobs with
     a NaN or nothing come newest first.
+
+    Args:
+        having: what the caller looks for, who still tests what comes: others may be left out.
     """
     dialect = connection.dialect.name
     segments = [_Segment(jobs, jobs.c.id, true())] if order is None else _segments(order, dialect)
     wheres = _conditions(job_filter, dialect)
-    sources = list(_sources(job_filter))
+    sources = [
+        *job_candidates.sources_of(job_filter.workspace, having),
+        *_sources(job_filter),
+    ]
     if job_filter.text:
         named = text_index.candidates(connection, [job_filter.text], few)
         sources += [] if named is None else [named]
@@ -286,9 +295,17 @@ def _conditions(job_filter: JobFilter, dialect: str) -> list[ColumnElement[bool]
         jobs.c.archived: job_filter.archived,
         jobs.c.parent: job_filter.parent or None,
         jobs.c.owner: job_filter.owner or None,
-        jobs.c.type: job_filter.type or None,
     }
     wheres += [column == value for column, value in same.items() if value is not None]
+    if job_filter.types:
+        wheres.append(jobs.c.type.in_(job_filter.types))
+    if not job_filter.with_trials:
+        above = jobs.alias()
+        is_job = (
+            above.c.workspace == job_filter.workspace,
+            above.c.type.not_in(("command", "run")),
+        )
+        wheres.append(jobs.c.parent.not_in(select(above.c.name).where(*is_job)))
     if job_filter.created_from is not None:
         wheres.append(jobs.c.created_at >= job_filter.created_from)
     if job_filter.created_to is not None:

@@ -44,7 +44,7 @@ def delete_empty(services: Services, workspace: str) -> None:
         )
     held = _describe_contents(services, workspace)
     with services.db.write() as connection:
-        jobs = len(store.list_jobs(connection, workspace, deleted=None))
+        jobs = len(store.job_names(connection, workspace, limit=None))
         held = ([f"{jobs} job{'s' if jobs > 1 else ''}"] if jobs else []) + held
         if held:
             raise Conflict(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from torchyard.base.errors import InvalidSpec
 from torchyard.environments.types import EnvironmentSpec
+from torchyard.jobs.spec import own_properties
 
 PROPERTY = "torchyard.checkpoint.intercept"
 _LAYER = "torchyard-train"
@@ -25,12 +26,7 @@ def is_intercepted(properties: Mapping[str, str]) -> bool:
     Raises:
         InvalidSpec: neither true nor false.
     """
-    written = properties.get(PROPERTY, "false")
-    if written.lower() not in ("true", "false"):
-        raise InvalidSpec(
-            f"`{PROPERTY}` is `{written[:50]}`", "true or false", at=("properties", PROPERTY)
-        )
-    return written.lower() == "true"
+    return own_properties.truth(properties, PROPERTY, False)
 
 
 def notices(properties: Mapping[str, str], environment: EnvironmentSpec) -> list[str]:

@@ -22,7 +22,6 @@ from torchyard.jobs.spec import (
     limit_properties,
     notification_settings,
     own_properties,
-    peer_copies,
     rehearsal,
     resources,
     retry,
@@ -307,7 +306,7 @@ def _properties(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[st
     own_properties.preflight(properties)
     rehearsal.read(properties)
     interception.is_intercepted(properties)
-    peer_copies.are_kept(properties)
+    own_properties.keeps_peer_copies(properties)
     limit_properties.read(properties)
     job_services.hold_s(properties)
     return properties

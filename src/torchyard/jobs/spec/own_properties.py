@@ -20,6 +20,7 @@ PREFIX = "torchyard."
 LOG_QUOTA = f"{PREFIX}log_quota_mb"
 LEFT_OUT = f"{PREFIX}left_out"
 PREFLIGHT = f"{PREFIX}preflight"
+PEER_COPIES = f"{PREFIX}checkpoint.peer_copies"
 _DURATION = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)\s*(s|m|h|d)?\Z")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _PREFLIGHT = ("on", "warn", "off", "always")
@@ -140,6 +141,17 @@ def _flat(value: Any, at: tuple[str, ...]) -> dict[str, str]:
     return {".".join(at): value if isinstance(value, str) else json.dumps(value)}
 
 
+def truth(properties: Mapping[str, str], key: str, default: bool) -> bool:
+    """
+    Raises:
+        InvalidSpec: neither true nor false.
+    """
+    written = properties.get(key, str(default))
+    if written.lower() not in ("true", "false"):
+        raise InvalidSpec(f"`{key}` is `{written[:50]}`", "true or false", at=("properties", key))
+    return written.lower() == "true"
+
+
 def number(
     properties: Mapping[str, str], key: str, default: float, least: float, most: float
 ) -> float:
@@ -226,6 +238,15 @@ def log_quota_mb(properties: Mapping[str, str]) -> int:
         InvalidSpec: it is not a whole number, or out of range.
     """
     return count(properties, LOG_QUOTA, 1024, 1, 1 << 20)
+
+
+def keeps_peer_copies(properties: Mapping[str, str]) -> bool:
+    """Whether the nodes of the job keep copies of each other's checkpoints.
+
+    Raises:
+        InvalidSpec: neither true nor false.
+    """
+    return truth(properties, PEER_COPIES, True)
 
 
 def preflight(properties: Mapping[str, str]) -> str:

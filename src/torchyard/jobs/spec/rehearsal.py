@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torchyard.base.errors import InvalidSpec
+from torchyard.jobs.spec import own_properties
 from torchyard.workspaces.types import Workspace
 
 PROPERTY = "torchyard.rehearse_on_cpu"
@@ -28,14 +28,7 @@ def read(properties: Mapping[str, str]) -> bool | None:
     Raises:
         InvalidSpec: neither true nor false.
     """
-    written = properties.get(PROPERTY)
-    if written is None:
-        return None
-    if written.lower() not in ("true", "false"):
-        raise InvalidSpec(
-            f"`{PROPERTY}` is `{written[:50]}`", "true or false", at=("properties", PROPERTY)
-        )
-    return written.lower() == "true"
+    return own_properties.truth(properties, PROPERTY, False) if PROPERTY in properties else None
 
 
 def is_asked(properties: Mapping[str, str], workspace: Workspace) -> bool:

@@ -46,7 +46,6 @@ _MAC_BYTES = 32
 _HEAD_BYTES = len(_MAGIC) + 1 + _MAC_BYTES
 _CONNECTION = re.compile(r"[0-9a-f]{32}\Z")
 _REQUEST = re.compile(r"([0-9a-f]{32})-(\d{8})-(\d{8})\Z")
-_RESPONSE = re.compile(r"(\d{8})-(\d{8})\Z")
 
 
 class Forged(OSError):
@@ -95,12 +94,6 @@ def request_of(attempt: str, name: str) -> Optional[Place]:
     """The place that a file of `requests/` is named for; None for another file."""
     match = _REQUEST.match(name)
     return Place(attempt, match[1], int(match[2]), int(match[3]), False) if match else None
-
-
-def response_numbers(name: str) -> Optional[tuple[int, int]]:
-    """Request and number of a file in a connection's folder; None for another file."""
-    match = _RESPONSE.match(name)
-    return (int(match[1]), int(match[2])) if match else None
 
 
 def url_of(folder: Path) -> str:

@@ -150,12 +150,6 @@ def live_trials(connection: Connection, sweep_id: int) -> list[Trial]:
     return [_trial(row._mapping) for row in connection.execute(query)]
 
 
-def sweep_of_trial(connection: Connection, trial_id: int) -> int | None:
-    """The sweep that a job is a trial of."""
-    query = select(trials.c.job_id).where(trials.c.trial_id == trial_id)
-    return connection.execute(query.limit(1)).scalar()
-
-
 def count_trials(connection: Connection, sweep_id: int) -> int:
     query = select(func.count()).where(trials.c.job_id == sweep_id)
     return int(connection.execute(query).scalar_one())

@@ -136,40 +136,6 @@ class Scores:
         return f"{self._sign * score:.6g}"
 
 
-def stop_reason(
-    policy: Policy | None,
-    goal: str,
-    series: Sequence[float],
-    others: Sequence[Sequence[float]],
-) -> str | None:
-    """The reason to stop the trial whose metric is `series` at its last value, or None.
-
-    `Scores` says the same, value by value.
-    """
-    scores = Scores(policy, goal)
-    for number, values in enumerate(others):
-        for value in values:
-            scores.add(number, value)
-    reason = None
-    for value in series:
-        reason = scores.add(-1, value)
-    return reason
-
-
-def delay_notice(policy: Policy | None, intervals: int) -> str:
-    """What to tell when a whole trial logged that many values; empty when there is nothing to."""
-    if not isinstance(policy, Bandit | MedianStopping | TruncationSelection):
-        return ""
-    every = policy.evaluation_interval
-    first = max(-(-policy.delay_evaluation // every) * every, every)
-    if intervals >= first:
-        return ""
-    return (
-        f"early termination is first applied at interval {first}, and a trial logs the primary "
-        f"metric {intervals} times: no trial is stopped early"
-    )
-
-
 def _median(ascending: Sequence[float]) -> float:
     middle = len(ascending) // 2
     if len(ascending) % 2:

@@ -224,8 +224,6 @@ class Node:
             return self._stopped()
         variables = prepared.setup.layout.environment_variables
         self._plan = replace(self._plan, environment_variables=dict(variables))
-        if preflight is not None:
-            preflight.check_script(prepared.setup.layout.command, self._folders.work)
         self._start_ranks(prepared)
         watches = self._watches(prepared)
         limit_watch = self._limit_watch

@@ -91,11 +91,6 @@ CODES: tuple[tuple[str, str, str], ...] = (
     ("shm_small", "warning below 512 MiB", "`/dev/shm` is too small for data-loader workers"),
     ("memory_short", "warning below 400 MiB a rank", "a node has too little memory available"),
     ("mtu_differs", "warning", "interfaces between the nodes have different MTUs"),
-    (
-        "script_asks_nccl",
-        "warning",
-        "the script or the command names NCCL, but the nodes have no GPU",
-    ),
 )
 
 

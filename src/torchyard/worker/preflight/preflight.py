@@ -60,7 +60,6 @@ class Preflight:
         self._clock = clock
         self._listeners: list[socket] = []
         self._gathering_s = 0.0
-        self._may_lack_gpu = False
 
     def describe_node(self, address: str, port: HeldPort | None) -> dict[str, Any]:
         """The facts that this node publishes; from now on other nodes may probe it.
@@ -98,7 +97,6 @@ class Preflight:
         facts = [node_facts.from_dict(body) for body in bodies]
         layout = checks.RankLayout(self._plan.processes_per_node, self._plan.single_host)
         results = _Results(checks.run_checks(facts, layout))
-        self._may_lack_gpu = not any(node.devices or node.backend for node in facts)
         try:
             unreachable = any(finding.code in _NO_PROBE_CODES for finding in results.from_facts)
             if len(facts) > 1 and not unreachable:
@@ -110,16 +108,6 @@ class Preflight:
             took_ms = round(took_s * 1000, 2)
             self._post_event("preflight", took_ms=took_ms, **extra, **results.to_dict())
         self._report(results)
-
-    def check_script(self, command: str, work: Path) -> None:
-        """Warn about a script that names NCCL on nodes without a GPU; called after `check`."""
-        if self._node > 0 or not self._may_lack_gpu:
-            return
-        from torchyard.worker.preflight import script_check
-
-        finding = script_check.find_nccl(command, work)
-        if finding is not None:
-            self._post_event("notice", message=f"preflight: {finding.message}; {finding.hint}")
 
     def close(self) -> None:
         """Stop accepting probes; the rendezvous port is still held."""

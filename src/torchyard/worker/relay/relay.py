@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from torchyard.shared.connection import AttemptOver, Connection, Refused, ServerFailed
 from torchyard.shared.history_spool import HistorySpool
 from torchyard.shared.plan import LaunchPlan
-from torchyard.shared.record_rules import is_sampled
 from torchyard.shared.retry_delays import next_pause_s
 
 if TYPE_CHECKING:
@@ -81,7 +80,6 @@ class Relay:
         self._failing_since: float | None = None
         self._ending = threading.Event()
         self._urgent = threading.Event()
-        self._last_write = 0.0
         self._refused = 0
         self._messages: list[str] = []
         # A socket that listens in the job's own network, where it has one.
@@ -134,10 +132,6 @@ class Relay:
         """How many records the server does not have."""
         return self._spool.left
 
-    def last_write(self) -> float:
-        """When the last metric came, on the monotonic clock; 0 before the first."""
-        return self._last_write
-
     # For the relay server
 
     def keep(self, records: list[dict[str, Any]]) -> None:
@@ -149,8 +143,6 @@ class Relay:
         if not records:
             return
         self._spool.append([_encode(record).encode() for record in records])
-        if any(_is_logged(record) for record in records):
-            self._last_write = time.monotonic()
 
     def settle(self, timeout_s: float) -> None:
         """Until the server has all that was kept so far, unless it is unreachable."""
@@ -246,11 +238,6 @@ class Relay:
             self._messages.append(message)
             self._notify(f"run history: {message}")
             print(f"run history: {message}", file=sys.stderr, flush=True)
-
-
-def _is_logged(record: Mapping[str, Any]) -> bool:
-    """Whether it is a metric of the script."""
-    return record["kind"] == "metric" and not is_sampled(record["key"])
 
 
 def _failing_since(previous: float | None, error: Exception) -> float | None:

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs
 
 from torchyard.shared import mlflow_records
 from torchyard.shared.plan import LaunchPlan
-from torchyard.shared.record_rules import InvalidRecord
+from torchyard.shared.record_rules import InvalidRecord, json_object
 from torchyard.worker.relay.artifact_tickets import ArtifactTickets
 from torchyard.worker.relay.forwarding import WAIT_S, Forwarder, Recorder, content_of
 from torchyard.worker.relay.http import Listener, Request, ScriptConnection
@@ -88,7 +88,7 @@ class RelayServer:
         try:
             if self._sdk_v1.is_quick(request):
                 return self._sdk_v1.at_once(connection, request, content)
-            body = _object(self._sent(request, content))
+            body = json_object(self._sent(request, content))
             if not self._state.knows(mlflow_records.run_of(body)):
                 return False
             self._keep(connection, mlflow_records.records(_verb(request), body))
@@ -180,7 +180,7 @@ class RelayServer:
 
     def _log(self, connection: ScriptConnection, request: Request, verb: str) -> None:
         content = self._sent(request, content_of(connection, request))
-        body = _object(content)
+        body = json_object(content)
         run = mlflow_records.run_of(body)
         if self._state.knows(run):
             return self._keep(connection, mlflow_records.records(verb, body))
@@ -209,7 +209,7 @@ class RelayServer:
 
     def _update(self, connection: ScriptConnection, request: Request) -> None:
         content = self._sent(request, content_of(connection, request))
-        body = _object(content)
+        body = json_object(content)
         is_own_run = mlflow_records.run_of(body) == self._plan.job
         try:
             return self._send(
@@ -241,7 +241,7 @@ class RelayServer:
         response = self._way(request).ask(request, content)
         if response.status == 200:
             # What is logged to it from now on is the server's to refuse.
-            self._state.forget(mlflow_records.run_of(_object(content)))
+            self._state.forget(mlflow_records.run_of(json_object(content)))
         connection.send(*response)
 
     def _send_own_run(self, connection: ScriptConnection, request: Request, part: str) -> None:
@@ -293,19 +293,9 @@ def _equal(header: str, expected: str) -> bool:
     return int.from_bytes(left, "big") ^ int.from_bytes(right, "big") == 0
 
 
-def _object(content: bytes) -> dict[str, Any]:
-    try:
-        body = json.loads(content or b"{}")
-    except (ValueError, RecursionError) as error:
-        raise InvalidRecord(f"the request body is not JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise InvalidRecord("the request body is not a JSON object")
-    return body
-
-
 def _run_in(response: ServerResponse) -> dict[str, Any]:
     """The run in the server's response; empty when there is none."""
-    run = _object(response.content).get("run") if response.status == 200 else None
+    run = json_object(response.content).get("run") if response.status == 200 else None
     return run if isinstance(run, dict) else {}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from torchyard.shared import sdk_v1_records
 from torchyard.shared.plan import LaunchPlan
-from torchyard.shared.record_rules import InvalidRecord
+from torchyard.shared.record_rules import json_object
 from torchyard.shared.sdk_v1_records import RunPath
 from torchyard.worker.relay import sdk_v1_addresses
 from torchyard.worker.relay.forwarding import Forwarder, content_of
@@ -72,7 +72,7 @@ class SdkV1Runs:
         path = sdk_v1_records.run_path(request.path)
         if path is None or not self._state.knows(path.run):
             return False
-        self._keep(connection, sdk_v1_records.logged(path.run, _object(content)), _TAKEN)
+        self._keep(connection, sdk_v1_records.logged(path.run, json_object(content)), _TAKEN)
         return True
 
     def answer(self, connection: ScriptConnection, request: Request) -> None:
@@ -123,7 +123,9 @@ class SdkV1Runs:
     def _change(self, connection: ScriptConnection, request: Request, path: RunPath) -> None:
         content = content_of(connection, request)
         own_run = self._remembered(path)
-        records = None if own_run is None else sdk_v1_records.changed(path.run, _object(content))
+        records = None
+        if own_run is not None:
+            records = sdk_v1_records.changed(path.run, json_object(content))
         if own_run is None or records is None or _contradicts(own_run, records):
             response = self._forwarder.ask(request, content)
             self._learn(path, response)
@@ -151,7 +153,7 @@ class SdkV1Runs:
         self._state.learn(path.run)
         if path.run == self._job:
             with self._lock:
-                self._own_run = _object(response.content)
+                self._own_run = json_object(response.content)
 
 
 def _contradicts(own_run: Mapping[str, Any], records: list[dict[str, Any]]) -> bool:
@@ -167,13 +169,3 @@ def _contradicts(own_run: Mapping[str, Any], records: list[dict[str, Any]]) -> b
 def _is_log(request: Request) -> bool:
     path = sdk_v1_records.run_path(request.path)
     return path is not None and path.verb == _LOG
-
-
-def _object(content: bytes) -> dict[str, Any]:
-    try:
-        body = json.loads(content or b"{}")
-    except (ValueError, RecursionError) as error:
-        raise InvalidRecord(f"the request body is not JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise InvalidRecord("the request body is not a JSON object")
-    return body
