@@ -55,7 +55,7 @@ CEILINGS = {
     "train": 6_050,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 19_950,
+    "worker": 20_000,
     "workspaces": 4_600,
 }
 
