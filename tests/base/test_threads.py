@@ -51,4 +51,4 @@ def test_no_more_than_that_many_run_at_once_and_the_rest_in_order() -> None:
 def test_each_event_loop_has_its_own() -> None:
     threads = Threads("test", 1)
     for number in range(2):
-        assert asyncio.run(threads.run(lambda number=number: number)) == number
+        assert asyncio.run(threads.run(abs, number)) == number

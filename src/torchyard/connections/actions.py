@@ -15,6 +15,7 @@ from typing import Any
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
+from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.connections import documents, store
 from torchyard.connections.types import CREDENTIALS, WorkspaceConnection
@@ -41,6 +42,8 @@ def put(
         InvalidSpec: a value is wrong, or a new connection has no credentials.
     """
     documents.checked_name(name)
+    # A secret may hold any characters.
+    expressions.refuse({key: value for key, value in properties.items() if key != "credentials"})
     category = documents.category_in(properties)
     auth_type = documents.auth_type_in(properties)
     now = clock.now()

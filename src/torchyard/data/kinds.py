@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base import fields
+from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.data.types import Datastore
 
@@ -232,6 +233,8 @@ def read_document(document: Mapping[str, Any], workspace: str, now: datetime) ->
                 f"write it into the file, or use `--set {key}=…`",
                 at=[key],
             )
+    # A password may hold any characters.
+    expressions.refuse({key: value for key, value in document.items() if key != "credentials"})
     credentials = _credentials(document, kind)
     url, options = kind.mean(document, credentials)
     public = {key: document[key] for key in (*kind.needs, *kind.takes) if key in document}

@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 from torchyard.base import fields
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.documents import faults
+from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import (
     Conflict,
     DatabaseUnreachable,
@@ -88,6 +88,7 @@ def create(db: Database, clock: Clock, document: Mapping[str, Any]) -> Workspace
 def read_document(document: Mapping[str, Any], now: datetime) -> Workspace:
     """A workspace from its YAML document."""
     azure_keys.refuse_unknown(document, _KEYS)
+    expressions.refuse(document)
     for key in _TEXTS:
         fields.text(document, key)
     name = fields.text(document, "name")
@@ -139,6 +140,7 @@ def update(
     allowed = [key for key in changes if key in azure_keys.KEYS]
     otherwise = f"you can change: {', '.join(_CHANGES)}"
     fields.refuse_unchangeable(changes, (*_CHANGES, *allowed), "a workspace", otherwise)
+    expressions.refuse(changes)
     _check_settings(changes)
     satisfied = azure_keys.read(changes)
     values = {

@@ -108,6 +108,20 @@ def test_a_change_without_credentials_keeps_them(azure: Azure) -> None:
     azure.refused(404, "PATCH", "connections/none", {"properties": PAT})
 
 
+@pytest.mark.parametrize(
+    "changes", [{"target": "https://${{inputs.host}}/"}, {"metadata": {"team": "${{name}}"}}]
+)
+def test_an_expression_is_refused_where_nothing_resolves_it(
+    azure: Azure, changes: dict[str, Any]
+) -> None:
+    wrong = azure.answer("PUT", "connections/my-git", {"properties": {**PAT, **changes}})
+    assert wrong.status_code == 400
+    assert "and expressions are not resolved there" in wrong.text and SECRET not in wrong.text
+    secret = "a${{password}}"
+    azure.put("connections/my-git", {**PAT, "credentials": {"pat": secret}})
+    assert secrets_of(azure, "my-git") == {"pat": secret}
+
+
 def test_a_new_connection_needs_its_credentials(azure: Azure) -> None:
     without = {**PAT, "credentials": None}
     error = azure.refused(400, "PUT", "connections/my-git", {"properties": without})

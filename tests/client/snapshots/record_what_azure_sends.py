@@ -31,6 +31,9 @@ WRITTEN = [
     ["src/", "!src/a.py"],
     ["*.py", "!src/*.py", "!**/b.py"],
     ["pkg", "!pkg/a", "pkg/a/b"],
+    ["  src/", "\t# pkg", "ab\t", " !src/a.py  "],
+    ["[^a]", "[^b].py", "pkg/[^a]*"],
+    ["*", "!/pkg/**/", "!src/**/**/", "/**/"],
 ]
 # Folders that are links, and those that links lead to.
 WITH_LINKS = [

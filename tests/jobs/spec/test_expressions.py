@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -15,12 +16,14 @@ from torchyard.batch_endpoints.spec import endpoint_spec as batch_endpoint_spec
 from torchyard.batch_endpoints.spec import invocation
 from torchyard.batch_endpoints.spec import keys as batch_keys
 from torchyard.components import documents as components
+from torchyard.data import kinds
 from torchyard.endpoints.spec import deployment_spec, endpoint_spec
 from torchyard.endpoints.spec import keys as endpoint_keys
 from torchyard.environments import assets as environments
 from torchyard.jobs.spec import job_spec, keys
 from torchyard.sweeps.spec import keys as sweep_keys
 from torchyard.sweeps.spec import sweep_spec
+from torchyard.workspaces import actions as workspaces
 
 Steps = tuple[str | int, ...]
 WRITTEN = ["${{inputs.a}}", "x ${{ anything }} y", "${{inputs.a", "$[[ --x ]]", "${inputs.a}"]
@@ -44,6 +47,13 @@ SWEEP: dict[str, Any] = {
     "objective": {"goal": "minimize", "primary_metric": "loss"},
 }
 DEPLOYMENT = {"name": "blue", "endpoint_name": "digits", "model": {"path": "azureml:m:1"}}
+DATASTORE = {
+    "name": "lab",
+    "type": "s3",
+    "bucket": "images",
+    "credentials": {"access_key_id": "a", "secret_access_key": "${{any}}"},
+}
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 INVOCATION = {"inputs": {"data": {"path": "azureml:d:1"}}}
 
 
@@ -131,6 +141,18 @@ KINDS: dict[str, tuple[Callable[[Any], object], Mapping[str, Any], list[str], li
         paths_of(batch_keys.INVOCATION, "inputs.data.path", "outputs.score.path"),
         ["outputs.score.path"],
     ),
+    "datastore": (
+        lambda document: kinds.read_document(document, "default", NOW),
+        DATASTORE,
+        ["bucket", "endpoint", "tags.x", "description"],
+        [],
+    ),
+    "workspace": (
+        lambda document: workspaces.read_document(document, NOW),
+        {"name": "vision"},
+        ["resource_group", "location", "tags.x", "description", "display_name"],
+        [],
+    ),
     "environment": (
         environments.read_document,
         {"name": "e", "image": "python:3.11"},
@@ -194,6 +216,23 @@ def test_an_expression_is_resolved_refused_with_its_place_or_shown(
         steps = ("properties", f"torchyard.{steps[1]}")
     assert caught.value.at[: len(steps)] == steps[: len(caught.value.at)] != ()
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("${{Inputs.a}}", "did you mean `${{inputs.a}}`?"),
+        ("${{inputs.a.b}}", "did you mean `${{inputs.a}}`?"),
+        ("${{inputs.a} ${{ }}", "did you mean `${{inputs.a}}`?"),
+        ("${{inputs}}", "use `${{inputs.<name>}}` or `${{outputs.<name>}}`"),
+    ],
+)
+def test_the_hint_is_another_expression_than_the_one_that_is_written(
+    written: str, hint: str
+) -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        job_spec.read({**JOB, "command": f"train {written}"})
+    assert caught.value.hint == hint
 
 
 def test_the_hint_says_where_expressions_are_resolved() -> None:

@@ -149,6 +149,6 @@ def test_an_abort_of_the_last_command_has_skipped_nothing(
 ) -> None:
     (tmp_path / f"{_FIRST}.end").touch()
     (tmp_path / "log.txt").write_text(f"bash: line {line}: {_FIRST} Aborted python train.py\n")
-    (tmp_path / "failed_commands").write_text(f"134\0{line}\0\0python train.py\0")
+    (tmp_path / "failed_commands").write_text(f"134\0{line}\0\x000\0python train.py\0")
     exit = _exit(tmp_path, 128 + signal.SIGABRT)
     assert late_aborts.forgive(exit, tmp_path, command).aborted_late == is_forgiven

@@ -60,10 +60,18 @@ def failed(line: int, code: int, command: str, because: str = "") -> str:
         ),
         ("# don't\ncp no/such . \\\n  \n\ntrue", [failed(2, 1, "cp no/such .")]),
         ("for i in 1 2; do\n  cp no such\ndone\necho", [failed(2, 1, "cp no such")]),
-        ("get() {\n  cp no such\n}\nget\ntrue", [failed(4, 1, "cp no such")]),
+        ("get() {\n  cp no such\n}\nget\ntrue", [failed(2, 1, "cp no such")]),
+        ("get() {\n  cp no such\n  true\n}\nget\ntrue", [failed(2, 1, "cp no such")]),
+        ("(\ncd dtaa\nls no-such\n)\ntrue", [failed(2, 1, "cd dtaa"), failed(3, 2, "ls no-such")]),
+        ("export SIZE=$(cat no-such); true", [failed(1, 1, "cat no-such")]),
+        (
+            "{ cp no such; } &\nwait; { cp no more; } | cat",
+            [failed(1, 1, "cp no such"), failed(2, 1, "cp no more")],
+        ),
+        ("cat >x <<END\na\nEND\ncp no such; true", [failed(4, 1, "cp no such")]),
         ("(exit 3)\ntrue", [failed(1, 3, "( exit 3 )")]),
         ("sh -c 'exit 9' &\nwait $!\ntrue", [failed(2, 9, "wait $!")]),
-        ("SIZE=$(cat no-such)\ntrue", [failed(1, 1, "SIZE=$(cat no-such)")]),
+        ("SIZE=$(cat no-such)\ntrue", [failed(1, 1, "cat no-such")]),
     ],
 )
 def test_a_command_that_failed_is_told_with_its_line(
@@ -85,6 +93,11 @@ def test_a_command_that_failed_is_told_with_its_line(
         # A script of the job's own may handle what fails in it.
         "bash -c 'false; true'; true",
         "pyhton a.py || true",
+        "(cp no such; true) || true; [ -f no ] && true; true",
+        'if [ "$(cat no)" = x ]; then true; fi; true',
+        "get() { cp no such; true; }; get || true; if get; then true; fi; SIZE=$(get) || true",
+        "cp no such; code=$?; true",
+        "cp no such 2>/dev/null\nif [ $? != 0 ]; then true; fi\ntrue",
     ],
 )
 def test_what_is_handled_or_answers_a_question_is_not_told(
@@ -96,9 +109,9 @@ def test_what_is_handled_or_answers_a_question_is_not_told(
 def test_the_job_s_own_shell_is_left_as_it_is(bench: Bench, programs: dict[str, str]) -> None:
     command = (
         "set -x; false; echo $?:${BASH_ENV-unset}:$LINENO; trap -p EXIT\n"
-        "bash -c 'false; echo ${BASH_ENV-unset}; trap -p'\ntrue"
+        "bash -c 'false; echo ${BASH_ENV-unset}; trap -p'\nfalse\ntrue"
     )
-    notice = failed(1, 1, "false")
+    notice = failed(3, 1, "false")
     assert run(bench, command, programs) == [notice]
     lines = bench.server.logs["user_logs/std_log.txt"].decode().splitlines()
     assert lines == [
@@ -108,6 +121,7 @@ def test_the_job_s_own_shell_is_left_as_it_is(bench: Bench, programs: dict[str, 
         "+ trap -p EXIT",
         "+ bash -c 'false; echo ${BASH_ENV-unset}; trap -p'",
         "unset",
+        "+ false",
         "+ true",
     ]
 

@@ -29,6 +29,7 @@ _LABELS = ("tags", "properties")
 _DESCRIBED = ("trial", "environment", "model")
 _DESCRIBED_ENTRIES = ("inputs", "outputs")
 _OWN = "torchyard."
+_NAME = re.compile(r"[A-Za-z0-9_]+")
 _NAMED = re.compile(r"(inputs|outputs)\.([A-Za-z0-9_]+)(?:\.path)?\Z")
 # Of documents that are read from YAML, and then some.
 _LIMIT_DEPTH = 200
@@ -119,8 +120,8 @@ def form_of(content: str, user: str, at: At) -> tuple[str, str]:
             "`search_space` is for the commands of sweeps; a trial finds the value in the variable "
             f"`AZUREML_SWEEP_{rest or '<name>'}`"
         )
-    elif near and rest:
-        hint = f"did you mean `${{{{{near}.{rest}}}}}`?"
+    elif near and (name := _NAME.match(rest)):
+        hint = f"did you mean `${{{{{near}.{name[0]}}}}}`?"
     raise InvalidSpec(
         f"`${{{{{expression[:80]}}}}}` is not an expression that {user} can use", hint, at=at
     )

@@ -26,6 +26,7 @@ _FIRST_RULES = (f"{_PYCACHE}/",)
 NO_RULE = -1
 """What decides on an entry that no rule matches: it is part of the snapshot."""
 
+_REPEATED = re.compile(r"(?<![^/])(?:\*\*/){2,}")
 _GLOB_CHARACTERS = frozenset("*?[\\")
 
 
@@ -144,11 +145,16 @@ def read(folder: Path) -> IgnoreRules:
 
 
 def _rule(line: str, number: int) -> Rule | None:
-    text = _without_trailing_spaces(line.removesuffix("\r"))
+    text = _stripped(line)
     if not text or text.startswith("#"):
         return None
     negated = text.startswith("!")
     text = text.removeprefix("!")
+    text = _REPEATED.sub("**/", text)
+    if text == "/**/":
+        return None  # to azure-ai-ml it has a `//` in it; to git it means every folder
+    if text.endswith("/**/"):
+        text = text.removesuffix("/")  # files, too
     folders_only = text.endswith("/")
     text = text.removesuffix("/")
     by_name = "/" not in text
@@ -159,10 +165,12 @@ def _rule(line: str, number: int) -> Rule | None:
     return Rule(re.compile(expression, re.DOTALL), text, negated, folders_only, by_name, number)
 
 
-def _without_trailing_spaces(line: str) -> str:
-    kept = line.rstrip(" ")
+def _stripped(line: str) -> str:
+    """Without white space around it, except for a space that a backslash stands before."""
+    kept = line.strip()
     backslashes = len(kept) - len(kept.rstrip("\\"))
-    return kept + " " if backslashes % 2 and kept != line else kept
+    has_space = line.lstrip()[len(kept) :].startswith(" ")
+    return kept + " " if backslashes % 2 and has_space else kept
 
 
 def _expression(glob: str) -> str | None:
@@ -222,7 +230,8 @@ def _joined(parts: list[str], wildcard: str, shortest: str) -> str:
 def _character_class(glob: str, start: int) -> tuple[str, int] | None:
     """The class that opens at `start` and the position behind it; None when it never closes."""
     at = start + 1
-    negated = at < len(glob) and glob[at] in "!^"
+    # `^` is itself, as azure-ai-ml has it; to git it negates.
+    negated = at < len(glob) and glob[at] == "!"
     at += negated
     first = at
     body = ""

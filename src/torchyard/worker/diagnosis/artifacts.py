@@ -97,11 +97,15 @@ class Record:
 
 @dataclass(frozen=True)
 class FailedCommand:
-    """A command of the rank's shell; `script` is the file that it stands in, if it is in one."""
+    """A command of the rank's shell; `script` is the file that it stands in, if it is in one.
+
+    `depth` counts the functions, subshells and substitutions that it ran in.
+    """
 
     exit_code: int
     line: int
     script: str
+    depth: int
     command: str
 
     @property
@@ -163,11 +167,11 @@ def failed_commands(folder: Path) -> list[FailedCommand]:
     size = failed_commands_of.FIELDS
     failures = []
     for start in range(0, len(words) - size + 1, size):
-        code, line, script, command = words[start : start + size]
+        code, line, script, depth, command = words[start : start + size]
         if script == _IN_FUNCTION:
             script = ""
-        if code.isdecimal() and line.isdecimal():
-            failures.append(FailedCommand(int(code), int(line), script, command))
+        if code.isdecimal() and line.isdecimal() and depth.isdecimal():
+            failures.append(FailedCommand(int(code), int(line), script, int(depth), command))
     return failures
 
 

@@ -4,8 +4,8 @@ Owns: the notices about commands of the shell that failed, programs that it did 
 that failed.
 Leaves: recording them to launch/failed_commands.py and in_rank/rank_hook.py, reading the records to
 artifacts.py, why a rank failed to diagnosis.py.
-Always: a command whose failure is a common answer (`test`, `grep`, `diff`) is not told, nor what
-the shell said of a program that a `||` stands in for.
+Always: a command whose failure is a common answer (`test`, `grep`, `diff`) is not told, nor one
+whose `$?` the next command reads, nor what the shell said of a program that a `||` stands in for.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def notices(exits: Iterable[RankExit], context: DiagnosisContext, command: str) 
         if exit.stop_requested:
             continue  # what was told to end may have failed because of that
         folder = context.records_folder(exit.rank.rank)
-        failures = _commands(exit, folder, context)
+        failures = _commands(exit, folder, context, command)
         for failure in failures:
             ranks.setdefault(failure, []).append(exit.rank.rank)
         if exit.exit_code or exit.aborted_late:
@@ -70,18 +70,49 @@ def notices(exits: Iterable[RankExit], context: DiagnosisContext, command: str) 
     yield from others
 
 
-def _commands(exit: RankExit, folder: Path, context: DiagnosisContext) -> list[FailedCommand]:
+def _commands(
+    exit: RankExit, folder: Path, context: DiagnosisContext, command: str
+) -> list[FailedCommand]:
     """Each command of the job that failed while the shell went on, once."""
-    failures = artifacts.failed_commands(folder)
+    failures = _innermost(artifacts.failed_commands(folder), context)
     if failures and (exit.aborted_late or failures[-1].exit_code == exit.exit_code):
         failures.pop()  # that is how the rank ended
     return list(
         dict.fromkeys(
             failure
             for failure in failures
-            if not _is_answer(failure) and _is_of_job(failure.script, context)
+            if not _is_answer(failure)
+            and not _is_read(failure, command)
+            and _is_of_job(failure.script, context)
         )
     )
+
+
+def _innermost(failures: Iterable[FailedCommand], context: DiagnosisContext) -> list[FailedCommand]:
+    """Leave out functions and subshells that failed only because their last command had."""
+    innermost: list[FailedCommand] = []
+    for failure in failures:
+        inner = innermost[-1] if innermost else None
+        if (
+            inner is None
+            or inner.depth <= failure.depth
+            or inner.exit_code != failure.exit_code
+            or inner.command not in failure.command
+            or not _is_of_job(inner.script, context)
+        ):
+            innermost.append(failure)
+    return innermost
+
+
+def _is_read(failure: FailedCommand, command: str) -> bool:
+    """Whether the next command of the job's own reads the exit code."""
+    if failure.script:
+        return False
+    rest = "\n".join(command.split("\n")[failure.line - 1 :])
+    _, _, behind = rest.partition(failure.command)
+    steps = re.split(r"[;\n]", behind or rest.partition("\n")[2])
+    next_step = next((step for step in steps if step.strip()), "")
+    return "$?" in next_step or "PIPESTATUS" in next_step
 
 
 def _is_answer(failure: FailedCommand) -> bool:

@@ -5,7 +5,8 @@ Leaves: reading them to diagnosis/artifacts.py, what the user is told to
 diagnosis/hidden_failures.py.
 Always: what the command prints and returns stays the same. Failures that the command handles itself
 (`a || b`, `if a`) are not written down; a `trap … ERR` of its own replaces ours; nothing is
-inherited by the programs that it starts.
+inherited by the programs that it starts. What its functions, subshells and substitutions run is
+written down, too, unless it has traps of its own, which would be inherited as well.
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ from pathlib import Path
 from torchyard.worker.in_rank.rank_hook import VARIABLE as ERRORS_VARIABLE
 
 FILE = "failed_commands"
-# For each failure: exit code, line, the script that the shell was reading, command.
-FIELDS = 4
+# For each failure: exit code, line, the script that the shell was reading, how many functions and
+# subshells it was in, command.
+FIELDS = 5
 _STARTUP = "bash_startup"
 _MOST_FAILURES = 100
 _QUOTED_OR_COMMENT = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<!\S)#[^\n]*", re.DOTALL)
 _STEPS = re.compile(r"[;\n|]|(?<![<>&])&(?![>&])")
 _PIPE = re.compile(r"(?<![|>])\|(?!\|)")
+_TRAP = re.compile(r"\btrap\b")
 # Read by a bash that isn't interactive before its command. Source: bash(1), BASH_ENV.
 _START = """\
 unset BASH_ENV
-{own}_torchyard_failures={most}
-trap '{{ printf "%s\\0" "$?" "$LINENO" "${{BASH_SOURCE[0]}}" "$BASH_COMMAND" >>{file}; \
+{own}{inherit}_torchyard_failures={most}
+trap '{{ printf "%s\\0" "$?" "$LINENO" "${{BASH_SOURCE[0]}}" \
+"$((BASH_SUBSHELL+${{#FUNCNAME[@]}}))" "$BASH_COMMAND" >>{file}; \
 ((--_torchyard_failures)) || trap - ERR; }} 2>/dev/null' ERR
 """
 _OWN_STARTUP = """\
@@ -49,6 +53,7 @@ def recorded(command: str, shell: str, environment: Mapping[str, str]) -> Mappin
     file = Path(folder) / _STARTUP
     text = _START.format(
         own=_OWN_STARTUP.format(path=shlex.quote(job_startup)) if job_startup else "",
+        inherit="" if _TRAP.search(command) else "set -E\n",
         most=_MOST_FAILURES,
         file=shlex.quote(f"{folder}/{FILE}").replace("'", "'\\''"),
     )
