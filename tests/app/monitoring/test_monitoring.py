@@ -168,6 +168,8 @@ def test_a_database_that_does_not_answer_is_not_ready(tmp_path: Path) -> None:
                 file.unlink()
             with suppress(FileExistsError):
                 database.mkdir()
+        # It may hold one to the file that was there before.
+        parts.services.db.close()
         answer = client.get("/readyz")
         assert answer.status_code == 503, answer.text
         assert answer.json()["checks"]["database"] == "failing"

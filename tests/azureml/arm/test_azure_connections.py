@@ -217,9 +217,11 @@ def test_hostile_texts_are_kept_whole_or_refused(azure: Azure, place: str) -> No
 
 def test_hostile_keys_are_kept_whole_or_refused(azure: Azure) -> None:
     texts = {text[:2048]: text[:2048] for text in HOSTILE[:-4] if text.isprintable()}
-    body = {**PAT, "metadata": texts, "authType": "CustomKeys", "credentials": {"keys": texts}}
+    metadata = {key: text for key, text in texts.items() if "${{" not in text}
+    assert len(metadata) == len(texts) - 1
+    body = {**PAT, "metadata": metadata, "authType": "CustomKeys", "credentials": {"keys": texts}}
     assert put_raw(azure, "hard", body).status_code == 200
-    assert azure.ask("GET", "connections/hard")["properties"]["metadata"] == texts
+    assert azure.ask("GET", "connections/hard")["properties"]["metadata"] == metadata
     assert secrets_of(azure, "hard") == {"keys": texts}
     for text in HOSTILE[-4:-1]:
         for wrong in ({"metadata": {text: text}}, {"credentials": {"keys": {text: text}}}):
