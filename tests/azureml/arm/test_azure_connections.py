@@ -218,7 +218,7 @@ def test_hostile_texts_are_kept_whole_or_refused(azure: Azure, place: str) -> No
 def test_hostile_keys_are_kept_whole_or_refused(azure: Azure) -> None:
     texts = {text[:2048]: text[:2048] for text in HOSTILE[:-4] if text.isprintable()}
     metadata = {key: text for key, text in texts.items() if "${{" not in text}
-    assert len(metadata) == len(texts) - 1
+    assert 0 < len(metadata) < len(texts)
     body = {**PAT, "metadata": metadata, "authType": "CustomKeys", "credentials": {"keys": texts}}
     assert put_raw(azure, "hard", body).status_code == 200
     assert azure.ask("GET", "connections/hard")["properties"]["metadata"] == metadata
