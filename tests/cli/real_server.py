@@ -16,6 +16,7 @@ from torchyard import Client, server
 from torchyard.app import application, listeners
 from torchyard.base.clock import SystemClock
 from torchyard.base.settings import Settings
+from torchyard.endpoints.running.router_process import RouterProcess, ScoringAt
 from torchyard.executors.engines import Opener
 from torchyard.executors.fake import FakeExecutor
 from torchyard.executors.server_for_nodes import NodeAddresses
@@ -112,3 +113,7 @@ class RealServer:
         self._server.should_exit = True
         self._thread.join(60)
         self._listener.close()
+        # It outlives a server.
+        router = RouterProcess(self.home, ScoringAt())
+        if router.is_known:
+            router.stop()
