@@ -16,10 +16,10 @@ from typing import Any
 
 from torchyard.azureml.arm.resources import Resource, timestamp
 from torchyard.azureml.common.calls import Call
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
 from torchyard.instances import actions, documents
 from torchyard.instances.types import TYPE, Instance, InstanceSpec, Schedule
-from torchyard.jobs.services import Services
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _THIS_MACHINE = "local"
@@ -57,10 +57,10 @@ def document_of(call: Call) -> dict[str, Any]:
     return {**document, **_refused(inner)}
 
 
-def to_resource(services: Services, call: Call, instance: Instance) -> Resource:
+def to_resource(db: Database, call: Call, instance: Instance) -> Resource:
     """An instance as an ARM resource."""
     spec = documents.read(instance.document)
-    state, message = actions.state_of(services, instance)
+    state, message = actions.state_of(db, instance)
     created = timestamp(instance.created_at)
     errors = []
     if state == "CreateFailed":
