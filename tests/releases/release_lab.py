@@ -96,7 +96,7 @@ class ReleaseLab:
 
     @property
     def document(self) -> dict[str, Any]:
-        return actions.show(self.services, support.WORKSPACE, self.job)
+        return actions.show(self.services.db, support.WORKSPACE, self.job)
 
     @property
     def gates(self) -> dict[str, str]:

@@ -87,7 +87,7 @@ def _delete_workspace(services: Services, workspace: str) -> None:
     from torchyard.releases import actions as releases
 
     workspace_lifecycle.delete_empty(services, workspace)
-    releases.forget(services, workspace)
+    releases.forget(services.db, workspace)
 
 
 def fill_monitoring(state: State, parts: Parts, requests: Requests, audit: Audit) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, Forbidden, NotFound, TorchyardError, nearest
 from torchyard.compute import actions as computes
 from torchyard.instances import documents, store
@@ -91,14 +92,15 @@ def create(
     spec = documents.read(document)
     now = services.clock.now()
     if any(
-        compute.name.lower() == spec.name.lower() for compute, _ in _clusters(services, workspace)
+        compute.name.lower() == spec.name.lower()
+        for compute, _ in _clusters(services.db, workspace)
     ):
         raise Conflict(f"`{spec.name}` is a cluster", "choose another name", at=["name"])
     _check_runnable(services, workspace, spec)
     with services.db.write() as connection:
         before = store.get(connection, workspace, spec.name)
         if before is not None:
-            refuse_foreign(services, before, identity.user)
+            refuse_foreign(services.db, before, identity.user)
             store.change(connection, before, document=dict(document))
             return replace(before, document=dict(document))
         instance = Instance(
@@ -108,12 +110,12 @@ def create(
     return start(services, workspace, spec.name, identity.user)
 
 
-def get(services: Services, workspace: str, name: str) -> Instance:
+def get(db: Database, workspace: str, name: str) -> Instance:
     """
     Raises:
         NotFound: with the nearest name there is.
     """
-    with services.db.read() as connection:
+    with db.read() as connection:
         instance = store.get(connection, workspace, name)
         if instance is not None:
             return instance
@@ -126,13 +128,13 @@ def get(services: Services, workspace: str, name: str) -> Instance:
     )
 
 
-def find(services: Services, workspace: str, name: str) -> Instance | None:
-    with services.db.read() as connection:
+def find(db: Database, workspace: str, name: str) -> Instance | None:
+    with db.read() as connection:
         return store.get(connection, workspace, name)
 
 
-def list_in(services: Services, workspace: str) -> list[Instance]:
-    with services.db.read() as connection:
+def list_in(db: Database, workspace: str) -> list[Instance]:
+    with db.read() as connection:
         return store.list_in(connection, workspace)
 
 
@@ -143,9 +145,9 @@ def start(services: Services, workspace: str, name: str, user: str) -> Instance:
         Conflict: it is still stopping.
         Forbidden: it is somebody else's.
     """
-    instance = get(services, workspace, name)
-    refuse_foreign(services, instance, user)
-    job = job_of(services, instance)
+    instance = get(services.db, workspace, name)
+    refuse_foreign(services.db, instance, user)
+    job = job_of(services.db, instance)
     if job is not None and not job.status.ended:
         if instance.state == RUNNING:
             return instance
@@ -173,9 +175,9 @@ def stop(services: Services, workspace: str, name: str, user: str, message: str 
     Raises:
         Forbidden: it is somebody else's.
     """
-    instance = get(services, workspace, name)
-    refuse_foreign(services, instance, user)
-    job = job_of(services, instance)
+    instance = get(services.db, workspace, name)
+    refuse_foreign(services.db, instance, user)
+    job = job_of(services.db, instance)
     if job is not None and not job.status.ended:
         jobs.cancel(services, workspace, job.name)
     with services.db.write() as connection:
@@ -205,9 +207,9 @@ def delete(services: Services, workspace: str, name: str, user: str) -> None:
         store.remove(connection, instance)
 
 
-def state_of(services: Services, instance: Instance) -> tuple[str, str]:
+def state_of(db: Database, instance: Instance) -> tuple[str, str]:
     """Azure ML's word for its state, and why it is so."""
-    job = job_of(services, instance)
+    job = job_of(db, instance)
     if job is None:
         return STOPPED, instance.message
     if instance.state == STOPPED:
@@ -219,26 +221,26 @@ def state_of(services: Services, instance: Instance) -> tuple[str, str]:
     return (RUNNING if job.status is Status.RUNNING else STARTING), job.status.value
 
 
-def may_enter(services: Services, instance: Instance, user: str) -> bool:
-    return job_services.may_enter(services, instance.workspace, instance.owner, user)
+def may_enter(db: Database, instance: Instance, user: str) -> bool:
+    return job_services.may_enter(db, instance.workspace, instance.owner, user)
 
 
-def refuse_foreign(services: Services, instance: Instance, user: str) -> None:
+def refuse_foreign(db: Database, instance: Instance, user: str) -> None:
     """
     Raises:
         Forbidden: it is somebody else's, and the person does not own the workspace.
     """
-    if not may_enter(services, instance, user):
+    if not may_enter(db, instance, user):
         raise Forbidden(
             f"compute instance `{instance.name}` belongs to `{instance.owner}`",
             f"ask `{instance.owner}`, or create one of your own",
         )
 
 
-def to_json(services: Services, instance: Instance) -> dict[str, Any]:
+def to_json(db: Database, instance: Instance) -> dict[str, Any]:
     """As the native API shows it, in the words of its document."""
     spec = documents.read(instance.document)
-    state, message = state_of(services, instance)
+    state, message = state_of(db, instance)
     return {
         **{key: value for key, value in instance.document.items() if key != "$schema"},
         "name": instance.name,
@@ -255,8 +257,8 @@ def to_json(services: Services, instance: Instance) -> dict[str, Any]:
     }
 
 
-def _clusters(services: Services, workspace: str) -> Any:
-    return computes.list_in(services.db, workspace)
+def _clusters(db: Database, workspace: str) -> Any:
+    return computes.list_in(db, workspace)
 
 
 def _check_runnable(services: Services, workspace: str, spec: InstanceSpec) -> None:
@@ -301,8 +303,6 @@ def _document(spec: InstanceSpec, number: int, before: str | None) -> dict[str, 
     return document
 
 
-def job_of(services: Services, instance: Instance) -> Job | None:
+def job_of(db: Database, instance: Instance) -> Job | None:
     """The job that runs it, or ran it last."""
-    return (
-        jobs.find_by_name(services.db, instance.workspace, instance.job) if instance.job else None
-    )
+    return jobs.find_by_name(db, instance.workspace, instance.job) if instance.job else None

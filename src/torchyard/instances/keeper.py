@@ -72,7 +72,7 @@ class Keeper:
 
     async def round(self) -> None:
         """Look at every instance once."""
-        instances = await run_in_threadpool(actions.list_in, self._services, "")
+        instances = await run_in_threadpool(actions.list_in, self._services.db, "")
         if not instances:
             return
         with ExitStack() as held:
@@ -93,7 +93,7 @@ class Keeper:
             await run_in_threadpool(self._change, instance, scheduled_at=now)
         place = instance.workspace, instance.name, instance.owner
         if instance.message == actions.RESTARTING:
-            state, _ = await run_in_threadpool(actions.state_of, services, instance)
+            state, _ = await run_in_threadpool(actions.state_of, services.db, instance)
             action = "start" if state == STOPPED else ""
         if action == "start" and instance.state != RUNNING:
             await run_in_threadpool(actions.start, services, *place)
@@ -103,7 +103,7 @@ class Keeper:
             await self._stop_if_idle(instance, spec.idle_minutes, now)
 
     async def _stop_if_idle(self, instance: Instance, minutes: int, now: datetime) -> None:
-        state, _ = await run_in_threadpool(actions.state_of, self._services, instance)
+        state, _ = await run_in_threadpool(actions.state_of, self._services.db, instance)
         if state != RUNNING:
             return
         active_at = await self._active_at(instance, now)
@@ -124,7 +124,7 @@ class Keeper:
 
     async def _active_at(self, instance: Instance, now: datetime) -> datetime | None:
         """When it was last used, as its JupyterLab says; None while that does not answer."""
-        job = await run_in_threadpool(actions.job_of, self._services, instance)
+        job = await run_in_threadpool(actions.job_of, self._services.db, instance)
         attempt = (
             await run_in_threadpool(running.attempt_of, self._services.db, job) if job else None
         )

@@ -25,14 +25,14 @@ router = APIRouter(
 @router.get("")
 @needs(Permission.READ)
 def list_instances(services: ServicesOf, workspace: str) -> dict[str, Any]:
-    instances = actions.list_in(services, workspace)
-    return {"value": [actions.to_json(services, instance) for instance in instances]}
+    instances = actions.list_in(services.db, workspace)
+    return {"value": [actions.to_json(services.db, instance) for instance in instances]}
 
 
 @router.get("/{instance}")
 @needs(Permission.READ)
 def show(services: ServicesOf, workspace: str, instance: str) -> dict[str, Any]:
-    return actions.to_json(services, actions.get(services, workspace, instance))
+    return actions.to_json(services.db, actions.get(services.db, workspace, instance))
 
 
 @router.put("/{instance}")
@@ -45,20 +45,20 @@ def create(
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
     named = fields.with_path_name(fields.mapping(document, "the compute's document"), instance)
-    return actions.to_json(services, actions.create(services, workspace, named, identity))
+    return actions.to_json(services.db, actions.create(services, workspace, named, identity))
 
 
 @router.post("/{instance}/start")
 @needs(Permission.WRITE)
 def start(services: ServicesOf, workspace: str, instance: str, identity: Person) -> dict[str, Any]:
     started = actions.start(services, workspace, instance, identity.user)
-    return actions.to_json(services, started)
+    return actions.to_json(services.db, started)
 
 
 @router.post("/{instance}/stop")
 @needs(Permission.WRITE)
 def stop(services: ServicesOf, workspace: str, instance: str, identity: Person) -> dict[str, Any]:
-    return actions.to_json(services, actions.stop(services, workspace, instance, identity.user))
+    return actions.to_json(services.db, actions.stop(services, workspace, instance, identity.user))
 
 
 @router.post("/{instance}/restart")
@@ -67,7 +67,7 @@ def restart(
     services: ServicesOf, workspace: str, instance: str, identity: Person
 ) -> dict[str, Any]:
     stopped = actions.restart(services, workspace, instance, identity.user)
-    return actions.to_json(services, stopped)
+    return actions.to_json(services.db, stopped)
 
 
 @router.delete("/{instance}")
@@ -88,8 +88,8 @@ async def link(
     request: Request,
 ) -> dict[str, Any]:
     """A link that lets this person into its JupyterLab, once, within a minute."""
-    known_instance = await run_in_threadpool(actions.get, services, workspace, instance)
-    await run_in_threadpool(actions.refuse_foreign, services, known_instance, identity.user)
+    known_instance = await run_in_threadpool(actions.get, services.db, workspace, instance)
+    await run_in_threadpool(actions.refuse_foreign, services.db, known_instance, identity.user)
     audit.note_about(request.scope, compute=instance)
     job = await run_in_threadpool(jobs.get, services, workspace, known_instance.job)
     return {"url": await running.link(job, SERVICE, None, identity.user)}

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from fastapi.concurrency import run_in_threadpool
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, Forbidden, InvalidInput, NotFound
 from torchyard.interactive import running_nodes
 from torchyard.interactive.links import Holder, Links, MemoryLinks
@@ -121,7 +122,7 @@ class JobServices:
         return sorted(states, key=lambda state: (state.name, state.node))
 
     def may_enter(self, job: Job, user: str) -> bool:
-        return may_enter(self._services, job.workspace, job.owner, user)
+        return may_enter(self._services.db, job.workspace, job.owner, user)
 
     async def link(self, job: Job, name: str, node: int | None, user: str) -> str:
         """A link that opens a service in this person's browser, once.
@@ -207,7 +208,7 @@ class _Entry:
         at, allowed = self._checked.get(user, (-_CHECKED_S, False))
         if time.monotonic() - at >= _CHECKED_S:
             allowed = await run_in_threadpool(
-                may_enter, self._services, self._job.workspace, self._job.owner, user
+                may_enter, self._services.db, self._job.workspace, self._job.owner, user
             )
             self._checked[user] = time.monotonic(), allowed
         return allowed
@@ -232,9 +233,9 @@ class _Entry:
         return f"It is {values.get('state', 'gone')}. {values.get('message', '')}"
 
 
-def may_enter(services: Services, workspace: str, owner: str, user: str) -> bool:
+def may_enter(db: Database, workspace: str, owner: str, user: str) -> bool:
     """Whether a person may enter somebody's job: their own with a role, or as an owner."""
-    roles = people.roles_of(services.db, user)
+    roles = people.roles_of(db, user)
     granted = [roles[place] for place in ("", workspace) if place in roles]
     if Role.OWNER in granted:
         return True

@@ -165,7 +165,7 @@ def find_repository(
         model = logged.get(services.db, workspace, parts[2], deleted=True)
         return LoggedModelArtifacts(services, model), "/".join(parts[4:])
     if len(parts) >= 3 and parts[0] == REGISTERED_FOLDER:
-        version = get_version(services, workspace, name_in_path(parts[1]), parts[2])
+        version = get_version(services.db, workspace, name_in_path(parts[1]), parts[2])
         return VersionArtifacts(services, version), "/".join(parts[3:])
     if len(parts) < 3 or parts[2] != "artifacts":
         return OtherArtifacts(services, workspace), "/".join(parts)

@@ -88,7 +88,7 @@ def download_run_file(call: CallOf, services: ServicesOf) -> OpenFileResponse:
 def download_version_file(call: CallOf, services: ServicesOf) -> OpenFileResponse:
     name, version = call.text("name"), call.text("version")
     path = normalize(checked_path(call.text("path")))
-    model = get_version(services, call.workspace, name, version)
+    model = get_version(services.db, call.workspace, name, version)
     return _file_response(VersionArtifacts(services, model).file(path))
 
 

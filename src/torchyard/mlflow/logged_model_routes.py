@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from torchyard.base.bodies.file_responses import OpenFileResponse
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records import names
@@ -58,7 +59,7 @@ def create(call: CallOf, services: ServicesOf) -> JSONResponse:
         tags=read_tags(call),
         params=_params(call),
     )
-    return _model_response(call, services, model)
+    return _model_response(call, services.db, model)
 
 
 @router.post(_PREFIX + "/search")
@@ -74,7 +75,7 @@ def search_models(call: CallOf, services: ServicesOf) -> JSONResponse:
     models = query.run(candidates, metrics)
     size = call.count("max_results", 100, _PAGE_LIMIT)
     page, next_page_token = search.slice_page(models, call.text("page_token", default=""), size)
-    items = _to_json(call, services, page, metrics)
+    items = _to_json(call, services.db, page, metrics)
     return page_response("models", items, next_page_token)
 
 
@@ -83,14 +84,14 @@ def search_models(call: CallOf, services: ServicesOf) -> JSONResponse:
 def get(call: CallOf, services: ServicesOf, model_id: str) -> JSONResponse:
     deleted = call.text("allow_deleted", default="").lower() == "true"
     model = logged.get(services.db, call.workspace, model_id, deleted)
-    return _model_response(call, services, model)
+    return _model_response(call, services.db, model)
 
 
 @router.patch(_PREFIX + "/{model_id}")
 @needs(Permission.LOG)
 def finalize(call: CallOf, services: ServicesOf, model_id: str) -> JSONResponse:
     status = parse_logged_model_status(call.text("status"))
-    return _model_response(call, services, _change(call, services, model_id, status=status))
+    return _model_response(call, services.db, _change(call, services, model_id, status=status))
 
 
 @router.delete(_PREFIX + "/{model_id}")
@@ -143,18 +144,18 @@ def download(call: CallOf, services: ServicesOf, model_id: str) -> OpenFileRespo
 
 
 def _to_json(
-    call: Call, services: Services, models: Sequence[LoggedModel], metrics: logged_search.Metrics
+    call: Call, db: Database, models: Sequence[LoggedModel], metrics: logged_search.Metrics
 ) -> list[dict[str, Any]]:
-    client_id = client_experiment_ids(services, call)
+    client_id = client_experiment_ids(db, call)
     return [
         logged_model_json(model, client_id(model.experiment_id), metrics[model.id])
         for model in models
     ]
 
 
-def _model_response(call: Call, services: Services, model: LoggedModel) -> JSONResponse:
-    metrics = logged.metrics_of(services.db, call.workspace, [model.id])
-    return JSONResponse({"model": _to_json(call, services, [model], metrics)[0]})
+def _model_response(call: Call, db: Database, model: LoggedModel) -> JSONResponse:
+    metrics = logged.metrics_of(db, call.workspace, [model.id])
+    return JSONResponse({"model": _to_json(call, db, [model], metrics)[0]})
 
 
 def _change(call: Call, services: Services, model_id: str, **changes: Any) -> LoggedModel:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.jobs import actions, owners
 from torchyard.jobs.records.types import Experiment, Job
@@ -109,9 +110,9 @@ def client_experiment_id(call: Call, number: int, name: str) -> str:
     return DEFAULT_ID if name == DEFAULT_NAME and not is_script else str(number)
 
 
-def client_experiment_ids(services: Services, call: Call) -> Callable[[int], str]:
+def client_experiment_ids(db: Database, call: Call) -> Callable[[int], str]:
     """`client_experiment_id` for callers that know an experiment's number but not its name."""
-    default = runs.experiment_named(services.db, call.workspace, DEFAULT_NAME)
+    default = runs.experiment_named(db, call.workspace, DEFAULT_NAME)
     default_number = None if default is None else default.id
 
     def client_id(number: int) -> str:

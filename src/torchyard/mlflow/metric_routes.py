@@ -96,7 +96,7 @@ def search_datasets(call: CallOf, services: ServicesOf) -> JSONResponse:
             f"SearchDatasets request cannot specify more than {_MAX_EXPERIMENTS}"
             f" experiment_ids. Received {len(requested_ids)} experiment_ids."
         )
-    client_id = client_experiment_ids(services, call)
+    client_id = client_experiment_ids(services.db, call)
     summaries = []
     datasets = runs.datasets_in(services.db, experiment_ids(services, call))
     for experiment_id, name, digest, context in datasets:

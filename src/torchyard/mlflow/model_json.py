@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
-from torchyard.jobs.services import Services
 from torchyard.mlflow.calls import Call
 from torchyard.mlflow.errors import AlreadyExists, EndpointNotFound
 from torchyard.mlflow.translate import key_value_list, read_tags, to_milliseconds
@@ -42,18 +42,18 @@ _STATUSES = {
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._-]")
 
 
-def get_registered(services: Services, workspace: str, name: str) -> registry.Whole:
+def get_registered(db: Database, workspace: str, name: str) -> registry.Whole:
     """
     Raises:
         NotFound: in MLflow's words.
     """
     try:
-        return registry.get_with_versions(services.db, workspace, name)
+        return registry.get_with_versions(db, workspace, name)
     except NotFound as error:
         raise model_not_found(name) from error
 
 
-def get_version(services: Services, workspace: str, name: str, version: str) -> Model:
+def get_version(db: Database, workspace: str, name: str, version: str) -> Model:
     """
     Raises:
         InvalidInput: `version` is not a number.
@@ -61,7 +61,7 @@ def get_version(services: Services, workspace: str, name: str, version: str) -> 
     """
     number = parse_version(version)
     try:
-        return actions.get(services.db, workspace, name, str(number))
+        return actions.get(db, workspace, name, str(number))
     except NotFound as error:
         raise version_not_found(name, version) from error
 
@@ -126,9 +126,9 @@ def version_aliases(registered: Registered, version: int) -> list[str]:
     return sorted(alias for alias, number in registered.aliases.items() if number == version)
 
 
-def load_version_json(services: Services, model: Model) -> dict[str, Any]:
+def load_version_json(db: Database, model: Model) -> dict[str, Any]:
     """A version with its aliases."""
-    return version_json(model, registry.aliases_of(services.db, model))
+    return version_json(model, registry.aliases_of(db, model))
 
 
 def version_json(model: Model, aliases: Sequence[str]) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from starlette.concurrency import run_in_threadpool
 from torchyard.base.bodies.body_spool import in_body_thread
 from torchyard.base.errors import NotFound
 from torchyard.base.files import Writing
-from torchyard.data.datastores import ARTIFACT_STORE
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.data.datastores import ARTIFACT_STORE, Datastores
+from torchyard.jobs.services import ServicesOf
 from torchyard.mlflow.artifact_repositories import checked_path, find_repository, open_part
 from torchyard.mlflow.calls import Call, CallOf, CallRoute, integer, invalid_parameter, workspace_of
 from torchyard.shared import locks
@@ -50,7 +50,7 @@ def create(request: Request, call: CallOf, services: ServicesOf, path: str = "")
     call.text("path")
     count = call.count("num_parts", 1, _MAX_PARTS)
     find_repository(services, call.workspace, checked_path(path), call.identity)
-    uploads = _uploads_folder(services, call.workspace)
+    uploads = _uploads_folder(services.datastores, call.workspace)
     _delete_expired(uploads)
     upload_id = secrets.token_hex(16)
     (uploads / upload_id).mkdir(parents=True)
@@ -74,7 +74,7 @@ async def upload_part(
     request: Request, upload: str, number: int, identity: Person, services: ServicesOf
 ) -> JSONResponse:
     workspace = workspace_of(request, identity)
-    folder = await run_in_threadpool(_upload_folder, services, workspace, upload)
+    folder = await run_in_threadpool(_upload_folder, services.datastores, workspace, upload)
     if not 1 <= number <= _MAX_PARTS:
         raise invalid_parameter("part_number", number, f"it must be from 1 to {_MAX_PARTS}.")
     opening = await run_in_threadpool(open_part, folder, f"{number:05}")
@@ -88,7 +88,7 @@ async def upload_part(
 @router.post(_MPU + "/complete")
 @needs(Permission.LOG)
 def complete(call: CallOf, services: ServicesOf, path: str = "") -> JSONResponse:
-    folder = _upload_folder(services, call.workspace, call.text("upload_id"))
+    folder = _upload_folder(services.datastores, call.workspace, call.text("upload_id"))
     numbers = _part_numbers(call)
     name = call.text("path").replace("\\", "/").rpartition("/")[2]
     file_path = checked_path(f"{path}/{name}" if path else name)
@@ -111,20 +111,20 @@ def complete(call: CallOf, services: ServicesOf, path: str = "") -> JSONResponse
 @router.post(_MPU + "/abort")
 @needs(Permission.LOG)
 def abort(call: CallOf, services: ServicesOf, path: str = "") -> JSONResponse:
-    shutil.rmtree(_upload_folder(services, call.workspace, call.text("upload_id")))
+    shutil.rmtree(_upload_folder(services.datastores, call.workspace, call.text("upload_id")))
     return JSONResponse({})
 
 
-def _uploads_folder(services: Services, workspace: str) -> Path:
-    return services.datastores.root(workspace, ARTIFACT_STORE) / _FOLDER
+def _uploads_folder(datastores: Datastores, workspace: str) -> Path:
+    return datastores.root(workspace, ARTIFACT_STORE) / _FOLDER
 
 
-def _upload_folder(services: Services, workspace: str, upload_id: str) -> Path:
+def _upload_folder(datastores: Datastores, workspace: str, upload_id: str) -> Path:
     """
     Raises:
         NotFound: the upload does not exist.
     """
-    folder = _uploads_folder(services, workspace) / upload_id
+    folder = _uploads_folder(datastores, workspace) / upload_id
     if not _UPLOAD_ID.fullmatch(upload_id) or not folder.is_dir():
         raise _upload_not_found(upload_id)
     return folder

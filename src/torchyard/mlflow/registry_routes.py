@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.batch_endpoints.actions import model_uses
 from torchyard.jobs.services import Services, ServicesOf
@@ -52,20 +53,20 @@ def create(call: CallOf, services: ServicesOf) -> JSONResponse:
         registry.create(services.db, services.clock, call.workspace, name, description, tags)
     except Conflict as error:
         raise name_taken(name, error) from error
-    return _model_response(call, services, name)
+    return _model_response(call, services.db, name)
 
 
 @router.get("/get")
 @needs(Permission.READ)
 def get(call: CallOf, services: ServicesOf) -> JSONResponse:
-    return _model_response(call, services, _name(call))
+    return _model_response(call, services.db, _name(call))
 
 
 @router.patch("/update")
 @needs(Permission.WRITE)
 def update(call: CallOf, services: ServicesOf) -> JSONResponse:
     _change(call, services, description=call.text("description", default=""))
-    return _model_response(call, services, _name(call))
+    return _model_response(call, services.db, _name(call))
 
 
 @router.post("/rename")
@@ -80,7 +81,7 @@ def rename(call: CallOf, services: ServicesOf) -> JSONResponse:
         raise model_not_found(name) from error
     except Conflict as error:
         raise name_taken(new_name, error) from error
-    return _model_response(call, services, new_name)
+    return _model_response(call, services.db, new_name)
 
 
 @router.delete("/delete")
@@ -88,7 +89,7 @@ def rename(call: CallOf, services: ServicesOf) -> JSONResponse:
 def delete(call: CallOf, services: ServicesOf) -> JSONResponse:
     name = _name(call)
     try:
-        model_uses.refuse_deployed(services, call.workspace, name)
+        model_uses.refuse_deployed(services.db, call.workspace, name)
         actions.delete_all(services.db, services.datastores, call.workspace, name)
     except NotFound as error:
         raise model_not_found(name) from error
@@ -110,17 +111,17 @@ def search_models(call: CallOf, services: ServicesOf) -> JSONResponse:
     search.sort_items(models, orders, _attribute)
     size = call.count("max_results", 100, _PAGE_LIMIT)
     page, next_page_token = search.slice_page(models, call.text("page_token", default=""), size)
-    items = _with_versions(call, services, page)
+    items = _with_versions(call, services.db, page)
     return page_response("registered_models", items, next_page_token)
 
 
 @router.api_route("/get-latest-versions", methods=["GET", "POST"])
 @needs(Permission.READ)
 def get_latest_versions(call: CallOf, services: ServicesOf) -> JSONResponse:
-    versions = get_registered(services, call.workspace, _name(call)).versions
+    versions = get_registered(services.db, call.workspace, _name(call)).versions
     stages = {parse_stage(stage) for stage in call.texts("stages")} or set(registry.STAGES)
     items = [
-        load_version_json(services, model)
+        load_version_json(services.db, model)
         for model in registry.newest_of_stages(versions)
         if (model.stage or registry.NO_STAGE) in stages
     ]
@@ -149,7 +150,7 @@ def set_alias(call: CallOf, services: ServicesOf) -> JSONResponse:
     if _RESERVED_ALIAS.fullmatch(alias):
         raise InvalidInput(f"'{alias}' alias name (case insensitive) is reserved.")
     name, version = _name(call), parse_version(call.text("version"))
-    get_version(services, call.workspace, name, str(version))
+    get_version(services.db, call.workspace, name, str(version))
     registry.set_alias(services.db, services.clock, call.workspace, name, alias, version)
     return JSONResponse({})
 
@@ -169,16 +170,16 @@ def delete_alias(call: CallOf, services: ServicesOf) -> JSONResponse:
 @needs(Permission.READ)
 def get_version_by_alias(call: CallOf, services: ServicesOf) -> JSONResponse:
     name, alias = _name(call), _alias(call)
-    model = get_registered(services, call.workspace, name)
+    model = get_registered(services.db, call.workspace, name)
     if alias.lower() == actions.LATEST:
         if not model.versions:
             raise NotFound(f"Latest version not found for model {name}.")
-        return JSONResponse({"model_version": load_version_json(services, model.versions[0])})
+        return JSONResponse({"model_version": load_version_json(services.db, model.versions[0])})
     number = model.registered.aliases.get(alias)
     if number is None:
         raise InvalidInput(f"Registered model alias {alias} not found.")
-    version = get_version(services, call.workspace, name, str(number))
-    return JSONResponse({"model_version": load_version_json(services, version)})
+    version = get_version(services.db, call.workspace, name, str(number))
+    return JSONResponse({"model_version": load_version_json(services.db, version)})
 
 
 def parse_stage(text: str) -> str:
@@ -235,16 +236,14 @@ def _change(call: Call, services: Services, **changes: Any) -> None:
         raise model_not_found(name) from error
 
 
-def _model_response(call: Call, services: Services, name: str) -> JSONResponse:
-    model = get_registered(services, call.workspace, name)
+def _model_response(call: Call, db: Database, name: str) -> JSONResponse:
+    model = get_registered(db, call.workspace, name)
     return JSONResponse({"registered_model": registered_json(model.registered, model.versions)})
 
 
-def _with_versions(
-    call: Call, services: Services, page: Sequence[Registered]
-) -> list[dict[str, Any]]:
+def _with_versions(call: Call, db: Database, page: Sequence[Registered]) -> list[dict[str, Any]]:
     versions: dict[str, list[Model]] = {registered.name: [] for registered in page}
-    for model in registry.all_versions(services.db, call.workspace) if page else ():
+    for model in registry.all_versions(db, call.workspace) if page else ():
         versions.get(model.name, []).append(model)
     return [registered_json(registered, versions[registered.name]) for registered in page]
 

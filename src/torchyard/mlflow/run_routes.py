@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.history.history_records import Record
+from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import runs
 from torchyard.jobs.requests.run_search import View
@@ -108,7 +109,7 @@ def update(call: CallOf, services: ServicesOf) -> JSONResponse:
             ended_at=ended_at,
             tags={translate.RUN_NAME: name} if name else None,
         )
-        _notify(services, job)
+        _notify(services.signals, job)
     return JSONResponse({"run_info": translate.run_info_json(job, _experiment_id(call, job))})
 
 
@@ -187,7 +188,7 @@ def log_model(call: CallOf, services: ServicesOf) -> JSONResponse:
         job.name,
         tags=lambda tags: translate.append_to_tag(tags, translate.LOGGED_MODELS, model),
     )
-    _notify(services, job)
+    _notify(services.signals, job)
     return JSONResponse({})
 
 
@@ -256,19 +257,19 @@ def _log(call: Call, services: Services, read: Callable[[Call], Sequence[Record]
     job = get_run(services, call.workspace, run_id, call.identity)
     _refuse_deleted(job)
     services.history.append(job.id, records)
-    _notify(services, job)
+    _notify(services.signals, job)
     return JSONResponse({})
 
 
 def _change_tags(services: Services, job: Job, tags: Mapping[str, str | None]) -> None:
     name = tags.get(translate.RUN_NAME)
     runs.change_run(services, job.workspace, job.name, tags=tags, display_name=name)
-    _notify(services, job)
+    _notify(services.signals, job)
 
 
-def _notify(services: Services, job: Job) -> None:
+def _notify(signals: Signals, job: Job) -> None:
     """Tell the run's followers that its history, tags or status changed."""
-    services.signals.notify(job_key(job))
+    signals.notify(job_key(job))
 
 
 def _experiment_id(call: Call, job: Job) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.batch_endpoints.actions import model_uses
 from torchyard.jobs.services import Services, ServicesOf
@@ -50,8 +51,8 @@ def create(call: CallOf, services: ServicesOf) -> JSONResponse:
     name, uri = call.text("name"), call.text("source")
     documents.check_name(name)
     tags = model_tags(call)
-    get_registered(services, call.workspace, name)
-    logged_model = _logged_model(call, services, uri)
+    get_registered(services.db, call.workspace, name)
+    logged_model = _logged_model(call, services.db, uri)
     run = call.text("run_id", default="") or (logged_model.run if logged_model else "")
     with version_sources.open_source(services, call.workspace, uri) as source:
         paths = [path for path, _ in source.files]
@@ -77,27 +78,27 @@ def create(call: CallOf, services: ServicesOf) -> JSONResponse:
         )
     if logged_model is not None:
         _add_version_tag(services, logged_model, model)
-    return _version_response(services, model)
+    return _version_response(services.db, model)
 
 
 @router.get("/get")
 @needs(Permission.READ)
 def get(call: CallOf, services: ServicesOf) -> JSONResponse:
-    return _version_response(services, _version(call, services))
+    return _version_response(services.db, _version(call, services.db))
 
 
 @router.patch("/update")
 @needs(Permission.WRITE)
 def update(call: CallOf, services: ServicesOf) -> JSONResponse:
     description = call.text("description", default="")
-    return _version_response(services, _change(call, services, description=description))
+    return _version_response(services.db, _change(call, services, description=description))
 
 
 @router.delete("/delete")
 @needs(Permission.WRITE)
 def delete(call: CallOf, services: ServicesOf) -> JSONResponse:
-    model = _version(call, services)
-    model_uses.refuse_deployed(services, call.workspace, model.name, str(model.version))
+    model = _version(call, services.db)
+    model_uses.refuse_deployed(services.db, call.workspace, model.name, str(model.version))
     actions.delete(
         services.db,
         services.clock,
@@ -112,7 +113,7 @@ def delete(call: CallOf, services: ServicesOf) -> JSONResponse:
 @router.post("/transition-stage")
 @needs(Permission.WRITE)
 def transition_stage(call: CallOf, services: ServicesOf) -> JSONResponse:
-    model, stage = _version(call, services), parse_stage(call.text("stage"))
+    model, stage = _version(call, services.db), parse_stage(call.text("stage"))
     archive = call.fields.get("archive_existing_versions") in (True, "true")
     if archive and stage not in _ACTIVE_STAGES:
         raise InvalidInput(
@@ -122,7 +123,7 @@ def transition_stage(call: CallOf, services: ServicesOf) -> JSONResponse:
     moved_model = registry.move(
         services.db, services.clock, call.workspace, model.name, model.version, stage, archive
     )
-    return _version_response(services, moved_model)
+    return _version_response(services.db, moved_model)
 
 
 @router.get("/search")
@@ -151,7 +152,7 @@ def search_versions(call: CallOf, services: ServicesOf) -> JSONResponse:
 @router.get("/get-download-uri")
 @needs(Permission.READ)
 def get_download_uri(call: CallOf, services: ServicesOf) -> JSONResponse:
-    return JSONResponse({"artifact_uri": version_uri(_version(call, services))})
+    return JSONResponse({"artifact_uri": version_uri(_version(call, services.db))})
 
 
 @router.post("/set-tag")
@@ -169,27 +170,27 @@ def delete_tag(call: CallOf, services: ServicesOf) -> JSONResponse:
     return JSONResponse({})
 
 
-def _version(call: Call, services: Services) -> Model:
+def _version(call: Call, db: Database) -> Model:
     name = call.text("name")
     documents.check_name(name)
-    return get_version(services, call.workspace, name, call.text("version"))
+    return get_version(db, call.workspace, name, call.text("version"))
 
 
 def _change(call: Call, services: Services, **changes: Any) -> Model:
-    model = _version(call, services)
+    model = _version(call, services.db)
     return actions.update(
         services.db, services.clock, call.workspace, model.name, str(model.version), changes
     )
 
 
-def _version_response(services: Services, model: Model) -> JSONResponse:
-    return JSONResponse({"model_version": load_version_json(services, model)})
+def _version_response(db: Database, model: Model) -> JSONResponse:
+    return JSONResponse({"model_version": load_version_json(db, model)})
 
 
-def _logged_model(call: Call, services: Services, uri: str) -> LoggedModel | None:
+def _logged_model(call: Call, db: Database, uri: str) -> LoggedModel | None:
     """The logged model that is registered as a version, if it is one."""
     model_id = version_sources.logged_model_id(uri) or call.text("model_id", default="")
-    return logged.get(services.db, call.workspace, model_id) if model_id else None
+    return logged.get(db, call.workspace, model_id) if model_id else None
 
 
 def _add_version_tag(services: Services, logged_model: LoggedModel, model: Model) -> None:

@@ -13,7 +13,9 @@ from contextlib import ExitStack, contextmanager
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 
 from torchyard.assets.sources import Source
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.data.datastores import Datastores
 from torchyard.jobs.files import job_environments, model_sources
 from torchyard.jobs.services import Services
 from torchyard.mlflow.model_json import (
@@ -72,10 +74,8 @@ def logged_model_source(services: Services, model: LoggedModel, folder: str = ""
     )
 
 
-def version_source(services: Services, model: Model) -> Source:
-    files = tuple(
-        (file.path, actions.file(services.datastores, model, file.path)) for file in model.files
-    )
+def version_source(datastores: Datastores, model: Model) -> Source:
+    files = tuple((file.path, actions.file(datastores, model, file.path)) for file in model.files)
     return Source(
         files,
         model.job,
@@ -85,18 +85,18 @@ def version_source(services: Services, model: Model) -> Source:
     )
 
 
-def find_version(services: Services, workspace: str, name: str, text: str) -> Model:
+def find_version(db: Database, workspace: str, name: str, text: str) -> Model:
     """The version with a number, an alias, `latest` or a stage.
 
     Raises:
         NotFound: there is none.
     """
     for model in registry.newest_of_stages(
-        registry.get_with_versions(services.db, workspace, name).versions
+        registry.get_with_versions(db, workspace, name).versions
     ):
         if model.stage and model.stage.lower() == text.lower():
             return model
-    return actions.get(services.db, workspace, name, text)
+    return actions.get(db, workspace, name, text)
 
 
 def logged_model_id(uri: str) -> str:
@@ -111,7 +111,7 @@ def _model_source(services: Services, workspace: str, path: str) -> Source:
         name, separator, version = path.partition("@")
     if not separator:
         return logged_model_source(services, logged.get(services.db, workspace, path))
-    return version_source(services, find_version(services, workspace, name, version))
+    return version_source(services.datastores, find_version(services.db, workspace, name, version))
 
 
 @contextmanager
@@ -120,7 +120,9 @@ def _artifact_source(services: Services, workspace: str, path: str) -> Iterator[
     parts = [part for part in path.split("/") if part]
     if len(parts) >= 3 and parts[0] == REGISTERED_FOLDER:
         name = name_in_path(parts[1])
-        yield version_source(services, find_version(services, workspace, name, parts[2]))
+        yield version_source(
+            services.datastores, find_version(services.db, workspace, name, parts[2])
+        )
     elif len(parts) >= 4 and (parts[1], parts[3]) == ("models", "artifacts"):
         model = logged.get(services.db, workspace, parts[2])
         yield logged_model_source(services, model, "/".join(parts[4:]))

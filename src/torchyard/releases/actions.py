@@ -16,7 +16,9 @@ from typing import Any
 
 from torchyard.base import fields
 from torchyard.base.clock import from_text, to_text
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
+from torchyard.environments.services import Environments
 from torchyard.jobs.requests import parents
 from torchyard.jobs.services import Services
 from torchyard.releases.records import store
@@ -50,36 +52,36 @@ def create(
     job, _ = creation.create(
         services, kind, workspace, {**rest, "environment": reference}, identity
     )
-    return show(services, workspace, job.name)
+    return show(services.db, workspace, job.name)
 
 
-def show(services: Services, workspace: str, job: str) -> dict[str, Any]:
+def show(db: Database, workspace: str, job: str) -> dict[str, Any]:
     """
     Raises:
         NotFound: there is no such validation or release.
     """
-    with services.db.read() as connection:
+    with db.read() as connection:
         record = store.of_job(connection, workspace, job)
     if record is None:
         raise NotFound(
             f"job `{job}` is not a validation or release", "list them: `yard environment releases`"
         )
-    return to_json(services, record)
+    return to_json(db, record)
 
 
 def list_in(
-    services: Services, workspace: str, environment: str = "", kind: str = ""
+    db: Database, workspace: str, environment: str = "", kind: str = ""
 ) -> list[dict[str, Any]]:
     """The newest first, without their workloads and findings."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         rows = store.list_in(connection, workspace, environment, kind)
-    return [_summary(services, row) for row in rows]
+    return [_summary(db, row) for row in rows]
 
 
-def to_json(services: Services, record: Record) -> dict[str, Any]:
+def to_json(db: Database, record: Record) -> dict[str, Any]:
     results = record.results
     return {
-        **_summary(services, record),
+        **_summary(db, record),
         "request": dict(record.request),
         "gates": [gate.to_json() for gate in record.gates],
         "changes": list(results.get("changes") or ()),
@@ -90,8 +92,8 @@ def to_json(services: Services, record: Record) -> dict[str, Any]:
     }
 
 
-def _summary(services: Services, record: Record) -> dict[str, Any]:
-    with services.db.read() as connection:
+def _summary(db: Database, record: Record) -> dict[str, Any]:
+    with db.read() as connection:
         job = parents.by_id(connection, [record.job_id]).get(record.job_id)
     there = job if job is not None and job.name == record.job else None
     report = record.report
@@ -126,7 +128,7 @@ def audit(
         if key not in _AUDIT_KEYS:
             raise fields.unknown_key(str(key), _AUDIT_KEYS, ())
     version = str(document.get("version") or "")
-    ref, text, layer_names, _ = _lock_of(services, workspace, environment, version)
+    ref, text, layer_names, _ = _lock_of(services.environments, workspace, environment, version)
     wanted = {key: value for key, value in document.items() if key != "version"}
     request = creation.read(RELEASE, {**wanted, "environment": environment})
     return {
@@ -143,7 +145,9 @@ def bill_of_materials(
     Raises:
         InvalidInput: it was never built.
     """
-    ref, text, layer_names, platform = _lock_of(services, workspace, environment, version)
+    ref, text, layer_names, platform = _lock_of(
+        services.environments, workspace, environment, version
+    )
     name, _, exact = ref.rpartition(":")
     with services.db.read() as connection:
         rows = store.list_in(connection, workspace, name, RELEASE)
@@ -154,7 +158,7 @@ def bill_of_materials(
 
 
 def _lock_of(
-    services: Services, workspace: str, environment: str, version: str
+    environments: Environments, workspace: str, environment: str, version: str
 ) -> tuple[str, str, tuple[str, ...], str]:
     """Reference, lock, layers and platform of a version.
 
@@ -162,8 +166,8 @@ def _lock_of(
         InvalidInput: it was never built.
     """
     reference = f"{environment}:{version}" if version else environment
-    spec = services.environments.resolver.resolve(reference, workspace, enforce_policy=False)
-    last = services.environments.records.last(spec.hash)
+    spec = environments.resolver.resolve(reference, workspace, enforce_policy=False)
+    last = environments.records.last(spec.hash)
     if last is None or not last.lock:
         raise InvalidInput(
             f"environment `{spec.ref}` was never built here, so it is not known what it holds",
@@ -217,12 +221,12 @@ def schedule(
     return schedule_json(new)
 
 
-def unschedule(services: Services, workspace: str, environment: str) -> None:
+def unschedule(db: Database, workspace: str, environment: str) -> None:
     """
     Raises:
         NotFound: it has no schedule.
     """
-    with services.db.write() as connection:
+    with db.write() as connection:
         there = store.drop_schedule(connection, workspace, environment)
     if not there:
         raise NotFound(
@@ -231,8 +235,8 @@ def unschedule(services: Services, workspace: str, environment: str) -> None:
         )
 
 
-def schedules(services: Services, workspace: str) -> list[dict[str, Any]]:
-    with services.db.read() as connection:
+def schedules(db: Database, workspace: str) -> list[dict[str, Any]]:
+    with db.read() as connection:
         return [schedule_json(each) for each in store.list_schedules(connection, workspace)]
 
 
@@ -247,7 +251,7 @@ def schedule_json(each: Schedule) -> dict[str, Any]:
     }
 
 
-def forget(services: Services, workspace: str) -> None:
+def forget(db: Database, workspace: str) -> None:
     """Drop all records of a workspace that was deleted."""
-    with services.db.write() as connection:
+    with db.write() as connection:
         store.delete_all(connection, workspace)

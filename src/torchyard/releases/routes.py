@@ -27,14 +27,14 @@ def list_releases(
     services: ServicesOf, workspace: str, environment: str = "", kind: str = ""
 ) -> dict[str, Any]:
     """Validations and releases, the newest first."""
-    return {"value": actions.list_in(services, workspace, environment, kind)}
+    return {"value": actions.list_in(services.db, workspace, environment, kind)}
 
 
 @router.get("/environment-releases/{job}")
 @needs(Permission.READ)
 def show(services: ServicesOf, workspace: str, job: str) -> dict[str, Any]:
     """A validation or release by its job, with its gates, report and audit."""
-    return actions.show(services, workspace, job)
+    return actions.show(services.db, workspace, job)
 
 
 @router.post("/environment-releases/{environment}/validate", status_code=201)
@@ -102,7 +102,7 @@ def put_advisories(
 @router.get("/release-schedules")
 @needs(Permission.READ)
 def list_schedules(services: ServicesOf, workspace: str) -> dict[str, Any]:
-    return {"value": actions.schedules(services, workspace)}
+    return {"value": actions.schedules(services.db, workspace)}
 
 
 @router.put("/release-schedules/{environment}")
@@ -122,5 +122,5 @@ def schedule(
 @router.delete("/release-schedules/{environment}")
 @needs(Permission.WRITE)
 def unschedule(services: ServicesOf, workspace: str, environment: str) -> dict[str, Any]:
-    actions.unschedule(services, workspace, environment)
+    actions.unschedule(services.db, workspace, environment)
     return {"deleted": True}

@@ -13,8 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.jobs import actions as jobs
+from torchyard.jobs.history.history import History
 from torchyard.jobs.records.types import Job, JobError, Status
 from torchyard.jobs.requests import parents
 from torchyard.jobs.services import Services
@@ -59,13 +61,13 @@ def create(
     return creation.create(services, workspace, document, identity)
 
 
-def spec(services: Services, sweep: Job) -> SweepSpec:
+def spec(db: Database, sweep: Job) -> SweepSpec:
     """What was asked, with the sweep's name, its seed and as many trials as it may have by now.
 
     Raises:
         InvalidInput: the job is not a sweep.
     """
-    return spec_of(sweep, _row(services, sweep))
+    return spec_of(sweep, _row(db, sweep))
 
 
 def trials(services: Services, sweep: Job) -> list[Trial]:
@@ -74,9 +76,11 @@ def trials(services: Services, sweep: Job) -> list[Trial]:
         rows = trial_store.trials_of(connection, sweep.id)
         by_id = parents.by_id(connection, [trial.job_id for trial in rows])
     metrics = services.history.data_of([trial.job_id for trial in rows])
-    objectives = spec(services, sweep).objectives
+    objectives = spec(services.db, sweep).objectives
     values = {
-        trial.number: _live_value(services, trial, objectives[0].primary_metric, objectives[0].goal)
+        trial.number: _live_value(
+            services.history, trial, objectives[0].primary_metric, objectives[0].goal
+        )
         for trial in rows
         if trial.outcome is Outcome.LIVE
     }
@@ -90,17 +94,17 @@ def trials(services: Services, sweep: Job) -> list[Trial]:
     ]
 
 
-def parameters(services: Services, sweep: Job) -> dict[str, Mapping[str, Any]]:
+def parameters(db: Database, sweep: Job) -> dict[str, Mapping[str, Any]]:
     """The parameters of each trial, by its name."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         return {
             trial.name: trial.parameters for trial in trial_store.trials_of(connection, sweep.id)
         }
 
 
-def _live_value(services: Services, trial: Trial, metric: str, goal: str) -> tuple[float, ...]:
+def _live_value(history: History, trial: Trial, metric: str, goal: str) -> tuple[float, ...]:
     """The best value so far of a trial that runs."""
-    extremes = services.history.extremes(trial.job_id, metric)
+    extremes = history.extremes(trial.job_id, metric)
     return () if extremes is None else (extremes[0 if goal == "minimize" else 1],)
 
 
@@ -119,7 +123,7 @@ def _with_job(trial: Trial, job: Job | None, metrics: Mapping[str, float]) -> Tr
 
 def best(services: Services, sweep: Job) -> Trial | None:
     """The trial with the best primary metric; None before one has logged it."""
-    goal = spec(services, sweep).objective.goal
+    goal = spec(services.db, sweep).objective.goal
     return best_of(trials(services, sweep), goal)
 
 
@@ -136,7 +140,7 @@ def best_of(some: Sequence[Trial], goal: str) -> Trial | None:
 
 def rungs(services: Services, sweep: Job) -> list[RungResult]:
     """What became of the trials at the rungs of ASHA or Hyperband; empty with another policy."""
-    sweep_spec = spec(services, sweep)
+    sweep_spec = spec(services.db, sweep)
     policy = sweep_spec.early_termination
     if not isinstance(policy, Asha | Hyperband):
         return []
@@ -165,7 +169,7 @@ def add_trials(services: Services, sweep: Job, max_total_trials: int) -> Job:
             f"write a whole number from 1 to {_MOST_TRIALS:,}",
             at=("limits", "max_total_trials"),
         )
-    _row(services, sweep)
+    _row(services.db, sweep)
     now = services.clock.now()
     with services.db.write() as connection:
         current = parents.by_id(connection, [sweep.id])[sweep.id]
@@ -193,8 +197,8 @@ def add_trials(services: Services, sweep: Job, max_total_trials: int) -> Job:
     return current
 
 
-def _row(services: Services, sweep: Job) -> SweepRow:
-    with services.db.read() as connection:
+def _row(db: Database, sweep: Job) -> SweepRow:
+    with db.read() as connection:
         row = trial_store.sweep_of(connection, sweep.id)
     if row is None:
         raise InvalidInput(

@@ -78,7 +78,7 @@ def asked(azure: Azure, method: str, path: str, body: Any, headers: Mapping[str,
 
 
 def row_of(azure: Azure, name: str, deployment: str = "blue") -> BatchDeployment:
-    return deployments.get(azure.site.parts.services, "default", name, deployment)
+    return deployments.get(azure.site.parts.services.db, "default", name, deployment)
 
 
 def spec_of(azure: Azure, name: str) -> Any:

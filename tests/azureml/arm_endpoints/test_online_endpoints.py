@@ -73,7 +73,7 @@ def status_of(azure: Azure, answer: Any, header: str = "azure-asyncoperation") -
 
 
 def row_of(azure: Azure, name: str, deployment: str = "blue") -> Deployment:
-    return deployments.get(azure.site.parts.services, "default", name, deployment)
+    return deployments.get(azure.site.parts.services.db, "default", name, deployment)
 
 
 def finish(azure: Azure, name: str, state: ProvisioningState, message: str = "") -> None:
@@ -295,7 +295,7 @@ def test_the_first_endpoint_waits_for_its_address(azure: Azure) -> None:
     finally:
         file.write_bytes(content)
     with services.db.write() as connection:
-        store.finish(connection, endpoints.get(services, "default", "first"))
+        store.finish(connection, endpoints.get(services.db, "default", "first"))
     assert status_of(azure, answer).json()["status"] == "Succeeded"
 
 

@@ -65,7 +65,7 @@ class Management(Azure):
     def finish(self, name: str, state: ProvisioningState, message: str = "") -> None:
         """What the keeper does once instances are ready, or are not."""
         services = self.site.parts.services
-        row = deployments.get(services, "default", name, name)
+        row = deployments.get(services.db, "default", name, name)
         with services.db.write() as connection:
             store.change_deployment(connection, row, state=state, message=message)
             if state is ProvisioningState.SUCCEEDED:
@@ -141,7 +141,7 @@ def tarred(files: dict[str, bytes]) -> bytes:
 
 
 def file_of(mms: Management, name: str) -> dict[str, Any]:
-    return dict(deployments.get(mms.site.parts.services, "default", name, name).document)
+    return dict(deployments.get(mms.site.parts.services.db, "default", name, name).document)
 
 
 def test_a_deployed_model_is_an_endpoint_with_one_deployment(mms: Management, model: str) -> None:
@@ -151,7 +151,7 @@ def test_a_deployed_model_is_an_endpoint_with_one_deployment(mms: Management, mo
     assert mms.json("GET", f"operations/{operation}")["state"] == "Running"
     assert mms.json("GET", "services/aci-birds")["state"] == "Transitioning"
 
-    endpoint = endpoints.get(mms.site.parts.services, "default", "aci-birds")
+    endpoint = endpoints.get(mms.site.parts.services.db, "default", "aci-birds")
     assert (endpoint.auth_mode.value, endpoint.traffic) == ("key", {"aci-birds": 100})
     document = file_of(mms, "aci-birds")
     code = document["code_configuration"]
@@ -209,7 +209,7 @@ def test_a_name_is_taken_unless_the_service_is_overwritten(mms: Management, mode
     assert mms.refusal("POST", "services", request(mms, "twice", [model]))[0] == 409
     more = {"overwrite": True, "kvTags": {"round": "2"}}
     assert mms.deployed("twice", model, **more).status_code == 202
-    assert deployments.get(mms.site.parts.services, "default", "twice", "twice").revision == 2
+    assert deployments.get(mms.site.parts.services.db, "default", "twice", "twice").revision == 2
     assert mms.json("GET", "services/twice")["kvTags"] == {"round": "2"}
 
 

@@ -273,9 +273,9 @@ def test_a_schedule_releases_once_for_all_that_it_missed(lab: ReleaseLab) -> Non
     lab.advise(entry("PYSEC-9", "other", "2020-01-01T00:00:00Z"))
     lab.keeper.begin_scheduled()
     lab.keeper.begin_scheduled()
-    [schedule] = actions.schedules(lab.services, support.WORKSPACE)
+    [schedule] = actions.schedules(lab.services.db, support.WORKSPACE)
     assert schedule["next_at"] > made["next_at"]
-    [begun] = actions.list_in(lab.services, support.WORKSPACE, NAME)
+    [begun] = actions.list_in(lab.services.db, support.WORKSPACE, NAME)
     assert begun["job"] == schedule["last_job"]
     lab.job = begun["job"]
     assert lab.run()["version"] == "2"
@@ -291,9 +291,9 @@ def test_a_schedule_goes_on_while_a_release_can_not_begin(lab: ReleaseLab) -> No
     keeper = keepers.Keeper(lab.services)
     keeper.begin_scheduled()
     keeper.stop()
-    [schedule] = actions.schedules(lab.services, support.WORKSPACE)
+    [schedule] = actions.schedules(lab.services.db, support.WORKSPACE)
     assert schedule["last_job"] == ""
-    assert len(actions.list_in(lab.services, support.WORKSPACE, NAME)) == 1
+    assert len(actions.list_in(lab.services.db, support.WORKSPACE, NAME)) == 1
 
 
 @pytest.mark.slow

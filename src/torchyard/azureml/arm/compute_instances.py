@@ -16,9 +16,9 @@ from typing import Any
 from torchyard.azureml.arm.job_documents import snake
 from torchyard.azureml.arm.resources import Resource, timestamp
 from torchyard.azureml.common.calls import Call, object_at, objects_at
+from torchyard.base.db import Database
 from torchyard.instances import actions, documents
 from torchyard.instances.types import TYPE, Instance, InstanceSpec, Schedule
-from torchyard.jobs.services import Services
 
 _THIS_MACHINE = "local"
 _OPERATIONS = {"Running": "Start", "Starting": "Start", "CreateFailed": "Create"}
@@ -55,10 +55,10 @@ def document_of(call: Call) -> dict[str, Any]:
     return {**document, **_refused(inner)}
 
 
-def to_resource(services: Services, call: Call, instance: Instance) -> Resource:
+def to_resource(db: Database, call: Call, instance: Instance) -> Resource:
     """An instance as an ARM resource."""
     spec = documents.read(instance.document)
-    state, message = actions.state_of(services, instance)
+    state, message = actions.state_of(db, instance)
     created = timestamp(instance.created_at)
     errors = []
     if state == "CreateFailed":

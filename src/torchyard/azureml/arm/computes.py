@@ -28,6 +28,7 @@ from torchyard.azureml.arm.resources import (
 )
 from torchyard.azureml.common.calls import Call, object_at
 from torchyard.azureml.common.errors import NotServed
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.compute import actions, engine_settings
 from torchyard.compute.types import Compute, Use
@@ -55,12 +56,12 @@ _INSTANCE_ACTIONS = ("start", "stop", "restart")
 _STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
 
 
-def name_availability(services: Services, call: Call) -> dict[str, Any]:
+def name_availability(db: Database, call: Call) -> dict[str, Any]:
     """Whether a new compute may have a name; SDK v1 asks before it creates an instance."""
     name = str(call.document.get("Name") or call.document.get("name") or "")
     workspace = call.workspace.name
-    names = {compute.name.lower() for compute, _ in actions.list_in(services.db, workspace)}
-    names |= {instance.name.lower() for instance in instances.list_in(services, workspace)}
+    names = {compute.name.lower() for compute, _ in actions.list_in(db, workspace)}
+    names |= {instance.name.lower() for instance in instances.list_in(db, workspace)}
     if name.lower() not in names:
         return {"nameAvailable": True}
     message = f"compute `{name}` already exists in workspace `{workspace}`"
@@ -95,15 +96,15 @@ class Computes:
         computes = actions.list_in(self._services.db, call.workspace.name)
         rows = [(compute.name, to_resource(call, compute, use)) for compute, use in computes]
         rows += [
-            (instance.name, compute_instances.to_resource(self._services, call, instance))
-            for instance in instances.list_in(self._services, call.workspace.name)
+            (instance.name, compute_instances.to_resource(self._services.db, call, instance))
+            for instance in instances.list_in(self._services.db, call.workspace.name)
         ]
         return assets.page_of(call, request, rows)
 
     def get(self, call: Call, name: str) -> Resource:
         instance = self._instance(call, name)
         if instance is not None:
-            return compute_instances.to_resource(self._services, call, instance)
+            return compute_instances.to_resource(self._services.db, call, instance)
         return self._resource(call, self._existing(call, name))
 
     def put(self, call: Call, name: str) -> PutResult:
@@ -141,12 +142,12 @@ class Computes:
         clusters.delete(self._services, call.workspace.name, compute.name, call.identity.user)
 
     def _instance(self, call: Call, name: str) -> Instance | None:
-        return instances.find(self._services, call.workspace.name, name)
+        return instances.find(self._services.db, call.workspace.name, name)
 
     def _put_instance(self, call: Call, name: str, is_new: bool) -> PutResult:
         document = {**compute_instances.document_of(call), "name": name}
         made = instances.create(self._services, call.workspace.name, document, call.identity)
-        resource = compute_instances.to_resource(self._services, call, made)
+        resource = compute_instances.to_resource(self._services.db, call, made)
         return PutResult(resource, is_new, slow=True)
 
     def _act(

@@ -81,7 +81,7 @@ def models(context: AzureContext) -> AssetResources:
         services.datastores,
         context.find_model,
         datastore_uri,
-        partial(model_uses.refuse_deployed, services),
+        partial(model_uses.refuse_deployed, services.db),
     )
     return _with_uploads(context, kind)
 

@@ -78,20 +78,19 @@ def create(
     path: AzurePath = request.scope.get(SCOPE_KEY) or AzurePath(request.url.path)
     requested = _requested(name, path.subscription, path.resource_group, document)
     existing = _find(services.db, name, path.subscription, path.resource_group)
+    server_id = services.for_nodes.server_id
     if existing is None:
-        return JSONResponse(
-            to_json(_create(services, requested), base, services.for_nodes.server_id), 201
-        )
+        return JSONResponse(to_json(_create(services, requested), base, server_id), 201)
     changes = {key: value for key, value in requested.items() if key not in _FIXED and value}
     changes = workspace_documents.replaced_tags(existing, changes)
     workspace = workspaces.update(services.db, existing.name, changes)
-    return JSONResponse(to_json(workspace, base, services.for_nodes.server_id))
+    return JSONResponse(to_json(workspace, base, server_id))
 
 
 @in_workspace.post("/checkcomputenameavailability")
 @needs(Permission.READ)
 def check_compute_name(call: AzureCall, services: ServicesOf) -> dict[str, Any]:
-    return computes.name_availability(services, call)
+    return computes.name_availability(services.db, call)
 
 
 @above_workspaces.get("/subscriptions")
@@ -284,10 +283,8 @@ def _visible(
 
 
 def _list(request: Request, services: Services, visible: list[Workspace]) -> dict[str, Any]:
-    base = base_url(request)
-    return {
-        "value": [to_json(workspace, base, services.for_nodes.server_id) for workspace in visible]
-    }
+    base, server_id = base_url(request), services.for_nodes.server_id
+    return {"value": [to_json(workspace, base, server_id) for workspace in visible]}
 
 
 def _create(services: Services, document: dict[str, Any]) -> Workspace:

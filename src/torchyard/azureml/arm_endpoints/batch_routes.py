@@ -32,12 +32,13 @@ from torchyard.azureml.arm_endpoints import (
 from torchyard.azureml.common.calls import AzureCall, Call
 from torchyard.azureml.common.context import Context
 from torchyard.azureml.common.routing import RouteTable
+from torchyard.base.db import Database
 from torchyard.base.errors import NotFound
 from torchyard.batch_endpoints.actions import deployments, endpoints, invocations
 from torchyard.batch_endpoints.actions.deployments import Accepted
 from torchyard.batch_endpoints.records.types import BatchDeployment, BatchEndpoint
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import ServicesOf
 from torchyard.workspaces import audit
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
@@ -51,7 +52,7 @@ routes = RouteTable(path_of_type(batch_endpoint_documents.TYPE))
 @routes.get("")
 @needs(Permission.READ)
 def list_endpoints(call: AzureCall, services: ServicesOf) -> JSONResponse:
-    there = endpoints.list_in(services, call.workspace.name)
+    there = endpoints.list_in(services.db, call.workspace.name)
     rows = [(each.name, batch_endpoint_documents.to_resource(call, each)) for each in there]
     return page_response(call, assets.page_of(call, page_request(call), rows))
 
@@ -59,7 +60,7 @@ def list_endpoints(call: AzureCall, services: ServicesOf) -> JSONResponse:
 @routes.get("/{name}")
 @needs(Permission.READ)
 def get_endpoint(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    endpoint = endpoints.get(services, call.workspace.name, name)
+    endpoint = endpoints.get(services.db, call.workspace.name, name)
     return JSONResponse(to_json(call, batch_endpoint_documents.to_resource(call, endpoint)))
 
 
@@ -83,7 +84,7 @@ def change_endpoint(call: AzureCall, services: ServicesOf, name: str) -> JSONRes
 @needs(Permission.WRITE)
 def delete_endpoint(call: AzureCall, services: ServicesOf, name: str) -> Response:
     try:
-        endpoints.delete(services, call.workspace.name, name, call.identity)
+        endpoints.delete(services.db, call.workspace.name, name, call.identity)
     except NotFound:
         return Response(status_code=204)
     return Response(status_code=200, headers=operation_headers(call))
@@ -99,7 +100,7 @@ def invoke(call: AzureCall, services: ServicesOf, request: Request, name: str) -
     workspace = call.workspace.name
     job, is_new = invocations.invoke(services, workspace, name, document, call.identity)
     audit.note_about(request.scope, job=job.name)
-    endpoint = endpoints.get(services, workspace, name)
+    endpoint = endpoints.get(services.db, workspace, name)
     body = to_json(call, batch_jobs.to_resource(endpoint.name, job))
     return JSONResponse(body, 201 if is_new else 200)
 
@@ -107,14 +108,14 @@ def invoke(call: AzureCall, services: ServicesOf, request: Request, name: str) -
 @routes.get("/{name}/jobs")
 @needs(Permission.READ)
 def list_jobs(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    made = invocations.jobs_of(services, call.workspace.name, name)
-    return _jobs(call, services, name, made)
+    made = invocations.jobs_of(services.db, call.workspace.name, name)
+    return _jobs(call, services.db, name, made)
 
 
 @routes.get("/{name}/deployments")
 @needs(Permission.READ)
 def list_deployments(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    there = deployments.list_in(services, call.workspace.name, name)
+    there = deployments.list_in(services.db, call.workspace.name, name)
     rows = [(each.name, batch_deployment_documents.to_resource(call, each)) for each in there]
     return page_response(call, assets.page_of(call, page_request(call), rows))
 
@@ -124,7 +125,7 @@ def list_deployments(call: AzureCall, services: ServicesOf, name: str) -> JSONRe
 def get_deployment(
     call: AzureCall, services: ServicesOf, name: str, deployment: str
 ) -> JSONResponse:
-    row = deployments.get(services, call.workspace.name, name, deployment)
+    row = deployments.get(services.db, call.workspace.name, name, deployment)
     return JSONResponse(to_json(call, batch_deployment_documents.to_resource(call, row)))
 
 
@@ -134,8 +135,8 @@ def put_deployment(
     call: AzureCall, context: Context, services: ServicesOf, name: str, deployment: str
 ) -> JSONResponse:
     workspace = call.workspace.name
-    endpoint = endpoints.get(services, workspace, name)
-    before = _deployment(services, endpoint, deployment)
+    endpoint = endpoints.get(services.db, workspace, name)
+    before = _deployment(services.db, endpoint, deployment)
     document = batch_deployment_documents.read(
         call,
         endpoint.name,
@@ -164,7 +165,7 @@ def delete_deployment(
     call: AzureCall, services: ServicesOf, name: str, deployment: str
 ) -> Response:
     try:
-        deployments.delete(services, call.workspace.name, name, deployment, call.identity)
+        deployments.delete(services.db, call.workspace.name, name, deployment, call.identity)
     except NotFound:
         return Response(status_code=204)
     return Response(status_code=200, headers=operation_headers(call))
@@ -175,8 +176,8 @@ def delete_deployment(
 def list_jobs_of_deployment(
     call: AzureCall, services: ServicesOf, name: str, deployment: str
 ) -> JSONResponse:
-    made = invocations.jobs_of(services, call.workspace.name, name, deployment)
-    return _jobs(call, services, name, made)
+    made = invocations.jobs_of(services.db, call.workspace.name, name, deployment)
+    return _jobs(call, services.db, name, made)
 
 
 def _put_endpoint(call: Call, endpoint: BatchEndpoint, is_new: bool) -> JSONResponse:
@@ -190,14 +191,14 @@ def _put_deployment(call: Call, accepted: Accepted) -> JSONResponse:
     return put_response(call, PutResult(resource, accepted.is_new, slow=True))
 
 
-def _deployment(services: Services, endpoint: BatchEndpoint, name: str) -> BatchDeployment | None:
+def _deployment(db: Database, endpoint: BatchEndpoint, name: str) -> BatchDeployment | None:
     try:
-        return deployments.get(services, endpoint.workspace, endpoint.name, name)
+        return deployments.get(db, endpoint.workspace, endpoint.name, name)
     except NotFound:
         return None
 
 
-def _jobs(call: Call, services: Services, name: str, made: Sequence[Job]) -> JSONResponse:
-    endpoint = endpoints.get(services, call.workspace.name, name)
+def _jobs(call: Call, db: Database, name: str, made: Sequence[Job]) -> JSONResponse:
+    endpoint = endpoints.get(db, call.workspace.name, name)
     rows = [to_json(call, batch_jobs.to_resource(endpoint.name, job)) for job in made]
     return JSONResponse({"value": rows})

@@ -10,6 +10,7 @@ Source: https://learn.microsoft.com/rest/api/azureml/online-endpoints/create-or-
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from torchyard.azureml.arm.resources import Resource
@@ -18,7 +19,6 @@ from torchyard.base import fields
 from torchyard.base.errors import InvalidSpec
 from torchyard.endpoints.records import address
 from torchyard.endpoints.records.types import AuthMode, Endpoint
-from torchyard.jobs.services import Services
 
 TYPE = "onlineEndpoints"
 _AUTH_MODES = {
@@ -72,8 +72,8 @@ def read_patch(call: Call) -> dict[str, Any]:
     return beside(call.document)
 
 
-def to_resource(services: Services, call: Call, endpoint: Endpoint) -> Resource:
-    url = address.of_endpoint(services.home, endpoint.workspace, endpoint.name)
+def to_resource(home: Path, call: Call, endpoint: Endpoint) -> Resource:
+    url = address.of_endpoint(home, endpoint.workspace, endpoint.name)
     document = endpoint.document
     properties = {
         "authMode": _AUTH_MODES[endpoint.auth_mode],

@@ -9,6 +9,7 @@ but to the endpoint's router.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from fastapi.responses import JSONResponse, Response
@@ -26,11 +27,12 @@ from torchyard.azureml.common.context import Context
 from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.base import fields
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.base.fields import described
 from torchyard.endpoints.actions import credentials, deployments, endpoints
 from torchyard.endpoints.records.types import Deployment, Endpoint
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import ServicesOf
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
 
@@ -46,7 +48,7 @@ def list_endpoints(call: AzureCall, services: ServicesOf) -> JSONResponse:
     there = endpoints.list_in(services, call.workspace.name)
     name = assets.query_value(call, "name")
     rows = [
-        (each.name, endpoint_documents.to_resource(services, call, each))
+        (each.name, endpoint_documents.to_resource(services.home, call, each))
         for each in there
         if not name or each.name.lower() == name.lower()
     ]
@@ -56,7 +58,7 @@ def list_endpoints(call: AzureCall, services: ServicesOf) -> JSONResponse:
 @routes.get("/{name}")
 @needs(Permission.READ)
 def get_endpoint(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    return JSONResponse(_endpoint_json(services, call, _endpoint(services, call, name)))
+    return JSONResponse(_endpoint_json(services.home, call, _endpoint(services.db, call, name)))
 
 
 @routes.put("/{name}")
@@ -65,7 +67,7 @@ def put_endpoint(call: AzureCall, services: ServicesOf, name: str) -> JSONRespon
     document = endpoint_documents.read(call, name)
     made, is_new = endpoints.create(services, call.workspace.name, document, call.identity)
     headers = operations.headers(call, made.name, operations.put_of(made))
-    return JSONResponse(_endpoint_json(services, call, made), 201 if is_new else 200, headers)
+    return JSONResponse(_endpoint_json(services.home, call, made), 201 if is_new else 200, headers)
 
 
 @routes.patch("/{name}")
@@ -74,7 +76,7 @@ def change_endpoint(call: AzureCall, services: ServicesOf, name: str) -> JSONRes
     changes = endpoint_documents.read_patch(call)
     made = endpoints.update(services, call.workspace.name, name, changes, call.identity)
     headers = operations.headers(call, made.name, operations.put_of(made))
-    return JSONResponse(_endpoint_json(services, call, made), 200, headers)
+    return JSONResponse(_endpoint_json(services.home, call, made), 200, headers)
 
 
 @routes.delete("/{name}")
@@ -91,7 +93,7 @@ def delete_endpoint(call: AzureCall, services: ServicesOf, name: str) -> Respons
 @routes.post("/{name}/listkeys")
 @needs(Permission.WRITE)
 def list_keys(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    keys = credentials.keys(services, call.workspace.name, name)
+    keys = credentials.keys(services.db, call.workspace.name, name)
     return JSONResponse({"primaryKey": keys.primary, "secondaryKey": keys.secondary})
 
 
@@ -102,7 +104,7 @@ def regenerate_keys(call: AzureCall, services: ServicesOf, name: str) -> Respons
     workspace = call.workspace.name
     kind = fields.text(call.document, "keyType").lower()
     value = fields.text(call.document, "keyValue")
-    keys = credentials.keys(services, workspace, name)
+    keys = credentials.keys(services.db, workspace, name)
     if value and value not in (keys.primary, keys.secondary):
         raise NotServed(
             "an endpoint with a key that its client chose is not served",
@@ -154,7 +156,7 @@ def list_deployments(call: AzureCall, services: ServicesOf, name: str) -> JSONRe
 def get_deployment(
     call: AzureCall, services: ServicesOf, name: str, deployment: str
 ) -> JSONResponse:
-    row = deployments.get(services, call.workspace.name, name, deployment)
+    row = deployments.get(services.db, call.workspace.name, name, deployment)
     return JSONResponse(_deployment_json(call, row))
 
 
@@ -164,8 +166,8 @@ def put_deployment(
     call: AzureCall, context: Context, services: ServicesOf, name: str, deployment: str
 ) -> JSONResponse:
     workspace = call.workspace.name
-    endpoint = _endpoint(services, call, name)
-    before = _deployment(services, endpoint, deployment)
+    endpoint = _endpoint(services.db, call, name)
+    before = _deployment(services.db, endpoint, deployment)
     document = deployment_documents.read(
         call,
         endpoint.name,
@@ -226,7 +228,7 @@ def get_logs(call: AzureCall, services: ServicesOf, name: str, deployment: str) 
 @needs(Permission.READ)
 def list_skus(call: AzureCall, services: ServicesOf, name: str, deployment: str) -> JSONResponse:
     """The cluster decides what an instance runs on; its number can be changed."""
-    deployments.get(services, call.workspace.name, name, deployment)
+    deployments.get(services.db, call.workspace.name, name, deployment)
     sku = {"resourceType": "Microsoft.MachineLearning.Services/onlineEndpoints/deployments"}
     return JSONResponse({"value": [{**sku, "sku": {"name": "Default"}}]})
 
@@ -237,20 +239,20 @@ def _deployed(call: Call, deployment: Deployment, status: int) -> JSONResponse:
     return JSONResponse(_deployment_json(call, deployment), status, headers)
 
 
-def _endpoint_json(services: Services, call: Call, endpoint: Endpoint) -> dict[str, Any]:
-    return to_json(call, endpoint_documents.to_resource(services, call, endpoint))
+def _endpoint_json(home: Path, call: Call, endpoint: Endpoint) -> dict[str, Any]:
+    return to_json(call, endpoint_documents.to_resource(home, call, endpoint))
 
 
 def _deployment_json(call: Call, deployment: Deployment) -> dict[str, Any]:
     return to_json(call, deployment_documents.to_resource(call, deployment))
 
 
-def _endpoint(services: Services, call: Call, name: str) -> Endpoint:
-    return endpoints.get(services, call.workspace.name, name)
+def _endpoint(db: Database, call: Call, name: str) -> Endpoint:
+    return endpoints.get(db, call.workspace.name, name)
 
 
-def _deployment(services: Services, endpoint: Endpoint, name: str) -> Deployment | None:
+def _deployment(db: Database, endpoint: Endpoint, name: str) -> Deployment | None:
     try:
-        return deployments.get(services, endpoint.workspace, endpoint.name, name)
+        return deployments.get(db, endpoint.workspace, endpoint.name, name)
     except NotFound:
         return None

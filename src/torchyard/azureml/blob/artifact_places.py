@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.base.files import safe_relative
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE
@@ -88,7 +89,7 @@ def find(
             _of_run(services, workspace, RUN_MARK + model.run, writer)
         return Place(origin, container, ARTIFACT_STORE, model.folder, _BELOW_LOGGED)
     if origin == REGISTERED:
-        return _of_version(services, workspace, container, path, writer)
+        return _of_version(services.db, workspace, container, path, writer)
     return Place(origin, container, ARTIFACT_STORE, safe_relative(f"{origin}/{container}"))
 
 
@@ -138,7 +139,7 @@ def _of_run(services: Services, workspace: str, container: str, writer: Identity
 
 
 def _of_version(
-    services: Services, workspace: str, container: str, path: str, writer: Identity | None
+    db: Database, workspace: str, container: str, path: str, writer: Identity | None
 ) -> Place:
     name, (prefix, _, below) = unquote(container), path.strip("/").partition("/")
     version = prefix.removesuffix(":")
@@ -147,10 +148,8 @@ def _of_version(
     if writer is not None:
         raise InvalidInput(f"the files of model `{name}` never change", "register another version")
     if not version:
-        version = str(
-            registry.get_with_versions(services.db, workspace, name).registered.last_version
-        )
-    model = models.get(services.db, workspace, name, version)
+        version = str(registry.get_with_versions(db, workspace, name).registered.last_version)
+    model = models.get(db, workspace, name, version)
     if not model.folder:
         raise NotFound(
             f"the files of model `{name}:{model.version}` are not on this server",

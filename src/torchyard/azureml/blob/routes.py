@@ -108,12 +108,9 @@ def _operations(context: AzureContext) -> BlobOperations:
     opened = partial(run_files.opened, services)
     containers_of = Containers(services.db, services.datastores, opened)
     storage = BlobStorage(services.db, services.clock, Blocks(services.home / "uploads"))
+    owner_of = partial(owners.of_name, services.db)
     grants = Grants(
-        context.signing_key,
-        services.clock,
-        containers_of,
-        context.access.granted,
-        partial(owners.of_name, services.db),
+        context.signing_key, services.clock, containers_of, context.access.granted, owner_of
     )
     return BlobOperations(storage, grants)
 

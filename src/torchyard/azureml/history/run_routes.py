@@ -32,6 +32,8 @@ from torchyard.azureml.common.routing import RouteTable
 from torchyard.azureml.history import experiment_routes, run_changes, run_filters, runs
 from torchyard.azureml.history.experiment_routes import BY_EXPERIMENT
 from torchyard.azureml.history.followers import Followers
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, Forbidden, InvalidInput, TorchyardError
 from torchyard.batch_endpoints.actions import invocations
 from torchyard.interactive.job_routes import JobServicesOf
@@ -73,7 +75,7 @@ def _below(suffix: str = "") -> tuple[str, ...]:
 @needs(Permission.READ)
 def get(call: AzureCall, services: ServicesOf, followers: RunFollowers, name: str) -> JSONResponse:
     job = _job(services, call, name)
-    return JSONResponse(runs.with_trials(services, job, _json_for(followers, call, job)))
+    return JSONResponse(runs.with_trials(services.db, job, _json_for(followers, call, job)))
 
 
 @routes.get(*_below("/serviceinstances/{node}"))
@@ -105,7 +107,7 @@ def put(
     name: str,
     experiment: str = "",
 ) -> JSONResponse:
-    _refuse_foreign(services, call, name)
+    _refuse_foreign(services.db, call, name)
     experiment_name = experiment_routes.name_of(services, call, experiment)
     job = run_changes.put(services, call, name, experiment_name)
     return JSONResponse(_json_for(followers, call, job))
@@ -132,7 +134,7 @@ def get_details(
             details["status"] = Status.FINALIZING.value
         else:
             followers.ends(*follower)
-    elif _V1_AGENT in agent and not knew_end and _just_ended(services, job):
+    elif _V1_AGENT in agent and not knew_end and _just_ended(services.clock, job):
         details["status"] = Status.FINALIZING.value
     return JSONResponse(details)
 
@@ -174,7 +176,7 @@ def list_children(
     )
     is_azure_ai_ml = _STREAMING_AGENT in request.headers.get("user-agent", "")
     if not jobs and not page.after and is_azure_ai_ml:
-        jobs = _scoring_step(services, call, name)
+        jobs = _scoring_step(services.db, call, name)
     children = jobs[:limit]
     body = _page(call, [_json_for(followers, call, job) for job in children])
     if len(jobs) > limit:
@@ -188,7 +190,7 @@ def list_children(
 @routes.post(*_below("/cancel"))
 @needs(Permission.JOB)
 def cancel(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    _refuse_foreign(services, call, name)
+    _refuse_foreign(services.db, call, name)
     return JSONResponse(runs.to_json(call, actions.cancel(services, call.workspace.name, name)))
 
 
@@ -211,14 +213,14 @@ def list_service_instances(
 @routes.route(["PATCH", "DELETE"], *_below("/tags"))
 @needs(Permission.JOB)
 def change_tags(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    _refuse_foreign(services, call, name)
+    _refuse_foreign(services.db, call, name)
     return JSONResponse(runs.to_json(call, run_changes.change_tags(services, call, name)))
 
 
 @routes.post(*_below("/events"))
 @needs(Permission.LOG)
 def add_event(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    _refuse_foreign(services, call, name)
+    _refuse_foreign(services.db, call, name)
     run_changes.note_event(services, call, name)
     return JSONResponse({})
 
@@ -252,7 +254,7 @@ def get_data_of_many(call: AzureCall, services: ServicesOf, request: Request) ->
 def put_many(call: AzureCall, services: ServicesOf, experiment: str) -> JSONResponse:
     bodies = _batch(call, "runs")
     names = [_run_id(body if isinstance(body, Mapping) else {}) for body in bodies]
-    _refuse_foreign(services, call, *names)
+    _refuse_foreign(services.db, call, *names)
     jobs: dict[str, Job] = {}
     for name, body in zip(names, bodies, strict=True):
         jobs[name] = run_changes.put(services, replace(call, body=body), name, experiment)
@@ -267,7 +269,7 @@ def add_events(call: AzureCall, services: ServicesOf, experiment: str) -> JSONRe
     events = _batch(call, "events")
     data = [object_at(event if isinstance(event, Mapping) else {}, "data") for event in events]
     names = [_run_id({"runId": fields.get("RunId")}) for fields in data]
-    _refuse_foreign(services, call, *names)
+    _refuse_foreign(services.db, call, *names)
     for name, event in zip(names, events, strict=True):
         run_changes.note_event(services, replace(call, body=event), name)
     return JSONResponse({"errors": []})
@@ -355,12 +357,12 @@ def _follower(call: Call, job: Job) -> tuple[str, str, str]:
     return call.workspace.name, job.name, call.identity.user
 
 
-def _just_ended(services: Services, job: Job) -> bool:
+def _just_ended(clock: Clock, job: Job) -> bool:
     """By itself: a person who has canceled a run waits for nothing more."""
     ended_at = job.ended_at
     if ended_at is None or job.status is Status.CANCELED:
         return False
-    return (services.clock.now() - ended_at).total_seconds() < _JUST_ENDED_S
+    return (clock.now() - ended_at).total_seconds() < _JUST_ENDED_S
 
 
 def _run_id(document: Mapping[str, Any]) -> str:
@@ -370,12 +372,12 @@ def _run_id(document: Mapping[str, Any]) -> str:
     return run_id
 
 
-def _refuse_foreign(services: Services, call: Call, *names: str) -> None:
+def _refuse_foreign(db: Database, call: Call, *names: str) -> None:
     """
     Raises:
         Forbidden: a run belongs to somebody else, and the caller may change only their own.
     """
-    owners.refuse_foreign_names(services.db, call.identity, call.workspace.name, *names, noun="run")
+    owners.refuse_foreign_names(db, call.identity, call.workspace.name, *names, noun="run")
 
 
 def _next_link(call: Call, name: str, last: int) -> str:
@@ -384,12 +386,12 @@ def _next_link(call: Call, name: str, last: int) -> str:
     return f"{call.base}/history/v1.0{call.workspace_id}/runs/{quote(name)}/children?{text}"
 
 
-def _scoring_step(services: Services, call: Call, name: str) -> list[Job]:
+def _scoring_step(db: Database, call: Call, name: str) -> list[Job]:
     """A batch endpoint's job is a pipeline in Azure, whose step people's code looks up for the
     output; here it is the step itself.
     """
-    job = actions.find_by_name(services.db, call.workspace.name, name)
-    return [job] if job is not None and invocations.is_invocation(services, job) else []
+    job = actions.find_by_name(db, call.workspace.name, name)
+    return [job] if job is not None and invocations.is_invocation(db, job) else []
 
 
 def _job(services: Services, call: Call, name: str) -> Job:

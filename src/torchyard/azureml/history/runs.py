@@ -19,6 +19,7 @@ from torchyard.azureml.arm.resources import timestamp
 from torchyard.azureml.common.calls import Call
 from torchyard.azureml.history import sweep_runs
 from torchyard.azureml.sdk_v1 import input_datasets, run_definitions
+from torchyard.base.db import Database
 from torchyard.base.errors import TorchyardError
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.data.types import DATA_TYPES
@@ -164,14 +165,14 @@ def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, A
     if not paths and build_logs.is_there(services, job):
         paths = [build_logs.PATH]
     logs = {path: link(call, ARTIFACT_STORE, f"{folder}/{path}") for path in paths}
-    return with_trials(services, job, {**_masked(job, body), "logFiles": logs})
+    return with_trials(services.db, job, {**_masked(job, body), "logFiles": logs})
 
 
-def with_trials(services: Services, job: Job, run: Mapping[str, Any]) -> dict[str, Any]:
+def with_trials(db: Database, job: Job, run: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON of a run or of its details, with what is known of a sweep's trials."""
     if not sweep_runs.is_sweep(job):
         return dict(run)
-    trial_tags = job_masking.masked(job, sweep_runs.trial_tags(sweeps.parameters(services, job)))
+    trial_tags = job_masking.masked(job, sweep_runs.trial_tags(sweeps.parameters(db, job)))
     return {**run, "tags": {**run["tags"], **trial_tags}}
 
 

@@ -22,6 +22,7 @@ from torchyard.azureml.common.calls import AzureCall, Call, objects_at
 from torchyard.azureml.common.errors import AzureRoute, Handle, NotServed
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.base import fields
+from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.records import run_assets
@@ -64,7 +65,7 @@ routes = RouteTable("/modelmanagement", ModelRoute)
 @routes.post("/assets")
 @needs(Permission.WRITE)
 def create_asset(call: AzureCall, services: ServicesOf) -> JSONResponse:
-    asset, run = _read(services, call)
+    asset, run = _read(services.clock, call)
     if run:
         job = actions.get(services, call.workspace.name, run)
         with services.db.write() as connection:
@@ -101,13 +102,13 @@ def artifacts_of(asset: str) -> list[dict[str, str]]:
         raise NotFound(f"asset `{asset[:100]}` does not exist") from error
 
 
-def _read(services: Services, call: Call) -> tuple[RunAsset, str]:
+def _read(clock: Clock, call: Call) -> tuple[RunAsset, str]:
     """The asset of a request, and the run that it names."""
     document = call.document
     asset = RunAsset(
         name=str(document.get("name") or "asset"),
         artifacts=_artifacts(document),
-        created_at=services.clock.now(),
+        created_at=clock.now(),
         type=fields.bounded(str(document.get("type") or ""), _TEXT_MAX, "an asset's `type`"),
         description=str(document.get("description") or ""),
         tags=_texts(document, "kvTags"),

@@ -28,6 +28,7 @@ from torchyard.base.errors import InvalidInput
 from torchyard.base.fields import bounded
 from torchyard.jobs import actions
 from torchyard.jobs.history import metric_rows
+from torchyard.jobs.history.history import History
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.shared import record_rules
@@ -183,7 +184,7 @@ def _points_and_rows(
     services: Services, job: Job, key: str, filter: _Filter
 ) -> Iterator[dict[str, Any]]:
     if filter.includes_kind(_SCALAR):
-        yield from _numbers(services, job, key, filter.after)
+        yield from _numbers(services.history, job, key, filter.after)
     with services.db.read() as connection:
         rows = metric_rows.of_job(connection, job.id, key)
     for row in rows:
@@ -192,11 +193,11 @@ def _points_and_rows(
 
 
 def _numbers(
-    services: Services, job: Job, key: str, after: datetime | None
+    history: History, job: Job, key: str, after: datetime | None
 ) -> Iterator[dict[str, Any]]:
     counts: Counter[str] = Counter()
     # The client sends several batches at once.
-    for point in sorted(services.history.series(job.id, key), key=lambda point: point.timestamp):
+    for point in sorted(history.series(job.id, key), key=lambda point: point.timestamp):
         at = datetime.fromtimestamp(point.timestamp / 1000, timezone.utc)
         name = f"{key}/{point.timestamp}/{point.value!r}"
         counts[name] += 1

@@ -18,10 +18,12 @@ from fastapi.responses import JSONResponse
 from torchyard.azureml.arm.resources import timestamp
 from torchyard.azureml.common.calls import AzureCall, Call
 from torchyard.azureml.common.routing import RouteTable
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import actions, owners
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.history import history_records, metric_rows
+from torchyard.jobs.history.history import History
 from torchyard.jobs.history.history_records import Record
 from torchyard.jobs.history.metric_rows import Row
 from torchyard.jobs.records.types import Job
@@ -77,7 +79,7 @@ def list_keys(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
 def get_metric(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
     job = _job(services, call, name)
     key = str(call.document.get("metricName") or "")
-    metric = _numbers(services, job, key) or _rows(services, job, key)
+    metric = _numbers(services.history, job, key) or _rows(services.db, job, key)
     if metric is None:
         raise NotFound(f"run `{name}` has no metric `{key[:200]}`")
     return JSONResponse({"dataContainerId": f"dcid.{job.name}", "name": key, **metric})
@@ -143,13 +145,13 @@ def _valid(logged: Sequence[Mapping[str, Any]]) -> tuple[list[Record], list[dict
     ]
 
 
-def _numbers(services: Services, job: Job, key: str) -> dict[str, Any] | None:
+def _numbers(history: History, job: Job, key: str) -> dict[str, Any] | None:
     # The client sends several batches at once.
-    points = sorted(services.history.series(job.id, key), key=lambda point: point.timestamp)
+    points = sorted(history.series(job.id, key), key=lambda point: point.timestamp)
     if not points:
         return None
     numbers = [point.value for point in points]
-    type = _type_of(numbers, services.history.types(job.id).get(key, _DOUBLE))
+    type = _type_of(numbers, history.types(job.id).get(key, _DOUBLE))
     read = _READERS.get(type, record_rules.number_json)
     value = [
         {
@@ -176,8 +178,8 @@ def _type_of(numbers: Sequence[float], first_type: str) -> str:
     return first_type if fits is not None and all(map(fits, numbers)) else _DOUBLE
 
 
-def _rows(services: Services, job: Job, key: str) -> dict[str, Any] | None:
-    with services.db.read() as connection:
+def _rows(db: Database, job: Job, key: str) -> dict[str, Any] | None:
+    with db.read() as connection:
         rows = metric_rows.of_job(connection, job.id, key)
     if not rows:
         return None

@@ -21,6 +21,7 @@ from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.azureml.sdk_v1 import assets
 from torchyard.base import fields
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.batch_endpoints.actions import model_uses
 from torchyard.data.datastores import ARTIFACT_STORE
@@ -47,19 +48,19 @@ def register(call: AzureCall, services: ServicesOf) -> JSONResponse:
 @routes.get("/models")
 @needs(Permission.READ)
 def list_all(call: AzureCall, services: ServicesOf) -> JSONResponse:
-    return JSONResponse(_list(services, call))
+    return JSONResponse(_list(services.db, call))
 
 
 @routes.get("/models/{model}")
 @needs(Permission.READ)
 def get(call: AzureCall, services: ServicesOf, model: str) -> JSONResponse:
-    return JSONResponse(to_json(find(services, call, model)))
+    return JSONResponse(to_json(find(services.db, call, model)))
 
 
 @routes.patch("/models/{model}")
 @needs(Permission.WRITE)
 def patch(call: AzureCall, services: ServicesOf, model: str) -> JSONResponse:
-    before = find(services, call, model)
+    before = find(services.db, call, model)
     changes = _changes(call.body, before)
     workspace, version = call.workspace.name, str(before.version)
     changed = actions.update(services.db, services.clock, workspace, before.name, version, changes)
@@ -69,8 +70,8 @@ def patch(call: AzureCall, services: ServicesOf, model: str) -> JSONResponse:
 @routes.delete("/models/{model}")
 @needs(Permission.WRITE)
 def delete(call: AzureCall, services: ServicesOf, model: str) -> JSONResponse:
-    version = find(services, call, model)
-    model_uses.refuse_deployed(services, version.workspace, version.name, str(version.version))
+    version = find(services.db, call, model)
+    model_uses.refuse_deployed(services.db, version.workspace, version.name, str(version.version))
     actions.delete(
         services.db,
         services.clock,
@@ -149,11 +150,11 @@ def _datasets(references: Any, existing: str = "[]") -> str:
     return json.dumps(datasets)
 
 
-def _list(services: Services, call: Call) -> dict[str, Any]:
+def _list(db: Database, call: Call) -> dict[str, Any]:
     query = {key.lower(): value for key, value in call.query.items()}
     models = [
         model
-        for model in actions.list_versions(services.db, call.workspace.name, query.get("name", ""))
+        for model in actions.list_versions(db, call.workspace.name, query.get("name", ""))
         if not model.archived and _matches(model, query)
     ]
     if query.get("latestversiononly", "").lower() == "true":
@@ -190,7 +191,7 @@ def _matches(model: Model, query: Mapping[str, str]) -> bool:
     return all(assets.has_all(texts, query.get(kind) or "") for kind, texts in kinds.items())
 
 
-def find(services: Services, call: Call, model: str) -> Model:
+def find(db: Database, call: Call, model: str) -> Model:
     """The version with this id, `name:version`.
 
     Raises:
@@ -199,7 +200,7 @@ def find(services: Services, call: Call, model: str) -> Model:
     name, _, version = unquote(model).rpartition(":")
     if not name:
         raise NotFound(f"model `{model[:200]}` does not exist", "its id is `name:version`")
-    return actions.get(services.db, call.workspace.name, name, version)
+    return actions.get(db, call.workspace.name, name, version)
 
 
 def framework_of(model: Model) -> tuple[str, str]:

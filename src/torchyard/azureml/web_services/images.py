@@ -21,7 +21,8 @@ from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.sdk_v1 import environments, models
 from torchyard.azureml.web_services import archives
 from torchyard.base import fields, files
-from torchyard.base.blobs import SNAPSHOT_PREFIX, SnapshotFile
+from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs, SnapshotFile
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs.services import Services
 from torchyard.models import actions
@@ -55,7 +56,7 @@ def read(services: Services, call: Call, request: Mapping[str, Any]) -> Image:
         NotFound: a model or an uploaded file is not there.
         NotServed: an upload elsewhere, or a framework that needs a scoring script here.
     """
-    wanted = [_model(services, call, id) for id in _ids(request)]
+    wanted = [_model(services.db, call, id) for id in _ids(request)]
     environment = object_at(request, "environment")
     assets = objects_at(request, "assets")
     if not assets:
@@ -63,7 +64,7 @@ def read(services: Services, call: Call, request: Mapping[str, Any]) -> Image:
     variables = fields.texts(environment, "environmentVariables", ("environment",))
     script = variables.pop(ENTRY_SCRIPT, "") or _imported(services, call, request, assets)
     code = [asset for asset in assets if asset.get("id") != request.get("driverProgram")]
-    snapshot = _snapshot(services, _code(services, call, code))
+    snapshot = _snapshot(services.blobs, _code(services, call, code))
     script = files.safe_relative(script)
     return Image(
         models=tuple(f"{model.name}:{model.version}" for model in wanted),
@@ -82,8 +83,8 @@ def _ids(request: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
-def _model(services: Services, call: Call, id: str) -> Model:
-    model = models.find(services, call, id)
+def _model(db: Database, call: Call, id: str) -> Model:
+    model = models.find(db, call, id)
     if not model.folder:
         raise NotFound(
             f"the files of model `{id[:200]}` are not on this server", f"see `{model.source}`"
@@ -106,7 +107,7 @@ def _reference(services: Services, wanted: Sequence[Model]) -> str | Mapping[str
                 services.blobs.put(file.sha256, files.chunks(open(source, "rb")))
             path = f"{model.name}/{model.version}/{folder}{file.path}"
             together.append(SnapshotFile(path, file.sha256, file.size_bytes))
-    return {"path": _snapshot(services, together), "type": "custom_model"}
+    return {"path": _snapshot(services.blobs, together), "type": "custom_model"}
 
 
 def _imported(
@@ -137,7 +138,7 @@ def _code(
     for asset in assets:
         upload = _upload(services, call, asset)
         if asset.get("unpack"):
-            unpacked = archives.unpacked(services.blobs, upload, _temporary(services))
+            unpacked = archives.unpacked(services.blobs, upload, _temporary(services.home))
             code.update({file.path: file for file in unpacked})
         else:
             path = files.safe_relative(str(asset.get("id") or "").rpartition("/")[2])
@@ -205,7 +206,7 @@ def _without_code(services: Services, wanted: Sequence[Model]) -> Image:
     return Image(
         models=ids,
         model=reference,
-        code=_snapshot(services, [script]),
+        code=_snapshot(services.blobs, [script]),
         scoring_script="score.py",
         environment=_python(packages),
     )
@@ -215,12 +216,12 @@ def _python(packages: Sequence[str]) -> Mapping[str, Any]:
     return {"conda_file": {"dependencies": ["python", "pip", {"pip": list(packages)}]}}
 
 
-def _snapshot(services: Services, code: Sequence[SnapshotFile]) -> str:
-    snapshot = services.blobs.put_snapshot({"files": [asdict(file) for file in code]})
+def _snapshot(blobs: Blobs, code: Sequence[SnapshotFile]) -> str:
+    snapshot = blobs.put_snapshot({"files": [asdict(file) for file in code]})
     return f"{SNAPSHOT_PREFIX}{snapshot.id}"
 
 
-def _temporary(services: Services) -> Path:
-    folder = services.home / "tmp"
+def _temporary(home: Path) -> Path:
+    folder = home / "tmp"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder

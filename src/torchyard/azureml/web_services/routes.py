@@ -51,7 +51,7 @@ def deploy(call: AzureCall, services: ServicesOf) -> JSONResponse:
 @needs(Permission.WRITE)
 def validate_name(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
     try:
-        web_services.refuse_taken(services, call.workspace.name, name)
+        web_services.refuse_taken(services.db, call.workspace.name, name)
     except TorchyardError as error:
         return JSONResponse(envelope(error))
     return JSONResponse({})
@@ -106,7 +106,7 @@ def delete(call: AzureCall, services: ServicesOf, name: str) -> Response:
 @needs(Permission.WRITE)
 def list_keys(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
     deployed = web_services.find(services, call.workspace.name, name)
-    keys = credentials.keys(services, call.workspace.name, deployed.endpoint.name)
+    keys = credentials.keys(services.db, call.workspace.name, deployed.endpoint.name)
     return JSONResponse({"primaryKey": keys.primary, "secondaryKey": keys.secondary})
 
 

@@ -20,6 +20,7 @@ from torchyard.azureml.sdk_v1 import assets
 from torchyard.azureml.web_services import documents, images, settings
 from torchyard.azureml.web_services.documents import WebService
 from torchyard.base import fields
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
 from torchyard.endpoints.actions import credentials, deployments, endpoints
 from torchyard.endpoints.records.types import Deployment, Endpoint, EndpointKeys
@@ -45,7 +46,7 @@ def deploy(services: Services, call: Call) -> Deployment:
     """
     body, workspace = call.document, call.workspace.name
     service = read(body)
-    _check_name(services, workspace, service.name, is_overwrite=body.get("overwrite") is True)
+    _check_name(services.db, workspace, service.name, is_overwrite=body.get("overwrite") is True)
     image = images.read(services, call, _image_request(body))
     service = replace(service, models=image.models)
     return _put(services, call, service, documents.image_keys(image))
@@ -99,7 +100,7 @@ def find(services: Services, workspace: str, name: str) -> Deployed:
     Raises:
         NotFound: no web service has this name.
     """
-    endpoint = endpoints.get(services, workspace, name)
+    endpoint = endpoints.get(services.db, workspace, name)
     if not documents.is_web_service(endpoint):
         raise NotFound(
             f"endpoint `{endpoint.name}` was not deployed with SDK v1",
@@ -144,12 +145,12 @@ def read(body: Mapping[str, Any]) -> WebService:
     )
 
 
-def refuse_taken(services: Services, workspace: str, name: str) -> None:
+def refuse_taken(db: Database, workspace: str, name: str) -> None:
     """
     Raises:
         Conflict: there is an endpoint of this name.
     """
-    _check_name(services, workspace, name, is_overwrite=False)
+    _check_name(db, workspace, name, is_overwrite=False)
 
 
 def regenerate(services: Services, call: Call, name: str) -> EndpointKeys:
@@ -172,7 +173,7 @@ def _put(
     workspace, identity = call.workspace.name, call.identity
     endpoint_file = documents.endpoint_file(service)
     file = documents.deployment_file(service, image)
-    existing = _endpoint(services, workspace, service.name)
+    existing = _endpoint(services.db, workspace, service.name)
     if existing is None:
         endpoints.create(services, workspace, endpoint_file, identity)
         try:
@@ -266,8 +267,8 @@ def _fits(service: WebService, query: Mapping[str, str]) -> bool:
     return all(assets.has_all(texts, query.get(kind) or "") for kind, texts in kinds.items())
 
 
-def _check_name(services: Services, workspace: str, name: str, is_overwrite: bool) -> None:
-    existing = _endpoint(services, workspace, name)
+def _check_name(db: Database, workspace: str, name: str, is_overwrite: bool) -> None:
+    existing = _endpoint(db, workspace, name)
     if existing is None:
         return
     if not documents.is_web_service(existing):
@@ -282,9 +283,9 @@ def _check_name(services: Services, workspace: str, name: str, is_overwrite: boo
         )
 
 
-def _endpoint(services: Services, workspace: str, name: str) -> Endpoint | None:
+def _endpoint(db: Database, workspace: str, name: str) -> Endpoint | None:
     try:
-        return endpoints.get(services, workspace, name)
+        return endpoints.get(db, workspace, name)
     except NotFound:
         return None
 

@@ -20,6 +20,7 @@ from torchyard.azureml.sdk_v1 import environments, models
 from torchyard.azureml.web_services import settings
 from torchyard.azureml.web_services.services import Deployed
 from torchyard.base import refs
+from torchyard.base.db import Database
 from torchyard.base.errors import NotFound, TorchyardError
 from torchyard.endpoints.actions import deployments
 from torchyard.endpoints.records import address
@@ -64,7 +65,7 @@ def service_json(services: Services, call: Call, deployed: Deployed) -> dict[str
         "appInsightsEnabled": service.settings.app_insights,
         "imageId": None,
         "imageDigest": None,
-        "models": _models(services, call, deployed),
+        "models": _models(services.db, call, deployed),
         "modelConfigMap": {},
         "environmentImageRequest": _image_request(services, deployed),
         "containerResourceRequirements": _resources(service.raw),
@@ -183,12 +184,12 @@ def _stamp(endpoint: Endpoint) -> int:
     return int(endpoint.created_at.timestamp() * 1_000_000)
 
 
-def _models(services: Services, call: Call, deployed: Deployed) -> list[dict[str, Any]]:
+def _models(db: Database, call: Call, deployed: Deployed) -> list[dict[str, Any]]:
     documents = []
     for id in deployed.service.models:
         # A model may have been deleted since: the service has its files.
         with suppress(NotFound):
-            documents.append(models.to_json(models.find(services, call, id)))
+            documents.append(models.to_json(models.find(db, call, id)))
     return documents
 
 

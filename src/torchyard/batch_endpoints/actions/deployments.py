@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidSpec, NotFound, TorchyardError, nearest
 from torchyard.base.fields import unknown_key
 from torchyard.batch_endpoints.actions import endpoints
@@ -55,14 +56,14 @@ def create(
         Forbidden: the endpoint is somebody else's.
     """
     spec = deployment_spec.read(document)
-    endpoint = endpoints.get(services, workspace, endpoint_name)
+    endpoint = endpoints.get(services.db, workspace, endpoint_name)
     if spec.endpoint_name.lower() != endpoint.name.lower():
         raise InvalidSpec(
             f"the document names endpoint `{spec.endpoint_name}`, the path `{endpoint.name}`",
             "leave `endpoint_name` out of the document",
             at=("endpoint_name",),
         )
-    endpoints.refuse_foreign(services, endpoint, identity)
+    endpoints.refuse_foreign(services.db, endpoint, identity)
     kept, notices = _pinned(services, workspace, document, spec, identity)
     now = services.clock.now()
     with services.db.write() as connection:
@@ -103,7 +104,7 @@ def update(
     Raises:
         InvalidSpec: what is wrong, and where.
     """
-    old = get(services, workspace, endpoint_name, name)
+    old = get(services.db, workspace, endpoint_name, name)
     names = [key.name for key in keys.DEPLOYMENT]
     document = dict(old.document)
     for key, value in changes.items():
@@ -117,13 +118,13 @@ def update(
     return create(services, workspace, endpoint_name, document, identity)
 
 
-def get(services: Services, workspace: str, endpoint_name: str, name: str) -> BatchDeployment:
+def get(db: Database, workspace: str, endpoint_name: str, name: str) -> BatchDeployment:
     """
     Raises:
         NotFound: with the nearest name there is.
     """
-    endpoint = endpoints.get(services, workspace, endpoint_name)
-    with services.db.read() as connection:
+    endpoint = endpoints.get(db, workspace, endpoint_name)
+    with db.read() as connection:
         deployment = store.deployment_named(connection, endpoint, name)
         if deployment is not None:
             return deployment
@@ -138,14 +139,14 @@ def get(services: Services, workspace: str, endpoint_name: str, name: str) -> Ba
     )
 
 
-def list_in(services: Services, workspace: str, endpoint_name: str) -> list[BatchDeployment]:
-    endpoint = endpoints.get(services, workspace, endpoint_name)
-    with services.db.read() as connection:
+def list_in(db: Database, workspace: str, endpoint_name: str) -> list[BatchDeployment]:
+    endpoint = endpoints.get(db, workspace, endpoint_name)
+    with db.read() as connection:
         return store.deployments_in(connection, endpoint)
 
 
 def delete(
-    services: Services, workspace: str, endpoint_name: str, name: str, identity: Identity
+    db: Database, workspace: str, endpoint_name: str, name: str, identity: Identity
 ) -> BatchDeployment:
     """Delete a deployment; its jobs stay, and those that run go on.
 
@@ -153,10 +154,10 @@ def delete(
         Conflict: it is the default, and the endpoint has others.
         Forbidden: the endpoint is somebody else's.
     """
-    deployment = get(services, workspace, endpoint_name, name)
-    with services.db.write() as connection:
+    deployment = get(db, workspace, endpoint_name, name)
+    with db.write() as connection:
         endpoint = endpoints.find(connection, workspace, endpoint_name)
-        endpoints.refuse_foreign(services, endpoint, identity)
+        endpoints.refuse_foreign(db, endpoint, identity)
         if endpoint.default_deployment == deployment.name:
             if len(store.deployments_in(connection, endpoint)) > 1:
                 raise Conflict(

@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, Forbidden, InvalidSpec, NotFound, nearest
 from torchyard.base.fields import unknown_key
 from torchyard.batch_endpoints.records import store
@@ -80,29 +81,29 @@ def update(
         return _changed(services, connection, old, document, identity)
 
 
-def get(services: Services, workspace: str, name: str) -> BatchEndpoint:
+def get(db: Database, workspace: str, name: str) -> BatchEndpoint:
     """
     Raises:
         NotFound: with the nearest name there is.
     """
-    with services.db.read() as connection:
+    with db.read() as connection:
         return find(connection, workspace, name)
 
 
-def list_in(services: Services, workspace: str) -> list[BatchEndpoint]:
-    with services.db.read() as connection:
+def list_in(db: Database, workspace: str) -> list[BatchEndpoint]:
+    with db.read() as connection:
         return store.endpoints_in(connection, workspace)
 
 
-def delete(services: Services, workspace: str, name: str, identity: Identity) -> BatchEndpoint:
+def delete(db: Database, workspace: str, name: str, identity: Identity) -> BatchEndpoint:
     """Delete an endpoint with its deployments; its jobs stay, and those that run go on.
 
     Raises:
         Forbidden: it is somebody else's.
     """
-    with services.db.write() as connection:
+    with db.write() as connection:
         endpoint = find(connection, workspace, name)
-        refuse_foreign(services, endpoint, identity)
+        refuse_foreign(db, endpoint, identity)
         store.remove_endpoint(connection, endpoint)
     return endpoint
 
@@ -123,12 +124,12 @@ def find(connection: Connection, workspace: str, name: str) -> BatchEndpoint:
     )
 
 
-def refuse_foreign(services: Services, endpoint: BatchEndpoint, identity: Identity) -> None:
+def refuse_foreign(db: Database, endpoint: BatchEndpoint, identity: Identity) -> None:
     """
     Raises:
         Forbidden: it is somebody else's.
     """
-    roles = people.roles_of(services.db, identity.user)
+    roles = people.roles_of(db, identity.user)
     granted = [roles[place] for place in ("", endpoint.workspace) if place in roles]
     most = max((role.rank for role in granted), default=-1)
     least = Role.DATA_SCIENTIST if identity.user == endpoint.owner else Role.CONTRIBUTOR
@@ -146,7 +147,7 @@ def _changed(
     document: Mapping[str, Any],
     identity: Identity,
 ) -> BatchEndpoint:
-    refuse_foreign(services, old, identity)
+    refuse_foreign(services.db, old, identity)
     spec = endpoint_spec.read(document)
     default = old.default_deployment
     if spec.default_deployment is not None:

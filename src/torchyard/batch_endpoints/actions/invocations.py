@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.batch_endpoints.actions import deployments, endpoints
 from torchyard.batch_endpoints.records import store
@@ -45,8 +46,8 @@ def invoke(
         Conflict: the job's name is taken by another one.
     """
     wanted = invocation.read(document)
-    endpoint = endpoints.get(services, workspace, endpoint_name)
-    deployment = _chosen(services, endpoint, wanted.deployment_name)
+    endpoint = endpoints.get(services.db, workspace, endpoint_name)
+    deployment = _chosen(services.db, endpoint, wanted.deployment_name)
     spec = _changed(deployment, wanted)
     job_document = scoring_jobs.document_of(services.blobs, spec, endpoint.name, wanted)
     if wanted.job_name and jobs.find_by_name(services.db, workspace, wanted.job_name) is not None:
@@ -64,32 +65,32 @@ def invoke(
 
 
 def jobs_of(
-    services: Services, workspace: str, endpoint_name: str, deployment_name: str = ""
+    db: Database, workspace: str, endpoint_name: str, deployment_name: str = ""
 ) -> list[Job]:
     """The newest first.
 
     Args:
         deployment_name: all of the endpoint's when empty.
     """
-    endpoint = endpoints.get(services, workspace, endpoint_name)
+    endpoint = endpoints.get(db, workspace, endpoint_name)
     name = ""
     if deployment_name:
-        name = deployments.get(services, workspace, endpoint_name, deployment_name).name
-    with services.db.read() as connection:
+        name = deployments.get(db, workspace, endpoint_name, deployment_name).name
+    with db.read() as connection:
         rows = store.jobs_of(connection, endpoint, name)
-    there = [(row, jobs.find_by_name(services.db, workspace, row.job)) for row in rows]
+    there = [(row, jobs.find_by_name(db, workspace, row.job)) for row in rows]
     # A job of the same name that was made since is another one.
     return [job for row, job in there if job is not None and job.created_at == row.created_at]
 
 
-def is_invocation(services: Services, job: Job) -> bool:
+def is_invocation(db: Database, job: Job) -> bool:
     """Whether the job was made by an invocation of a batch endpoint."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         row = store.job_named(connection, job.workspace, job.name)
     return row is not None and row.created_at == job.created_at
 
 
-def _chosen(services: Services, endpoint: BatchEndpoint, name: str) -> BatchDeployment:
+def _chosen(db: Database, endpoint: BatchEndpoint, name: str) -> BatchDeployment:
     chosen = name or endpoint.default_deployment
     if not chosen:
         raise InvalidInput(
@@ -97,7 +98,7 @@ def _chosen(services: Services, endpoint: BatchEndpoint, name: str) -> BatchDepl
             "create one with `yard batch-deployment create -f deployment.yml`",
             code="no_default_deployment",
         )
-    return deployments.get(services, endpoint.workspace, endpoint.name, chosen)
+    return deployments.get(db, endpoint.workspace, endpoint.name, chosen)
 
 
 def _changed(deployment: BatchDeployment, wanted: Invocation) -> BatchDeploymentSpec:

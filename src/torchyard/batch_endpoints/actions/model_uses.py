@@ -11,6 +11,7 @@ one: jobs that score later need its files.
 from __future__ import annotations
 
 from torchyard.assets.deletions import AssetDeletion, DeletionRequest
+from torchyard.base.db import Database
 from torchyard.batch_endpoints.records import store
 from torchyard.endpoints.actions import model_uses as online
 from torchyard.jobs.cleanup import asset_deletion
@@ -27,11 +28,11 @@ def delete_assets(
         Conflict: a deployment names the model.
     """
     if request.noun == "model":
-        refuse_deployed(services, request.workspace, request.name, request.version)
+        refuse_deployed(services.db, request.workspace, request.name, request.version)
     return asset_deletion.delete(services, request, identity)
 
 
-def refuse_deployed(services: Services, workspace: str, name: str, version: str = "") -> None:
+def refuse_deployed(db: Database, workspace: str, name: str, version: str = "") -> None:
     """
     Args:
         version: all of the name when empty.
@@ -39,8 +40,8 @@ def refuse_deployed(services: Services, workspace: str, name: str, version: str 
     Raises:
         Conflict: with the names of the deployments, online ones first.
     """
-    online.refuse_served(services, workspace, name, version)
-    with services.db.read() as connection:
+    online.refuse_served(db, workspace, name, version)
+    with db.read() as connection:
         names = [
             f"`{deployment.name}` of batch endpoint `{endpoint.name}`"
             for endpoint in store.endpoints_in(connection, workspace)

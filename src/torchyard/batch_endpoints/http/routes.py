@@ -25,13 +25,13 @@ router = APIRouter(
 @router.get("")
 @needs(Permission.READ)
 def list_endpoints(services: ServicesOf, workspace: str) -> dict[str, Any]:
-    return {"value": [endpoint_json(each) for each in endpoints.list_in(services, workspace)]}
+    return {"value": [endpoint_json(each) for each in endpoints.list_in(services.db, workspace)]}
 
 
 @router.get("/{endpoint}")
 @needs(Permission.READ)
 def show(services: ServicesOf, workspace: str, endpoint: str) -> dict[str, Any]:
-    return endpoint_json(endpoints.get(services, workspace, endpoint))
+    return endpoint_json(endpoints.get(services.db, workspace, endpoint))
 
 
 @router.put("/{endpoint}")
@@ -69,7 +69,7 @@ def update(
 @needs(Permission.WRITE)
 def delete(services: ServicesOf, workspace: str, endpoint: str, identity: Person) -> dict[str, Any]:
     """Delete a batch endpoint with its deployments; its jobs stay."""
-    return endpoint_json(endpoints.delete(services, workspace, endpoint, identity))
+    return endpoint_json(endpoints.delete(services.db, workspace, endpoint, identity))
 
 
 @router.post("/{endpoint}/jobs", status_code=201)
@@ -97,14 +97,14 @@ def list_jobs(
     services: ServicesOf, workspace: str, endpoint: str, deployment_name: str = ""
 ) -> dict[str, Any]:
     """The jobs of the endpoint's invocations, the newest first."""
-    made = invocations.jobs_of(services, workspace, endpoint, deployment_name)
+    made = invocations.jobs_of(services.db, workspace, endpoint, deployment_name)
     return {"value": [summary_json(job) for job in made]}
 
 
 @router.get("/{endpoint}/deployments")
 @needs(Permission.READ)
 def list_deployments(services: ServicesOf, workspace: str, endpoint: str) -> dict[str, Any]:
-    there = deployments.list_in(services, workspace, endpoint)
+    there = deployments.list_in(services.db, workspace, endpoint)
     return {"value": [deployment_json(each) for each in there]}
 
 
@@ -113,7 +113,7 @@ def list_deployments(services: ServicesOf, workspace: str, endpoint: str) -> dic
 def show_deployment(
     services: ServicesOf, workspace: str, endpoint: str, deployment: str
 ) -> dict[str, Any]:
-    return deployment_json(deployments.get(services, workspace, endpoint, deployment))
+    return deployment_json(deployments.get(services.db, workspace, endpoint, deployment))
 
 
 @router.put("/{endpoint}/deployments/{deployment}")
@@ -157,5 +157,5 @@ def delete_deployment(
     services: ServicesOf, workspace: str, endpoint: str, deployment: str, identity: Person
 ) -> dict[str, Any]:
     """Delete a deployment; its jobs stay."""
-    deleted = deployments.delete(services, workspace, endpoint, deployment, identity)
+    deleted = deployments.delete(services.db, workspace, endpoint, deployment, identity)
     return deployment_json(deleted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.endpoints import tokens
 from torchyard.endpoints.actions import endpoints
@@ -23,14 +24,14 @@ KEY_TYPES = ("primary", "secondary")
 _KEY = re.compile(r"[A-Za-z0-9._~+/=-]{32,128}\Z", re.ASCII)
 
 
-def keys(services: Services, workspace: str, name: str) -> EndpointKeys:
+def keys(db: Database, workspace: str, name: str) -> EndpointKeys:
     """
     Raises:
         Conflict: the endpoint takes tokens.
     """
-    endpoint = endpoints.get(services, workspace, name)
+    endpoint = endpoints.get(db, workspace, name)
     _require(endpoint.auth_mode is AuthMode.KEY, name, endpoint.auth_mode, "keys")
-    with services.db.read() as connection:
+    with db.read() as connection:
         return store.keys_of(connection, endpoint)
 
 
@@ -64,8 +65,8 @@ def regenerate(
             "use 32 to 128 letters, digits and `-._~+/=`, or leave it out",
             at=("key_value",),
         )
-    endpoint = endpoints.get(services, workspace, name)
-    endpoints.refuse_foreign(services, endpoint, identity)
+    endpoint = endpoints.get(services.db, workspace, name)
+    endpoints.refuse_foreign(services.db, endpoint, identity)
     _require(endpoint.auth_mode is AuthMode.KEY, name, endpoint.auth_mode, "keys")
     with services.db.write() as connection:
         store.change_keys(connection, endpoint, **{key_type: value or tokens.new_key()})
@@ -80,7 +81,7 @@ def token(services: Services, workspace: str, name: str, identity: Identity) -> 
     Raises:
         Conflict: the endpoint takes keys, or the tokens of people.
     """
-    endpoint = endpoints.get(services, workspace, name)
+    endpoint = endpoints.get(services.db, workspace, name)
     _require(endpoint.auth_mode is AuthMode.AML_TOKEN, name, endpoint.auth_mode, "tokens")
     with services.db.read() as connection:
         secret = store.keys_of(connection, endpoint).token_secret

@@ -18,8 +18,9 @@ from typing import Any
 import yaml
 
 from torchyard.base import refs
-from torchyard.base.blobs import SNAPSHOT_PREFIX
+from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
 from torchyard.base.errors import InvalidSpec, NotFound, TorchyardError
+from torchyard.data.datastores import Datastores
 from torchyard.endpoints.spec.deployment_spec import MLFLOW, DeploymentSpec, ModelReference
 from torchyard.jobs.files import model_sources
 from torchyard.jobs.requests import submission
@@ -53,7 +54,7 @@ def pin(
         InvalidSpec: model, code, environment or cluster is not there, or don't go together.
     """
     model, model_files = _model(services, workspace, spec.model, identity)
-    _check_code(services, spec, model, model_files)
+    _check_code(services.blobs, spec, model, model_files)
     environment = spec.environment
     if environment is None:
         environment = _environment_of(model, model_files)
@@ -108,12 +109,12 @@ def _model(
         return None, {}
     try:
         if written.name and not _is_reference(written.path):
-            return _registered(services, _inline(services, workspace, written, identity))
+            return _registered(services.datastores, _inline(services, workspace, written, identity))
         if _is_reference(written.path):
             ref = refs.parse(written.path)
             version = ref.version or ref.label or models.LATEST
             model = models.get(services.db, workspace, ref.name, version)
-            return _registered(services, model)
+            return _registered(services.datastores, model)
         with model_sources.find(services, workspace, written.path) as source:
             paths = dict(source.files) if written.path.startswith(SNAPSHOT_PREFIX) else {}
             return replace(written, is_file=source.single), paths
@@ -123,7 +124,7 @@ def _model(
 
 
 def _registered(
-    services: Services, model: Model
+    datastores: Datastores, model: Model
 ) -> tuple[ModelReference | None, Mapping[str, Path]]:
     if model.type == "triton_model":
         raise InvalidSpec(
@@ -136,7 +137,7 @@ def _registered(
             f"model `{model.name}:{model.version}` has no files here: it lies at `{model.source}`",
             "register it from there with `yard model create`",
         )
-    find = partial(models.file, services.datastores, model)
+    find = partial(models.file, datastores, model)
     return reference_of(model), {file.path: find(file.path) for file in model.files}
 
 
@@ -165,7 +166,7 @@ def _inline(
 
 
 def _check_code(
-    services: Services,
+    blobs: Blobs,
     spec: DeploymentSpec,
     model: ModelReference | None,
     model_files: Mapping[str, Path],
@@ -181,7 +182,7 @@ def _check_code(
         )
     if not spec.code.code.startswith(SNAPSHOT_PREFIX):
         return  # submission.check says what it must be
-    snapshot = services.blobs.snapshot(spec.code.code.removeprefix(SNAPSHOT_PREFIX))
+    snapshot = blobs.snapshot(spec.code.code.removeprefix(SNAPSHOT_PREFIX))
     paths = [file.path for file in snapshot.files]
     if spec.code.scoring_script not in paths:
         raise InvalidSpec(

@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
 from torchyard.base.fields import unknown_key
 from torchyard.endpoints.actions import deployed_models, endpoints
@@ -68,15 +69,15 @@ def create(
         Conflict: one of them is being deleted.
     """
     spec = deployment_spec.read(document)
-    endpoint = endpoints.get(services, workspace, endpoint_name)
+    endpoint = endpoints.get(services.db, workspace, endpoint_name)
     if spec.endpoint_name.lower() != endpoint.name.lower():
         raise InvalidSpec(
             f"the document names endpoint `{spec.endpoint_name}`, the path `{endpoint.name}`",
             "leave `endpoint_name` out of the document",
             at=("endpoint_name",),
         )
-    endpoints.refuse_foreign(services, endpoint, identity)
-    collected = _collected(services, endpoint, spec)
+    endpoints.refuse_foreign(services.db, endpoint, identity)
+    collected = _collected(services.db, endpoint, spec)
     pinned = deployed_models.pin(services, workspace, document, spec, identity)
     collected_data.register(services, endpoint, collected, identity.user)
     now = services.clock.now()
@@ -115,7 +116,7 @@ def update(
     Raises:
         InvalidSpec: what is wrong, and where.
     """
-    old = get(services, workspace, endpoint_name, name)
+    old = get(services.db, workspace, endpoint_name, name)
     names = [key.name for key in keys.DEPLOYMENT]
     document = dict(old.document)
     for key, value in changes.items():
@@ -129,13 +130,13 @@ def update(
     return create(services, workspace, endpoint_name, document, identity)
 
 
-def get(services: Services, workspace: str, endpoint_name: str, name: str) -> Deployment:
+def get(db: Database, workspace: str, endpoint_name: str, name: str) -> Deployment:
     """
     Raises:
         NotFound: with the nearest name there is.
     """
-    endpoint = endpoints.get(services, workspace, endpoint_name)
-    with services.db.read() as connection:
+    endpoint = endpoints.get(db, workspace, endpoint_name)
+    with db.read() as connection:
         deployment = store.deployment_named(connection, endpoint, name)
         if deployment is not None:
             return deployment
@@ -151,7 +152,7 @@ def get(services: Services, workspace: str, endpoint_name: str, name: str) -> De
 
 
 def list_in(services: Services, workspace: str, endpoint_name: str) -> list[Deployment]:
-    endpoint = endpoints.get(services, workspace, endpoint_name)
+    endpoint = endpoints.get(services.db, workspace, endpoint_name)
     with services.db.read() as connection:
         return store.deployments_in(connection, workspace, endpoint.name)
 
@@ -172,10 +173,10 @@ def delete(
         Conflict: it has traffic, or mirrored traffic.
         Forbidden: the endpoint is somebody else's.
     """
-    deployment = get(services, workspace, endpoint_name, name)
+    deployment = get(services.db, workspace, endpoint_name, name)
     with services.db.write() as connection:
         endpoint = _still_there(store.endpoint_named(connection, workspace, endpoint_name))
-        endpoints.refuse_foreign(services, endpoint, identity)
+        endpoints.refuse_foreign(services.db, endpoint, identity)
         for what, shares in (
             ("traffic", endpoint.traffic),
             ("mirrored traffic", endpoint.mirror_traffic),
@@ -212,7 +213,7 @@ def logs(
         raise InvalidInput(
             f"`lines` must be a number from 1 to {_MOST_LINES}", "for example 50", at=("lines",)
         )
-    deployment = get(services, workspace, endpoint_name, name)
+    deployment = get(services.db, workspace, endpoint_name, name)
     there = instances_of(services, deployment)
     if instance:
         there = [each for each in there if each.id == instance]
@@ -249,11 +250,11 @@ def _log_of(services: Services, workspace: str, instance: Instance, lines: int) 
     return masked
 
 
-def _collected(services: Services, endpoint: Endpoint, spec: DeploymentSpec) -> list[Collected]:
+def _collected(db: Database, endpoint: Endpoint, spec: DeploymentSpec) -> list[Collected]:
     """What its collections are kept as; a deployment has the case that it was first written in."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         old = store.deployment_named(connection, endpoint, spec.name)
-    return collected_data.find(services, endpoint, spec.name if old is None else old.name, spec)
+    return collected_data.find(db, endpoint, spec.name if old is None else old.name, spec)
 
 
 def _changed(connection: Connection, old: Deployment, values: dict[str, Any]) -> Deployment:

@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, Forbidden, InvalidSpec, NotFound, nearest
 from torchyard.base.fields import unknown_key
 from torchyard.endpoints import tokens
@@ -78,12 +79,12 @@ def update(
     return endpoint
 
 
-def get(services: Services, workspace: str, name: str) -> Endpoint:
+def get(db: Database, workspace: str, name: str) -> Endpoint:
     """
     Raises:
         NotFound: with the nearest name there is.
     """
-    with services.db.read() as connection:
+    with db.read() as connection:
         return _of(connection, workspace, name)
 
 
@@ -101,7 +102,7 @@ def delete(services: Services, workspace: str, name: str, identity: Identity) ->
     now = services.clock.now()
     with services.db.write() as connection:
         endpoint = _of(connection, workspace, name)
-        refuse_foreign(services, endpoint, identity)
+        refuse_foreign(services.db, endpoint, identity)
         deployments = store.deployments_in(connection, workspace, endpoint.name)
         if not deployments:
             store.remove_endpoint(connection, endpoint)
@@ -120,21 +121,21 @@ def delete(services: Services, workspace: str, name: str, identity: Identity) ->
     return replace(endpoint, **values)
 
 
-def may_change(services: Services, endpoint: Endpoint, user: str) -> bool:
+def may_change(db: Database, endpoint: Endpoint, user: str) -> bool:
     """Whether it is this person's own, or they are a contributor of the workspace."""
-    roles = people.roles_of(services.db, user)
+    roles = people.roles_of(db, user)
     granted = [roles[place] for place in ("", endpoint.workspace) if place in roles]
     most = max((role.rank for role in granted), default=-1)
     least = Role.DATA_SCIENTIST if user == endpoint.owner else Role.CONTRIBUTOR
     return most >= least.rank
 
 
-def refuse_foreign(services: Services, endpoint: Endpoint, identity: Identity) -> None:
+def refuse_foreign(db: Database, endpoint: Endpoint, identity: Identity) -> None:
     """
     Raises:
         Forbidden: it is somebody else's.
     """
-    if not may_change(services, endpoint, identity.user):
+    if not may_change(db, endpoint, identity.user):
         raise Forbidden(
             f"endpoint `{endpoint.name}` belongs to `{endpoint.owner}`",
             f"ask `{endpoint.owner}`, or a contributor of workspace `{endpoint.workspace}`",
@@ -192,7 +193,7 @@ def _changed(
     document: Mapping[str, Any],
     identity: Identity,
 ) -> Endpoint:
-    refuse_foreign(services, old, identity)
+    refuse_foreign(services.db, old, identity)
     _refuse_deleting(old)
     spec = endpoint_spec.read(document)
     names = [each.name for each in store.deployments_in(connection, old.workspace, old.name)]

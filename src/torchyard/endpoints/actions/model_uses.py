@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict
 from torchyard.endpoints.records import store
 from torchyard.endpoints.records.types import Deployment, ProvisioningState
-from torchyard.jobs.services import Services
 
 _SHOWN = 5
 
 
-def refuse_served(services: Services, workspace: str, name: str, version: str = "") -> None:
+def refuse_served(db: Database, workspace: str, name: str, version: str = "") -> None:
     """
     Args:
         version: all of the name when empty.
@@ -27,7 +27,7 @@ def refuse_served(services: Services, workspace: str, name: str, version: str = 
     Raises:
         Conflict: online deployments name it.
     """
-    with services.db.read() as connection:
+    with db.read() as connection:
         there = store.deployments_in(connection, workspace)
     names = [
         f"`{each.name}` of endpoint `{each.endpoint}`"

@@ -8,18 +8,18 @@ Always: no key, token or value of a secret variable is in it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from torchyard.base.clock import to_text
 from torchyard.endpoints.records import address
 from torchyard.endpoints.records.types import Deployment, Endpoint, Instance
 from torchyard.endpoints.spec import deployment_spec
-from torchyard.jobs.services import Services
 from torchyard.jobs.spec import secrets
 
 
-def endpoint_json(services: Services, endpoint: Endpoint) -> dict[str, Any]:
-    url = address.of_endpoint(services.home, endpoint.workspace, endpoint.name)
+def endpoint_json(home: Path, endpoint: Endpoint) -> dict[str, Any]:
+    url = address.of_endpoint(home, endpoint.workspace, endpoint.name)
     return {
         **endpoint.document,
         "name": endpoint.name,

@@ -29,13 +29,13 @@ router = APIRouter(
 @needs(Permission.READ)
 def list_endpoints(services: ServicesOf, workspace: str) -> dict[str, Any]:
     there = endpoints.list_in(services, workspace)
-    return {"value": [endpoint_json(services, each) for each in there]}
+    return {"value": [endpoint_json(services.home, each) for each in there]}
 
 
 @router.get("/{endpoint}")
 @needs(Permission.READ)
 def show(services: ServicesOf, workspace: str, endpoint: str) -> dict[str, Any]:
-    return endpoint_json(services, endpoints.get(services, workspace, endpoint))
+    return endpoint_json(services.home, endpoints.get(services.db, workspace, endpoint))
 
 
 @router.put("/{endpoint}")
@@ -52,7 +52,7 @@ def create(
     named = fields.with_path_name(fields.mapping(document, "the endpoint's document"), endpoint)
     made, is_new = endpoints.create(services, workspace, named, identity)
     response.status_code = 201 if is_new else 200
-    return endpoint_json(services, made)
+    return endpoint_json(services.home, made)
 
 
 @router.patch("/{endpoint}")
@@ -67,7 +67,7 @@ def update(
     """Change single keys, such as `traffic`."""
     mapping = fields.mapping(changes, "the document of changes")
     return endpoint_json(
-        services, endpoints.update(services, workspace, endpoint, mapping, identity)
+        services.home, endpoints.update(services, workspace, endpoint, mapping, identity)
     )
 
 
@@ -75,14 +75,14 @@ def update(
 @needs(Permission.WRITE)
 def delete(services: ServicesOf, workspace: str, endpoint: str, identity: Person) -> dict[str, Any]:
     """Delete an endpoint with its deployments; it is gone once their instances have ended."""
-    return endpoint_json(services, endpoints.delete(services, workspace, endpoint, identity))
+    return endpoint_json(services.home, endpoints.delete(services, workspace, endpoint, identity))
 
 
 @router.post("/{endpoint}/keys")
 @needs(Permission.WRITE)
 def show_keys(services: ServicesOf, workspace: str, endpoint: str) -> dict[str, Any]:
     """POST, so that the audit says who saw them."""
-    keys = credentials.keys(services, workspace, endpoint)
+    keys = credentials.keys(services.db, workspace, endpoint)
     return {"primaryKey": keys.primary, "secondaryKey": keys.secondary}
 
 
@@ -124,7 +124,7 @@ def check_access(
     services: ServicesOf, workspace: str, endpoint: str, identity: Person
 ) -> dict[str, Any]:
     """Whether the caller may score; the router asks it for `auth_mode: aad_token`."""
-    row = endpoints.get(services, workspace, endpoint)
+    row = endpoints.get(services.db, workspace, endpoint)
     if row.auth_mode is not AuthMode.AAD_TOKEN:
         raise Forbidden(f"endpoint `{row.name}` does not take the tokens of people")
     return {"user": identity.user}
@@ -144,7 +144,7 @@ def list_deployments(services: ServicesOf, workspace: str, endpoint: str) -> dic
 def show_deployment(
     services: ServicesOf, workspace: str, endpoint: str, deployment: str
 ) -> dict[str, Any]:
-    row = deployments.get(services, workspace, endpoint, deployment)
+    row = deployments.get(services.db, workspace, endpoint, deployment)
     return deployment_json(row, deployments.instances_of(services, row))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.base.db import Database
 from torchyard.base.errors import Conflict
 from torchyard.data import assets
 from torchyard.data.datastores import BLOB_STORE, Datastores
@@ -48,7 +49,7 @@ def name_of(endpoint: str, deployment: str, collection: Collection) -> str:
 
 
 def find(
-    services: Services, endpoint: Endpoint, deployment: str, spec: DeploymentSpec
+    db: Database, endpoint: Endpoint, deployment: str, spec: DeploymentSpec
 ) -> list[Collected]:
     """The data assets that the deployment's collections are, or are to be.
 
@@ -57,9 +58,7 @@ def find(
     """
     if spec.data_collector is None:
         return []
-    return [
-        _found(services, endpoint, deployment, each) for each in spec.data_collector.collections
-    ]
+    return [_found(db, endpoint, deployment, each) for each in spec.data_collector.collections]
 
 
 def register(
@@ -89,13 +88,11 @@ def register(
                 raise
 
 
-def _found(
-    services: Services, endpoint: Endpoint, deployment: str, collection: Collection
-) -> Collected:
+def _found(db: Database, endpoint: Endpoint, deployment: str, collection: Collection) -> Collected:
     name = name_of(endpoint.name, deployment, collection)
     path = f"{FOLDER}/{endpoint.name}/{deployment}/{collection.name}"
     uri = str(DatastoreUri(BLOB_STORE, path))
-    there, deleted = assets.all_versions(services.db, endpoint.workspace, name)
+    there, deleted = assets.all_versions(db, endpoint.workspace, name)
     of_uri = [asset for asset in there if asset.uri == uri]
     wanted = collection.data_version
     for asset in of_uri:

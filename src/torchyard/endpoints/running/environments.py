@@ -14,8 +14,8 @@ from typing import Any
 
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
 from torchyard.environments.packages.requirements import package_name
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
-from torchyard.jobs.services import Services
 
 SERVER = "azureml-inference-server-http"
 # Both bring it.
@@ -27,7 +27,7 @@ def has_server(environment: EnvironmentSpec) -> bool:
 
 
 def for_instances(
-    services: Services, workspace: str, spec: DeploymentSpec
+    environments: Environments, workspace: str, spec: DeploymentSpec
 ) -> tuple[str | Mapping[str, Any], dict[str, str], str]:
     """What the job names, variables that go with it, and what was added, empty for nothing.
 
@@ -36,7 +36,7 @@ def for_instances(
         NotFound: it is gone.
     """
     assert spec.environment is not None
-    environment = services.environments.resolver.resolve(spec.environment, workspace)
+    environment = environments.resolver.resolve(spec.environment, workspace)
     if environment.image is not None or has_server(environment):
         return spec.environment, {}, ""
     dependencies: list[Any] = []

@@ -12,6 +12,7 @@ import shlex
 import socket
 from typing import Any
 
+from torchyard.base.db import Database
 from torchyard.endpoints.records.types import Deployment, Instance
 from torchyard.endpoints.running import collection, environments, programs
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
@@ -32,13 +33,13 @@ def name_of(deployment: Deployment, revision: int, number: int, starts: int) -> 
     return f"{place}-{made}-{revision}-{number}-{starts}".lower()
 
 
-def find(services: Services, instance: Instance) -> Job | None:
-    return jobs.find_by_name(services.db, instance.workspace, instance.job)
+def find(db: Database, instance: Instance) -> Job | None:
+    return jobs.find_by_name(db, instance.workspace, instance.job)
 
 
-def has_ended(services: Services, workspace: str, name: str) -> bool:
+def has_ended(db: Database, workspace: str, name: str) -> bool:
     """Whether there was such a job."""
-    job = jobs.find_by_name(services.db, workspace, name)
+    job = jobs.find_by_name(db, workspace, name)
     return job is not None and job.status.ended
 
 
@@ -50,7 +51,7 @@ def start(
     Raises:
         TorchyardError: what the deployment names is gone, or a quota leaves no place.
     """
-    job = find(services, instance)
+    job = find(services.db, instance)
     if job is not None:
         return job
     document = document_of(services, deployment, spec, instance)
@@ -67,7 +68,9 @@ def port_of(job: Job) -> int:
 def document_of(
     services: Services, deployment: Deployment, spec: DeploymentSpec, instance: Instance
 ) -> dict[str, Any]:
-    environment, variables, _ = environments.for_instances(services, deployment.workspace, spec)
+    environment, variables, _ = environments.for_instances(
+        services.environments, deployment.workspace, spec
+    )
     program = programs.of(services.blobs, spec)
     port = _free_port()
     document: dict[str, Any] = {

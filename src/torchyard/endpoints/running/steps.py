@@ -91,7 +91,7 @@ class Steps:
         """Log a deployment's figures as metrics of the job of its first instance that answers."""
         ready = [each for each in there if each.state is InstanceState.READY]
         first = min(ready, key=lambda each: (-each.revision, each.number), default=None)
-        job = None if first is None else instance_jobs.find(self._services, first)
+        job = None if first is None else instance_jobs.find(self._services.db, first)
         if job is None or job.status.ended:
             return
         moment_us = int(self._services.clock.now().timestamp() * 1_000_000)
@@ -106,7 +106,7 @@ class Steps:
         revision, number = key
         job = instance_jobs.name_of(deployment, revision, number, starts)
         # One of its number that ended when fewer were wanted has had its name.
-        while instance_jobs.has_ended(self._services, deployment.workspace, job):
+        while instance_jobs.has_ended(self._services.db, deployment.workspace, job):
             starts += 1
             job = instance_jobs.name_of(deployment, revision, number, starts)
         now = self._services.clock.now()
@@ -135,7 +135,9 @@ class Steps:
     def _say_what_was_added(
         self, deployment: Deployment, spec: DeploymentSpec, revision: int
     ) -> None:
-        _, _, message = environments.for_instances(self._services, deployment.workspace, spec)
+        _, _, message = environments.for_instances(
+            self._services.environments, deployment.workspace, spec
+        )
         if message and message != deployment.message:
             with self._services.db.write() as connection:
                 store.change_deployment(connection, deployment, revision, message=message)
@@ -179,7 +181,7 @@ class Steps:
 
     def _cancel(self, instance: Instance, kill: bool = False) -> bool:
         """Whether its job had not ended; canceling it again changes nothing."""
-        job = instance_jobs.find(self._services, instance)
+        job = instance_jobs.find(self._services.db, instance)
         if job is None or job.status.ended:
             return False
         jobs.cancel(self._services, instance.workspace, job.name, kill=kill)

@@ -86,7 +86,7 @@ class Watcher:
             in_flight: requests at work in it, as the router says; None when it doesn't.
         """
         watched = self._of(instance)
-        job = await run_in_threadpool(instance_jobs.find, self._services, instance)
+        job = await run_in_threadpool(instance_jobs.find, self._services.db, instance)
         state = _state_of(job)
         if state is not JobState.RUNNING:
             watched.close()

@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from torchyard.base import fields
+from torchyard.base.clock import Clock
 from torchyard.base.errors import Conflict, DatabaseUnreachable, InvalidSpec, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.environments.types import EnvironmentSpec
@@ -156,7 +157,7 @@ def _create_new(
             if kind == RELEASE:
                 _refuse_second(connection, workspace, base.name)
             new = _new_job(
-                connection, services, workspace, kind, name, request, spec, base, identity
+                connection, services.clock, workspace, kind, name, request, spec, base, identity
             )
             job = parents.add(connection, replace(new, compute=compute), spec.notices)
             store.add(
@@ -202,7 +203,7 @@ def _refuse_second(connection: Connection, workspace: str, environment: str) -> 
 
 def _new_job(
     connection: Connection,
-    services: Services,
+    clock: Clock,
     workspace: str,
     kind: str,
     name: str,
@@ -213,7 +214,7 @@ def _new_job(
 ) -> NewJob:
     word = "release" if kind == RELEASE else "validation"
     title = f"{word}-{as_word(base.name)}"
-    experiment = jobs.ensure_experiment(connection, services.clock, workspace, title)
+    experiment = jobs.ensure_experiment(connection, clock, workspace, title)
     body = {"type": kind, **request}
     return NewJob(
         workspace=workspace,
@@ -224,7 +225,7 @@ def _new_job(
         owner=identity.user,
         display_name=f"{word} of {base.ref}",
         document=body,
-        created_at=services.clock.now(),
+        created_at=clock.now(),
         spec_hash=submission.hash_of(body),
         environment=spec,
         tags={"environment": base.name, "base": base.ref},

@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from torchyard.base.db import Database
 from torchyard.base.errors import DatabaseUnreachable, DiskFull, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.environments.types import BuildCanceled
@@ -86,7 +87,7 @@ def _work(services: Services, job: Job, record: Record, is_stopping: Callable[[]
     """Run a stage of the server's own, outside any transaction, then store what it came to."""
 
     def is_canceled() -> bool:
-        return is_stopping() or _status(services, job) is not Status.RUNNING
+        return is_stopping() or _status(services.db, job) is not Status.RUNNING
 
     try:
         gate, results = _STAGES[record.stage](services, record, is_canceled)
@@ -149,8 +150,8 @@ def _end(
     services.signals.notify(jobs.job_key(job))
 
 
-def _status(services: Services, job: Job) -> Status | None:
-    with services.db.read() as connection:
+def _status(db: Database, job: Job) -> Status | None:
+    with db.read() as connection:
         current = parents.by_id(connection, [job.id]).get(job.id)
     return None if current is None else current.status
 
@@ -196,7 +197,7 @@ def _validate(services: Services, job: Job, record: Record) -> bool:
         results += of_job
         hardware += ranks
     names = _tested(record)
-    content = stages.content_of(services, record)
+    content = stages.content_of(services.environments, record)
     report = reports.report(names, list(existing.values()), results, hardware, content)
     return _judge(services, job, replace(record, report=report))
 
@@ -206,7 +207,7 @@ def _tested(record: Record) -> str:
 
 
 def _create_jobs(services: Services, job: Job, record: Record, existing: dict[str, Job]) -> None:
-    environment, requested = stages.environment_of(services, record)
+    environment, requested = stages.environment_of(services.environments, record)
     compute = str(record.request.get("compute") or "local")
     with services.db.read() as connection:
         place = computes.find(connection, record.workspace, compute.removeprefix("azureml:"))
@@ -221,7 +222,7 @@ def _create_jobs(services: Services, job: Job, record: Record, existing: dict[st
 
 def _judge(services: Services, job: Job, record: Record) -> bool:
     report = record.report
-    wrong = [*reports.failures(report), *_lost(services, record)]
+    wrong = [*reports.failures(report), *_lost(services.db, record)]
     counts = f"{report['passed']} passed, {report['failed']} failed, {report['skipped']} skipped"
     if not wrong and not report["passed"]:
         wrong = ["no workload ran: all were skipped"]
@@ -235,11 +236,11 @@ def _judge(services: Services, job: Job, record: Record) -> bool:
     return False
 
 
-def _lost(services: Services, record: Record) -> Sequence[str]:
+def _lost(db: Database, record: Record) -> Sequence[str]:
     """What passed in the base's last report, and is skipped in the version to come."""
     if record.kind != RELEASE:
         return ()
-    before = stages.last_report(services, record)
+    before = stages.last_report(db, record)
     return reports.lost(record.report, before) if before else ()
 
 

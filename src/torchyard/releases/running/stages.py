@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torchyard.base.clock import to_text
+from torchyard.base.db import Database
 from torchyard.data import datastores, remote
 from torchyard.environments import contents
+from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.jobs.services import Services
 from torchyard.releases.records import store
@@ -72,7 +74,7 @@ def build(services: Services, record: Record, is_canceled: IsCanceled) -> Outcom
         BuildFailed: names the package at fault.
     """
     environments = services.environments
-    spec = _candidate(services, record)
+    spec = _candidate(services.environments, record)
     environments.builds.run(spec, is_canceled, lambda: _secrets(services, record.workspace))
     last = environments.records.last(spec.hash)
     text = last.lock if last is not None else ""
@@ -93,7 +95,7 @@ def build(services: Services, record: Record, is_canceled: IsCanceled) -> Outcom
 def label(services: Services, record: Record, is_canceled: IsCanceled) -> Outcome:
     """Compare what was built with its lock, and with the environment's name and tags."""
     environments = services.environments
-    folder = environments.builds.use(_candidate(services, record))
+    folder = environments.builds.use(_candidate(services.environments, record))
     if folder is None:
         return Gate(LABEL, FAILED, "the build is gone: release again"), {}
     there = contents.read_files(folder)
@@ -164,34 +166,30 @@ def is_over(record: Record, gate: Gate) -> bool:
     return record.kind == RELEASE and gate.name == AUDIT and bool(unchanged)
 
 
-def environment_of(services: Services, record: Record) -> tuple[Any, tuple[str, ...]]:
+def environment_of(environments: Environments, record: Record) -> tuple[Any, tuple[str, ...]]:
     """What validation jobs name, and the requirement lines of the environment."""
     if record.kind != RELEASE:
-        spec = services.environments.resolver.resolve(record.base, record.workspace)
+        spec = environments.resolver.resolve(record.base, record.workspace)
         return f"azureml:{record.base}", spec.packages
-    requested = services.environments.resolver.resolve(
-        dict(record.results["requested"]), record.workspace
-    )
+    requested = environments.resolver.resolve(dict(record.results["requested"]), record.workspace)
     return record.results["candidate"], requested.packages
 
 
-def content_of(services: Services, record: Record) -> dict[str, str]:
+def content_of(environments: Environments, record: Record) -> dict[str, str]:
     """By what a report names the content that was validated: its hash, the digest of its lock."""
     if record.kind == RELEASE:
         text = str(record.results["lock"])
         return {"hash": str(record.results["hash"]), "lock_sha256": locked.digest(text)}
-    spec = services.environments.resolver.resolve(
-        record.base, record.workspace, enforce_policy=False
-    )
-    last = services.environments.records.last(spec.hash)
+    spec = environments.resolver.resolve(record.base, record.workspace, enforce_policy=False)
+    last = environments.records.last(spec.hash)
     lock_sha256 = locked.digest(last.lock) if last is not None and last.lock else ""
     return {"hash": spec.hash, "lock_sha256": lock_sha256}
 
 
-def last_report(services: Services, record: Record) -> Mapping[str, Any]:
+def last_report(db: Database, record: Record) -> Mapping[str, Any]:
     """The last report of the base: of its own release, or of a validation; empty without one."""
     name, _, version = record.base.rpartition(":")
-    with services.db.read() as connection:
+    with db.read() as connection:
         rows = store.list_in(connection, record.workspace, name)
     for row in rows:
         is_its_own = row.kind == RELEASE and row.version == version
@@ -200,9 +198,9 @@ def last_report(services: Services, record: Record) -> Mapping[str, Any]:
     return {}
 
 
-def _candidate(services: Services, record: Record) -> EnvironmentSpec:
+def _candidate(environments: Environments, record: Record) -> EnvironmentSpec:
     definition = dict(record.results["candidate"])
-    return services.environments.resolver.resolve(definition, record.workspace)
+    return environments.resolver.resolve(definition, record.workspace)
 
 
 def _secrets(services: Services, workspace: str) -> dict[str, int]:

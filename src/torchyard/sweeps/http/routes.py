@@ -56,7 +56,7 @@ def importances(services: ServicesOf, workspace: str, name: str) -> dict[str, An
     """
     sweep = jobs.get(services, workspace, name)
     values, missing = sweep_plots.importances(
-        actions.spec(services, sweep), actions.trials(services, sweep)
+        actions.spec(services.db, sweep), actions.trials(services, sweep)
     )
     return {"value": values, "missing": missing}
 
@@ -85,7 +85,7 @@ def extend(
 
 
 def sweep_json(services: Services, sweep: Job) -> dict[str, Any]:
-    spec = actions.spec(services, sweep)
+    spec = actions.spec(services.db, sweep)
     rows = actions.trials(services, sweep)
     best = actions.best_of(rows, spec.objective.goal)
     body: dict[str, Any] = {

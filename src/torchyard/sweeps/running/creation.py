@@ -19,6 +19,8 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from torchyard.base import refs
+from torchyard.base.clock import Clock
+from torchyard.base.db import Database
 from torchyard.base.errors import DatabaseUnreachable, InvalidSpec, TorchyardError
 from torchyard.components import actions as components
 from torchyard.jobs import actions as jobs
@@ -65,7 +67,7 @@ def check(services: Services, workspace: str, document: Any, uploaded: bool) -> 
     spec = sweep_spec.read(document)
     inline = dict(document)
     if spec.component:
-        spec, inline = _with_component(services, workspace, spec, inline)
+        spec, inline = _with_component(services.db, workspace, spec, inline)
     Search().check(spec)
     named = replace(spec, name=spec.name or _PLACEHOLDER)
     trial_document = named.trial_document(0, trials.example(spec.space))
@@ -95,7 +97,7 @@ def _key_in_sweep(
 
 
 def _with_component(
-    services: Services, workspace: str, spec: SweepSpec, document: dict[str, Any]
+    db: Database, workspace: str, spec: SweepSpec, document: dict[str, Any]
 ) -> tuple[SweepSpec, dict[str, Any]]:
     """The sweep with its component's content as an inline trial, defaults of its inputs filled in.
 
@@ -105,7 +107,7 @@ def _with_component(
     try:
         ref = refs.parse(spec.component)
         version = ref.version or ref.label or components.LATEST
-        component = components.get(services.db, workspace, ref.name, version)
+        component = components.get(db, workspace, ref.name, version)
     except DatabaseUnreachable:
         raise
     except TorchyardError as error:
@@ -148,12 +150,12 @@ def create(
         sweep, trial=submission.allowed(services, workspace, sweep.trial, identity.user)
     )
     name = sweep.spec.name or names.generate()
-    row = _row(services, workspace, sweep.spec)
+    row = _row(services.db, workspace, sweep.spec)
     try:
         with services.db.write() as connection:
             inside = replace(services, db=services.db.joined(connection))
             submission.refuse_deleted(inside, workspace, sweep.trial)
-            new = _new_job(connection, services, workspace, name, sweep, body, identity)
+            new = _new_job(connection, services.clock, workspace, name, sweep, body, identity)
             job = parents.add(connection, new, sweep.notices)
             trial_store.add_sweep(connection, replace(row, job_id=job.id))
     except IntegrityError:
@@ -165,7 +167,7 @@ def create(
     return job, True
 
 
-def _row(services: Services, workspace: str, spec: SweepSpec) -> SweepRow:
+def _row(db: Database, workspace: str, spec: SweepSpec) -> SweepRow:
     """
     Raises:
         InvalidSpec: the sweep that it goes on from does not exist.
@@ -174,14 +176,14 @@ def _row(services: Services, workspace: str, spec: SweepSpec) -> SweepRow:
     earlier: list[dict[str, Any]] = []
     if isinstance(spec.warm_start, str):
         at = ("torchyard", "warm_start")
-        before = jobs.find_by_name(services.db, workspace, spec.warm_start)
+        before = jobs.find_by_name(db, workspace, spec.warm_start)
         if before is None or before.type != TYPE:
             raise InvalidSpec(
                 f"sweep `{spec.warm_start}` does not exist in workspace `{workspace}`",
                 "name an earlier sweep, or list parameters",
                 at=at,
             )
-        with services.db.read() as connection:
+        with db.read() as connection:
             there = trial_store.trials_of(connection, before.id)
         earlier = [known_trials.to_json(each) for each in known_trials.of(there)]
     return SweepRow(0, spec.limits.max_total_trials, seed=seed, earlier=earlier)
@@ -189,7 +191,7 @@ def _row(services: Services, workspace: str, spec: SweepSpec) -> SweepRow:
 
 def _new_job(
     connection: Connection,
-    services: Services,
+    clock: Clock,
     workspace: str,
     name: str,
     sweep: CheckedSweep,
@@ -197,7 +199,7 @@ def _new_job(
     identity: Identity,
 ) -> NewJob:
     spec, trial = sweep.spec, sweep.trial
-    experiment = jobs.ensure_experiment(connection, services.clock, workspace, spec.experiment_name)
+    experiment = jobs.ensure_experiment(connection, clock, workspace, spec.experiment_name)
     masker = secrets.masker(sweep.document)
     return NewJob(
         workspace=workspace,
@@ -208,7 +210,7 @@ def _new_job(
         owner=identity.user,
         display_name=masker.text(spec.display_name) or name,
         document=_pinned(sweep),
-        created_at=services.clock.now(),
+        created_at=clock.now(),
         spec_hash=submission.hash_of(body),
         environment=trial.environment,
         compute=trial.spec.compute,

@@ -17,6 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base.db import Database
 from torchyard.base.errors import DatabaseUnreachable, DiskFull, TorchyardError
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job, JobError, Status
@@ -37,7 +38,7 @@ HYPERPARAMETERS = "hyperparameters"
 
 def run(services: Services, search: Search, state: SweepState) -> bool:
     """One round; False when the sweep has ended, or has to be loaded again."""
-    if not _refresh(services, state) or state.job.status.ended:
+    if not _refresh(services.db, state) or state.job.status.ended:
         return False
     if state.job.status is Status.NOT_STARTED:
         _begin(services, state)
@@ -65,9 +66,9 @@ def _write_log(services: Services, state: SweepState) -> None:
     sweep_log.add(services, state.job, state.masker, lines)
 
 
-def _refresh(services: Services, state: SweepState) -> bool:
+def _refresh(db: Database, state: SweepState) -> bool:
     """Read what others may have changed; False where that is more than the sweep itself."""
-    with services.db.read() as connection:
+    with db.read() as connection:
         job = parents.by_id(connection, [state.job.id]).get(state.job.id)
         row = trial_store.sweep_of(connection, state.job.id)
         count = trial_store.count_trials(connection, state.job.id)
@@ -110,19 +111,19 @@ def _decide_end(services: Services, state: SweepState) -> None:
     recent = [each for each in state.trials if begun_at is None or each.created_at >= begun_at]
     error = failures.error(recent, state.spec.limits.max_failed_trials)
     if error is not None:
-        _end_as(services, state, Status.FAILED, error)
+        _end_as(services.db, state, Status.FAILED, error)
     elif begun_at and limit_s and (services.clock.now() - begun_at).total_seconds() > limit_s:
         error = JobError(
             TIMEOUT,
             f"the sweep ran longer than its `limits.timeout`, {limit_s:g} s",
             "raise it, or let more trials run at once",
         )
-        _end_as(services, state, Status.CANCELED, error)
+        _end_as(services.db, state, Status.CANCELED, error)
 
 
-def _end_as(services: Services, state: SweepState, status: Status, error: JobError) -> None:
+def _end_as(db: Database, state: SweepState, status: Status, error: JobError) -> None:
     """Let the sweep end so, once its trials have ended."""
-    with services.db.write() as connection:
+    with db.write() as connection:
         trial_store.change_sweep(connection, state.job.id, ends_as=status.value)
         parents.set_error(connection, state.job, error)
     state.row = replace(state.row, ends_as=status.value)
@@ -158,7 +159,7 @@ def _create_trials(services: Services, search: Search, state: SweepState) -> boo
             earlier=state.earlier,
         )
         if parameters is None:
-            _note_exhausted(services, state)
+            _note_exhausted(services.db, state)
             return False
         try:
             created = _create(services, state, number, parameters)
@@ -166,7 +167,7 @@ def _create_trials(services: Services, search: Search, state: SweepState) -> boo
             raise
         except TorchyardError as error:
             reason = JobError(error.code, f"trial {number}: {error.message}", error.hint)
-            _end_as(services, state, Status.FAILED, reason)
+            _end_as(services.db, state, Status.FAILED, reason)
             return True
         if not created:
             return True
@@ -198,8 +199,8 @@ def _create(
     return True
 
 
-def _note_exhausted(services: Services, state: SweepState) -> None:
-    with services.db.write() as connection:
+def _note_exhausted(db: Database, state: SweepState) -> None:
+    with db.write() as connection:
         trial_store.change_sweep(connection, state.job.id, is_exhausted=True)
     state.row = replace(state.row, is_exhausted=True)
     state.log.append(f"the search space is exhausted after {len(state.trials)} trials")

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torchyard.jobs.history.history import History
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import parents
 from torchyard.jobs.services import Services
@@ -139,7 +140,7 @@ def load(services: Services, sweep_id: int) -> SweepState | None:
     )
     for trial in trials:
         state.put(trial)
-    _load_series(services, state)
+    _load_series(services.history, state)
     return state
 
 
@@ -169,13 +170,13 @@ def _best_points(spec: SweepSpec, row: SweepRow) -> list[Mapping[str, Value]]:
     return points
 
 
-def _load_series(services: Services, state: SweepState) -> None:
+def _load_series(history: History, state: SweepState) -> None:
     """Read the metrics of all trials again: a policy compares with those that have ended, too."""
     if state.spec.early_termination is None:
         return
     for trial in state.trials:
         if trial.outcome is Outcome.LIVE:
             continue
-        points = services.history.series(trial.job_id, state.metric)
+        points = history.series(trial.job_id, state.metric)
         state.feed(trial.number, [point.value for point in points])
         state.scores.finish(trial.number)

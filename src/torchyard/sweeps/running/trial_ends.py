@@ -12,8 +12,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from torchyard.base.db import Database
 from torchyard.base.errors import nearest
 from torchyard.jobs import actions as jobs
+from torchyard.jobs.history.history import History
 from torchyard.jobs.records.types import Job, JobError, Status
 from torchyard.jobs.requests import parents
 from torchyard.jobs.services import Services
@@ -40,7 +42,7 @@ def read_metrics(services: Services, state: SweepState) -> bool:
         points = services.history.series(trial.job_id, state.metric, before)
         reason = state.feed(trial.number, [point.value for point in points])
         if reason and not trial.reason:
-            _note_reason(services, state, trial, reason)
+            _note_reason(services.db, state, trial, reason)
     return True
 
 
@@ -55,8 +57,8 @@ def stop_ended_by_policy(services: Services, state: SweepState, by_id: Mapping[i
             jobs.cancel(services, job.workspace, job.name, error)
 
 
-def _note_reason(services: Services, state: SweepState, trial: Trial, reason: str) -> None:
-    with services.db.write() as connection:
+def _note_reason(db: Database, state: SweepState, trial: Trial, reason: str) -> None:
+    with db.write() as connection:
         trial_store.change_trial(connection, state.job.id, trial.number, reason=reason)
     state.put(replace(trial, reason=reason))
     state.log.append(f"trial {trial.name} is stopped: {reason}")
@@ -68,12 +70,15 @@ def tell(services: Services, state: SweepState, by_id: Mapping[int, Job]) -> Non
     for trial in state.live:
         job = by_id.get(trial.job_id)
         if job is None or job.status.ended:
-            ended_trials.append(_with_outcome(services, state, trial, job))
+            ended_trials.append(_with_outcome(services.history, state, trial, job))
     if not ended_trials:
         return
     warnings = [
         text
-        for text in (_missing(services, state, ended_trials), _idle_policy(state, ended_trials))
+        for text in (
+            _missing(services.history, state, ended_trials),
+            _idle_policy(state, ended_trials),
+        )
         if text
     ]
     with services.db.write() as connection:
@@ -97,14 +102,14 @@ def tell(services: Services, state: SweepState, by_id: Mapping[int, Job]) -> Non
     state.log.extend(warnings)
 
 
-def _with_outcome(services: Services, state: SweepState, trial: Trial, job: Job | None) -> Trial:
+def _with_outcome(history: History, state: SweepState, trial: Trial, job: Job | None) -> Trial:
     """The trial with what it came to."""
     series = state.series.get(trial.number, Series())
-    values = _values(services, state, trial, series)
+    values = _values(history, state, trial, series)
     ended = replace(
         trial,
         values=values,
-        constraints=_constraints(services, state, trial),
+        constraints=_constraints(history, state, trial),
         intervals=series.count,
     )
     if job is None:
@@ -122,9 +127,7 @@ def _with_outcome(services: Services, state: SweepState, trial: Trial, job: Job 
     return replace(ended, outcome=Outcome.COMPLETED, reason="")
 
 
-def _values(
-    services: Services, state: SweepState, trial: Trial, series: Series
-) -> tuple[float, ...]:
+def _values(history: History, state: SweepState, trial: Trial, series: Series) -> tuple[float, ...]:
     """Of the only objective the best value, the last of a trial that was stopped; of several the
     last ones. Empty where one is missing.
     """
@@ -132,22 +135,22 @@ def _values(
         value = series.last if trial.reason else series.best
         return () if value is None else (value,)
     names = [objective.primary_metric for objective in state.spec.objectives]
-    return _latest(services, trial, names)
+    return _latest(history, trial, names)
 
 
-def _constraints(services: Services, state: SweepState, trial: Trial) -> tuple[float, ...]:
+def _constraints(history: History, state: SweepState, trial: Trial) -> tuple[float, ...]:
     names = state.spec.sampling.constraints
-    return _latest(services, trial, names) if names else ()
+    return _latest(history, trial, names) if names else ()
 
 
-def _latest(services: Services, trial: Trial, names: Sequence[str]) -> tuple[float, ...]:
-    latest = {point.key: point.value for point in services.history.latest(trial.job_id)}
+def _latest(history: History, trial: Trial, names: Sequence[str]) -> tuple[float, ...]:
+    latest = {point.key: point.value for point in history.latest(trial.job_id)}
     values = [latest[name] for name in names if name in latest]
     finite = len(values) == len(names) and all(math.isfinite(value) for value in values)
     return tuple(values) if finite else ()
 
 
-def _missing(services: Services, state: SweepState, ended_trials: Sequence[Trial]) -> str:
+def _missing(history: History, state: SweepState, ended_trials: Sequence[Trial]) -> str:
     """What is said once, of the first trial that ended well without the primary metric."""
     if any(trial.values for trial in state.trials if trial.outcome is not Outcome.LIVE):
         return ""
@@ -156,7 +159,7 @@ def _missing(services: Services, state: SweepState, ended_trials: Sequence[Trial
     first = next((trial for trial in ended_trials if _lacks_metric(trial)), None)
     if first is None:
         return ""
-    logged = services.history.keys(first.job_id)
+    logged = history.keys(first.job_id)
     message = f"trial `{first.name}` ended and logged no `{state.metric}`"
     if not logged:
         call = f'mlflow.log_metric("{state.metric}", value)'
