@@ -146,9 +146,9 @@ def refuse_others(
     Raises:
         InvalidSpec: it has another key.
     """
-    own = () if at else _OF_RESOURCES
+    known_keys = keys if at else (*keys, *_OF_RESOURCES)
     for key, value in document.items():
-        if key not in (*keys, *own) and value not in (None, "", [], {}, False):
+        if key not in known_keys and value not in (None, "", [], {}, False):
             path = ".".join((*at[1:], key[:80]))
             raise InvalidSpec(
                 f"`{path}`{of} is not served", "leave it out", code="not_served", at=(*at, key)
