@@ -40,7 +40,7 @@ CEILINGS = {
     "executors": 7_250,
     "instances": 1_150,
     "interactive": 1_250,
-    "jobs": 25_900,
+    "jobs": 25_950,
     "local_program": 700,
     "mlflow": 4_000,
     "models": 2_050,
@@ -55,7 +55,7 @@ CEILINGS = {
     "train": 6_050,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 20_000,
+    "worker": 20_100,
     "workspaces": 4_600,
 }
 
