@@ -15,6 +15,15 @@ STOPPED_EXIT = 143
 """The exit code of a node that was stopped, as a shell's for SIGTERM."""
 
 
+WAITED_IN_VAIN = ("peer_lost", "collective_timeout", "rendezvous_timeout")
+"""Failures of a rank that waits for one that does not come."""
+
+_EARLY_EXIT_HINT = (
+    "all ranks must make the same collective calls: check that rank for fewer batches than the "
+    "others have, and for `sys.exit(0)`, `os._exit(0)` or a `return` before the end"
+)
+
+
 class Failure(Exception):
     """The node can't go on; `code` is stable, `details` are for programs."""
 
@@ -40,3 +49,17 @@ class Failure(Exception):
         text = json.dumps(content, ensure_ascii=False).replace("\\u0000", "?")
         plain: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))
         return plain
+
+
+def with_early_exit(failure: Failure, early: Mapping[str, Any]) -> Failure:
+    """The failure of a rank that waited, naming the one that had left.
+
+    Args:
+        early: its `rank`, `node`, `exit_code` and time `at`.
+    """
+    message = (
+        f"rank {early['rank']} on node {early['node']} exited with code {early['exit_code']} at "
+        f"{str(early['at'])[11:19]} UTC, while other ranks still waited for it: {failure.message}"
+    )
+    details = {**failure.details, "early_exit": dict(early)}
+    return Failure(failure.code, message, _EARLY_EXIT_HINT, failure.exit_code, details)

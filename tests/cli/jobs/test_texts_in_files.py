@@ -71,6 +71,7 @@ def string_fields() -> Iterator[str]:
                 )
     # Assets, computes, datastores, components, environments and their conda files.
     yield from ("path", "stage", "datastore", "size", "tier", "location", "account_name")
+    yield from ("bucket", "url", "region", "host", "username", "private_key_file")
     yield from ("credentials.account_key", "container_name", "filesystem", "endpoint", "target")
     yield from ("image", "conda_file", "environment.conda_file.name", "trial.environment.tags.x")
     yield from ("trial.environment_variables.x", "settings.environment_variables.x")

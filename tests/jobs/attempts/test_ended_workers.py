@@ -54,6 +54,23 @@ def test_a_node_that_is_gone_is_the_cause_not_the_one_that_misses_it(
     assert ended.error is not None and ended.error.code == "worker_lost"
 
 
+@pytest.mark.parametrize(("left_s", "is_named"), [(1, True), (9, False)])
+def test_the_rank_of_another_node_that_left_first_is_named(
+    services: Services, left_s: int, is_named: bool
+) -> None:
+    job, workers = _start(services)
+    waited = {"code": "peer_lost", "message": "rank 0 on node 0 exited with code 1"}
+    details = {"consequence": True, "at": "2026-01-01T10:00:02Z"}
+    left = {"rank": 1, "node": 1, "exit_code": 0, "at": f"2026-01-01T10:00:0{left_s}Z"}
+    workers[0].tell("node_exited", exit_code=1, error={**waited, "details": details})
+    workers[1].tell("node_exited", exit_code=0, error=None, early_exit=left)
+    error = support.again(services, job).error
+    assert error is not None and error.code == "peer_lost"
+    named = "rank 1 on node 1 exited with code 0 at 10:00:01 UTC, while other ranks still waited "
+    assert error.message == (f"{named}for it: " if is_named else "") + waited["message"]
+    assert ("fewer batches" in error.hint) is is_named
+
+
 def test_nodes_that_blame_each_other_keep_the_first_error(services: Services) -> None:
     job, workers = _start(services)
     for worker in workers:

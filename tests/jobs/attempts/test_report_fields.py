@@ -43,6 +43,8 @@ def test_an_unknown_kind_is_accepted() -> None:
     [
         ({"exit_code": "1"}, "`exit_code` of event 3 must be a number"),
         ({"error": {}}, "the error of event 3 needs `code` and `message`"),
+        ({"early_exit": 3}, "`early_exit` of event 3 must be an object"),
+        ({"early_exit": {"at": "soon"}}, "`early_exit` of event 3 has no valid time `at`"),
         ("text", "the body of event 3 must be an object"),
     ],
 )

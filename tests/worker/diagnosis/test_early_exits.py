@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +51,61 @@ def test_the_rank_that_exited_first_is_named(tmp_path: Path, error: str) -> None
     assert failure.details["early_exit"]["rank"] == 2
     # A root cause on another node still comes before it.
     assert failure.details["consequence"]
+
+
+def _leave(folder: Path, of_rank: int, pid: int, parent: int, rank: int, after_s: float) -> None:
+    records = folder / "errors" / f"rank-{of_rank}"
+    records.mkdir(parents=True, exist_ok=True)
+    file = records / f"{pid}.left"
+    file.write_text(f"{rank} {parent}")
+    os.utime(file, (AT + after_s, AT + after_s))
+
+
+def _record(folder: Path, of_rank: int, pid: int, parent: int, rank: int, after_s: float) -> None:
+    """What the Python of a rank writes down that lost its connection."""
+    title, _, message = LOST.partition(": ")
+    records = folder / "errors" / f"rank-{of_rank}"
+    records.mkdir(parents=True, exist_ok=True)
+    body = {"kind": "exception", "type": title, "message": message, "traceback": LOST}
+    body |= {"at": AT + after_s, "started": AT, "pid": pid, "parent": parent, "rank": str(rank)}
+    body |= {"status": None, "said": None, "place": None, "world_size": "2"}
+    (records / f"{pid}.json").write_text(json.dumps(body))
+
+
+@pytest.mark.parametrize("stop_requested", [False, True])
+def test_a_rank_that_has_left_is_named_while_its_process_still_ends(
+    tmp_path: Path, stop_requested: bool
+) -> None:
+    _leave(tmp_path, 1, pid=101, parent=1, rank=1, after_s=1.0)
+    _record(tmp_path, 0, pid=100, parent=1, rank=0, after_s=1.1)
+    exits = [_exit(tmp_path, 0, 1, 2.0, LOST), _exit(tmp_path, 1, 0, 3.0)]
+    exits[1] = replace(exits[1], stop_requested=stop_requested)
+    failure = _root_cause(tmp_path, *exits)
+    assert failure.message.startswith("rank 1 on node 0 exited with code 0 at 15:06:41 UTC, while ")
+
+
+def test_below_a_launcher_the_sibling_that_has_left_is_named(tmp_path: Path) -> None:
+    _record(tmp_path, 0, pid=200, parent=100, rank=0, after_s=1.1)
+    _leave(tmp_path, 0, pid=201, parent=100, rank=1, after_s=1.0)
+    _leave(tmp_path, 0, pid=202, parent=200, rank=5, after_s=0.5)  # a program of rank 0's
+    context = DiagnosisContext(0, False, tmp_path, tmp_path / "errors", MemoryKills())
+    failure = diagnosis.root_cause([_exit(tmp_path, 0, 1, 2.0, LOST)], context, AT + 60)
+    assert failure is not None and failure.code == "peer_lost"
+    assert failure.message.startswith("rank 1 on node 0 exited with code 0 at 15:06:41 UTC, while ")
+
+
+def test_a_node_says_which_of_its_ranks_left_first(tmp_path: Path) -> None:
+    _leave(tmp_path, 0, pid=201, parent=100, rank=3, after_s=2.0)
+    _leave(tmp_path, 0, pid=202, parent=100, rank=2, after_s=1.0)
+    context = DiagnosisContext(1, True, tmp_path, tmp_path / "errors", MemoryKills())
+    launcher = replace(_exit(tmp_path, 0, 143, 5.0), stop_requested=True)
+    assert diagnosis.first_early_exit([launcher], context, AT + 4) == {
+        "rank": 2,
+        "node": 1,
+        "exit_code": 0,
+        "at": "2025-06-15T15:06:41.000000Z",
+    }
+    assert diagnosis.first_early_exit([launcher], context, AT) is None
 
 
 def test_an_error_of_its_own_stays_the_cause(tmp_path: Path) -> None:

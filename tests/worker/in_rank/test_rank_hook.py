@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import other_pythons
+from torchyard.worker.diagnosis import artifacts
 from torchyard.worker.in_rank import rank_hook, rank_record
 
 # The name of the script's end, and its source.
@@ -174,6 +175,29 @@ def marks(end: str, packages: Path, tmp_path: Path, python: str) -> str:
 @pytest.mark.parametrize("end", MARKS)
 def test_an_end_by_itself_is_told_from_others(end: str, packages: Path, tmp_path: Path) -> None:
     assert marks(end, packages, tmp_path, sys.executable) == MARKS[end]
+
+
+@pytest.mark.parametrize(
+    ("source", "is_told"),
+    [
+        ("print('fine')", True),
+        ("import sys; sys.exit(0)", True),
+        ("import os; os._exit(0)", True),
+        ("import os; os._exit(6)", False),
+        ("import sys; sys.exit(3)", False),
+        ("1 / 0", False),
+        ("import os\nif os.fork() == 0:\n    os._exit(0)\nos.wait()\n1 / 0", False),
+    ],
+)
+def test_a_rank_tells_that_it_leaves_with_code_0(
+    source: str, is_told: bool, packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "3")
+    script = tmp_path / "script.py"
+    script.write_text(source)
+    run(script, packages, tmp_path / "errors")
+    leavings = artifacts.leavings(tmp_path / "errors")
+    assert [(leaving.rank, leaving.parent) for leaving in leavings] == [(3, os.getpid())] * is_told
 
 
 @pytest.mark.slow

@@ -33,6 +33,7 @@ KEYS = frozenset(
     egress_public_network_access public_network_access kind output_action output_file_name
     logging_level model_mount_path
     stage datastore folder account_name container_name file_share_name filesystem protocol endpoint
+    bucket url region host username private_key_file
     target size tier location time_zone start_time expression resource_group friendly_name
     """.split()
 )

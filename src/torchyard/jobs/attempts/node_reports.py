@@ -265,7 +265,9 @@ def _apply(
             reporting.change_state(node, NodeState.FINALIZING)
             reporting.stop_if_served()
             reporting.finalize_if_all(now)
-        case NodeExited(exit_code, error):
+        case NodeExited(exit_code, error, early_exit):
+            if early_exit is not None:
+                _note(reporting, node, "early_exit", early_exit)
             _node_exited(reporting, node, exit_code, error, now)
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchyard.base.clock import from_text
+from torchyard.base.clock import from_text, to_text
 from torchyard.base.errors import InvalidInput, LimitExceeded
 from torchyard.jobs.attempts import root_cause
 from torchyard.jobs.attempts.worker_events import (
@@ -134,8 +134,20 @@ def _report(seq: int, kind: str, body: Mapping[str, Any]) -> Report:
         case "node_finalizing":
             return NodeFinalizing()
         case "node_exited":
-            return NodeExited(exit_code, error)
+            return NodeExited(exit_code, error, _early_exit(seq, body.get("early_exit")))
     return OtherReported(kind)
+
+
+def _early_exit(seq: int, body: Any) -> dict[str, Any] | None:
+    if body is None:
+        return None
+    if not isinstance(body, Mapping):
+        raise InvalidInput(f"`early_exit` of event {seq} must be an object")
+    try:
+        at = from_text(str(body.get("at")))
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(f"`early_exit` of event {seq} has no valid time `at`") from error
+    return {"rank": _number(seq, body, "rank"), "at": to_text(at)}
 
 
 def _service(seq: int, body: Mapping[str, Any]) -> ServiceReported:

@@ -13,8 +13,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from torchyard.base.clock import from_text
+from torchyard.base.clock import from_text, to_text
 from torchyard.jobs.records.types import AttemptNode, JobError
+from torchyard.shared import failures
 
 HANG, PEER_LOST, PREEMPTED, TIMEOUT = "hang", "peer_lost", "preempted", "timeout"
 # An elastic job is to go on with another number of nodes.
@@ -25,6 +26,8 @@ _SHOWN_RANKS = 16
 _TERMINATED = "terminated"
 # In this time a launcher that terminates its ranks lets the failed one end, too.
 _LAUNCHER = timedelta(seconds=5)
+# Of two machines, as far as they may differ.
+_CLOCKS = timedelta(seconds=5)
 # A node reports these of another one that it can't reach, also because that one has ended.
 _BLAMING_OTHERS = ("nodes_missing", "ports_blocked", "preflight_timeout", "rendezvous_failed")
 
@@ -56,7 +59,34 @@ def failed_node(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
     first = min(failed, key=lambda node: (_is_consequence(node, failed), node.failed_at, node.node))
     if first.error is not None and first.error.code in (HANG, TIMEOUT):
         return replace(first, error=_all_stood(first.error, failed))
-    return first
+    return replace(first, error=_with_early_exit(first, nodes))
+
+
+def _with_early_exit(failed: AttemptNode, nodes: Sequence[AttemptNode]) -> JobError | None:
+    """Its error, naming the rank of another node that had left with code 0, if one had."""
+    error = failed.error
+    if (
+        error is None
+        or error.code not in failures.WAITED_IN_VAIN
+        or not error.details.get("consequence")
+        or "early_exit" in error.details
+    ):
+        return error
+    assert failed.failed_at is not None
+    until = failed_at(error, failed.failed_at) + _CLOCKS
+    early_exits = [
+        (from_text(early["at"]), node.node, early["rank"])
+        for node in nodes
+        if node.node != failed.node and (early := (node.interactive or {}).get("early_exit"))
+    ]
+    early_exits = [early for early in early_exits if early[0] <= until]
+    if not early_exits:
+        return error
+    at, node, rank = min(early_exits)
+    waited = failures.Failure(error.code, error.message, error.hint, details=error.details)
+    left = {"rank": rank, "node": node, "exit_code": 0, "at": to_text(at)}
+    named = failures.with_early_exit(waited, left)
+    return JobError(named.code, named.message, named.hint, named.details)
 
 
 def is_at_fault(node: AttemptNode, nodes: Sequence[AttemptNode] = ()) -> bool:

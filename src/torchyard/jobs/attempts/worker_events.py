@@ -83,8 +83,11 @@ class NodeFinalizing: ...
 
 @dataclass(frozen=True)
 class NodeExited:
+    """`early_exit` is its rank that left first with code 0: `rank` and the time `at`."""
+
     exit_code: int
     error: JobError | None
+    early_exit: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

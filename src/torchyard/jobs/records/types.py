@@ -228,7 +228,7 @@ class NodeState(str, Enum):
 @dataclass(frozen=True)
 class AttemptNode:
     """What one node has told of itself; `preflight` is what it knew and found out before its ranks
-    started, `interactive` has its `services` and until when it is `held`.
+    started, `interactive` has its `services`, until when it is `held`, and its `early_exit`.
     """
 
     attempt_id: str

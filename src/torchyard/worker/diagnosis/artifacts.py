@@ -29,6 +29,7 @@ _RECENT_S = 5.0
 _LATEST_S = 4_102_444_800.0
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d{1,9})(?:,? in (?P<function>.+))?$')
+_NUMBER = re.compile(r"[0-9]{1,9}")
 # What bash calls the file of a function that `bash -c` defines.
 _IN_FUNCTION = "environment"
 _LONGEST_COMMAND = 200
@@ -74,7 +75,8 @@ class Trace:
 class Record:
     """What a Python of the rank recorded about its exit; in_rank/rank_record.py has the fields.
 
-    `rank` is RANK as that Python saw it, which a launcher such as torchrun may have set.
+    `rank` is RANK as that Python saw it, which a launcher such as torchrun may have set, and
+    `has_peers` whether its WORLD_SIZE was more than 1.
     """
 
     kind: str
@@ -87,6 +89,7 @@ class Record:
     message: str = ""
     exit_frame: tuple[str, int, str] | None = None
     rank: str = ""
+    has_peers: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -113,6 +116,16 @@ class FailedCommand:
         """The command in one short line."""
         text = " ".join(self.command.split())
         return text if len(text) <= _LONGEST_COMMAND else f"{text[:_LONGEST_COMMAND]}…"
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A Python that left with code 0; `rank` as that Python saw it."""
+
+    rank: int
+    pid: int
+    parent: int
+    at: float
 
 
 def records(folder: Path) -> list[Record]:
@@ -173,6 +186,21 @@ def failed_commands(folder: Path) -> list[FailedCommand]:
         if code.isdecimal() and line.isdecimal() and depth.isdecimal():
             failures.append(FailedCommand(int(code), int(line), script, int(depth), command))
     return failures
+
+
+def leavings(folder: Path) -> list[Leaving]:
+    """The Pythons of a rank that left with code 0."""
+    found = []
+    try:
+        files = [(file, file.stat().st_mtime) for file in folder.glob("*.left")]
+    except OSError:
+        return []
+    for file, at in files:
+        rank, _, parent = _text(file).partition(" ")
+        numbers = (rank, file.stem, parent)
+        if all(_NUMBER.fullmatch(number) for number in numbers):
+            found.append(Leaving(int(rank), int(file.stem), int(parent), at))
+    return found
 
 
 def crash_stack(folder: Path, pid: int) -> str:
@@ -323,6 +351,7 @@ def _record(content: str) -> Record | None:
             if exit_frame
             else None,
             rank=str(body.get("rank") or ""),
+            has_peers=str(body.get("world_size") or "1") != "1",
         )
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
         return None

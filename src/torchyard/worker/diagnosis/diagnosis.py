@@ -15,10 +15,11 @@ import re
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torchyard.shared import failures
 from torchyard.shared.failures import Failure
 from torchyard.worker.diagnosis import artifacts, causes, programs
 from torchyard.worker.diagnosis.artifacts import FailedCommand, Frame, Record, Trace
@@ -45,12 +46,6 @@ _JUST_NOW_S = 1.0
 _TERMINATED = "terminated"
 # In this time a launcher that terminates its ranks lets the failed one end, too.
 _LAUNCHER_S = 5.0
-# Failures of a rank that waits for one that does not come.
-_WAITED_IN_VAIN = ("peer_lost", "collective_timeout", "rendezvous_timeout")
-_EARLY_EXIT_HINT = (
-    "all ranks must make the same collective calls: check that rank for fewer batches than the "
-    "others have, and for `sys.exit(0)`, `os._exit(0)` or a `return` before the end"
-)
 # As torchrun lists the rank that failed first.
 _LISTED_RANK = re.compile(
     r"Root Cause \(first observed failure\):.{0,200}?rank {0,9}: (\d{1,9})", re.S
@@ -61,11 +56,17 @@ _WITH_STACK = (*_CRASHES, "aborted")
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why one rank failed; `at` counts seconds since 1970."""
+    """Why one rank failed; `at` counts seconds since 1970.
+
+    `rank` is the one that the script saw, `parent` started the Python that failed, 0 if no Python
+    recorded that.
+    """
 
     failure: Failure
     at: float
     consequence: bool
+    rank: int
+    parent: int
 
 
 def root_cause(
@@ -96,22 +97,46 @@ def _with_early_exit(
 ) -> Failure:
     """The failure, naming the rank that had exited with code 0 while this one waited for it."""
     failure = diagnosis.failure
-    early_exits = [
-        exit
-        for exit in exits
-        if not exit.exit_code and not exit.stop_requested and exit.at <= diagnosis.at
-    ]
-    if failure.code not in _WAITED_IN_VAIN or not diagnosis.consequence or not early_exits:
+    if failure.code not in failures.WAITED_IN_VAIN or not diagnosis.consequence:
         return failure
-    early = min(early_exits, key=lambda exit: exit.at)
-    at = iso_time(early.at)
-    message = (
-        f"rank {early.rank.rank} on node {context.node} exited with code 0 at {at[11:19]} UTC, "
-        f"while other ranks still waited for it: {failure.message}"
-    )
-    exited = {"rank": early.rank.rank, "node": context.node, "exit_code": 0, "at": at}
-    details = {**failure.details, "early_exit": exited}
-    return Failure(failure.code, message, _EARLY_EXIT_HINT, failure.exit_code, details)
+    early = first_early_exit(exits, context, diagnosis.at, diagnosis)
+    return failure if early is None else failures.with_early_exit(failure, early)
+
+
+def first_early_exit(
+    exits: Sequence[RankExit],
+    context: DiagnosisContext,
+    until: float,
+    failed: Diagnosis | None = None,
+) -> dict[str, Any] | None:
+    """The rank of this node that left first with code 0: its rank, node, exit code and time.
+
+    What its Python told counts, since a process takes a while to end after it has closed its
+    connections; below a launcher, only that tells of a rank.
+
+    Args:
+        until: in seconds since 1970.
+        failed: of a launcher's ranks only its siblings count.
+    """
+    early: list[tuple[float, int]] = []
+    for exit in exits:
+        rank = exit.rank.rank
+        if not exit.exit_code and not exit.stop_requested:
+            early.append((exit.at, rank))
+        if exit.exit_code and not exit.stop_requested and failed is None:
+            continue
+        for leaving in artifacts.leavings(context.records_folder(rank)):
+            is_own = exit.pid in (leaving.pid, leaving.parent) and not exit.exit_code
+            is_sibling = failed is None or leaving.parent == failed.parent
+            if is_own or is_sibling or (exit.stop_requested and leaving.rank == rank):
+                early.append((leaving.at, leaving.rank))
+    early = [(at, rank) for at, rank in early if at <= until]
+    if failed is not None:
+        early = [(at, rank) for at, rank in early if rank != failed.rank]
+    if not early:
+        return None
+    at, rank = min(early)
+    return {"rank": rank, "node": context.node, "exit_code": 0, "at": iso_time(at)}
 
 
 def _is_after_effect(diagnosis: Diagnosis, diagnoses: Sequence[Diagnosis]) -> bool:
@@ -144,6 +169,8 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
         own_records = [record for record in records if record.pid == exit.pid]
         record = artifacts.decisive_record(own_records, 1, 0, exit.at) or record
     tail = artifacts.log_tail(exit.rank.log)
+    if record is not None and record.has_peers:
+        context = replace(context, has_peers=True)  # those of a launcher of its own
     finding = _finding(exit, context, folder, record, tail)
     finding = _with_own_settings(finding, exit, context)
     return _diagnosis(exit, context, finding, record, tail)
@@ -406,7 +433,9 @@ def _diagnosis(
     message = message.replace(f"{context.work}/", "").replace(f"{context.work.parent}/", "")
     hint = finding.hint or f"see {exit.rank.log_name}"
     code = 1 if exit.stop_requested else exit.exit_code
-    return Diagnosis(Failure(finding.code, message, hint, code, details), at, finding.consequence)
+    failure = Failure(finding.code, message, hint, code, details)
+    parent = record.parent if record is not None else 0
+    return Diagnosis(failure, at, finding.consequence, script_rank, parent)
 
 
 def _script_rank(exit: RankExit, record: Record | None) -> int:

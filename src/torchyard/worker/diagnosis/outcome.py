@@ -113,6 +113,17 @@ def root_cause(gang: Gang, context: DiagnosisContext, node: int, work: Path) -> 
         return _plain_failure(failed[0], node, error) if failed else None
 
 
+def first_early_exit(gang: Gang, context: DiagnosisContext) -> dict[str, object] | None:
+    """The rank of this node that left first with code 0, before any was told to stop."""
+    from torchyard.worker.diagnosis import diagnosis
+
+    try:
+        return diagnosis.first_early_exit(gang.exits, context, gang.ending_at)
+    except Exception:
+        traceback.print_exc()
+        return None
+
+
 def hidden_failures(
     exits: Iterable[RankExit], context: DiagnosisContext, command: str
 ) -> list[str]:

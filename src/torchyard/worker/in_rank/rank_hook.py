@@ -1,7 +1,7 @@
 """What every Python of a rank runs at its start, so that a bad end leaves a record.
 
-Owns: the hooks at Python's end: excepthook, sys.exit, threads, faulthandler, atexit; noticing that
-SDK v1 or MLflow is imported.
+Owns: the hooks at Python's end: excepthook, sys.exit, os._exit, threads, faulthandler, atexit;
+noticing that SDK v1 or MLflow is imported.
 Leaves: writing the record to rank_record.py, reading it to diagnosis/artifacts.py, what SDK v1
 still holds at the end to sdk_v1_exit.py, what MLflow does otherwise to mlflow_client.py.
 Always: nothing that the script prints, returns or exits with changes; a failure in here is silent;
@@ -32,6 +32,8 @@ STACKS_SIGNAL = 57
 # The stack file gets another name when Python ends without an error: one if it will surely exit
 # with 0, and one if the script may have raised SystemExit.
 _STACK, _END, _QUIT = ".stack", ".end", ".quit"
+# Which rank it was, and who started it, of a Python that leaves with code 0.
+_LEFT = ".left"
 _FIRST_DESCRIPTOR, _LAST_DESCRIPTOR = 200, 250
 
 
@@ -75,6 +77,7 @@ def _install(folder: str) -> None:
 
     sys.excepthook = excepthook
     setattr(sys, "exit", _Exit(sys.exit))  # noqa: B010
+    _watch_abrupt_exits()
     _watch_threads()
     try:
         _watch_crashes()
@@ -127,6 +130,21 @@ class _Exit:
 
     def __reduce__(self) -> str:
         return "exit"
+
+
+def _watch_abrupt_exits() -> None:
+    """Of `os._exit` Python itself tells nobody."""
+    before = os._exit
+
+    def _exit(status: int) -> None:
+        try:
+            if status == 0 and os.getpid() == _Life.pid and _is_near_command():
+                _note_leaving()
+        except Exception:
+            pass
+        before(status)
+
+    setattr(os, "_exit", _exit)  # noqa: B010
 
 
 def _note_exit(status: "Any") -> None:
@@ -214,12 +232,28 @@ def _tell_the_end() -> None:
             elif _Life.exit is not None:
                 _recorder().save(_Life.folder, _Life.exit)
         if not (_Life.failed or _code_of_exit()) and _is_near_command():
+            _note_leaving()
             # Kept for the worker: whatever happens from now on, the script had ended.
             os.rename(_Life.dump, _Life.dump[: -len(_STACK)] + (_END if _will_succeed() else _QUIT))
         elif not os.path.getsize(_Life.dump):
             os.unlink(_Life.dump)
     except Exception:
         pass
+
+
+def _note_leaving() -> None:
+    """Other ranks may still wait for this one: its connections close from now on."""
+    rank = os.environ.get("RANK") or os.environ.get("TORCHYARD_RANK", "")
+    processes = sys.modules.get("multiprocessing.process")
+    parent = getattr(processes, "parent_process", None)  # Not in Python 3.7 and earlier.
+    if not rank or (parent is not None and parent() is not None):
+        return
+    name = _Life.dump[: -len(_STACK)] + _LEFT
+    file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(file, f"{rank} {os.getppid()}".encode())
+    finally:
+        os.close(file)
 
 
 def _is_near_command() -> bool:

@@ -41,6 +41,7 @@ def describe(
         "pid": os.getpid(),
         "parent": os.getppid(),
         "rank": os.environ.get("RANK") or os.environ.get("TORCHYARD_RANK", ""),
+        "world_size": os.environ.get("WORLD_SIZE", ""),
         "errno": getattr(error, "errno", None) if isinstance(error, OSError) else None,
         "module": getattr(error, "name", None) if isinstance(error, ImportError) else None,
         "status": status if isinstance(status, int) else None,

@@ -613,10 +613,14 @@ class Node:
         if undelivered is not None:
             self._notice(undelivered.message)
             failure = failure or undelivered
+        early = None
+        if self._plan.world_size > self._plan.processes_per_node and self._gang.exits:
+            early = outcome.first_early_exit(self._gang, self._context)
         self._events.post(
             "node_exited",
             exit_code=failure.exit_code if failure else 0,
             error=failure.to_dict() if failure else None,
+            **({"early_exit": early} if early is not None else {}),
         )
         self._events.deliver()
         return failure
