@@ -36,7 +36,7 @@ CEILINGS = {
     "connections": 500,
     "data": 4_700,
     "endpoints": 9_850,
-    "environments": 10_500,
+    "environments": 10_900,
     "executors": 7_250,
     "instances": 1_150,
     "interactive": 1_250,

@@ -229,9 +229,9 @@ def _services_environment(connection: Connection, services: Services, job: Job) 
     if not job_services.needs_layer(job.spec.services):
         return ""
     environment = environment_from_json(store.environment_of(connection, job.id))
-    folder = services.environments.folders.find(
-        services.environments.resolver.resolve(job_services.layer(environment))
-    )
+    environments = services.environments
+    layer = job_services.layer(environments.folders.python_of(environment))
+    folder = environments.folders.find(environments.resolver.resolve(layer))
     return "" if folder is None else str(folder)
 
 
