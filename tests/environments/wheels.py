@@ -15,8 +15,13 @@ def put(
     requires: tuple[str, ...] = (),
     text: str = "",
     script: str = "",
+    tag: str = "py3-none-any",
 ) -> Path:
-    """Write a pure wheel of one module; `script` is the name of a command that prints `text`."""
+    """Write a wheel of one module; `script` is the name of a command that prints `text`.
+
+    Args:
+        tag: what it is for, `cp39-none-any` for Python 3.9 alone.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     module = name.replace("-", "_")
     info = f"{module}-{version}.dist-info"
@@ -24,8 +29,7 @@ def put(
     files = {
         f"{module}/__init__.py": text or f"__version__ = {version!r}\n",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\n"
-        "Tag: py3-none-any\n",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: {tag}\n",
     }
     if script:
         files[f"{module}/__main__.py"] = (
@@ -35,7 +39,7 @@ def put(
             f"[console_scripts]\n{script} = {module}.__main__:main\n"
         )
     record = "".join(f"{path},,\n" for path in files) + f"{info}/RECORD,,\n"
-    wheel = folder / f"{module}-{version}-py3-none-any.whl"
+    wheel = folder / f"{module}-{version}-{tag}.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for path, content in {**files, f"{info}/RECORD": record}.items():
             archive.writestr(path, content)

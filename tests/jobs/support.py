@@ -15,6 +15,7 @@ from torchyard.base.errors import BuildFailed
 from torchyard.base.home.node_folder import NodeFolder
 from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
+from torchyard.environments.packages import python_choice
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import node_reports, report_fields
@@ -45,6 +46,8 @@ class FakeEnvironments:
     broken: set[str] = field(default_factory=set)
     built: list[str] = field(default_factory=list)
     go_on: threading.Event = field(default_factory=threading.Event)
+    # The Python that each build takes in place of the one tried first.
+    taken: python_choice.Taken | None = None
 
     def __post_init__(self) -> None:
         self.resolver = self.builds = self.folders = self.images = self
@@ -60,6 +63,12 @@ class FakeEnvironments:
 
     def use(self, spec: EnvironmentSpec) -> Path | None:
         return self.find(spec)
+
+    def taken_python(self, spec: EnvironmentSpec) -> python_choice.Taken | None:
+        return self.taken
+
+    def python_of(self, spec: EnvironmentSpec) -> str:
+        return self.taken.python if self.taken is not None else spec.python
 
     def plan(self, folder: Path) -> None:
         return None

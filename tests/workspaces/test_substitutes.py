@@ -17,6 +17,8 @@ from torchyard.executors.fake import FakeExecutor
 from workspaces.served import HERE, PEOPLE, Served
 
 PUBLISHED = "azureml:AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu@latest"
+# With torch 2.5, which no environment of the package has.
+OLD_IMAGE = "mcr.microsoft.com/aifx/acpt/stable-ubuntu2204-cu124-py310-torch251"
 BASE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"
 
 
@@ -71,8 +73,8 @@ def allow(served: Served, value: Any, who: str = "olga") -> Any:
 def test_a_shared_server_accepts_substitutes_only_once_an_owner_allows_them(shared: Served) -> None:
     refused = submit(shared, PUBLISHED)
     assert refused["code"] == "substitute_refused" and refused["at"] == ["environment"]
-    assert f"`{PUBLISHED}`" in refused["message"] and "`acpt-pytorch-2.13-" in refused["message"]
-    assert "environment: azureml:acpt-pytorch-2.13-" in refused["hint"]
+    assert f"`{PUBLISHED}`" in refused["message"] and "`acpt-pytorch-1.13-" in refused["message"]
+    assert "environment: azureml:acpt-pytorch-1.13-" in refused["hint"]
     assert "yard workspace update -n default --allow-substitutes true" in refused["hint"]
     inline = {"image": BASE, "conda_file": {"dependencies": [{"pip": ["six"]}]}}
     assert submit(shared, inline)["at"] == ["environment", "image"]
@@ -111,12 +113,15 @@ def test_a_server_without_users_accepts_substitutes_by_default(alone: Served) ->
 
 
 def test_a_job_keeps_what_belongs_to_the_name_of_its_environment(alone: Served) -> None:
-    job = submit(alone, PUBLISHED)
-    assert job["spec"]["environment"].startswith("azureml:acpt-pytorch-2.13-")
+    job = submit(alone, {"image": OLD_IMAGE})
     assert job["spec"]["environment_variables"] == {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
     assert any("`torch.load` reads whole models" in notice for notice in job["notices"])
     written = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0", "A": "b"}
-    document = {"command": "true", "environment": PUBLISHED, "environment_variables": written}
+    document = {
+        "command": "true",
+        "environment": {"image": OLD_IMAGE},
+        "environment_variables": written,
+    }
     job = answered(alone.ask("dan", "POST", f"{HERE}/jobs", document))
     assert job["spec"]["environment_variables"] == written
 

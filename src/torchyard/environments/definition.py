@@ -145,6 +145,7 @@ def _spec_of_entry(
             spec,
             notices=tuple(notices),
             ref=entry.ref,
+            is_any_python=False,
             variables=entry.curated.variables,
             job_variables=entry.variables,
         )
@@ -169,6 +170,7 @@ def _spec(
         notices=(*notices, *layer_notices),
         layers=layered,
         layers_mark=layers.fingerprint(layered),
+        is_any_python=not python,
     )
 
 

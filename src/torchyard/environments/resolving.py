@@ -10,6 +10,7 @@ from typing import Any
 
 from torchyard.base.db import Database
 from torchyard.environments import assets, definition
+from torchyard.environments.build.folders import BuiltFolders
 from torchyard.environments.images.definition import Sources
 from torchyard.environments.names import catalogue, substitutes
 from torchyard.environments.names.substitutes import SubstitutePolicy
@@ -23,6 +24,7 @@ class Resolver:
     """
     Args:
         offers: the Pythons that environments can have.
+        folders: those that are built, of which some have another Python than they name.
         sources: what Dockerfiles are read from.
         platform: what to build for; None asks this machine's tools, once.
         is_shared: whether several people use the server: then a workspace without a setting of
@@ -33,12 +35,14 @@ class Resolver:
         self,
         db: Database,
         offers: Pythons,
+        folders: BuiltFolders,
         sources: Sources,
         platform: Platform | None = None,
         is_shared: bool = False,
     ) -> None:
         self._db = db
         self._pythons = offers
+        self._folders = folders
         self._sources = sources
         self._platform = platform
         self._is_shared = is_shared
@@ -65,7 +69,7 @@ class Resolver:
         policy = self._policy_of(workspace) if workspace and enforce_policy else substitutes.allow
         owned = assets.owned(self._db, workspace) if workspace else catalogue.no_assets
         spec = definition.resolve(environment, self.platform, (), owned, policy, self._sources)
-        return self._pythons.settled(spec, policy)
+        return self._folders.settled(self._pythons.settled(spec, policy))
 
     def _policy_of(self, workspace: str) -> SubstitutePolicy:
         allowed = workspaces.allows_substitutes(self._db, workspace)

@@ -55,10 +55,11 @@ class Environments:
         pythons = Pythons(variables)
         self.db = db
         self.images = Images(home, variables, find_engine, has_build_user=runner is not None)
-        self.resolver = Resolver(db, pythons, self.images.sources(), platform, is_shared)
         self.folders = BuiltFolders(
             home / "environments", node.environments, db, clock, self.images
         )
+        sources = self.images.sources()
+        self.resolver = Resolver(db, pythons, self.folders, sources, platform, is_shared)
         self.records = BuildRecords(db, clock, self.folders)
         self.builds = Builds(
             node.uv_cache,

@@ -102,7 +102,7 @@ def resolved_json(environments: Environments, workspace: str, environment: Any) 
     return {
         **refusal,
         "ref": spec.ref,
-        "python": spec.python,
+        "python": environments.folders.python_of(spec),
         "requirements": list(spec.requirements),
         "platform": spec.platform,
         "notices": list(spec.notices),

@@ -85,6 +85,8 @@ class EnvironmentSpec:
     """What an environment holds, on one platform.
 
     `python` is a version (`3.11`, `3.6.2`) or a range (`>=3.9,<3.12`), never empty.
+    With `is_any_python` nothing names a version that can be had: `python` is the one that is tried
+    first, and the build takes another where packages have no wheels for it.
     `requirements` are lines as pip reads them: first the options that the user wrote
     (`--extra-index-url …`), then the packages in order of name.
     `layers` are packages of torchyard's own in place of others; `layers_mark` is a hash of their
@@ -111,6 +113,7 @@ class EnvironmentSpec:
     variables: tuple[tuple[str, str], ...] = ()
     job_variables: tuple[tuple[str, str], ...] = ()
     resolution: str = ""
+    is_any_python: bool = False
 
     @functools.cached_property
     def hash(self) -> str:
@@ -128,6 +131,8 @@ class EnvironmentSpec:
             content += ["variables", [list(variable) for variable in self.variables]]
         if self.resolution:
             content += ["resolution", self.resolution]
+        if self.is_any_python:
+            content += ["any python"]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
@@ -153,6 +158,7 @@ class EnvironmentSpec:
             "image": self.image.to_json() if self.image else None,
             "variables": [list(variable) for variable in self.variables],
             "resolution": self.resolution,
+            "is_any_python": self.is_any_python,
         }
 
 
@@ -170,6 +176,7 @@ def from_json(body: Mapping[str, Any]) -> EnvironmentSpec:
         image=_image(body["image"]) if body.get("image") else None,
         variables=tuple((name, value) for name, value in body.get("variables", ())),
         resolution=body.get("resolution", ""),
+        is_any_python=body.get("is_any_python", False),
     )
 
 

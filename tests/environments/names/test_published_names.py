@@ -48,8 +48,8 @@ def test_a_curated_name_needs_no_notice(reference: str) -> None:
 @pytest.mark.parametrize(
     ("reference", "curated_name"),
     [
-        ("AzureML-ACPT-pytorch-1.12-py39-cuda11.6-gpu@latest", "acpt-pytorch-2.13-cpu"),
-        ("azureml-acpt-pytorch-2.2-cuda12.1", "acpt-pytorch-2.13-cpu"),
+        ("AzureML-ACPT-pytorch-1.12-py39-cuda11.6-gpu@latest", "acpt-pytorch-1.12-cpu"),
+        ("azureml-acpt-pytorch-2.2-cuda12.1", "acpt-pytorch-2.2-cpu"),
         ("azureml:AzureML-acpt-pytorch-2.8-cuda12.6:1", "acpt-pytorch-2.13-cpu"),
         ("acpt-pytorch-2.8-cuda12.6@latest", "acpt-pytorch-2.13-cpu"),
         ("AzureML-PyTorch-1.6-GPU", "pytorch-1.6-py38"),
@@ -100,13 +100,15 @@ def test_a_node_with_cuda_gets_the_twin() -> None:
         ("AzureML-acpt-pytorch-2.2-cuda12.1-profiler", "2.2.2"),
     ],
 )
-def test_azure_container_for_pytorch_has_its_torch_where_a_gpu_is(
+def test_azure_container_for_pytorch_has_its_torch_with_a_gpu_and_without(
     reference: str, torch: str
 ) -> None:
     spec = definition.resolve(reference, CUDA)
     assert f"torch=={torch}" in spec.packages and not spec.job_variables
     cpu = definition.resolve(reference, LINUX)
-    assert cpu.ref.startswith("acpt-pytorch-2.13-cpu:") and cpu.notices and cpu.job_variables
+    minor = torch.rpartition(".")[0]
+    assert cpu.ref.startswith(f"acpt-pytorch-{minor}-cpu:") and cpu.notices
+    assert f"torch=={torch}" in cpu.packages and not cpu.job_variables
 
 
 @pytest.mark.parametrize(
@@ -122,9 +124,9 @@ def test_a_name_with_a_torch_for_gpus_is_itself_on_a_gpu_alone(
 ) -> None:
     here, there = (definition.resolve(reference, platform) for platform in (LINUX, CUDA))
     assert not [line for line in here.packages if line.startswith("nvidia-")]
-    assert "torch==2.13.0" in here.packages and "torch==2.0.1" in there.packages
+    assert "torch==2.0.1" in here.packages and "torch==2.0.1" in there.packages
     assert "nvidia-cublas-cu11==11.10.3.66" in there.packages
-    assert published.WHOLE_MODELS in here.job_variables and not there.job_variables
+    assert here.hash != there.hash and not here.job_variables and not there.job_variables
 
 
 def test_a_curated_environment_names_its_layers_in_one_notice() -> None:
@@ -196,6 +198,8 @@ def test_a_name_that_azure_never_published_is_no_substitute(reference: str, near
         ("1.6.0-cuda10.1-cudnn7-devel", "torch==1.6.0"),
         ("1.8.1-cuda11.1-cudnn8-devel", "torch==1.8.1"),
         ("1.13.1-cuda11.6-cudnn8-runtime", "torch==1.12.1"),
+        ("2.2.2-cuda12.1-cudnn8-runtime", "torch==2.2.2"),
+        ("2.0.0-cuda11.7-cudnn8-devel", "torch==2.0.1"),
         ("2.8.0-cuda12.6-cudnn9-runtime", "torch==2.13.0"),
         ("latest", "torch==2.13.0"),
     ],
@@ -231,7 +235,11 @@ def test_sklearn_holds_what_azures_own_file_lists() -> None:
     [
         (
             "mcr.microsoft.com/azureml/curated/acpt-pytorch-1.11-py38-cuda11.3-gpu:latest",
-            "acpt-pytorch-2.13-cpu",
+            "acpt-pytorch-1.11-cpu",
+        ),
+        (
+            "mcr.microsoft.com/aifx/acpt/stable-ubuntu2004-cu121-py310-torch222",
+            "acpt-pytorch-2.2-cpu",
         ),
         ("mcr.microsoft.com/azureml/curated/tensorflow-2.12-cuda11:latest", "tensorflow-2.11"),
         (
@@ -306,8 +314,8 @@ def test_an_id_of_another_workspace() -> None:
 @pytest.mark.parametrize(
     ("requested", "becomes", "instead"),
     [
-        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "`acpt-pytorch-2.13-cpu:3`",
-         "environment: azureml:acpt-pytorch-2.13-cpu:3"),
+        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "`acpt-pytorch-1.13-cpu:1`",
+         "environment: azureml:acpt-pytorch-1.13-cpu:1"),
         ("azureml:AzureML-sklearn-1.5:3", "`sklearn-1.5:2`", "environment: azureml:sklearn-1.5:2"),
         ({"image": "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"}, "own Python",
          f"image: python:{platform_python()}"),
@@ -422,11 +430,11 @@ def test_a_curated_environment_is_whole(curated: Curated) -> None:
 @pytest.mark.parametrize(
     ("requested", "reads_whole_models"),
     [
-        ("azureml-acpt-pytorch-2.2-cuda12.1", True),
+        ("azureml-acpt-pytorch-2.2-cuda12.1", False),
         ("AzureML-ACPT-pytorch-1.12-py39-cuda11.6-gpu@latest", True),
-        ({"image": "mcr.microsoft.com/azureml/curated/acpt-pytorch-2.2-cuda12.1:latest"}, True),
-        ({"image": "mcr.microsoft.com/aifx/acpt/stable-ubuntu2004-cu117-py38-torch201"}, True),
-        ({"image": "mcr.microsoft.com/aifx/acpt/stable-ubuntu2004-cu116-py38-torch1131"}, True),
+        ({"image": "mcr.microsoft.com/azureml/curated/acpt-pytorch-1.12-cuda11.6:latest"}, True),
+        ({"image": "mcr.microsoft.com/aifx/acpt/stable-ubuntu2004-cu117-py38-torch201"}, False),
+        ({"image": "mcr.microsoft.com/aifx/acpt/stable-ubuntu2004-cu121-py310-torch251"}, True),
         ({"image": "mcr.microsoft.com/aifx/acpt/stable-ubuntu2204-cu126-py310-torch280"}, False),
         ({"image": "mcr.microsoft.com/aifx/acpt/stable-ubuntu2204-cu126-py310-torch2.8.0"}, False),
         ("azureml-acpt-pytorch-2.8-cuda12.6", False),
@@ -437,7 +445,7 @@ def test_a_curated_environment_is_whole(curated: Curated) -> None:
 def test_torch_of_an_old_name_reads_models_as_it_did(
     requested: str | dict[str, str], reads_whole_models: bool
 ) -> None:
-    spec = definition.resolve(requested, LINUX)
+    spec = definition.resolve(requested, CUDA)
     assert (published.WHOLE_MODELS in spec.job_variables) == reads_whole_models
     assert spec.hash == replace(spec, job_variables=()).hash
     notices = [notice for notice in spec.notices if "`torch.load` reads whole models" in notice]

@@ -9,6 +9,7 @@ from jobs.support import Worker, again, attempt_of, submit
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import Conflict, InvalidSpec, NotAuthenticated, NotFound
 from torchyard.compute import actions as computes
+from torchyard.environments.packages.python_choice import Taken
 from torchyard.executors.executor import Handle
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
@@ -16,7 +17,7 @@ from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.attempts import worker_reports
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
-from torchyard.jobs.records.job_events import StatusChanged
+from torchyard.jobs.records.job_events import StatusChanged, notices_of
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import job_queries, submission
 from torchyard.jobs.requests.job_queries import ListRequest
@@ -148,6 +149,21 @@ def test_an_environment_is_built_before_nodes_are_held(
     assert [again(services, job).status for job in jobs] == [Status.STARTING] * 3
     spans = progress.timeline(actions.events(services.db, jobs[0]))
     assert spans[0].waited_for == "the environment is being built"
+
+
+def test_the_jobs_that_waited_are_told_of_the_python_that_a_build_took(
+    services: Services, scheduler: Scheduler
+) -> None:
+    environments: Any = services.environments
+    environments.unbuilt.add("pinned")
+    environments.taken = Taken("3.9", "`llvmlite==0.36` has no wheel for Python 3.11")
+    jobs = [submit(services, environment="pinned") for _ in range(2)]
+    scheduler.preparer.prepare()
+    environments.go_on.set()
+    scheduler.preparer._builders.shutdown()
+    notice = ("the environment has Python 3.9: `llvmlite==0.36` has no wheel for Python 3.11",)
+    for job in jobs:
+        assert tuple(notices_of(actions.events(services, job))) == notice
 
 
 def test_a_job_says_that_its_environment_waits_for_other_builds(

@@ -41,7 +41,7 @@ def for_instances(
         return spec.environment, {}, ""
     dependencies: list[Any] = []
     # Conda does not read such a range: then the resolver's own choice, which lies in it, is taken.
-    if environment.python:
+    if environment.python and not environment.is_any_python:
         exact = environment.python[0].isdigit()
         dependencies.append(
             f"python={environment.python}" if exact else f"python{environment.python}"

@@ -20,10 +20,16 @@ from torchyard.base.errors import BuildFailed
 from torchyard.environments.build import bytecode, sealed, torchaudio_operators, torchvision_hook
 from torchyard.environments.conda import conda_packages
 from torchyard.environments.images import image_folder
-from torchyard.environments.packages import layers, lock, pythons
+from torchyard.environments.packages import layers, lock, python_choice, pythons
 from torchyard.environments.packages.requirements import package_name
-from torchyard.environments.packages.uv import Outcome, Uv, failure, is_unreachable
-from torchyard.environments.types import EnvironmentSpec, platform_python
+from torchyard.environments.packages.uv import (
+    DISK_FULL,
+    Outcome,
+    Uv,
+    failure,
+    is_unreachable,
+)
+from torchyard.environments.types import BuildCanceled, EnvironmentSpec, platform_python
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,56 @@ def make(spec: EnvironmentSpec, final: Path, known_lock: str, uv: Uv, working: P
     Raises:
         BuildFailed, BuildCanceled: as `run`.
     """
+    taken = python_choice.in_lock(known_lock)
+    if taken is not None:
+        uv.say(taken.notice)
+        locked = python_choice.without(known_lock)
+        named = python_choice.with_python(spec, taken.python)
+        return taken.mark + _make_with(named, final, locked, uv, working)
+    try:
+        return _make_with(spec, final, known_lock, uv, working)
+    except BuildCanceled:
+        raise
+    except BuildFailed as error:
+        # A lock was installed before, by this Python.
+        if known_lock:
+            raise
+        return _make_with_another(spec, final, error, uv, working)
+
+
+def _make_with_another(
+    spec: EnvironmentSpec, final: Path, error: BuildFailed, uv: Uv, working: Path
+) -> str:
+    """As `make`, with the newest other Python that has wheels of what the first one lacks.
+
+    Args:
+        error: how the build with the first Python failed; raised where no other one would help.
+    """
+    venv = working / "venv"
+    if error.code == DISK_FULL or not (venv / "pyvenv.cfg").exists():
+        raise error
+    choice = python_choice.choose(spec, error, _python_version(venv), uv, working)
+    if choice is None:
+        raise error
+    others = python_choice.allowed(spec, choice) if python_choice.is_free(spec) else []
+    if not others:
+        raise python_choice.refusal(spec, choice) from error
+    for python in others[: python_choice.TRIED]:
+        taken = python_choice.Taken(python, choice.reason)
+        uv.say(f"{choice.reason}: trying Python {python}")
+        image_folder.remove(venv)
+        try:
+            named = python_choice.with_python(spec, python)
+            return taken.mark + _make_with(named, final, "", uv, working)
+        except BuildCanceled:
+            raise
+        except BuildFailed as another:
+            uv.say(f"Python {python}: {another.message}")
+    raise error
+
+
+def _make_with(spec: EnvironmentSpec, final: Path, known_lock: str, uv: Uv, working: Path) -> str:
+    """As `make`, with the Python that the spec names."""
     conda = conda_packages.resolve(spec, known_lock, uv, working, final)
     python = "" if conda.has_python else _make_venv(spec, uv, working)
     if conda.records:

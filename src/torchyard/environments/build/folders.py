@@ -11,6 +11,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -21,6 +22,7 @@ from torchyard.environments.build import sealed
 from torchyard.environments.build.builder import EnvironmentPaths
 from torchyard.environments.build.image_environments import Images
 from torchyard.environments.images import image_folder
+from torchyard.environments.packages import python_choice
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
 from torchyard.shared import locks
 from torchyard.worker.system import mounts
@@ -50,6 +52,33 @@ class BuiltFolders:
         """The folder, or None when it is not built. Costs one access to the disk."""
         paths = self.paths(spec.hash)
         return paths.folder if paths.is_whole() else None
+
+    def settled(self, spec: EnvironmentSpec) -> EnvironmentSpec:
+        """The spec as it is built here, with a notice where that took another Python."""
+        if not python_choice.is_free(spec):
+            return spec
+        if spec.is_any_python and not self.paths(spec.hash).lock.exists():
+            # It names what is tried first: where that is built, nothing has to be chosen.
+            named = python_choice.with_python(spec, spec.python)
+            if self.find(named) is not None:
+                return named
+        taken = self.taken_python(spec)
+        if taken is None:
+            return spec
+        return replace(spec, notices=(*spec.notices, taken.notice))
+
+    def taken_python(self, spec: EnvironmentSpec) -> python_choice.Taken | None:
+        """The Python that its build took in place of the one tried first, if it did."""
+        if not python_choice.is_free(spec):
+            return None
+        # An image holds its Python as an environment of its own.
+        inner = replace(spec, image=None) if spec.image is not None else spec
+        return python_choice.in_lock(read_text(self.paths(inner.hash).lock))
+
+    def python_of(self, spec: EnvironmentSpec) -> str:
+        """The version of its Python, as far as that is known before the folder is opened."""
+        taken = self.taken_python(spec)
+        return taken.python if taken is not None else spec.python
 
     def all(self) -> Iterator[tuple[str, Path]]:
         """(hash, folder) of each that is built; a folder's mtime is the time of its last use."""

@@ -143,6 +143,8 @@ class RunnerBuilds:
             if _PASSED.match(name) and name not in _OWN_FOLDERS
         }
         passed |= {"UV_PYTHON_INSTALL_DIR": str(self._node.pythons), "NO_COLOR": "1"}
+        # The build user can't write there: `_provide_python` has downloaded what was named.
+        passed["UV_PYTHON_DOWNLOADS"] = "never"
         readable, writable = os.pipe()
         with os.fdopen(readable, "rb") as output:
             try:

@@ -119,7 +119,7 @@ def _read(folder: Path) -> Curated:
 
 def _variant(name: str, document: Mapping[str, Any]) -> Curated:
     like = next(environment for environment in every() if environment.name == document["like"])
-    packages = document["packages"]
+    packages = document.get("packages", [])
     replaced = {_package(line) for line in (*packages, *document.get("without", ()))}
     kept = [line for line in like.requirements if _package(line) not in replaced]
     return Curated(
@@ -127,7 +127,7 @@ def _variant(name: str, document: Mapping[str, Any]) -> Curated:
         version=like.version,
         description=document["description"],
         python=document["python"],
-        accelerator=like.accelerator,
+        accelerator=document.get("accelerator", like.accelerator),
         twin=document.get("twin", ""),
         requirements=(*packages, *kept),
         variables=like.variables,

@@ -6,9 +6,10 @@ Leaves: reading references to catalogue.py, plain Python images to image_names.p
 Always: a name gets a substitute only if Azure published exactly that name, in any case; a name that
 merely looks like one is unknown. The substitute is the first of those in its line whose Python the
 machine has, or uv can download. It holds the version in the name, or the nearest that can be
-installed, of the same major version; except for Azure Container for PyTorch without a GPU or with a
-CUDA that PyPI has no torch for, whose names Azure itself fills with newer versions. Where such a
-name's torch is older than 2.6, `torch.load` reads whole models, as it did then.
+installed, of the same major version; except for Azure Container for PyTorch on a GPU with a CUDA
+that PyPI has no torch for, or with torch 2.3 and later, whose names Azure itself fills with newer
+versions. Where such a name's torch is older than 2.6, `torch.load` reads whole models, as it did
+then.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from torchyard.environments.names import curated_environments
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.types import Platform
 
-_TORCH = "acpt-pytorch-2.13-cpu"
+_NEWEST = "acpt-pytorch-2.13-cpu"
 _NEWEST_ACPT = "acpt-pytorch-2.8-cuda12.6"
 _PREFIX = "AzureML-"
 _NAMES_FILE = Path(__file__).with_name("published_names.txt")
@@ -134,7 +135,7 @@ def substitute(name: str, platform: Platform, *, is_azures: bool = True) -> Succ
         if successor is not None and _has_python(platform, successor):
             return _as_then(name, successor)
     if _ACPT_CONTENT.fullmatch(name):
-        return _as_then(name, _for(_TORCH, platform))
+        return _as_then(name, _for(_acpt_of(name), platform))
     for refusal in REFUSALS:
         if re.fullmatch(refusal.pattern, name, re.IGNORECASE):
             return Successor(None, refusal.reason)
@@ -148,12 +149,28 @@ def _has_python(platform: Platform, curated: Curated) -> bool:
     return curated.python in platform.pythons
 
 
+def _torch_in(name: str) -> tuple[int, int] | None:
+    """The first two numbers of the torch in a name."""
+    torch = _TORCH_IN_NAME.search(name)
+    if torch is None:
+        return None
+    major, minor = (int(number) for number in torch.groups() if number is not None)
+    return major, minor
+
+
+def _acpt_of(name: str) -> str:
+    """The environment with the torch in a name, or the newest."""
+    torch = _torch_in(name)
+    same = f"acpt-pytorch-{torch[0]}.{torch[1]}-cpu" if torch is not None else ""
+    return same if curated_environments.find_by_name(same) is not None else _NEWEST
+
+
 def _as_then(name: str, curated: Curated | None) -> Successor:
     """Torch that loads models as the torch in the name does, where that matters."""
-    torch = _TORCH_IN_NAME.search(name)
+    torch = _torch_in(name)
     if curated is None or torch is None or not curated.name.startswith("acpt-"):
         return Successor(curated)
-    major, minor = (int(number) for number in torch.groups() if number is not None)
+    major, minor = torch
     is_that_torch = curated.name.startswith(f"acpt-pytorch-{major}.{minor}-")
     if is_that_torch or (major, minor) >= _WEIGHTS_ONLY_SINCE:
         return Successor(curated)
@@ -171,10 +188,17 @@ def name_in(image: str, tag: str = "") -> str:
     if _PYTORCH_IMAGE.fullmatch(image):
         old = _OLD_TAG.match(tag)
         if old is None:
-            return _NEWEST_ACPT
+            return _published_acpt(tag)
         nearest = min(max(int(old[1]), _OLDEST_FOR_38), _NEWEST_FOR_38)
         return f"pytorch-1.{nearest}-py38"
     return ""
+
+
+def _published_acpt(tag: str) -> str:
+    """A published name with the torch that a tag begins with, or the newest."""
+    start = f"acpt-pytorch-{'.'.join(tag.split('.')[:2])}-"
+    same = (name for name in names() if name.startswith(start))
+    return next((f"{_PREFIX}{name}" for name in same), _NEWEST_ACPT)
 
 
 def _for(name: str, platform: Platform) -> Curated | None:

@@ -2,7 +2,7 @@
 
 Owns: finding one by its version, and substitutes for unavailable versions.
 Leaves: making an environment of it to build/builder.py, conda's own Python to
-conda/conda_packages.py.
+conda/conda_packages.py, another one for requirements without a wheel to python_choice.py.
 Always: a substitute differs only in the last part of the version: 3.6.15 may take the place of
 3.6.2, 3.7 never does; except 3.8 for an older one with a layer. Installed Pythons come before
 downloads, where the workspace allows substitutes.
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from torchyard.base.errors import BuildFailed, InvalidSpec
 from torchyard.environments.names.substitutes import Substitute, SubstitutePolicy
@@ -26,6 +27,8 @@ from torchyard.environments.packages.uv import find_uv
 from torchyard.environments.types import EnvironmentSpec, platform_python
 
 _VERSION = re.compile(r"(3\.\d+)(?:\.\d+)?")
+# What ranks run needs it.
+_OLDEST = (3, 6)
 _TOO_OLD = "Invalid version request"
 _ASK_S = 30.0
 # The owner may install a Python while the server runs.
@@ -69,7 +72,7 @@ class Pythons:
                 return spec
             raise
         notice = f"Python {wanted} is not here: {python} takes its place"
-        return replace(spec, python=best, notices=(*spec.notices, notice))
+        return replace(spec, python=best, notices=(*spec.notices, notice), is_any_python=True)
 
     def refuse(self, spec: EnvironmentSpec) -> None:
         """
@@ -96,7 +99,24 @@ class Pythons:
         return offers
 
     def _ask(self, minor: str) -> dict[str, bool] | None:
-        words = ["python", "list", minor, "--all-versions", "--output-format", "json"]
+        entries = self._list(minor, "--all-versions")
+        if entries is None:
+            return None
+        offers: dict[str, bool] = {}
+        for entry in entries:
+            offers[entry["version"]] = bool(entry["path"]) or offers.get(entry["version"], False)
+        return offers
+
+    def minors(self) -> list[str]:
+        """The minor versions that environments can have, newest first, downloads included."""
+        versions = [entry["version"] for entry in self._list() or ()]
+        released = {match[1] for match in map(_VERSION.fullmatch, versions) if match}
+        every = {*released, *installed()}
+        return sorted((each for each in every if _numbers(each) >= _OLDEST), key=_numbers)[::-1]
+
+    def _list(self, *request: str) -> list[dict[str, Any]] | None:
+        """What uv lists of CPython; None where it fails."""
+        words = ["python", "list", *request, "--output-format", "json"]
         try:
             outcome = subprocess.run(
                 [self._find(), *words],
@@ -104,17 +124,11 @@ class Pythons:
                 text=True, timeout=_ASK_S,
             )  # fmt: skip
             if outcome.returncode != 0:
-                return {} if _TOO_OLD in outcome.stderr else None
+                return [] if _TOO_OLD in outcome.stderr else None
             entries = json.loads(outcome.stdout)
         except (BuildFailed, OSError, subprocess.SubprocessError, ValueError):
             return None
-        plain = [
-            entry for entry in entries if (entry["implementation"], entry["variant"]) == _PLAIN
-        ]
-        offers: dict[str, bool] = {}
-        for entry in plain:
-            offers[entry["version"]] = bool(entry["path"]) or offers.get(entry["version"], False)
-        return offers
+        return [entry for entry in entries if (entry["implementation"], entry["variant"]) == _PLAIN]
 
 
 def _for_layers(spec: EnvironmentSpec, policy: SubstitutePolicy) -> EnvironmentSpec:

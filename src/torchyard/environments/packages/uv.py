@@ -8,6 +8,8 @@ Always: the log names no index, path or host of the machine's configuration, and
 
 from __future__ import annotations
 
+import copy
+import io
 import os
 import re
 import selectors
@@ -29,6 +31,7 @@ from torchyard.shared.masking import Masker
 _POLL_S = 0.25
 # At the start of an output, and at its end.
 _KEPT_LINES = 200
+DISK_FULL = "disk_full"
 
 
 class Log(Protocol):
@@ -60,6 +63,12 @@ class Outcome:
 
     code: int
     words: str
+
+
+class PackagesFailed(BuildFailed):
+    """Packages could not be resolved or installed; `words` is uv's output."""
+
+    words = ""
 
 
 class Uv:
@@ -101,6 +110,12 @@ class Uv:
         self._variables["UV_NO_PROGRESS"] = "1"
         if cache is not None:
             self._variables.setdefault("UV_CACHE_DIR", str(cache))
+
+    def quiet(self) -> Uv:
+        """This one with a log that nobody reads, for questions that many runs answer."""
+        silent = copy.copy(self)
+        silent.log = io.BytesIO()
+        return silent
 
     def is_canceled(self) -> bool:
         """Whether the caller wants the build to end."""
@@ -229,15 +244,15 @@ def failure(outcome: Outcome, doing: str) -> BuildFailed:
     name = package_at_fault(outcome.words)
     reason = _reason(words)
     message = f"package `{name}` can't be installed: {reason}" if name else f"{doing}: {reason}"
-    return BuildFailed(message, _hint(words, name))
+    error = PackagesFailed(message, _hint(words, name))
+    error.words = outcome.words
+    return error
 
 
 def no_space() -> BuildFailed:
     """The disk is full: nothing is wrong with the packages."""
     full = disk.full("`environments`")
-    return BuildFailed(
-        full.message, "free space with `yard gc`, then submit again", code="disk_full"
-    )
+    return BuildFailed(full.message, "free space with `yard gc`, then submit again", code=DISK_FULL)
 
 
 def is_full(words: str) -> bool:

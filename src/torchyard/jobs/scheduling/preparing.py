@@ -22,7 +22,12 @@ from torchyard.environments.types import from_json as environment_from_json
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.files import build_logs, inputs
 from torchyard.jobs.records import isolation, progress, round_store, store
+<<<<<<< HEAD
 from torchyard.jobs.records.types import CommandJob, Job, JobError, Stage, Status, parse_job
+=======
+from torchyard.jobs.records.job_events import notices_of
+from torchyard.jobs.records.types import Job, JobError, Stage, Status
+>>>>>>> s-a
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import secrets
 from torchyard.jobs.spec import services as job_services
@@ -101,7 +106,8 @@ class Preparer:
         if not job_services.needs_layer(job.spec.services):
             return None
         environments = self._services.environments
-        layer = environments.resolver.resolve(job_services.layer(environment))
+        python = environments.folders.python_of(environment)
+        layer = environments.resolver.resolve(job_services.layer(python))
         if layer.hash in self._without or environments.folders.find(layer) is not None:
             return None
         self._layers.add(layer.hash)
@@ -210,6 +216,7 @@ class Preparer:
                 lambda: self._unwanted(environment),
                 lambda: self.secrets(environment),
             )
+            self._tell_python(environment)
         except BuildCanceled:
             pass  # no job wanted it any more; the next round handles new ones
         except DatabaseUnreachable:
@@ -224,6 +231,21 @@ class Preparer:
                 self._building.pop(environment.hash, None)
                 self._begun.discard(environment.hash)
             self._services.wakeup.set()
+
+    def _tell_python(self, environment: EnvironmentSpec) -> None:
+        """To the jobs that waited for a build that took another Python than the one tried first.
+
+        Later ones have it from their submission.
+        """
+        services = self._services
+        taken = services.environments.folders.taken_python(environment)
+        if taken is None:
+            return
+        for job in self._preparing(environment):
+            with services.db.write() as connection:
+                if taken.notice not in notices_of(store.events_after(connection, job.id, 0)):
+                    progress.notice(connection, job, taken.notice, services.clock.now())
+            services.signals.notify(job_key(job))
 
     def _preparing(self, environment: EnvironmentSpec) -> list[Job]:
         """The jobs that wait for this environment."""

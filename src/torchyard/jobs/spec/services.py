@@ -14,7 +14,6 @@ from typing import Any
 
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import text
-from torchyard.environments.types import EnvironmentSpec
 from torchyard.jobs.spec import own_properties
 from torchyard.jobs.spec.values import At, known_keys, mapping, served
 
@@ -137,12 +136,12 @@ def hold_s(properties: Mapping[str, str]) -> float:
     return own_properties.bounded_duration_s(properties, HOLD, 0.0, _LONGEST_HOLD_S, hint)
 
 
-def layer(environment: EnvironmentSpec) -> dict[str, Any]:
+def layer(job_python: str) -> dict[str, Any]:
     """The definition of the environment that services are run from, beside a job's own.
 
     It has the job's Python where it can, so that notebooks run in the job's environment.
     """
-    match = _PYTHON.match(environment.python)
+    match = _PYTHON.match(job_python)
     usable = match is not None and _OLDEST_PYTHON <= int(match[1]) <= _NEWEST_PYTHON
     python = f"3.{match[1]}" if match and usable else _USUAL_PYTHON
     return {

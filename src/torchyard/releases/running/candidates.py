@@ -18,7 +18,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
 from torchyard.environments import assets
 from torchyard.environments.names import catalogue, curated_environments, substitutes
-from torchyard.environments.packages import lock
+from torchyard.environments.packages import lock, python_choice
 from torchyard.environments.packages.requirements import package_name
 from torchyard.environments.services import Environments
 from torchyard.environments.types import REQUESTED, EnvironmentAsset, EnvironmentSpec
@@ -133,7 +133,8 @@ def definition_of(spec: EnvironmentSpec, text: str) -> dict[str, Any]:
             # The platform decides the build of torch.
             lines.append(f"{name}=={version.partition('+')[0]}")
     lines += [name for name in spec.layers if name not in requested]
-    return _definition(spec.python, lines)
+    taken = python_choice.in_lock(text)
+    return _definition(taken.python if taken is not None else spec.python, lines)
 
 
 def _definition(python: str, lines: Sequence[str]) -> dict[str, Any]:
