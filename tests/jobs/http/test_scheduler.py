@@ -163,7 +163,7 @@ def test_the_jobs_that_waited_are_told_of_the_python_that_a_build_took(
     scheduler.preparer._builders.shutdown()
     notice = ("the environment has Python 3.9: `llvmlite==0.36` has no wheel for Python 3.11",)
     for job in jobs:
-        assert tuple(notices_of(actions.events(services, job))) == notice
+        assert tuple(notices_of(actions.events(services.db, job))) == notice
 
 
 def test_a_job_says_that_its_environment_waits_for_other_builds(

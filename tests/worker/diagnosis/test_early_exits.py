@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,12 @@ def _record(folder: Path, of_rank: int, pid: int, parent: int, rank: int, after_
     title, _, message = LOST.partition(": ")
     records = folder / "errors" / f"rank-{of_rank}"
     records.mkdir(parents=True, exist_ok=True)
-    body = {"kind": "exception", "type": title, "message": message, "traceback": LOST}
+    body: dict[str, Any] = {
+        "kind": "exception",
+        "type": title,
+        "message": message,
+        "traceback": LOST,
+    }
     body |= {"at": AT + after_s, "started": AT, "pid": pid, "parent": parent, "rank": str(rank)}
     body |= {"status": None, "said": None, "place": None, "world_size": "2"}
     (records / f"{pid}.json").write_text(json.dumps(body))

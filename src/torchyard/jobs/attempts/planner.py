@@ -231,15 +231,8 @@ def _layer_folder(connection: Connection, environments: Environments, job: Comma
     if not job_services.needs_layer(job.spec.services):
         return ""
     environment = environment_from_json(store.environment_of(connection, job.id))
-<<<<<<< HEAD
-    folder = environments.folders.find(
-        environments.resolver.resolve(job_services.layer(environment))
-    )
-=======
-    environments = services.environments
     layer = job_services.layer(environments.folders.python_of(environment))
     folder = environments.folders.find(environments.resolver.resolve(layer))
->>>>>>> s-a
     return "" if folder is None else str(folder)
 
 

@@ -22,12 +22,8 @@ from torchyard.environments.types import from_json as environment_from_json
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.files import build_logs, inputs
 from torchyard.jobs.records import isolation, progress, round_store, store
-<<<<<<< HEAD
-from torchyard.jobs.records.types import CommandJob, Job, JobError, Stage, Status, parse_job
-=======
 from torchyard.jobs.records.job_events import notices_of
-from torchyard.jobs.records.types import Job, JobError, Stage, Status
->>>>>>> s-a
+from torchyard.jobs.records.types import CommandJob, Job, JobError, Stage, Status, parse_job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import secrets
 from torchyard.jobs.spec import services as job_services
