@@ -190,7 +190,7 @@ def failed_commands(folder: Path) -> list[FailedCommand]:
 
 def leavings(folder: Path) -> list[Leaving]:
     """The Pythons of a rank that left with code 0."""
-    found = []
+    pythons = []
     try:
         files = [(file, file.stat().st_mtime) for file in folder.glob("*.left")]
     except OSError:
@@ -199,8 +199,8 @@ def leavings(folder: Path) -> list[Leaving]:
         rank, _, parent = _text(file).partition(" ")
         numbers = (rank, file.stem, parent)
         if all(_NUMBER.fullmatch(number) for number in numbers):
-            found.append(Leaving(int(rank), int(file.stem), int(parent), at))
-    return found
+            pythons.append(Leaving(int(rank), int(file.stem), int(parent), at))
+    return pythons
 
 
 def crash_stack(folder: Path, pid: int) -> str:

@@ -126,9 +126,9 @@ def first_early_exit(
         if exit.exit_code and not exit.stop_requested and failed is None:
             continue
         for leaving in artifacts.leavings(context.records_folder(rank)):
-            is_own = exit.pid in (leaving.pid, leaving.parent) and not exit.exit_code
+            is_of_rank = exit.pid in (leaving.pid, leaving.parent) and not exit.exit_code
             is_sibling = failed is None or leaving.parent == failed.parent
-            if is_own or is_sibling or (exit.stop_requested and leaving.rank == rank):
+            if is_of_rank or is_sibling or (exit.stop_requested and leaving.rank == rank):
                 early.append((leaving.at, leaving.rank))
     early = [(at, rank) for at, rank in early if at <= until]
     if failed is not None:
