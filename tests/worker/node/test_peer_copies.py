@@ -441,7 +441,8 @@ def test_nodes_that_end_well_deliver_each_file_once(bench: Bench, tmp_path: Path
     _, handle = _launch(bench, tmp_path, "ends", peer_copies=True)
     bench.wait(handle)
     for node in (0, 1):
-        assert bench.exit(node) == {"exit_code": 0, "error": None}
+        end = bench.exit(node)
+        assert (end["exit_code"], end["error"]) == (0, None)
         assert json.dumps(server.events[node]).count("delivered the part") == 0
     parts = [path for path in puts if "part-" in path]
     assert len(parts) == 2

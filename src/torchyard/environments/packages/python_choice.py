@@ -32,18 +32,12 @@ _NAMED = 3
 _MARK = re.compile(r"# python (?P<python>3\.\d+): (?P<reason>.+)\n")
 _VERSION = re.compile(r"3\.\d+(?:\.\d+)?", re.ASCII)
 _LIMITED = re.compile(r"[=<>~]")
-# How uv names what it could not use, with its versions.
-_BLAMED = (
-    re.compile(
-        r"(?P<line>[\w.-]+(?:[=<>!~]=?[\w.*+!-]+(?:,[=<>!~]=?[\w.*+!-]+)*)?) has no "
-        r"(?:usable wheels|wheels with a matching Python)",
-        re.ASCII,
-    ),
-    re.compile(
-        r"Failed to (?:build|download and build) `(?P<line>[\w.-]+==[^`]+)`",
-        re.ASCII,
-    ),
+# How uv goes on after what it could not use, whose versions stand behind its name.
+_NOT_USED = (" has no usable wheels", " has no wheels with a matching Python")
+_NOT_BUILT = re.compile(
+    r"Failed to (?:build|download and build) `(?P<line>[\w.-]+==[^`]+)`", re.ASCII
 )
+_WORD = re.compile(r"[\w.-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -87,7 +81,8 @@ def in_lock(lock: str) -> Taken | None:
 
 def without(lock: str) -> str:
     """The lock without that line."""
-    return _MARK.sub("", lock, count=1) if _MARK.match(lock) else lock
+    match = _MARK.match(lock)
+    return lock[match.end() :] if match else lock
 
 
 def is_free(spec: EnvironmentSpec) -> bool:
@@ -178,16 +173,15 @@ def _is_limited(line: str) -> bool:
 def _blamed(error: BuildFailed) -> list[str]:
     """What uv could not build or find a wheel of, which may be required by other packages only."""
     words = " ".join(error.words.split()) if isinstance(error, PackagesFailed) else ""
-    return [
-        *dict.fromkeys(match["line"] for pattern in _BLAMED for match in pattern.finditer(words))
-    ]
+    lines = [before.rpartition(" ")[2] for after in _NOT_USED for before in words.split(after)[:-1]]
+    lines += [match["line"] for match in _NOT_BUILT.finditer(words)]
+    return list(dict.fromkeys(line for line in lines if package_name(line)))
 
 
 def _is_named(line: str, error: BuildFailed) -> bool:
     """Whether the error is about this requirement."""
     words = error.words if isinstance(error, PackagesFailed) else error.message
-    name = re.escape(package_name(line)).replace(r"\-", "[-_.]")
-    return bool(re.search(rf"(?<![\w.-]){name}(?![\w-])", words, re.IGNORECASE))
+    return package_name(line) in map(package_name, _WORD.findall(words))
 
 
 def _without_wheel(

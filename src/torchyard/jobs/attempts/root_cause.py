@@ -59,7 +59,8 @@ def failed_node(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
     first = min(failed, key=lambda node: (_is_consequence(node, failed), node.failed_at, node.node))
     if first.error is not None and first.error.code in (HANG, TIMEOUT):
         return replace(first, error=_all_stood(first.error, failed))
-    return replace(first, error=_with_early_exit(first, nodes))
+    error = _with_early_exit(first, nodes)
+    return first if error is first.error else replace(first, error=error)
 
 
 def _with_early_exit(failed: AttemptNode, nodes: Sequence[AttemptNode]) -> JobError | None:
