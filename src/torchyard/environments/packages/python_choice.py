@@ -38,6 +38,8 @@ _NOT_BUILT = re.compile(
     r"Failed to (?:build|download and build) `(?P<line>[\w.-]+==[^`]+)`", re.ASCII
 )
 _WORD = re.compile(r"[\w.-]+", re.ASCII)
+# It becomes a line of a requirements file.
+_LINE = re.compile(r"[A-Za-z0-9][\w.*+!,=<>~-]*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ def _blamed(error: BuildFailed) -> list[str]:
     words = " ".join(error.words.split()) if isinstance(error, PackagesFailed) else ""
     lines = [before.rpartition(" ")[2] for after in _NOT_USED for before in words.split(after)[:-1]]
     lines += [match["line"] for match in _NOT_BUILT.finditer(words)]
-    return list(dict.fromkeys(line for line in lines if package_name(line)))
+    return list(dict.fromkeys(line for line in lines if _LINE.fullmatch(line)))
 
 
 def _is_named(line: str, error: BuildFailed) -> bool:
