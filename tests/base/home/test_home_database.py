@@ -28,7 +28,7 @@ def refused(home: Path, url: str = "", variable: str = "", first: str = "", **en
         url: given as an argument; `variable` as TORCHYARD_DATABASE.
         first: a folder whose modules come before the installed ones.
     """
-    arguments = [sys.executable, "-m", "torchyard.server", "--home", str(home), "--port", "1"]
+    arguments = [sys.executable, "-m", "torchyard.server", "--home", str(home), "--port", "0"]
     if url:
         arguments += ["--database", url]
     plain = {name: value for name, value in os.environ.items() if not name.startswith("PG")}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -247,12 +248,16 @@ def _remove_mount_points(rootfs: Path, targets: Mapping[str, Path]) -> None:
     """Remove the empty files and folders at which machine files were mounted."""
     for name in targets:
         place = rootfs / name.lstrip("/")
-        if place.is_symlink():
+        if place.is_symlink() or not place.exists():
             continue
+        # Its owner may not change it, if he is not root.
+        mode = place.parent.stat().st_mode
+        place.parent.chmod(mode | stat.S_IRWXU)
         if place.is_file() and not place.stat().st_size:
             place.unlink()
         elif place.is_dir() and not any(place.iterdir()):
             place.rmdir()
+        place.parent.chmod(mode)
 
 
 def _with_registry(image: str) -> str:
