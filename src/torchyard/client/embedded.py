@@ -28,7 +28,7 @@ from torchyard.base.http import Transport
 from torchyard.base.machine import is_alive, is_seen
 from torchyard.base.settings import Settings
 
-START_LIMIT_S = 30.0
+START_LIMIT_S = 120.0
 STOP_LIMIT_S = 10.0
 # How long the server of a unit, or one for other machines, may take to come back.
 RESTART_LIMIT_S = 15.0
@@ -340,7 +340,7 @@ def _not_started(settings: Settings, ready_line: str, code: int, log_start: int)
             f"the server could not be started: {refused[1]}",
             refused[2] or f"its whole log is `{settings.server_log}`",
         )
-    how = f"ended with {code}" if code != -signal.SIGKILL else f"was not ready in {START_LIMIT_S} s"
+    how = f"ended with {code}" if code != -signal.SIGKILL else f"was not ready in {START_LIMIT_S:g} s"
     if ready_line:
         how = f"said it was ready and wrote no `{settings.server_file}`"
     return Unreachable(
