@@ -340,7 +340,9 @@ def _not_started(settings: Settings, ready_line: str, code: int, log_start: int)
             f"the server could not be started: {refused[1]}",
             refused[2] or f"its whole log is `{settings.server_log}`",
         )
-    how = f"ended with {code}" if code != -signal.SIGKILL else f"was not ready in {START_LIMIT_S:g} s"
+    how = (
+        f"ended with {code}" if code != -signal.SIGKILL else f"was not ready in {START_LIMIT_S:g} s"
+    )
     if ready_line:
         how = f"said it was ready and wrote no `{settings.server_file}`"
     return Unreachable(

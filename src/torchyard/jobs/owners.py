@@ -29,7 +29,7 @@ def of(job: Job) -> str:
 
 
 def of_name(db: Database, workspace: str, name: str) -> str:
-    """Empty when there is no such job."""
+    """Empty when the job does not exist."""
     with db.read() as connection:
         job = store.job_named(connection, workspace, name)
     return "" if job is None else of(job)

@@ -30,6 +30,7 @@ class FakeEngine:
     built: list[tuple[str, str, list[str]]] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     refuses: str = ""
+    etc_link: Path | None = None
 
     name = "fake"
 
@@ -63,6 +64,9 @@ class FakeEngine:
         self.remove([name for name in self.images if f"from:{mark}-" in name])
 
     def unpack(self, image: str, folder: Path, mark: str, log: Uv) -> None:
+        if self.etc_link is not None:
+            (folder / "etc").symlink_to(self.etc_link)
+            return
         (folder / "etc").mkdir()
         (folder / "etc" / "from").write_text(image)
         (folder / "etc" / "pip.conf").touch()
@@ -99,6 +103,16 @@ def put_context(machine: Machine, **files: str) -> dict[str, Any]:
         for name, text in files.items()
     ]  # fmt: skip
     return {"build": {"path": f"snapshot:{blobs.put_snapshot({'files': entries}).id}"}}
+
+
+def test_nothing_outside_an_image_is_removed(
+    environments: Environments, engine: FakeEngine, tmp_path: Path
+) -> None:
+    engine.etc_link = tmp_path / "etc"
+    engine.etc_link.mkdir()
+    (engine.etc_link / "pip.conf").touch()
+    environments.builds.run(environments.resolver.resolve({"image": "ubuntu:22.04"}))
+    assert (engine.etc_link / "pip.conf").exists()
 
 
 def test_an_image_is_pulled_once_and_unpacked(

@@ -246,16 +246,21 @@ def _unpack(tag: str, facts: ImageFacts, build: _ImageBuild, paths: EnvironmentP
 
 def _remove_mount_points(rootfs: Path, targets: Mapping[str, Path]) -> None:
     """Remove the empty files and folders at which machine files were mounted."""
+    root = rootfs.resolve()
     for name in targets:
         place = rootfs / name.lstrip("/")
-        if place.is_symlink() or not place.exists():
+        # A link of the image may lead out of it.
+        if place.is_symlink() or not place.parent.resolve().is_relative_to(root):
             continue
-        # Its owner may not change it, if he is not root.
+        is_empty_file = place.is_file() and not place.stat().st_size
+        if not is_empty_file and not (place.is_dir() and not any(place.iterdir())):
+            continue
+        # An ordinary user removes nothing from a folder without write bits.
         mode = place.parent.stat().st_mode
         place.parent.chmod(mode | stat.S_IRWXU)
-        if place.is_file() and not place.stat().st_size:
+        if is_empty_file:
             place.unlink()
-        elif place.is_dir() and not any(place.iterdir()):
+        else:
             place.rmdir()
         place.parent.chmod(mode)
 
