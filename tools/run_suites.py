@@ -21,22 +21,30 @@ from pathlib import Path
 
 from run_suite import Record, logs_folder
 
-# Every process of a job bears this variable; what is just ending is given a moment.
+# Every process of a job bears this variable, and every program of torchyard's own these words in
+# its command line; what is just ending is given a moment.
 _MARK = b"TORCHYARD_ATTEMPT="
+_PROGRAM = b"-m\0torchyard."
 _ENDING_S = 30.0
 # Of what pytest said of a red suite, so that the end of a long log has it.
 _MAX_LINES = 150
 
 
 def left_behind(folder: str) -> list[str]:
-    """Command lines of jobs' processes whose environment names `folder`: others' are not ours."""
+    """Command lines of jobs' processes whose environment names `folder`, and of torchyard's own
+    programs whose arguments do: others' are not ours.
+    """
     commands = []
+    ours = os.fsencode(folder)
     for process in Path("/proc").glob("[0-9]*"):
         try:
             environment = (process / "environ").read_bytes()
-            if _MARK in environment and os.fsencode(folder) in environment:
-                command = (process / "cmdline").read_bytes().replace(b"\0", b" ")
-                commands.append(f"{process.name} {command.decode(errors='replace')[:200]}")
+            command = (process / "cmdline").read_bytes()
+            if (_MARK in environment and ours in environment) or (
+                _PROGRAM in command and ours in command
+            ):
+                shown = command.replace(b"\0", b" ").decode(errors="replace")
+                commands.append(f"{process.name} {shown[:200]}")
         except OSError:
             continue  # it has just ended
     return commands

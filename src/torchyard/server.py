@@ -41,7 +41,7 @@ from torchyard.base.addresses import Network
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, InvalidInput, TorchyardError
 from torchyard.base.files import write_atomically
-from torchyard.base.home import home_database, home_service, home_watch, private_home
+from torchyard.base.home import home_database, home_service, private_home
 from torchyard.base.home.home_database import Choice
 from torchyard.endpoints.running.router_process import ScoringAt
 from torchyard.executors import job_users, server_for_nodes
@@ -52,7 +52,7 @@ from torchyard.jobs.records.signals import Signals
 from torchyard.server_options import Options
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.types import Server
-from torchyard.shared import locks, processes
+from torchyard.shared import home_watch, locks, processes
 from torchyard.tunnels.registry import Tunnels
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people

@@ -107,6 +107,13 @@ class Database:
     def engine(self) -> Engine:
         return self._engine
 
+    @property
+    def writers(self) -> int:
+        """How many threads of a server can write at once and gain by it: SQLite has one writer, and
+        a second thread prepares what it will write.
+        """
+        return 16 if self._is_postgres else 2
+
     def apart(self) -> Database:
         """The same one by connections of its own: for what must not wait behind all requests."""
         return Database(self.url, self._shared)

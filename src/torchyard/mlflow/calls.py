@@ -21,7 +21,6 @@ from starlette.concurrency import run_in_threadpool
 from torchyard.base import heads
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.settings import DEFAULT_WORKSPACE
-from torchyard.jobs.history.history import LOG_THREADS
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.services import Services
 from torchyard.mlflow import plugin_uris
@@ -266,9 +265,10 @@ class CallRoute(MlflowRoute):
 
         assert self.needs is not None
         logs = self.needs.permission is Permission.LOG
-        in_thread = LOG_THREADS.run if logs else run_in_threadpool
 
         async def handle(request: Request) -> Response:
+            services: Services = request.app.state.services
+            in_thread = services.history.threads.run if logs else run_in_threadpool
             return await in_thread(run, request, await request.body())
 
         return with_mlflow_errors(self.guard(handle))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -59,6 +60,11 @@ def test_a_killed_router_comes_back_at_its_port_with_its_table(router: RouterPro
     router.start()
     assert router.port == port
     assert router.request().status == 200
+
+
+def test_a_router_whose_home_is_deleted_ends(router: RouterProcess) -> None:
+    shutil.rmtree(router.home)
+    assert router.wait() == 0
 
 
 def test_only_one_router_runs_in_a_home(router: RouterProcess) -> None:

@@ -75,6 +75,22 @@ def test_a_python_that_a_requirement_of_another_package_needs(
     assert python_in(environments.builds.run(spec)) == OTHERS[0]
 
 
+def test_the_error_says_why_the_other_python_does_not_help(
+    environments: Environments, machine: Machine
+) -> None:
+    for version in OTHERS:
+        tag = f"cp{version.replace('.', '')}-none-any"
+        wheels.put(machine.wheels, "alpha", "1.0", requires=("beta==2.0",), tag=tag)
+    spec = environments.resolver.resolve(NAMES_NONE)
+    with pytest.raises(BuildFailed) as failed:
+        environments.builds.run(spec)
+    message = failed.value.message
+    assert (
+        f"`alpha==1.0` has no wheel for Python {platform_python()}, and with Python 3." in message
+    )
+    assert "`beta`" in message
+
+
 def test_a_python_that_the_file_names_stays_and_the_error_says_which_would_do(
     environments: Environments, machine: Machine
 ) -> None:

@@ -2,8 +2,8 @@
 
 Owns: the lock, the listener and its port, following table and certificate, stopping gracefully.
 Leaves: requests to routes.py, questions to control.py; starting the process to the server.
-Always: one router a home; it outlives the server; a stop accepts nothing new and lets requests at
-work end.
+Always: one router a home; it outlives the server, but not the home; a stop accepts nothing new and
+lets requests at work end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torchyard.endpoints.router import control
 from torchyard.endpoints.router.client_side import ClientConnection
 from torchyard.endpoints.router.routes import Router
 from torchyard.endpoints.router.table_file import LOOK_S, TableFile
-from torchyard.shared import locks
+from torchyard.shared import home_watch, locks
 
 TABLE = "table.json"
 LOCK = "lock"
@@ -90,6 +90,7 @@ def run(options: Options) -> None:
                 "start this one with `--replace`, or end the other one at its control socket",
             )
     listener = _reused(taken, options) or _listener(options)
+    home_watch.watch(options.folder)
     with listener:
         asyncio.run(_Program(options, listener, context, lock).run())
 

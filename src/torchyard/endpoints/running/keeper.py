@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -72,6 +73,9 @@ class Keeper:
         self._task: asyncio.Task[None] | None = None
         self._demand: asyncio.Task[None] | None = None
         self._problem = ""
+        # A round that goes on in its thread after the stop starts no router any more.
+        self._router_lock = threading.Lock()
+        self._is_stopped = False
 
     def start(self) -> None:
         self._services.signals.listen(self._watcher.hear)
@@ -85,7 +89,12 @@ class Keeper:
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([task], timeout=5)
         self._watcher.close()
-        self._router.leave()
+        await run_in_threadpool(self._leave_router)
+
+    def _leave_router(self) -> None:
+        with self._router_lock:
+            self._is_stopped = True
+            self._router.leave()
 
     def _wake(self) -> None:
         self._services.signals.notify(signals.ENDPOINTS)
@@ -295,9 +304,12 @@ class Keeper:
             self._steps.finish(changed)
 
     def _ensure_router(self) -> None:
-        if not self._router.has_table:
-            self._router.write(Table())
-        problem = self._router.ensure()
+        with self._router_lock:
+            if self._is_stopped:
+                return
+            if not self._router.has_table:
+                self._router.write(Table())
+            problem = self._router.ensure()
         if problem and problem != self._problem:
             _log.error("online endpoints: %s", problem)
         self._problem = problem

@@ -144,7 +144,8 @@ def _make_with_another(
             raise
         except BuildFailed as another:
             uv.say(f"Python {python}: {another.message}")
-    raise error
+            last = python_choice.exhausted(choice, python, another)
+    raise last from error
 
 
 def _make_with(spec: EnvironmentSpec, final: Path, known_lock: str, uv: Uv, working: Path) -> str:

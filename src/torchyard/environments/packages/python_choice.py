@@ -156,6 +156,16 @@ def refusal(spec: EnvironmentSpec, choice: Choice) -> BuildFailed:
     )
 
 
+def exhausted(choice: Choice, python: str, failure: BuildFailed) -> BuildFailed:
+    """The error where none of the other Pythons helped; `failure` is that of the last one tried."""
+    return BuildFailed(
+        f"the packages can't be installed: {choice.reason}, and with Python {python}: "
+        f"{failure.message}",
+        failure.hint,
+        code=failure.code,
+    )
+
+
 def with_python(spec: EnvironmentSpec, python: str) -> EnvironmentSpec:
     """The spec of an environment that names this Python."""
     return replace(spec, python=python, is_any_python=False)

@@ -41,11 +41,6 @@ from torchyard.jobs.history.metric_rows import Row
 from torchyard.jobs.records import store as job_store
 from torchyard.shared.record_rules import is_storable
 
-LOG_THREADS = Threads("log", 2)
-"""For requests that log. A database has few writers, and a thread that waits for them slows those
-that it waits for; so the others wait before they get one, and the first to come is the first.
-"""
-
 
 @dataclass(frozen=True)
 class RunData:
@@ -104,10 +99,17 @@ class _Batch:
 
 
 class History:
-    """The run history of one server."""
+    """The run history of one server.
+
+    Attributes:
+        threads: for requests that log. A database has few writers, and a thread that waits for
+            them slows those that it waits for; so the others wait before they get one, and the
+            first to come is the first.
+    """
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self.threads = Threads("log", db.writers)
 
     def append(self, job_id: int, records: Sequence[Record]) -> None:
         """Store all of the records, made by `metric`, `param` and `tag`, or none.

@@ -21,7 +21,6 @@ from torchyard.jobs.attempts import node_reports, report_fields, worker_history,
 from torchyard.jobs.attempts.idle_time import IdleTime
 from torchyard.jobs.attempts.worker_reports import StopRequest
 from torchyard.jobs.files import artifacts, inputs, log_quota
-from torchyard.jobs.history.history import LOG_THREADS
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import parse_job
 from torchyard.jobs.services import Services, ServicesOf
@@ -140,7 +139,7 @@ async def history(
     first: Annotated[int | None, Body()] = None,
 ) -> dict[str, Any]:
     report_fields.check_records(node, seq, records)
-    return await LOG_THREADS.run(
+    return await services.history.threads.run(
         worker_history.receive, services, attempt_id, node, seq, records, first
     )
 

@@ -1,4 +1,4 @@
-"""A server whose home was deleted ends by itself."""
+"""A process whose home was deleted ends by itself."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.base.home import home_watch
+from torchyard.shared import home_watch
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_home_that_is_gone_ends_the_server(
+def test_a_home_that_is_gone_ends_the_process(
     tmp_path: Path, replaced: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "home"
@@ -33,7 +33,7 @@ def test_a_home_that_is_gone_ends_the_server(
 
 def test_the_process_ends(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from torchyard.base.home import home_watch; "
+        "import sys, time; from pathlib import Path; from torchyard.shared import home_watch; "
         "home_watch.watch(Path(sys.argv[1]), 0.01); print(1, flush=True); time.sleep(600)"
     )
     home = tmp_path / "home"

@@ -1,7 +1,7 @@
-"""End a server whose home folder was deleted: it can neither serve nor be found any more.
+"""End a process whose home folder was deleted: it can neither serve nor be found any more.
 
 Owns: noticing that the folder is gone, or another one under its name.
-Leaves: an orderly end to the server's own handler of SIGTERM.
+Leaves: an orderly end to the process's own handler of SIGTERM.
 Always: a disk that doesn't answer for a while ends nothing; the folder must be missing twice in a
 row. The process ends even if its orderly end hangs.
 """
@@ -38,7 +38,7 @@ def _watch(
             missing = 0 if _identity(home) == identity else missing + 1
         except OSError:
             missing = 0
-    print(f"the home folder `{home}` was deleted: the server ends", file=sys.stderr, flush=True)
+    print(f"the home folder `{home}` was deleted: this process ends", file=sys.stderr, flush=True)
     end()
 
 
