@@ -35,13 +35,13 @@ def left_behind(folder: str) -> list[str]:
     programs whose arguments do: others' are not ours.
     """
     commands = []
-    ours = os.fsencode(folder)
+    folder_bytes = os.fsencode(folder)
     for process in Path("/proc").glob("[0-9]*"):
         try:
             environment = (process / "environ").read_bytes()
             command = (process / "cmdline").read_bytes()
-            if (_MARK in environment and ours in environment) or (
-                _PROGRAM in command and ours in command
+            if (_MARK in environment and folder_bytes in environment) or (
+                _PROGRAM in command and folder_bytes in command
             ):
                 shown = command.replace(b"\0", b" ").decode(errors="replace")
                 commands.append(f"{process.name} {shown[:200]}")

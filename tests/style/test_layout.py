@@ -49,13 +49,13 @@ CEILINGS = {
     "releases": 4_400,
     "runner": 1_850,
     "servers": 750,
-    "shared": 3_600,
+    "shared": 3_500,
     "sign_in": 1_100,
     "sweeps": 5_450,
     "train": 6_050,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 19_750,
+    "worker": 19_850,
     "workspaces": 4_450,
 }
 

@@ -1,8 +1,8 @@
 """The rules for records of run history: metrics, parameters, tags, properties and rows.
 
 Owns: which keys, numbers, texts, steps and times a record may hold; how JSON writes a float.
-Leaves: reading requests to mlflow_records.py and sdk_v1_records.py; storing to the server's
-jobs/history.
+Leaves: reading MLflow's requests to the relay and SDK v1's to sdk_v1_records.py; storing to the
+server's jobs/history.
 Always: standard library, Python 3.9; whatever passes here fits both of the server's databases.
 Every NaN is the same object, so that records with equal content are equal.
 """

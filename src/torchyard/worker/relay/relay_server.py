@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs
 
-from torchyard.shared import mlflow_records
 from torchyard.shared.plan import LaunchPlan
 from torchyard.shared.record_rules import InvalidRecord, json_object
+from torchyard.worker.relay import mlflow_records
 from torchyard.worker.relay.artifact_tickets import ArtifactTickets
 from torchyard.worker.relay.forwarding import WAIT_S, Forwarder, Recorder, content_of
 from torchyard.worker.relay.http import Listener, Request, ScriptConnection

@@ -2,7 +2,8 @@
 
 Owns: reading the bodies of log-metric, log-batch, log-parameter and set-tag; which of them the
 relay refuses immediately.
-Leaves: the rules that any record obeys to record_rules.py; whether the run exists to the server.
+Leaves: the rules that any record obeys to shared/record_rules.py; whether the run exists to the
+server.
 Always: numbers that JSON lacks are written by name.
 """
 
