@@ -335,8 +335,31 @@ def test_one_equals_in_a_pip_requirement_gets_the_right_form(line: str, right: s
     assert caught.value.hint == f"write `{right}`: one `=` is how conda pins a version"
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("numpy=>1.26", "write `numpy>=1.26`"),
+        ("numpy =~ 1.26", "write `numpy ~= 1.26`"),
+        ("numpy==1.26=py311", "write `numpy==1.26`"),
+        ("torch 2.13.0", "write `torch==2.13.0`"),
+        ("torch@2.13.0", "write `torch==2.13.0`"),
+        ("numpy>1,<3,=2.0", "write `numpy>1,<3,==2.0`"),
+        ("pip install numpy", "write `numpy`"),
+        ("numpy torch", "write each package on a line of its own"),
+        ("numpy~=2", "write `numpy~=2.0`"),
+        ("numpy ???", "for example `torch==2.13.0`, or `numpy>=1.26,<3`"),
+    ],
+)
+def test_what_is_not_a_requirement_gets_the_form_that_was_meant(line: str, hint: str) -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        spec_of({"pip_requirements": ["six==1.17.0", line]})
+    assert caught.value.at == ("pip_requirements", 1)
+    assert caught.value.message == f"`{line}` is not a pip requirement"
+    assert caught.value.hint == hint
+
+
 def test_two_equals_a_url_and_a_marker_are_no_mistake() -> None:
-    lines = ["a==1", "b>=2", "c===3", "d~=4", "e!=5", "f; python_version=='3.11'",
+    lines = ["a==1", "b>=2", "c===3", "d~=4.0", "e!=5", "f; python_version=='3.11'",
              "g @ https://host/g.whl#sha256=ab"]  # fmt: skip
     assert set(spec_of({"pip_requirements": lines}).requirements) == set(lines)
 

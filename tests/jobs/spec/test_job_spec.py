@@ -282,6 +282,21 @@ def test_other_dollars_and_tildes_get_none(value: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["{{inputs.lr}}", "{{ input.lr }}", "$(inputs.lr)", "$inputs.lr", "$({inputs.lr})"]
+)
+def test_the_brackets_of_another_program_get_a_notice(text: str) -> None:
+    keys = {"inputs": {"lr": 0.1}, "command": f"python train.py ${{{{inputs.lr}}}} {text}"}
+    (notice,) = job_spec.read({**GOOD, **keys}).notices
+    assert notice == (
+        f"`{text}` in the command is not an expression and is passed on as it is; write "
+        "`${{inputs.lr}}`"
+    )
+    unknown = text.replace("lr", "other")
+    job = job_spec.read({**GOOD, "environment_variables": {"A": f"{unknown} {{{{x}}}}"}})
+    assert not [notice for notice in job.notices if "expression" in notice]
+
+
+@pytest.mark.parametrize(
     ("keys", "hint"),
     [
         ({"script": "train.py"}, "write `command: python train.py`"),
@@ -301,6 +316,25 @@ def test_other_dollars_and_tildes_get_none(value: str) -> None:
         ({"limits": {"timeout": "01:00:00"}}, "write seconds: `timeout: 3600`"),
         ({"limits": {"timeout": "soon"}}, "for example `timeout: 1`"),
         ({"command": "python train.py ${inputs.a}", "inputs": {"a": 1}}, "write `${{inputs.a}}`"),
+        ({"command": "python train.py ${ input.a }", "inputs": {"a": 1}}, "write `${{inputs.a}}`"),
+        ({"env_vars": {"A": "b"}},
+         "environment variables are `environment_variables: {NAME: value}`"),
+        ({"num_gpus": 2},
+         "GPUs come with the size of the `compute`: see `yard compute list-sizes`"),
+        ({"num_nodes": 2}, "write `resources: {instance_count: 2}`"),
+        ({"walltime": "2:00:00"}, "write `limits: {timeout: 3600}`"),
+        ({"hyperparameters": {"lr": 1}},
+         "write `inputs: {NAME: value}`, and `${{inputs.NAME}}` in the command"),
+        ({"entry_point": "train.py"}, "write `command: python train.py`"),
+        ({"distribution": {"type": "pytorch", "nproc_per_node": 2}},
+         "write `process_count_per_instance`: processes of one node"),
+        ({"distribution": {"type": "pytorch", "num_nodes": 2}},
+         "write `resources: {instance_count: 2}`"),
+        ({"resources": {"memory_gb": 8}},
+         "processors, memory and disks come with the size of the `compute`: see "
+         "`yard compute list-sizes`"),
+        ({"resources": {"vm_size": "x"}}, "write `instance_type`"),
+        ({"limits": {"max_time": 60}}, "write `timeout`, in seconds"),
     ],
 )  # fmt: skip
 def test_what_others_call_a_key_is_told_by_its_name_here(keys: dict[str, Any], hint: str) -> None:

@@ -416,6 +416,8 @@ def test_a_limit_of_the_command_is_named_where_memory_runs_out(
     [
         ("Error(s) in loading:\n\tMissing key(s): a\n\tmore",
          "Error(s) in loading: Missing key(s): a"),
+        ("first:\nsecond:\nthird\nmore", "first: second: third"),
+        ("only:", "only:"),
         ("\nthe reason\nmore", "the reason"),
         ("plain", "plain"),
     ],

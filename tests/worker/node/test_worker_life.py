@@ -447,11 +447,20 @@ def test_a_link_to_nothing_among_the_outputs_is_told(bench: Bench) -> None:
     assert notice.endswith("point to nothing are not delivered: `model/b`, `outputs/last`")
 
 
-def test_a_wrong_program_in_the_command_is_no_wrong_file(bench: Bench) -> None:
-    folded = 'python -c " import json; print(json.dumps(1))"'  # as `>-` makes of two lines
-    bench.run(bench.plan(folded, environment=sys.prefix))
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        # As `>-` makes of two lines.
+        ('python -c " import json; print(json.dumps(1))"', "`python -c`"),
+        ("python <<'END'\nif True:\nprint(1)\nEND", "standard input"),
+        ("python -c 'eval(\"1 +\")'", "a text that the script compiles"),
+        ("echo 'x = = 1' > a.py; python a.py", "the file is not valid"),
+    ],
+)
+def test_a_syntax_error_is_told_where_it_is(bench: Bench, command: str, hint: str) -> None:
+    bench.run(bench.plan(command, environment=sys.prefix))
     error = bench.exit()["error"]
-    assert error["code"] == "syntax_error" and "`python -c`" in error["hint"]
+    assert error["code"] == "syntax_error" and hint in error["hint"]
 
 
 def test_a_worker_whose_folder_was_deleted_ends_with_its_ranks(bench: Bench) -> None:

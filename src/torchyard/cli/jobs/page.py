@@ -77,8 +77,8 @@ def _pairs(values: dict[str, Any] | None, shown: Callable[[Any], str]) -> str:
 def _parameters(job: Mapping[str, Any]) -> str:
     params = list((job.get("params") or {}).items())
     text = _pairs(dict(params[:_MOST_PAIRS]), str)
-    if len(params) > _MOST_PAIRS:
-        text += f"\n  and {len(params) - _MOST_PAIRS} more: `yard job show -n {job['name']} -o json`"
+    if (more := len(params) - _MOST_PAIRS) > 0:
+        text += f"\n  and {more} more: `yard job show -n {job['name']} -o json`"
     return text
 
 

@@ -29,6 +29,10 @@ def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]
     Raises:
         KeyboardInterrupt: the user left; the job keeps running.
     """
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
     end_line = _end_line if _share_output() else None
     printer = Printer(bytes_of(sys.stdout), say, rank, end_line, _live_area())
     say(f"RunId: {name}\n")

@@ -34,6 +34,8 @@ _ONE_EQUALS = re.compile(r"([\w.-]+(?:\[[^\]]*\])?)\s*=\s*([\w.*+!-]+)(\s*;.*)?\
 _LONE_EQUALS = re.compile(r"(?<![=<>!~])= ?(?!=)")
 # Operators with their signs the wrong way round.
 _TURNED = {"=>": ">=", "=<": "<=", "=~": "~=", "=!": "!="}
+# `~=` needs a version of two numbers.
+_COMPATIBLE_WITH_ONE = re.compile(r"(~= ?\d{1,9})(?![\w.])", re.ASCII)
 _CONDAS = re.compile(r"([\w.-]+)={1,2}([\w.*+!-]+)=\w+\Z", re.ASCII)
 _NAME_AND_VERSION = re.compile(r"([\w.-]+(?:\[[^\]]*\])?) ?[ @:] ?(\d[\w.*+!-]*)\Z", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?", re.ASCII)
@@ -138,5 +140,6 @@ def _likely_forms(text: str) -> Iterator[str]:
     if match := _CONDAS.match(text) or _NAME_AND_VERSION.match(text):
         yield f"{match[1]}=={match[2]}"
     yield _LONE_EQUALS.sub("==", text, count=1)
+    yield _COMPATIBLE_WITH_ONE.sub(r"\1.0", text)
     for beginning in ("pip install ", "pip3 install ", "python -m pip install "):
         yield text.removeprefix(beginning)
