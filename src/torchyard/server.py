@@ -94,11 +94,11 @@ def hold_home(home: Path, shared: bool = False) -> IO[bytes]:
     Raises:
         Conflict: another server serves it, or servers of the other kind do.
     """
-    held = open(home / "served.lock", "ab")
-    if locks.try_lock(held, shared):
-        return held
-    others_share = not shared and locks.try_lock(held, shared=True)
-    held.close()
+    lock = open(home / "served.lock", "ab")
+    if locks.try_lock(lock, shared):
+        return lock
+    others_share = not shared and locks.try_lock(lock, shared=True)
+    lock.close()
     if shared:
         raise Conflict(
             f"a server that does not share it serves `{home}`",
@@ -154,9 +154,9 @@ def listen(
         InvalidInput: it can't be opened, as by an ordinary user below 1024.
     """
     remembered = home / port_file
-    wanted = [port] if port is not None else [_remembered(remembered) or default, 0]
+    numbers = [port] if port is not None else [_remembered(remembered) or default, 0]
     problem: OSError | None = None
-    for number in wanted:
+    for number in numbers:
         listener = _socket_for(host)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -297,7 +297,7 @@ def _open_to_all(options: Options) -> _Listeners:
     own_tls = listeners.OwnTls(
         home, "", SystemClock(), bind, lambda: [*server_for_nodes.own_addresses(), socket.getfqdn()]
     )
-    secure = own_tls.at_start(wanted=True)
+    secure = own_tls.at_start(is_required=True)
     host = LOOPBACK_NAMES[0]
     plain = listen(home, host, None, shared=shared)
     return _Listeners(host, plain, secure, None, own_tls, listens=True)
@@ -344,7 +344,7 @@ def run(options: Options) -> None:
     for_others = _is_for_others(options)
     users = _job_users(options, shared or for_others)
     private_home.ensure(home, mend=options.ready_fd is not None)
-    held = hold_home(home, shared)
+    lock = hold_home(home, shared)
     server_log.rotate(settings.Settings(home).server_log)
     if options.ready_fd is None:
         home_service.record(home, _service(options))
@@ -390,7 +390,7 @@ def run(options: Options) -> None:
             entrance.own_tls.close()
         if not shared:
             files.unname()
-        held.close()
+        lock.close()
 
 
 def _listening_as_before(options: Options) -> Options:

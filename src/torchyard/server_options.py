@@ -215,13 +215,13 @@ def _database(arguments: argparse.Namespace, configured: settings.Settings) -> C
     )
 
 
-def _proxies(configured: settings.Settings, named: list[str]) -> tuple[Network, ...]:
+def _proxies(configured: settings.Settings, networks: list[str]) -> tuple[Network, ...]:
     """
     Raises:
         InvalidInput: a proxy is neither an address nor a network.
     """
-    if named:
-        return addresses.parse_networks(named, "--trusted-proxy")
+    if networks:
+        return addresses.parse_networks(networks, "--trusted-proxy")
     return addresses.parse_networks(configured.trusted_proxies, "TORCHYARD_TRUSTED_PROXIES")
 
 

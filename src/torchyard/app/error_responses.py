@@ -37,8 +37,8 @@ def answer_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        refusal = InvalidInput(f"the request's `{place}` is wrong: {first['msg']}")
+        key = ".".join(str(part) for part in first["loc"])
+        refusal = InvalidInput(f"the request's `{key}` is wrong: {first['msg']}")
         return JSONResponse(refusal.to_json(), refusal.http_status)
 
     @app.exception_handler(HTTPException)

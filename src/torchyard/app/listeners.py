@@ -245,23 +245,23 @@ class OwnTls:
         self._ended = threading.Event()
         self.server: Server | None = None
 
-    def at_start(self, wanted: bool = False) -> tuple[socket.socket, ssl.SSLContext] | None:
+    def at_start(self, is_required: bool = False) -> tuple[socket.socket, ssl.SSLContext] | None:
         """What a server that had it before listens with; None when it is not wanted yet.
 
         A certificate that is over is renewed a moment later.
 
         Args:
-            wanted: whether it is wanted from the start.
+            is_required: whether it is wanted from the start.
         """
-        if wanted:
+        if is_required:
             self._refresh()
-        kept = certificates.read_stored(self._home) if certificates.is_made(self._home) else None
-        if kept is None:
+        stored = certificates.read_stored(self._home) if certificates.is_made(self._home) else None
+        if stored is None:
             return None
         try:
-            self._use(kept)
+            self._use(stored)
         except (OSError, ssl.SSLError) as error:
-            _log.warning("`%s` can't be used for TLS (%s); creating a new one", kept.file, error)
+            _log.warning("`%s` can't be used for TLS (%s); creating a new one", stored.file, error)
             return None
         listener = self._bind()
         self._port = listener.getsockname()[1]

@@ -29,12 +29,12 @@ class RotatingHandler(logging.StreamHandler):  # type: ignore[type-arg]
     What libraries and the interpreter write to stdout and stderr goes to the same file.
     """
 
-    def __init__(self, file: Path, limit_bytes: int = LIMIT_BYTES, kept: int = KEPT) -> None:
+    def __init__(self, file: Path, limit_bytes: int = LIMIT_BYTES, count: int = KEPT) -> None:
         super().__init__(sys.stderr)
         self.setFormatter(logging.Formatter(_FORMAT))
         self._file = file
         self._limit_bytes = limit_bytes
-        self._kept = kept
+        self._kept = count
 
     def emit(self, record: logging.LogRecord) -> None:
         # A log that can't be rotated is written on.

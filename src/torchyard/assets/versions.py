@@ -49,8 +49,8 @@ def pick(noun: str, name: str, version: str, assets: Sequence[T]) -> T:
 
 def no_such_name(noun: str, workspace: str, name: str, names: Iterable[str]) -> NotFound:
     """The error for a name without any version."""
-    near = nearest(name, sorted(set(names)))
-    hint = f"did you mean `{near}`?" if near else f"list what exists with `yard {noun} list`"
+    guess = nearest(name, sorted(set(names)))
+    hint = f"did you mean `{guess}`?" if guess else f"list what exists with `yard {noun} list`"
     return NotFound(f"{noun} `{name}` does not exist in workspace `{workspace}`", hint)
 
 

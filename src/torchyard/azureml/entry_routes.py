@@ -87,8 +87,10 @@ async def get_machine_token(request: Request, context: Context) -> JSONResponse:
     refusal = await run_in_threadpool(_refusal, partial(_holder, context, request, secret))
     if refusal is not None:
         return refusal
-    async with request_bodies.with_body(request, request_bodies.STRANGERS_LIMIT_BYTES) as whole:
-        form = parse_qs((await whole.body()).decode("utf-8", "replace"))
+    async with request_bodies.with_body(
+        request, request_bodies.STRANGERS_LIMIT_BYTES
+    ) as request_body:
+        form = parse_qs((await request_body.body()).decode("utf-8", "replace"))
     resource = form.get("resource", [request.query_params.get("resource", "")])[0]
     get_token = partial(_token, context, request, secret, resource)
     return await run_in_threadpool(_token_response, get_token)

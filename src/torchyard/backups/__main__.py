@@ -34,11 +34,11 @@ def main() -> None:
         choice = _choice(options)
         database = home_database.resolve(home, choice)
         passphrase = secrets.passphrase_in(options.passphrase_file)
-        place = options.place.absolute()
+        folder = options.place.absolute()
         if options.action == "backup":
-            result = actions.backup(home, database, place, passphrase)
+            result = actions.backup(home, database, folder, passphrase)
         else:
-            result = actions.restore(home, database, place, passphrase)
+            result = actions.restore(home, database, folder, passphrase)
             if choice.file is not None and not choice.url:
                 home_database.remember_file(home, choice.file)
     except TorchyardError as error:

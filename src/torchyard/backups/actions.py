@@ -77,9 +77,9 @@ def backup(home: Path, database: str, target: Path, passphrase: str = "") -> Res
         with tempfile.TemporaryDirectory(prefix=".yard-backup-", dir=target.parent) as scratch:
             saved = Path(scratch) / _RECORDS
             schema = records.save(db, saved)
-            kept = secret_parts.take_out(saved, home)
+            secrets = secret_parts.take_out(saved, home)
             described = Path(scratch) / secret_parts.FILE
-            described.write_bytes(secret_parts.to_json(kept, passphrase))
+            described.write_bytes(secret_parts.to_json(secrets, passphrase))
             about = About(archive.FORMAT, torchyard.__version__, schema, _now(), str(home))
             with archive.writing(target, about) as writer:
                 writer.add(_RECORDS, saved)
@@ -90,7 +90,7 @@ def backup(home: Path, database: str, target: Path, passphrase: str = "") -> Res
     finally:
         db.close()
     size_bytes = sum(entry.size_bytes for entry in entries)
-    missing = [] if passphrase else kept.names
+    missing = [] if passphrase else secrets.names
     return Result(str(target), len(entries), size_bytes, schema, missing)
 
 
@@ -145,11 +145,11 @@ def _put_secrets_back(saved: Path, unfinished: Path, source: Path, passphrase: s
     file = unfinished / secret_parts.FILE
     if not file.exists():
         return []  # a backup of a version that left them in the records
-    kept, names = secret_parts.from_json(file.read_bytes(), passphrase, source)
+    secrets, names = secret_parts.from_json(file.read_bytes(), passphrase, source)
     file.unlink()
-    if kept is None:
+    if secrets is None:
         return names
-    secret_parts.put_back(saved, unfinished, kept)
+    secret_parts.put_back(saved, unfinished, secrets)
     return []
 
 
@@ -195,8 +195,8 @@ def _files(home: Path) -> Iterator[tuple[str, str]]:
 def _check_empty(home: Path) -> None:
     lock = home / "served.lock"
     if lock.exists():
-        with open(lock, "rb") as held:
-            if not locks.try_lock(held):
+        with open(lock, "rb") as lock_file:
+            if not locks.try_lock(lock_file):
                 raise Conflict(
                     f"a server serves `{home}`",
                     "restore into a new folder: set TORCHYARD_HOME to it",

@@ -131,9 +131,9 @@ class _Folder:
         return True
 
     def _prepare_path(self, path: str) -> Path:
-        place = self._folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        return place
+        target = self._folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target
 
 
 class _Measured:
@@ -145,9 +145,9 @@ class _Measured:
         self._hash = hashlib.sha256()
 
     def read(self, size_bytes: int) -> bytes:
-        wanted = min(size_bytes, self._left)
-        chunk = self._file.read(wanted)
-        chunk += bytes(wanted - len(chunk) if not chunk else 0)
+        size = min(size_bytes, self._left)
+        chunk = self._file.read(size)
+        chunk += bytes(size - len(chunk) if not chunk else 0)
         self._left -= len(chunk)
         self._hash.update(chunk)
         return chunk

@@ -48,11 +48,11 @@ def client_of(text: str) -> str:
     return text[:100] if address is None else str(address)
 
 
-def parse_networks(texts: Iterable[str], what: str) -> tuple[Network, ...]:
+def parse_networks(texts: Iterable[str], name: str) -> tuple[Network, ...]:
     """Addresses and networks in CIDR form.
 
     Args:
-        what: the option or setting that holds them, for the message.
+        name: the option or setting that holds them, for the message.
 
     Raises:
         InvalidInput: one is neither.
@@ -63,7 +63,7 @@ def parse_networks(texts: Iterable[str], what: str) -> tuple[Network, ...]:
             networks.append(ipaddress.ip_network(text.strip()))
         except ValueError as error:
             raise InvalidInput(
-                f"`{what}` names `{text[:80]}`, which is not an address or network ({error})",
+                f"`{name}` names `{text[:80]}`, which is not an address or network ({error})",
                 "write `10.0.0.5` or `10.0.0.0/24`; host names are not accepted",
             ) from error
     return tuple(networks)

@@ -170,11 +170,11 @@ class Blobs:
 
     def remove(self, hashes: Iterable[str], before_s: float) -> set[str]:
         """Remove those that were not used since `before_s`; returns the removed."""
-        wanted, removed = list(hashes), set()
-        for start in range(0, len(wanted), _REMOVED_AT_ONCE):
+        hashes_to_remove, removed = list(hashes), set()
+        for start in range(0, len(hashes_to_remove), _REMOVED_AT_ONCE):
             # A reader of a blob waits for this, and then finds it removed or renewed.
             with self._lock_folder():
-                for sha256 in wanted[start : start + _REMOVED_AT_ONCE]:
+                for sha256 in hashes_to_remove[start : start + _REMOVED_AT_ONCE]:
                     path = self.path(sha256)
                     if path.exists() and path.stat().st_mtime < before_s:
                         path.unlink()

@@ -121,25 +121,27 @@ def ensure(home: Path, names: Collection[str], now: datetime) -> Issued:
     Raises:
         OSError: the folder can't be written.
     """
-    wanted = frozenset(name for name in map(_as_name, (*_OWN, os.uname().nodename, *names)) if name)
-    issued = _good(home, wanted, now)
+    server_names = frozenset(
+        name for name in map(_as_name, (*_OWN, os.uname().nodename, *names)) if name
+    )
+    issued = _good(home, server_names, now)
     if issued is not None:
         return issued
     folder = home / FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locks.hold(folder / "lock"):
-        issued = _good(home, wanted, now)
+        issued = _good(home, server_names, now)
         if issued is not None:
             return issued
         before = read_stored(home)
-        if before is not None and len(before.names | wanted) <= _MOST_NAMES:
-            wanted |= before.names
-        return _issue(home, wanted, now)
+        if before is not None and len(before.names | server_names) <= _MOST_NAMES:
+            server_names |= before.names
+        return _issue(home, server_names, now)
 
 
-def _good(home: Path, wanted: frozenset[str], now: datetime) -> Issued | None:
+def _good(home: Path, server_names: frozenset[str], now: datetime) -> Issued | None:
     issued = read_stored(home)
-    if issued is None or not wanted <= issued.names or issued.is_due(now):
+    if issued is None or not server_names <= issued.names or issued.is_due(now):
         return None
     try:
         return issued if issued.authority == _mark(authority(home)) else None

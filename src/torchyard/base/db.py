@@ -222,14 +222,14 @@ class _Joined(Database):
             yield self._connection
 
 
-def refuse_development(version: str | None, what: str) -> None:
+def refuse_development(version: str | None, subject: str) -> None:
     """
     Raises:
-        Conflict: a development version before 0.1.0 made the schema of `what`.
+        Conflict: a development version before 0.1.0 made the schema of `subject`.
     """
     if version is not None and version < _FIRST_VERSION:
         raise Conflict(
-            f"{what} was made by a development version of torchyard before 0.1.0 "
+            f"{subject} was made by a development version of torchyard before 0.1.0 "
             f"(schema `{version}`)",
             "start fresh: set TORCHYARD_HOME to a new folder, and `--database` to an empty "
             "database if you use it; to read the old records, open them with the version that "

@@ -28,8 +28,8 @@ _HINT = "free some space: `yard gc --explain` lists what can be removed; the ser
 _MARK = "server.id"
 
 
-def full(place: str) -> DiskFull:
-    return DiskFull(f"no space left on {place}", _HINT)
+def full(device: str) -> DiskFull:
+    return DiskFull(f"no space left on {device}", _HINT)
 
 
 def is_full(folder: Path) -> bool:
@@ -41,9 +41,9 @@ def is_full(folder: Path) -> bool:
     return disk.f_bavail * disk.f_frsize < _LEAST_BYTES
 
 
-def failed(place: str, why: str) -> DiskFailed:
+def failed(device: str, why: str) -> DiskFailed:
     return DiskFailed(
-        f"the disk of {place} fails: {why}",
+        f"the disk of {device} fails: {why}",
         "see `dmesg` on that machine; the server continues once the disk works",
     )
 
@@ -56,9 +56,9 @@ def meaning(error: BaseException, path: Path | None = None) -> DiskFull | DiskFa
     """
     if not isinstance(error, OSError) or error.errno not in _FULL | _BROKEN:
         return None
-    named = path or (Path(error.filename) if isinstance(error.filename, str) else None)
-    place = f"`{_name(named)}`" if named is not None else "the server's disk"
-    return full(place) if error.errno in _FULL else failed(place, str(error.strerror))
+    file = path or (Path(error.filename) if isinstance(error.filename, str) else None)
+    device = f"`{_name(file)}`" if file is not None else "the server's disk"
+    return full(device) if error.errno in _FULL else failed(device, str(error.strerror))
 
 
 @contextmanager

@@ -214,7 +214,7 @@ def nearest(word: str, words: Sequence[str]) -> str:
     # The comparison takes time that grows with the product of the lengths.
     if len(word) > _LONGEST_COMPARED:
         return ""
-    near = islice((each for each in words if len(each) <= _LONGEST_COMPARED), _MOST_COMPARED)
-    by_lower = {candidate.lower(): candidate for candidate in near}
+    candidates = islice((each for each in words if len(each) <= _LONGEST_COMPARED), _MOST_COMPARED)
+    by_lower = {candidate.lower(): candidate for candidate in candidates}
     matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.65)
     return by_lower[matches[0]] if matches else ""

@@ -16,16 +16,16 @@ from typing import Any
 from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
 
 
-def mapping(document: Any, what: str) -> dict[str, Any]:
+def mapping(document: Any, subject: str) -> dict[str, Any]:
     """
     Args:
-        what: as in `the model's document is not a mapping`.
+        subject: as in `the model's document is not a mapping`.
 
     Raises:
         InvalidSpec: it is a list, a text or another such value.
     """
     if not isinstance(document, dict):
-        raise InvalidSpec(f"{what} is not a mapping of keys to values", "send a JSON object")
+        raise InvalidSpec(f"{subject} is not a mapping of keys to values", "send a JSON object")
     return document
 
 
@@ -60,12 +60,12 @@ def refuse_unknown(
 
 
 def refuse_unchangeable(
-    changes: Mapping[Any, Any], allowed: Sequence[str], what: str, otherwise: str
+    changes: Mapping[Any, Any], allowed: Sequence[str], subject: str, otherwise: str
 ) -> None:
     """Refuse a change of a key that stays as it is.
 
     Args:
-        what: the thing that is changed, with its article.
+        subject: the thing that is changed, with its article.
         otherwise: the hint where no allowed key is spelt like the one given.
 
     Raises:
@@ -73,10 +73,10 @@ def refuse_unchangeable(
     """
     for key in changes:
         if key not in allowed:
-            near = nearest(str(key), allowed)
+            guess = nearest(str(key), allowed)
             raise InvalidSpec(
-                f"`{key}` of {what} can't be changed",
-                f"did you mean `{near}`?" if near else otherwise,
+                f"`{key}` of {subject} can't be changed",
+                f"did you mean `{guess}`?" if guess else otherwise,
                 at=[str(key)],
             )
 
@@ -118,11 +118,11 @@ def unknown_key(
         otherwise: the hint when no key is near; empty lists them.
     """
     today = _OLD_KEYS.get(key, "")
-    near = today if today in keys else nearest(key, keys)
+    guess = today if today in keys else nearest(key, keys)
     if "limits" in keys and key in _UNDER_LIMITS:
-        near, otherwise = "", "it belongs under `limits`"
+        guess, otherwise = "", "it belongs under `limits`"
     listed = ", ".join(name for name in keys if name not in unnamed) or "none"
-    hint = f"did you mean `{near}`?" if near else otherwise or f"known keys: {listed}"
+    hint = f"did you mean `{guess}`?" if guess else otherwise or f"known keys: {listed}"
     where = f" in `{inside}`" if inside else ""
     return InvalidSpec(f"unknown key `{key[:80]}`{where}", hint, at=(*at, key))
 
@@ -152,19 +152,19 @@ def text(
     return value
 
 
-def bounded(text: str, limit: int, what: str, at: Sequence[str | int] = ()) -> str:
+def bounded(text: str, limit: int, subject: str, at: Sequence[str | int] = ()) -> str:
     """The text, if it is short enough to be parsed.
 
     Args:
         limit: in characters.
-        what: the field, as in `the filter is 70000 characters long`.
+        subject: the field, as in `the filter is 70000 characters long`.
 
     Raises:
         InvalidInput: it is longer than the limit.
     """
     if len(text) > limit:
         raise InvalidInput(
-            f"{what} is {len(text)} characters long; the limit is {limit}",
+            f"{subject} is {len(text)} characters long; the limit is {limit}",
             "shorten it, or ask in several requests",
             at=at,
         )
@@ -296,5 +296,5 @@ def merged(old: Mapping[str, str], changes: Mapping[str, Any], key: str) -> dict
             f"for example `{key}: {{team: vision}}`",
             at=[key],
         )
-    kept = {**old, **{str(name): value for name, value in new.items()}}
-    return {name: str(value) for name, value in kept.items() if value is not None}
+    values = {**old, **{str(name): value for name, value in new.items()}}
+    return {name: str(value) for name, value in values.items() if value is not None}

@@ -167,16 +167,16 @@ def copy(source: Path, target: Path) -> Stored:
     return writing.stored
 
 
-def chunks(file: IO[bytes], most: int | None = None) -> Iterator[bytes]:
+def chunks(file: IO[bytes], limit: int | None = None) -> Iterator[bytes]:
     """What is left of an open file, at the most so many bytes; the file is closed at the end."""
     with file:
-        while most is None or most > 0:
-            chunk = file.read(_CHUNK_BYTES if most is None else min(_CHUNK_BYTES, most))
+        while limit is None or limit > 0:
+            chunk = file.read(_CHUNK_BYTES if limit is None else min(_CHUNK_BYTES, limit))
             if not chunk:
                 return
             yield chunk
-            if most is not None:
-                most -= len(chunk)
+            if limit is not None:
+                limit -= len(chunk)
 
 
 def walk(folder: Path) -> Iterator[tuple[str, int]]:

@@ -132,9 +132,9 @@ class Transport:
             yield answer
         finally:
             self.limit_silence(self._timeout_s)
-            whole = answer.isclosed()
+            is_complete = answer.isclosed()
             answer.close()
-            if not whole:  # what is left unread would be taken for the next answer
+            if not is_complete:  # what is left unread would be taken for the next answer
                 self.close()
 
     def limit_silence(self, seconds: float) -> None:
@@ -188,8 +188,12 @@ class Transport:
         headers: Mapping[str, str],
         retry: bool,
     ) -> http.client.HTTPResponse:
-        kept = {key: value for key, value in (query or {}).items() if value is not None}
-        target = self._parts.path + path + ("?" + urlencode(kept, doseq=True) if kept else "")
+        parameters = {key: value for key, value in (query or {}).items() if value is not None}
+        target = (
+            self._parts.path
+            + path
+            + ("?" + urlencode(parameters, doseq=True) if parameters else "")
+        )
         all_headers = {"Authorization": f"Bearer {self.token}", **headers}
         fresh = self._connection is None
         try:

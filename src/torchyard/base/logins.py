@@ -45,8 +45,8 @@ class Logins:
         return Logins(login.url, {**self.servers, login.url: login})
 
     def without(self, url: str) -> Logins:
-        kept = {name: login for name, login in self.servers.items() if name != url}
-        return Logins("" if self.current == url else self.current, kept)
+        remaining = {name: login for name, login in self.servers.items() if name != url}
+        return Logins("" if self.current == url else self.current, remaining)
 
 
 def read(home: Path) -> Logins:

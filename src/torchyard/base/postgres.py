@@ -74,14 +74,14 @@ def engine(url: URL, shared: bool = False) -> Engine:
     }
     extra = url.normalized_query.get("options", ())
     options = [*extra, *(f"-c {name}={value}" for name, value in limits.items())]
-    named = {key for key in url.query if key != "options"}
-    wanted = {
+    url_keys = {key for key in url.query if key != "options"}
+    defaults = {
         "connect_timeout": _CONNECT_LIMIT_S,
         "tcp_user_timeout": _SILENCE_LIMIT_MS,
         "application_name": "torchyard",
         "client_encoding": "utf8",
     }
-    arguments = {key: value for key, value in wanted.items() if key not in named}
+    arguments = {key: value for key, value in defaults.items() if key not in url_keys}
     plain = url.set(drivername="postgresql+psycopg").difference_update_query(["options"])
     return create_engine(
         plain,

@@ -55,8 +55,8 @@ def parse(text: str) -> Ref:
     plain = text.removeprefix("azureml:")
     name, _, label = plain.partition("@")
     name, _, version = name.partition(":")
-    named = NAME_PATTERN.match(name) and _WHICH_PATTERN.match(version + label)
-    if not named or (version and label):
+    is_valid = NAME_PATTERN.match(name) and _WHICH_PATTERN.match(version + label)
+    if not is_valid or (version and label):
         raise InvalidInput(
             f"`{text}` is not a reference to an asset",
             "write `name:version`, `name@latest` or `azureml:name:version`",

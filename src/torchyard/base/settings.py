@@ -180,8 +180,11 @@ def _folder(values: Mapping[str, str], name: str) -> Path | None:
 
 def _database_file(values: Mapping[str, str]) -> Path | None:
     """The file named, else the one that systemd's LoadCredential= gave the service."""
-    named, folder = values.get("TORCHYARD_DATABASE_FILE"), values.get("CREDENTIALS_DIRECTORY")
-    if named or not folder:
+    configured_file, folder = (
+        values.get("TORCHYARD_DATABASE_FILE"),
+        values.get("CREDENTIALS_DIRECTORY"),
+    )
+    if configured_file or not folder:
         return _folder(values, "TORCHYARD_DATABASE_FILE")
     file = Path(folder, _CREDENTIAL)
     return file if file.exists() else None

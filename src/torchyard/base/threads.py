@@ -26,11 +26,11 @@ class Threads:
         self._count = count
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(f"torchyard.{name}_threads")
 
-    async def run(self, act: Callable[_P, _T], *args: _P.args, **named: _P.kwargs) -> _T:
+    async def run(self, act: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Call `act` in one of them, once one is free."""
         try:
             limiter = self._limiter.get()
         except LookupError:
             limiter = anyio.CapacityLimiter(self._count)
             self._limiter.set(limiter)
-        return await anyio.to_thread.run_sync(partial(act, *args, **named), limiter=limiter)
+        return await anyio.to_thread.run_sync(partial(act, *args, **kwargs), limiter=limiter)

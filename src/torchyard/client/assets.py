@@ -177,7 +177,7 @@ class Assets(Generic[AnyAsset]):
         """
         from torchyard.client.downloads import Wanted, below, download_all
 
-        wanted = [
+        files = [
             Wanted(
                 f"{self._version_path(name, version)}/files/{quote(file.path)}",
                 below(Path(folder), file.path),
@@ -186,7 +186,7 @@ class Assets(Generic[AnyAsset]):
             )
             for file in listed
         ]
-        return download_all(self._transport, wanted, count, timeout_s)
+        return download_all(self._transport, files, count, timeout_s)
 
     def archive(self, name: str, version: str = "") -> None:
         """Hide a version, or all of them, from lists; jobs that name it still find it."""
@@ -204,16 +204,16 @@ class Assets(Generic[AnyAsset]):
     ) -> str:
         from torchyard.client.snapshots.job_files import check_kind, local_path
 
-        place = local_path(path, folder)
-        if not place.exists():
+        source = local_path(path, folder)
+        if not source.exists():
             raise InvalidInput(
                 f"the path `{path}` does not exist",
                 "name a file or folder here, or a reference as "
                 "`azureml://jobs/<job>/outputs/artifacts/paths/…`",
                 at=("path",),
             )
-        check_kind(body.get("type"), place, path, ("path",), self.noun)
-        return f"snapshot:{self._snapshots.send(self._snapshots.take(place), progress)}"
+        check_kind(body.get("type"), source, path, ("path",), self.noun)
+        return f"snapshot:{self._snapshots.send(self._snapshots.take(source), progress)}"
 
     def _container_path(self, name: str, version: str) -> str:
         if version:
@@ -269,8 +269,8 @@ class DeletableAssets(Assets[AnyAsset]):
 
 def delete_asset(transport: Transport, path: str, *, force: bool, dry_run: bool) -> AssetDeletion:
     """Delete the version, or all versions, at a path."""
-    wanted = {"force": force, "dry_run": dry_run}
-    raw = transport.delete(path, {key: "true" for key, value in wanted.items() if value})
+    options = {"force": force, "dry_run": dry_run}
+    raw = transport.delete(path, {key: "true" for key, value in options.items() if value})
     versions = tuple(
         DeletedVersion(
             raw=row, name=row["name"], version=row["version"], size_bytes=row["size_bytes"]

@@ -245,8 +245,8 @@ def command(
         "limits": _limits(timeout, more),
         "properties": _properties(rehearse_on_cpu, more),
     }
-    kept = {key: value for key, value in document.items() if key not in _RESOURCES}
-    return CommandJob(_without_empty(kept))
+    fields = {key: value for key, value in document.items() if key not in _RESOURCES}
+    return CommandJob(_without_empty(fields))
 
 
 def _resources(nodes: int | None, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -280,8 +280,8 @@ def _limits(timeout: Duration | None, more: Mapping[str, Any]) -> dict[str, Any]
 def _properties(rehearse_on_cpu: bool | None, more: Mapping[str, Any]) -> dict[str, str]:
     key = "torchyard.rehearse_on_cpu"
     properties = dict(more.get("properties") or {})
-    wanted = None if rehearse_on_cpu is None else json.dumps(rehearse_on_cpu)
-    properties[key] = _same("rehearse_on_cpu", wanted, f"properties.{key}", properties.get(key))
+    value = None if rehearse_on_cpu is None else json.dumps(rehearse_on_cpu)
+    properties[key] = _same("rehearse_on_cpu", value, f"properties.{key}", properties.get(key))
     return _without_empty(properties)
 
 
@@ -308,12 +308,12 @@ def _plain(value: Any) -> Any:
 
 def _without_empty(body: Mapping[str, Any]) -> dict[str, Any]:
     """Without None, empty texts and collections; 0 and False are kept."""
-    kept = {}
+    filled = {}
     for key, value in body.items():
         if value is None or (isinstance(value, (str, Mapping, Sequence)) and not value):
             continue
-        kept[key] = value
-    return kept
+        filled[key] = value
+    return filled
 
 
 def _text(value: Any) -> str:

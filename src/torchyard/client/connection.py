@@ -27,8 +27,8 @@ def default_workspace(settings: Settings, folder: Path) -> str:
     """TORCHYARD_WORKSPACE, else what the nearest `config.json` from `folder` upwards names, else
     what `yard configure` did.
     """
-    named = settings.workspace or _configured(folder)
-    return named or configured_defaults(settings.home).get("workspace") or DEFAULT_WORKSPACE
+    workspace = settings.workspace or _configured(folder)
+    return workspace or configured_defaults(settings.home).get("workspace") or DEFAULT_WORKSPACE
 
 
 def configured_defaults(home: Path) -> dict[str, str]:

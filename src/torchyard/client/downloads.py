@@ -77,12 +77,12 @@ class Share(NamedTuple):
 
 def download_all(
     transport: Transport,
-    wanted: Sequence[Wanted],
+    files: Sequence[Wanted],
     count: Counter | None = None,
     timeout_s: float | None = None,
     on_replace: Callable[[Path], None] | None = None,
 ) -> list[Path]:
-    """Download all of `wanted`, over several connections; returns the files in their order.
+    """Download all of `files`, over several connections; returns the files in their order.
 
     Many small ones come in bundles, a request a thousand.
 
@@ -95,9 +95,9 @@ def download_all(
         Timeout: it took longer than `timeout_s`; the files that are there are whole.
     """
     if count is not None:
-        count.total(sum(file.size_bytes for file in wanted))
+        count.total(sum(file.size_bytes for file in files))
     hint = "download it again with a longer `timeout_s`"
-    deadline = Deadline(timeout_s, f"{len(wanted)} files are not downloaded", hint)
+    deadline = Deadline(timeout_s, f"{len(files)} files are not downloaded", hint)
     stop = Event()
 
     def add(piece_bytes: int) -> None:
@@ -120,10 +120,10 @@ def download_all(
                 deadline.check()
                 raise
 
-    reports, shares = _Reports(add, on_replace), _shares(wanted)
-    if len(wanted) < 2 * _AT_ONCE:
+    reports, shares = _Reports(add, on_replace), _shares(files)
+    if len(files) < 2 * _AT_ONCE:
         work(shares)
-        return [file.target for file in wanted]
+        return [file.target for file in files]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         workers = [threads.submit(work, shares[first::_AT_ONCE]) for first in range(_AT_ONCE)]
         try:
@@ -132,14 +132,14 @@ def download_all(
         finally:
             # Also after Ctrl-C: no thread begins another piece.
             stop.set()
-    return [file.target for file in wanted]
+    return [file.target for file in files]
 
 
-def _shares(wanted: Sequence[Wanted]) -> list[Share]:
-    if len(wanted) < 2 * _AT_ONCE:
-        return [Share(None, [file]) for file in wanted]
-    small = [file for file in wanted if file.size_bytes <= _SMALL_BYTES and file.bundle]
-    single = [file for file in wanted if file.size_bytes > _SMALL_BYTES or not file.bundle]
+def _shares(files: Sequence[Wanted]) -> list[Share]:
+    if len(files) < 2 * _AT_ONCE:
+        return [Share(None, [file]) for file in files]
+    small = [file for file in files if file.size_bytes <= _SMALL_BYTES and file.bundle]
+    single = [file for file in files if file.size_bytes > _SMALL_BYTES or not file.bundle]
     shares = [Share(None, [file]) for file in single]
     for first in range(0, len(small), _FILES_A_BUNDLE):
         part = small[first : first + _FILES_A_BUNDLE]
@@ -233,10 +233,10 @@ def _download_to(
                 promised = "-1"
             if not chunk:
                 # http.client says nothing when a body of known length ends early.
-                whole = promised is None or written == int(promised)
-                if not whole and add is not None:
+                is_complete = promised is None or written == int(promised)
+                if not is_complete and add is not None:
                     add(-written)
-                return whole
+                return is_complete
             file.write(chunk)
             written += len(chunk)
             if add is not None:

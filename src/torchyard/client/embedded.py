@@ -136,10 +136,10 @@ def killed(settings: Settings) -> Running | None:
     """The server that `server.json` still names though it has ended: one that ends in order takes
     its name back. None where another one lives.
     """
-    named = _read_running(settings.server_file)
-    if named is None or not is_seen(named.machine) or find(settings) is not None:
+    server = _read_running(settings.server_file)
+    if server is None or not is_seen(server.machine) or find(settings) is not None:
         return None
-    return named
+    return server
 
 
 def running_jobs(settings: Settings, server: Running) -> int:

@@ -233,20 +233,20 @@ class JobReader(JobHistory):
 
         top = Path(folder)
         bundle = f"{self._workspace_path}/bundle"
-        wanted = []
+        files_to_fetch = []
         if not output_name:
             for file in _below(self.files(name), path):
                 source = f"{self._job_path(name)}/files/{quote(file.path)}"
                 target = below(top / "artifacts", file.path)
-                wanted.append(Wanted(source, target, file.size_bytes, bundle))
+                files_to_fetch.append(Wanted(source, target, file.size_bytes, bundle))
         if output_name or everything:
             for file in _below(self._output_files(name, output_name), path):
                 source = f"{self._job_path(name)}/outputs/{quote(file.output)}/{quote(file.path)}"
                 target = below(top / "named-outputs", f"{file.output}/{file.path}")
-                wanted.append(Wanted(source, target, file.size_bytes, bundle))
-        if path and not wanted:
+                files_to_fetch.append(Wanted(source, target, file.size_bytes, bundle))
+        if path and not files_to_fetch:
             raise self._nothing_at(name, path, output_name)
-        return download_all(self._transport, wanted, count, timeout_s, on_replace)
+        return download_all(self._transport, files_to_fetch, count, timeout_s, on_replace)
 
     def request(
         self,
@@ -266,8 +266,8 @@ class JobReader(JobHistory):
 
     def _nothing_at(self, name: str, path: str, output_name: str) -> NotFound:
         files = self._output_files(name, output_name) if output_name else self.files(name)
-        near = nearest(path, [file.path for file in files])
-        hint = f"did you mean `{near}`?" if near else "paths are such as `outputs/model.pt`"
+        guess = nearest(path, [file.path for file in files])
+        hint = f"did you mean `{guess}`?" if guess else "paths are such as `outputs/model.pt`"
         return NotFound(f"job `{name}` has no file `{path}`", hint)
 
     def _output_files(self, name: str, output_name: str) -> list[RemoteFile]:

@@ -499,14 +499,14 @@ class Jobs(JobReader):
         return job_from_json(raw, self)
 
     def _pages(
-        self, query: Mapping[str, Any], max_results: int | None, most: int
+        self, query: Mapping[str, Any], max_results: int | None, page_size: int
     ) -> Listing[JobSummary]:
-        """The rows of all pages, each of `most` jobs or fewer."""
+        """The rows of all pages, each of `page_size` jobs or fewer."""
         jobs: Listing[JobSummary] = Listing()
         before = None
         while max_results is None or len(jobs) < max_results:
-            missing = most if max_results is None else max_results - len(jobs)
-            here = {"limit": min(missing, most), "before": before}
+            missing = page_size if max_results is None else max_results - len(jobs)
+            here = {"limit": min(missing, page_size), "before": before}
             response = self._transport.get(self._path, {**query, **here})
             page = response["value"]
             jobs += [summary_from_json(row, self) for row in page]

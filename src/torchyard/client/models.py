@@ -96,10 +96,10 @@ class Models(DeletableAssets[Model]):
 
         path = document.get("path")
         if isinstance(path, str) and path and not is_elsewhere(path):
-            place = local_path(path, folder or Path.cwd())
-            if place.is_dir():
+            source = local_path(path, folder or Path.cwd())
+            if source.is_dir():
                 # As in Azure, the model keeps the name of its folder.
-                document = {**document, "folder": place.resolve().name}
+                document = {**document, "folder": source.resolve().name}
         return super().create(document, folder, progress)
 
     def export_onnx(

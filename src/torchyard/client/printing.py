@@ -47,11 +47,11 @@ class _Lines:
 
     def take(self, content: bytes) -> bytes:
         """The lines that `content` completes, each behind the prefix."""
-        whole, line_feed, rest = content.rpartition(b"\n")
+        complete, line_feed, rest = content.rpartition(b"\n")
         if not line_feed:
             self._hold(rest)
             return b""
-        lines = b"".join([*self.held, whole]).split(b"\n")
+        lines = b"".join([*self.held, complete]).split(b"\n")
         self.held.clear()
         self._hold(rest)
         return b"".join(self.prefix + last_state(line) + b"\n" for line in lines)

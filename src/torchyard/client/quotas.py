@@ -79,9 +79,9 @@ class Quotas:
         response = self._transport.put(f"{self._workspace_path}/quotas", body)
         return Listing(_quota(row) for row in response["value"])
 
-    def request(self, name: str, most: int, reason: str = "") -> QuotaRequest:
+    def request(self, name: str, limit: int, reason: str = "") -> QuotaRequest:
         """Ask the workspace's owners for more."""
-        body = {"name": name, "most": most, "reason": reason}
+        body = {"name": name, "most": limit, "reason": reason}
         return _request(self._transport.post(f"{self._workspace_path}/quota-requests", body))
 
     def requests(self) -> Listing[QuotaRequest]:

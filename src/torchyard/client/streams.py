@@ -119,34 +119,34 @@ def follow(
 
 def _frames(answer: Answer) -> Iterator[Frame]:
     """Frames as soon as they are whole; raises `_Broken` when the stream ends inside one."""
-    held = bytearray()
+    buffer = bytearray()
     searched = 0
     while True:
-        end = held.find(b"\n", searched)
+        end = buffer.find(b"\n", searched)
         while end < 0:
-            searched = len(held)
+            searched = len(buffer)
             if searched > _LONGEST_HEADER:
                 raise Internal("the server's stream is not made of frames")
-            if not _more(answer, held):
-                if held:
+            if not _more(answer, buffer):
+                if buffer:
                     raise _Broken
                 return
-            end = held.find(b"\n", searched)
-        fields = _header(bytes(held[:end]))
-        del held[: end + 1]
+            end = buffer.find(b"\n", searched)
+        fields = _header(bytes(buffer[:end]))
+        del buffer[: end + 1]
         searched = 0
         size_bytes = int(fields.get("size", 0)) if fields["kind"] in ("log", "build") else 0
-        while len(held) < size_bytes:
-            if not _more(answer, held):
+        while len(buffer) < size_bytes:
+            if not _more(answer, buffer):
                 raise _Broken
-        content = bytes(held[:size_bytes])
-        del held[:size_bytes]
+        content = bytes(buffer[:size_bytes])
+        del buffer[:size_bytes]
         yield Frame(str(fields["kind"]), fields, content)
 
 
-def _more(answer: Answer, held: bytearray) -> bool:
+def _more(answer: Answer, buffer: bytearray) -> bool:
     chunk = answer.read1(_READ_BYTES)
-    held += chunk
+    buffer += chunk
     return bool(chunk)
 
 

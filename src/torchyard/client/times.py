@@ -29,12 +29,12 @@ def duration(seconds: float | None) -> str:
         return ""
     if seconds < 10:
         return f"{max(seconds, 0):.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60:02d} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60:02d} min"
 
 
 def whole_seconds(length: Duration, name: str) -> int:

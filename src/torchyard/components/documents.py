@@ -112,8 +112,8 @@ def _type(written: Any) -> str:
     plain = str(written or "command").lower()
     if plain == "command":
         return plain
-    near = nearest(plain, ("command", *_NOT_YET))
-    if near in _NOT_YET:
+    guess = nearest(plain, ("command", *_NOT_YET))
+    if guess in _NOT_YET:
         raise InvalidSpec(
             f"components of type `{written}` are not supported yet",
             "use `type: command`",
@@ -154,10 +154,10 @@ def _port(
             raise fields.unknown_key(str(key), keys, at, inside=name)
     kind = str(port.get("type") or "").lower()
     if kind not in types:
-        near = nearest(kind, types)
+        guess = nearest(kind, types)
         raise InvalidSpec(
             f"`{port.get('type')}` is not a type for `{name}`",
-            f"did you mean `{near}`?" if near else f"use one of: {', '.join(types)}",
+            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(types)}",
             at=[*at, "type"],
         )
     return {**{key: value for key, value in port.items() if value is not None}, "type": kind}

@@ -24,10 +24,10 @@ def charge(
     workspace: str,
     name: str,
     existed: Iterable[Span] = (),
-    held: Iterable[Span] = (),
+    busy_spans: Iterable[Span] = (),
 ) -> None:
     """Record the finished spans in which nodes existed or were held."""
-    store.add_use(connection, workspace, name, _sums(existed, held))
+    store.add_use(connection, workspace, name, _sums(existed, busy_spans))
 
 
 def usage(connection: Connection, compute: Compute, now: datetime) -> list[Usage]:
@@ -35,20 +35,20 @@ def usage(connection: Connection, compute: Compute, now: datetime) -> list[Usage
     nodes: list[Node] = store.nodes_in(connection, compute.workspace, compute.name)[compute.name]
     days = dict(store.use_by_day(connection, compute.workspace, compute.name))
     existing = [(node.made_at, now) for node in nodes]
-    held = [(node.since, now) for node in nodes if node.attempt_id]
-    for day, (node_seconds, busy_seconds) in _sums(existing, held).items():
+    busy_spans = [(node.since, now) for node in nodes if node.attempt_id]
+    for day, (node_seconds, busy_seconds) in _sums(existing, busy_spans).items():
         before = days.get(day, (0.0, 0.0))
         days[day] = (before[0] + node_seconds, before[1] + busy_seconds)
     return [Usage(day, there / 3600, busy / 3600) for day, (there, busy) in sorted(days.items())]
 
 
-def _sums(existed: Iterable[Span], held: Iterable[Span]) -> dict[str, tuple[float, float]]:
+def _sums(existed: Iterable[Span], busy_spans: Iterable[Span]) -> dict[str, tuple[float, float]]:
     sums: dict[str, tuple[float, float]] = {}
-    for place, spans in enumerate((existed, held)):
+    for index, spans in enumerate((existed, busy_spans)):
         for span in spans:
             for day, seconds in by_day(*span):
                 there, busy = sums.get(day, (0.0, 0.0))
-                sums[day] = (there + seconds, busy) if place == 0 else (there, busy + seconds)
+                sums[day] = (there + seconds, busy) if index == 0 else (there, busy + seconds)
     return sums
 
 

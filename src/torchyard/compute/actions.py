@@ -71,37 +71,37 @@ def create(
     """
     now = clock.now()
     available_sizes = sizes.all_sizes(home)
-    wanted = faults.collected(
+    new_compute = faults.collected(
         lambda body: documents.read(body, workspace, now, available_sizes, engines), document
     )
-    wanted = replace(wanted, owner=owner)
+    new_compute = replace(new_compute, owner=owner)
     with db.read() as connection:
-        kept = store.get(connection, workspace, wanted.name)
-    server_files.check(wanted, kept, may_name_files)
-    if describe is not None and not wanted.is_local:
-        _is_accepted(wanted, describe)
+        existing = store.get(connection, workspace, new_compute.name)
+    server_files.check(new_compute, existing, may_name_files)
+    if describe is not None and not new_compute.is_local:
+        _is_accepted(new_compute, describe)
     with db.write() as connection:
-        _check_spill_over(connection, wanted)
-        before = store.get(connection, workspace, wanted.name)
+        _check_spill_over(connection, new_compute)
+        before = store.get(connection, workspace, new_compute.name)
         if before is not None:
-            _can_become(connection, before, wanted, now)
-        store.put(connection, wanted)
-        kept = store.get(connection, workspace, wanted.name)
-        assert kept is not None
-        scaling.settle(connection, kept, now)
-    return kept
+            _can_become(connection, before, new_compute, now)
+        store.put(connection, new_compute)
+        existing = store.get(connection, workspace, new_compute.name)
+        assert existing is not None
+        scaling.settle(connection, existing, now)
+    return existing
 
 
-def _check_spill_over(connection: Connection, wanted: Compute) -> None:
-    target = wanted.settings.get("spill_over")
-    if target is None or store.get(connection, wanted.workspace, target) is not None:
+def _check_spill_over(connection: Connection, new_compute: Compute) -> None:
+    target = new_compute.settings.get("spill_over")
+    if target is None or store.get(connection, new_compute.workspace, target) is not None:
         return
-    names = [compute.name for compute in store.list_in(connection, wanted.workspace)]
-    near = nearest(target, names)
+    names = [compute.name for compute in store.list_in(connection, new_compute.workspace)]
+    guess = nearest(target, names)
     raise InvalidSpec(
         f"`spill_over` names compute `{target}`, which does not exist in workspace "
-        f"`{wanted.workspace}`",
-        f"did you mean `{near}`?" if near else "list what exists with `yard compute list`",
+        f"`{new_compute.workspace}`",
+        f"did you mean `{guess}`?" if guess else "list what exists with `yard compute list`",
         at=("torchyard", "spill_over"),
     )
 
@@ -116,16 +116,16 @@ def _is_accepted(compute: Compute, describe: Callable[[str, Mapping[str, Any]], 
         pass
 
 
-def _can_become(connection: Connection, before: Compute, wanted: Compute, now: datetime) -> None:
+def _can_become(connection: Connection, before: Compute, after: Compute, now: datetime) -> None:
     if before.deleting:
         raise Conflict(
             f"compute `{before.name}` is being deleted",
             "wait until `yard compute list` no longer shows it, or choose another name",
         )
-    if (before.size.lower(), before.engine) == (wanted.size.lower(), wanted.engine):
+    if (before.size.lower(), before.engine) == (after.size.lower(), after.engine):
         return
     idle, busy = store.numbers(connection, before.workspace, before.name)
-    if busy and before.engine != wanted.engine:
+    if busy and before.engine != after.engine:
         raise Conflict(
             f"jobs hold {len(busy)} nodes of `{before.name}`, which `{before.engine}` runs",
             "change the engine when they have ended, or create another cluster",
@@ -150,8 +150,8 @@ def get(db: Database, workspace: str, name: str) -> Compute:
         compute_row = store.get(connection, workspace, name)
         if compute_row is not None:
             return compute_row
-        near = nearest(name, [compute.name for compute in store.list_in(connection, workspace)])
-    hint = f"did you mean `{near}`?" if near else "list what exists with `yard compute list`"
+        guess = nearest(name, [compute.name for compute in store.list_in(connection, workspace)])
+    hint = f"did you mean `{guess}`?" if guess else "list what exists with `yard compute list`"
     raise NotFound(
         f"compute `{name}` does not exist in workspace `{workspace}`",
         hint,
@@ -184,10 +184,10 @@ def nodes_of(db: Database, compute: Compute) -> list[Node]:
         return store.nodes_in(connection, compute.workspace, compute.name)[compute.name]
 
 
-def samples(db: Database, compute: Compute, most: int = _MOST_SAMPLES) -> list[Sample]:
+def samples(db: Database, compute: Compute, limit: int = _MOST_SAMPLES) -> list[Sample]:
     """The number of nodes at each change of the last 30 days; oldest first."""
     with db.read() as connection:
-        return store.samples(connection, compute.workspace, compute.name, most)
+        return store.samples(connection, compute.workspace, compute.name, limit)
 
 
 def usage(db: Database, clock: Clock, compute: Compute) -> list[Usage]:
@@ -286,9 +286,9 @@ def in_use(db: Database) -> tuple[int, int]:
     cores = gpus = 0
     with db.read() as connection:
         for compute in store.everywhere(connection):
-            held = store.count_held(connection, compute.workspace, compute.name)
-            cores += held * (compute.cores or 0)
-            gpus += held * (compute.gpus or 0)
+            busy = store.count_held(connection, compute.workspace, compute.name)
+            cores += busy * (compute.cores or 0)
+            gpus += busy * (compute.gpus or 0)
     return cores, gpus
 
 
@@ -303,8 +303,8 @@ class NodeCount:
 
 def count_nodes(db: Database) -> NodeCount:
     with db.read() as connection:
-        held, existing, maximum = store.count_nodes(connection)
-    return NodeCount(held, max(0, existing - held), maximum)
+        busy, existing, maximum = store.count_nodes(connection)
+    return NodeCount(busy, max(0, existing - busy), maximum)
 
 
 def ray_heads(db: Database) -> set[str]:

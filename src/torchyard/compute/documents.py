@@ -71,10 +71,10 @@ def read(
             f"`{document['tier']}` is not a tier", "use `dedicated` or `low_priority`", at=["tier"]
         )
     least = _number(document, "min_instances", 0)
-    most = _number(document, "max_instances", 4)
-    if most < 1 or least > most:
+    maximum = _number(document, "max_instances", 4)
+    if maximum < 1 or least > maximum:
         raise InvalidSpec(
-            f"`max_instances` is {most} and `min_instances` is {least}",
+            f"`max_instances` is {maximum} and `min_instances` is {least}",
             "the maximum must be at least 1 and not below the minimum",
             at=["max_instances"] if "max_instances" in document else ["min_instances"],
         )
@@ -86,7 +86,7 @@ def read(
         size=document.get("size", "").strip(),
         tier=tier,
         min_instances=least,
-        max_instances=most,
+        max_instances=maximum,
         idle_time_before_scale_down=_number(document, "idle_time_before_scale_down", 120),
         description=document.get("description", ""),
         tags=engine_settings.without(tags),

@@ -145,15 +145,15 @@ def read(
     Raises:
         InvalidSpec: what is wrong, and where.
     """
-    raw, places = _gathered(document, tags or {})
-    engine = _engine(raw.pop("engine", LOCAL), places.get("engine", ("engine",)), engines)
+    raw, key_paths = _gathered(document, tags or {})
+    engine = _engine(raw.pop("engine", LOCAL), key_paths.get("engine", ("engine",)), engines)
     understood = SETTINGS.get(engine, _ELSEWHERE)
     settings = {}
     for key, value in raw.items():
         if key not in understood:
-            raise _unknown(key, engine, understood, places[key])
+            raise _unknown(key, engine, understood, key_paths[key])
         if value is not None:
-            settings[key] = _value(key, understood[key], value, places[key])
+            settings[key] = _value(key, understood[key], value, key_paths[key])
     _check_whole(engine, settings, document)
     return engine, settings
 
@@ -208,7 +208,7 @@ def _gathered(
         if key.startswith(PREFIX)
     ]
     values: dict[str, Any] = {}
-    places: dict[str, _Place] = {}
+    key_paths: dict[str, _Place] = {}
     for key, value, at in sources:
         if key in values and _text(values[key]).lower() != _text(value).lower():
             raise InvalidSpec(
@@ -217,8 +217,8 @@ def _gathered(
                 at=at,
             )
         values.setdefault(key, value)
-        places.setdefault(key, at)
-    return values, places
+        key_paths.setdefault(key, at)
+    return values, key_paths
 
 
 def _of_tag(text: str) -> Any:
@@ -239,15 +239,15 @@ def _engine(value: Any, at: _Place, engines: Collection[str]) -> str:
     engine = value.lower()
     if engine in engines:
         return engine
-    near = nearest(engine, ALL)
-    if near is not None and near != LOCAL and near not in engines:
+    guess = nearest(engine, ALL)
+    if guess is not None and guess != LOCAL and guess not in engines:
         raise InvalidSpec(
-            f"engine `{value}` is not served yet" if engine == near
-            else f"`{value}` is not an engine, and `{near}` is not served yet",
+            f"engine `{value}` is not served yet" if engine == guess
+            else f"`{value}` is not an engine, and `{guess}` is not served yet",
             "use `engine: local`: nodes on the server's machine",
             at=at,
         )  # fmt: skip
-    hint = f"did you mean `{near}`?" if near else f"use one of: {', '.join(engines)}"
+    hint = f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(engines)}"
     raise InvalidSpec(f"`{value}` is not an engine", hint, at=at)
 
 
@@ -310,9 +310,9 @@ def _checked_text(key: str, setting: Setting, value: Any, at: _Place) -> str:
     return value
 
 
-def _wrong(key: str, what: str, value: Any, setting: Setting, at: _Place) -> InvalidSpec:
+def _wrong(key: str, expected: str, value: Any, setting: Setting, at: _Place) -> InvalidSpec:
     return InvalidSpec(
-        f"`{key}` must be {what}, not {described(value)}",
+        f"`{key}` must be {expected}, not {described(value)}",
         f"for example `{key.partition('.')[0]}: {setting.example}`",
         at=at,
     )

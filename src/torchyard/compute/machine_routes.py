@@ -31,7 +31,7 @@ class HeadsOfClusters(Protocol):
 
     def ensure(self, key: str) -> RayHead: ...
 
-    def keep(self, wanted: Callable[[], Collection[str]]) -> None: ...
+    def keep(self, needed_homes: Callable[[], Collection[str]]) -> None: ...
 
 
 JobsAsServerUserOf = Annotated[bool, Depends(from_state("jobs_as_server_user"))]
@@ -70,10 +70,10 @@ def join(
     body: Document,
 ) -> dict[str, Any]:
     _may_have_token(db, jobs_as_server_user, identity)
-    wanted = machines.read(machine, fields.mapping(body, "the machine's description"))
+    description = machines.read(machine, fields.mapping(body, "the machine's description"))
     if compute == machines.DEFAULT:
         _make_default(db, clock, workspace, home=home, owner=identity.user, engines=engines.names)
-    joined = machines.join(db, clock, workspace, compute, wanted, identity.user)
+    joined = machines.join(db, clock, workspace, compute, description, identity.user)
     return _answer(joined, heads, clock)
 
 

@@ -250,10 +250,10 @@ def _get(connection: Connection, workspace: str, compute: str, name: str) -> Joi
     machine = store.get(connection, workspace, compute, name)
     if machine is None:
         names = [other.name for other in store.list_in(connection, workspace, compute)]
-        near = nearest(name, names)
+        guess = nearest(name, names)
         raise NotFound(
             f"no machine `{name[:80]}` is joined to compute `{compute}`",
-            f"did you mean `{near}`?" if near else "see `yard node list`",
+            f"did you mean `{guess}`?" if guess else "see `yard node list`",
             code="machine_not_found",
         )
     return machine

@@ -83,9 +83,9 @@ class Holding:
         cluster = self._cluster(workspace, name)
         if cluster is None or cluster.compute.deleting:
             return 0
-        most, busy = cluster.compute.max_instances, set(cluster.busy)
-        suitable = sum(n not in busy and n not in avoided for n in range(most))
-        return max(0, min(suitable, most - len(busy)))
+        maximum, busy = cluster.compute.max_instances, set(cluster.busy)
+        suitable = sum(n not in busy and n not in avoided for n in range(maximum))
+        return max(0, min(suitable, maximum - len(busy)))
 
     def engine_of(self, workspace: str, name: str) -> str:
         """What runs the nodes of a cluster; `local` where it was deleted."""
@@ -93,14 +93,14 @@ class Holding:
         return LOCAL if cluster is None else cluster.compute.engine
 
     def _cluster(self, workspace: str, name: str) -> _Cluster | None:
-        place = (workspace, name)
-        if place not in self._clusters:
+        key = (workspace, name)
+        if key not in self._clusters:
             compute = store.get(self._connection, workspace, name)
-            self._clusters[place] = None
+            self._clusters[key] = None
             if compute is not None:
                 idle, busy = store.numbers(self._connection, workspace, name)
-                self._clusters[place] = _Cluster(compute, idle, busy)
-        return self._clusters[place]
+                self._clusters[key] = _Cluster(compute, idle, busy)
+        return self._clusters[key]
 
 
 @dataclass
@@ -122,12 +122,14 @@ def available_nodes(connection: Connection, workspace: str, name: str) -> int:
 
 def release(connection: Connection, attempt_id: str, now: datetime) -> None:
     """Release every node of an attempt; those above the maximum are removed."""
-    held = store.held_by(connection, attempt_id)
-    if held is None:
+    slots = store.held_by(connection, attempt_id)
+    if slots is None:
         return
     store.release(connection, attempt_id)
-    workspace, name, nodes = held
-    accounts.charge(connection, workspace, name, held=[(since, now) for _, since in nodes.values()])
+    workspace, name, nodes = slots
+    accounts.charge(
+        connection, workspace, name, busy_spans=[(since, now) for _, since in nodes.values()]
+    )
     compute = store.get(connection, workspace, name)
     if compute is None:
         made = [(made_at, now) for made_at, _ in nodes.values()]
@@ -149,9 +151,9 @@ def release(connection: Connection, attempt_id: str, now: datetime) -> None:
 
 def preempt(connection: Connection, attempt_id: str) -> None:
     """Mark the nodes of an attempt that another job preempts."""
-    held = store.held_by(connection, attempt_id)
-    if held is not None:
-        store.mark(connection, held.workspace, held.compute, held.nodes, preempted=True)
+    slots = store.held_by(connection, attempt_id)
+    if slots is not None:
+        store.mark(connection, slots.workspace, slots.compute, slots.nodes, preempted=True)
 
 
 def choose(
@@ -162,13 +164,13 @@ def choose(
     avoided: Collection[int] = (),
 ) -> Choice:
     """Which nodes an attempt of `count` would get: idle ones first, the lowest numbers first."""
-    most, taken = compute.max_instances, set(busy)
+    maximum, taken = compute.max_instances, set(busy)
     if not avoided:
         return _choose_any(compute, idle, taken, count)
-    free = [number for number in range(most) if number not in taken]
-    available = min(len(free), most - len(busy))
+    free = [number for number in range(maximum) if number not in taken]
+    available = min(len(free), maximum - len(busy))
     others = [number for number in free if number not in avoided]
-    suitable = most - sum(number < most for number in set(avoided))
+    suitable = maximum - sum(number < maximum for number in set(avoided))
     if available < count or (len(others) < count <= suitable):
         return _too_few(compute, len(busy), count)
     idle_numbers = set(idle)
@@ -178,13 +180,13 @@ def choose(
 
 def _choose_any(compute: Compute, idle: Sequence[int], busy: Collection[int], count: int) -> Choice:
     """As `choose`, where no node is avoided."""
-    most = compute.max_instances
-    if most - len(busy) < count:
+    maximum = compute.max_instances
+    if maximum - len(busy) < count:
         return _too_few(compute, len(busy), count)
-    numbers = [number for number in idle if number < most][:count]
+    numbers = [number for number in idle if number < maximum][:count]
     if len(numbers) < count:
         there = {*idle, *busy}
-        new = (number for number in range(most) if number not in there)
+        new = (number for number in range(maximum) if number not in there)
         numbers += islice(new, count - len(numbers))
     return Choice(tuple(sorted(numbers)))
 

@@ -53,12 +53,14 @@ def create(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    named = fields.with_path_name(fields.mapping(document, "the compute's document"), name)
+    compute_document = fields.with_path_name(
+        fields.mapping(document, "the compute's document"), name
+    )
     compute = actions.create(
         db,
         clock,
         workspace,
-        named,
+        compute_document,
         home=home,
         owner=identity.user,
         engines=engines.names,

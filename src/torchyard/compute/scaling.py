@@ -23,16 +23,16 @@ KEPT = timedelta(days=30)
 Wanted = Callable[[Connection], Mapping[tuple[str, str], int]]
 
 
-def resize_clusters(db: Database, clock: Clock, wanted: Wanted) -> None:
+def resize_clusters(db: Database, clock: Clock, demand_of: Wanted) -> None:
     """Resize every cluster that needs it.
 
     Args:
-        wanted: returns how many nodes the waiting jobs need.
+        demand_of: returns how many nodes the waiting jobs need.
     """
     now = clock.now()
     with db.read() as connection:
         scaled = store.scaling(connection)
-        demand = wanted(connection) if scaled else {}
+        demand = demand_of(connection) if scaled else {}
         due = [
             compute
             for compute in scaled
@@ -46,9 +46,9 @@ def resize_clusters(db: Database, clock: Clock, wanted: Wanted) -> None:
                 settle(connection, current, now, demand.get(_key(current), 0))
 
 
-def settle(connection: Connection, compute: Compute, now: datetime, wanted: int = 0) -> None:
+def settle(connection: Connection, compute: Compute, now: datetime, requested: int = 0) -> None:
     """Bring a cluster to its target size; one that is being deleted goes with its last node."""
-    leaving, coming = _change(connection, compute, wanted, now)
+    leaving, coming = _change(connection, compute, requested, now)
     retire(connection, compute, leaving, now)
     store.make(connection, compute.workspace, compute.name, coming, now)
     idle, busy = store.numbers(connection, compute.workspace, compute.name)
@@ -91,7 +91,7 @@ def target(compute: Compute, current: int) -> int:
 
 
 def _change(
-    connection: Connection, compute: Compute, wanted: int, now: datetime
+    connection: Connection, compute: Compute, requested: int, now: datetime
 ) -> tuple[list[int], list[int]]:
     """The numbers of the nodes to remove and to make."""
     nodes = store.nodes_in(connection, compute.workspace, compute.name)[compute.name]
@@ -102,7 +102,7 @@ def _change(
     leaving: list[int] = []
     for node in idle:
         left = len(nodes) - len(leaving)
-        needed = left <= compute.min_instances or len(idle) - len(leaving) <= wanted
+        needed = left <= compute.min_instances or len(idle) - len(leaving) <= requested
         if left > compute.max_instances or (_is_over(compute, node, now) and not needed):
             leaving.append(node.number)
     missing = min(compute.min_instances, compute.max_instances) - busy - len(idle) + len(leaving)

@@ -19,7 +19,7 @@ _KEYS = {
 }
 
 
-def check(wanted: Compute, before: Compute | None, may_name_files: bool) -> None:
+def check(compute: Compute, before: Compute | None, may_name_files: bool) -> None:
     """
     Args:
         may_name_files: whether who asks administers the server.
@@ -30,14 +30,14 @@ def check(wanted: Compute, before: Compute | None, may_name_files: bool) -> None
     """
     if may_name_files:
         return
-    current = before.settings if before is not None and before.engine == wanted.engine else {}
-    for key, what in _KEYS.items():
-        if key not in wanted.settings:
+    current = before.settings if before is not None and before.engine == compute.engine else {}
+    for key, setting in _KEYS.items():
+        if key not in compute.settings:
             continue
-        if any(wanted.settings.get(each) != current.get(each) for each in (key, "address")):
+        if any(compute.settings.get(each) != current.get(each) for each in (key, "address")):
             raise Forbidden(
                 f"`{key}` names a file of the server's machine; the role `owner` of the server is "
                 "required to choose it",
-                f"ask who administers the server to create the cluster with {what}; you can change "
-                "its other keys then",
+                f"ask who administers the server to create the cluster with {setting}; you can "
+                "change its other keys then",
             )

@@ -130,8 +130,8 @@ def find(name: str, known_sizes: Mapping[str, Size] | None = None) -> Size:
     size = sizes.get(key(name))
     if size is not None:
         return size
-    near = nearest(key(name), list(sizes))
-    hint = f"did you mean `{sizes[near].name}`? " if near else ""
+    guess = nearest(key(name), list(sizes))
+    hint = f"did you mean `{sizes[guess].name}`? " if guess else ""
     raise InvalidSpec(
         f"there is no size `{name[:64]}`",
         f"{hint}list sizes with `yard compute sizes`; define your own in `{OWN_FILE}`",
@@ -195,10 +195,10 @@ def _own_size(file: Path, name: str, value: Any) -> Size:
         raise InvalidInput(f"{where} must be a mapping", _EXAMPLE)
     for field in value:
         if field not in _KEYS:
-            near = nearest(str(field), _KEYS)
+            guess = nearest(str(field), _KEYS)
             raise InvalidInput(
                 f"{where} has an unknown key `{field}`",
-                f"did you mean `{near}`?" if near else _EXAMPLE,
+                f"did you mean `{guess}`?" if guess else _EXAMPLE,
             )
     numbers = {}
     for part, least in (("cores", 1), ("memory_gb", 0.1), ("gpus", 0)):

@@ -209,10 +209,10 @@ def numbers(connection: Connection, workspace: str, name: str) -> tuple[list[int
     """The idle nodes and the held ones, lowest first."""
     rows = connection.execute(_NUMBERS, {"place": workspace, "called": name})
     texts = {bool(is_idle): text for is_idle, text in rows}
-    idle, held = (
+    idle, busy = (
         sorted(map(int, texts[key].split(","))) if key in texts else [] for key in (True, False)
     )
-    return idle, held
+    return idle, busy
 
 
 def nodes_in(connection: Connection, workspace: str, name: str = "") -> dict[str, list[Node]]:
@@ -319,13 +319,13 @@ def add_sample(connection: Connection, workspace: str, name: str, sample: Sample
     connection.execute(_ADD_SAMPLE, values)
 
 
-def samples(connection: Connection, workspace: str, name: str, most: int) -> list[Sample]:
+def samples(connection: Connection, workspace: str, name: str, limit: int) -> list[Sample]:
     """The latest samples, oldest first."""
     rows = connection.execute(
         select(cluster_counts)
         .where(cluster_counts.c.workspace == workspace, cluster_counts.c.compute == name)
         .order_by(cluster_counts.c.id.desc())
-        .limit(most)
+        .limit(limit)
     ).all()
     return [Sample(r.at, r.current, r.running, r.target, r.reason) for r in reversed(rows)]
 
@@ -388,12 +388,12 @@ def count_in(connection: Connection, workspace: str, name: str) -> tuple[int, in
 
 def count_nodes(connection: Connection) -> tuple[int, int, int]:
     """(held, existing, allowed at most) nodes of all clusters of all workspaces."""
-    held = connection.execute(select(func.count()).select_from(node_slots)).scalar_one()
+    busy = connection.execute(select(func.count()).select_from(node_slots)).scalar_one()
     there = connection.execute(select(func.count()).select_from(cluster_nodes)).scalar_one()
-    most = connection.execute(
+    maximum = connection.execute(
         select(func.coalesce(func.sum(computes.c.max_instances), 0))
     ).scalar_one()
-    return held, there, int(most)
+    return busy, there, int(maximum)
 
 
 def _these(workspace: str, name: str, numbers: Collection[int]) -> Any:

@@ -77,7 +77,7 @@ def change(
         InvalidSpec: a value is wrong.
     """
     before = get(db, workspace, name)
-    whole = {
+    document = {
         "category": before.category,
         "target": before.target,
         "authType": before.auth_type,
@@ -85,7 +85,7 @@ def change(
         "isSharedToAll": before.is_shared,
         **{key: value for key, value in properties.items() if value is not None},
     }
-    return put(db, clock, workspace, before.name, before.owner, whole)
+    return put(db, clock, workspace, before.name, before.owner, document)
 
 
 def list_in(db: Database, workspace: str) -> list[WorkspaceConnection]:
@@ -101,13 +101,15 @@ def get(db: Database, workspace: str, name: str) -> WorkspaceConnection:
         NotFound: with the nearest name.
     """
     made = list_in(db, workspace)
-    named = _find_by_name(made, name)
-    if named is not None:
-        return named
-    near = nearest(name, [each.name for each in made])
+    connection = _find_by_name(made, name)
+    if connection is not None:
+        return connection
+    guess = nearest(name, [each.name for each in made])
     raise NotFound(
         f"connection `{name[:80]}` does not exist in workspace `{workspace}`",
-        f"did you mean `{near}`?" if near else "list what exists with `ml_client.connections.list`",
+        f"did you mean `{guess}`?"
+        if guess
+        else "list what exists with `ml_client.connections.list`",
     )
 
 
@@ -152,8 +154,8 @@ def _over(before: WorkspaceConnection | None, written: WorkspaceConnection) -> W
         )
     if before is None:
         return written
-    kept = replace(written, name=before.name, owner=before.owner, created_at=before.created_at)
-    return replace(kept, credentials=before.credentials) if keeps else kept
+    merged = replace(written, name=before.name, owner=before.owner, created_at=before.created_at)
+    return replace(merged, credentials=before.credentials) if keeps else merged
 
 
 def _find_by_name(made: list[WorkspaceConnection], name: str) -> WorkspaceConnection | None:

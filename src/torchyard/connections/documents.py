@@ -46,10 +46,10 @@ def category_in(properties: Mapping[str, Any]) -> str:
     text = fields.text(properties, "category")
     category = _CATEGORIES.get(text.replace("_", "").lower())
     if category is None:
-        near = nearest(text, CATEGORIES)
+        guess = nearest(text, CATEGORIES)
         raise InvalidSpec(
             f"`{text[:80]}` is not a kind of connection" if text else "`category` is missing",
-            f"did you mean `{near}`?" if near else "for example `PythonFeed`, `Git` or `S3`",
+            f"did you mean `{guess}`?" if guess else "for example `PythonFeed`, `Git` or `S3`",
             at=["category"],
         )
     return category
@@ -78,10 +78,10 @@ def auth_type_in(properties: Mapping[str, Any]) -> str:
     text = fields.text(properties, "authType", default="None")
     auth_type = _AUTH_TYPES.get(text.lower())
     if auth_type is None:
-        near = nearest(text, tuple(CREDENTIALS))
+        guess = nearest(text, tuple(CREDENTIALS))
         raise InvalidSpec(
             f"`{text[:80]}` is not a way to authenticate",
-            f"did you mean `{near}`?" if near else f"use one of: {', '.join(CREDENTIALS)}",
+            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(CREDENTIALS)}",
             at=["authType"],
         )
     return auth_type
@@ -152,10 +152,10 @@ def _secret(value: Any, name: str, at: list[str]) -> str:
     return value
 
 
-def _line(text: str, what: str, at: list[str]) -> str:
+def _line(text: str, subject: str, at: list[str]) -> str:
     if len(text) > _LONGEST_TARGET or not text.isprintable():
         raise InvalidSpec(
-            f"{what} must be one line of at most {_LONGEST_TARGET} characters",
+            f"{subject} must be one line of at most {_LONGEST_TARGET} characters",
             "shorten it, and leave control characters out",
             at=at,
         )

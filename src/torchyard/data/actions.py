@@ -83,9 +83,9 @@ def pin(
     uri = uris.datastore(pinned.path, workspace)
     if uri is not None:
         pinned = Pinned(str(uri), pinned.notices)
-    place = locate(db, stores, workspace, pinned.path)
-    if place.store and mode != "direct":
-        _check_exists(place, type)
+    location = locate(db, stores, workspace, pinned.path)
+    if location.store and mode != "direct":
+        _check_exists(location, type)
     return pinned
 
 
@@ -137,9 +137,9 @@ def _several(db: Database, stores: Datastores, workspace: str, path: str) -> Pla
         return None
     parts = []
     for folder, pattern in _saved_paths(db, workspace, path):
-        place = locate(db, stores, workspace, folder)
+        location = locate(db, stores, workspace, folder)
         name = several_files.name_of(folder)
-        parts.append(several_files.Part(name, place.files, place.path, pattern))
+        parts.append(several_files.Part(name, location.files, location.path, pattern))
     return Place(several_files.SeveralFiles(parts), "", path)
 
 
@@ -172,16 +172,16 @@ def files_of(db: Database, stores: Datastores, asset: DataAsset) -> list[DataFil
         NotFound: they were deleted.
         Unreachable: their datastore does not answer.
     """
-    place = locate(db, stores, asset.workspace, asset.uri)
-    checksums = checksums_of(db, asset.workspace, place)
-    single = place.files.entry(place.path) if asset.type == "uri_file" else None
+    location = locate(db, stores, asset.workspace, asset.uri)
+    checksums = checksums_of(db, asset.workspace, location)
+    single = location.files.entry(location.path) if asset.type == "uri_file" else None
     if single is not None:
-        name = place.path.rpartition("/")[2] or place.uri.rpartition("/")[2]
+        name = location.path.rpartition("/")[2] or location.uri.rpartition("/")[2]
         sha256 = checksums.get("", ("", ""))[0]
         return [DataFile(name, single.size_bytes, sha256)]
     return [
         DataFile(entry.path, entry.size_bytes, _sha256(checksums, entry.path, entry.mark))
-        for entry in place.files.walk(place.path)
+        for entry in location.files.walk(location.path)
     ]
 
 
@@ -191,22 +191,22 @@ def delete_checksums(connection: Connection, workspace: str, name: str, folder: 
     property_store.drop_below(connection, workspace, name, folder)
 
 
-def checksums_of(db: Database, workspace: str, place: Place) -> dict[str, tuple[str, str]]:
+def checksums_of(db: Database, workspace: str, location: Place) -> dict[str, tuple[str, str]]:
     """(sha256, mark) of the files that the server wrote there, by path below the place."""
-    if not place.store:
+    if not location.store:
         return {}
-    top = place.path.strip("/")
+    top = location.path.strip("/")
     with db.read() as connection:
-        rows = store.checksums_below(connection, workspace, place.store, top)
+        rows = store.checksums_below(connection, workspace, location.store, top)
     start = len(top) + 1 if top else 0
     return {path[start:]: (sha256, mark) for path, (sha256, _, mark) in rows.items()}
 
 
 def record_checksum(
-    db: Database, workspace: str, store_name: str, place: Files, path: str, stored: Stored
+    db: Database, workspace: str, store_name: str, files: Files, path: str, stored: Stored
 ) -> None:
     """Store the sha256 of a file that was just written there."""
-    entry = place.entry(path)
+    entry = files.entry(path)
     row = {
         "workspace": workspace,
         "datastore": store_name,
@@ -278,9 +278,9 @@ def _of_url(db: Database, stores: Datastores, workspace: str, protocol: str, url
     if system == "http":
         return Place(WebFiles(url), "", url)
     bucket, _, path = root.partition("/")
-    place = RemoteFiles(f"`{protocol}://{bucket}`", system, options, bucket)
-    place.check()
-    return Place(place, path, url)
+    files = RemoteFiles(f"`{protocol}://{bucket}`", system, options, bucket)
+    files.check()
+    return Place(files, path, url)
 
 
 def _system_of(protocol: str, url: str) -> tuple[str, dict[str, Any], str, str]:
@@ -358,7 +358,7 @@ def _check_known(protocol: str, url: str) -> None:
         )
 
 
-def _check_exists(place: Place, type: str) -> None:
+def _check_exists(location: Place, type: str) -> None:
     """Check that data of the type exists there, unless the place is slow or unreachable.
 
     Raises:
@@ -369,7 +369,7 @@ def _check_exists(place: Place, type: str) -> None:
 
     def check() -> None:
         try:
-            _check_type_at(place, type)
+            _check_type_at(location, type)
         except Unreachable:
             pass
         except TorchyardError as error:
@@ -382,23 +382,23 @@ def _check_exists(place: Place, type: str) -> None:
         raise errors[0]
 
 
-def _check_type_at(place: Place, type: str) -> None:
-    if place.files.entry(place.path) is not None:
+def _check_type_at(location: Place, type: str) -> None:
+    if location.files.entry(location.path) is not None:
         if type in ("uri_folder", "mltable"):
             raise InvalidInput(
-                f"`{place.uri}` is a file, and the input is of type `{type}`",
+                f"`{location.uri}` is a file, and the input is of type `{type}`",
                 "write `type: uri_file`",
                 code="type_mismatch",
             )
         return
-    if not place.files.is_folder(place.path):
+    if not location.files.is_folder(location.path):
         raise NotFound(
-            f"there is nothing at `{place.path}` in datastore `{place.store}`",
+            f"there is nothing at `{location.path}` in datastore `{location.store}`",
             "list its files; a datastore's paths begin at its own root",
         )
     if type == "uri_file":
         raise InvalidInput(
-            f"`{place.uri}` is a folder, and the input is of type `uri_file`",
+            f"`{location.uri}` is a folder, and the input is of type `uri_file`",
             "write `type: uri_folder`",
             code="type_mismatch",
         )

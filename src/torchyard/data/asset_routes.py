@@ -50,8 +50,10 @@ def put_datastore(
     name: str,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    named = fields.with_path_name(fields.mapping(document, "the datastore's document"), name)
-    return datastore_to_json(datastores.put(db, clock, stores, workspace, named))
+    datastore_document = fields.with_path_name(
+        fields.mapping(document, "the datastore's document"), name
+    )
+    return datastore_to_json(datastores.put(db, clock, stores, workspace, datastore_document))
 
 
 @router.delete("/datastores/{name}")
@@ -151,12 +153,12 @@ def get_file(
     path: str,
 ) -> OpenFileResponse:
     asset = assets.get(db, workspace, name, version)
-    place = actions.locate(db, stores, workspace, asset.uri)
+    location = actions.locate(db, stores, workspace, asset.uri)
     if asset.type == "uri_file":
         if path != actions.files_of(db, stores, asset)[0].path:
             raise NotFound(f"data `{asset.name}:{asset.version}` has no file `{path}`")
         path = ""
-    file = fetcher.file(workspace, place, path)
+    file = fetcher.file(workspace, location, path)
     return served_files.attachment(file)
 
 

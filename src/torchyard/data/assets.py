@@ -313,10 +313,10 @@ def _type(document: Mapping[str, Any]) -> str:
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", written).lower().replace("-", "_")
     plain = "mltable" if plain == "ml_table" else plain
     if plain not in DATA_TYPES:
-        near = nearest(plain, DATA_TYPES)
+        guess = nearest(plain, DATA_TYPES)
         raise InvalidSpec(
             f"`{written}` is not a data type",
-            f"did you mean `{near}`?" if near else f"use one of: {', '.join(DATA_TYPES)}",
+            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(DATA_TYPES)}",
             at=["type"],
         )
     return plain

@@ -103,7 +103,7 @@ class Places:
     blobs: Blobs
 
 
-def register(places: Places, workspace: str, request: Request, owner: str) -> tuple[Code, bool]:
+def register(storage: Places, workspace: str, request: Request, owner: str) -> tuple[Code, bool]:
     """Register a code; for one that exists, change its description and tags.
 
     Returns the code, and whether it is new. For files that several clients uploaded at once it is
@@ -113,11 +113,11 @@ def register(places: Places, workspace: str, request: Request, owner: str) -> tu
         Conflict: the name and version exist with other files.
         InvalidInput, NotFound: its uri holds no files.
     """
-    existing = _find_version(places, workspace, request.name, request.version)
+    existing = _find_version(storage, workspace, request.name, request.version)
     if existing is None:
-        snapshot = _make_snapshot(places, workspace, request.uri)
+        snapshot = _make_snapshot(storage, workspace, request.uri)
         try:
-            with places.db.write() as connection:
+            with storage.db.write() as connection:
                 # The time is taken inside the transaction, so that the oldest stays the oldest.
                 code = Code(
                     workspace,
@@ -125,7 +125,7 @@ def register(places: Places, workspace: str, request: Request, owner: str) -> tu
                     request.version,
                     request.uri,
                     snapshot,
-                    places.clock.now(),
+                    storage.clock.now(),
                     owner,
                     request.hash,
                     request.description,
@@ -133,9 +133,9 @@ def register(places: Places, workspace: str, request: Request, owner: str) -> tu
                     dict(request.properties),
                 )
                 connection.execute(insert(codes).values(**vars(code)))
-            return _first_of(places, code), True
+            return _first_of(storage, code), True
         except IntegrityError:
-            existing = get(places, workspace, request.name, request.version)
+            existing = get(storage, workspace, request.name, request.version)
     if request.uri.rstrip("/") != existing.uri.rstrip("/"):
         raise Conflict(
             f"code `{request.name}:{request.version}` exists in workspace `{workspace}` with other "
@@ -144,17 +144,17 @@ def register(places: Places, workspace: str, request: Request, owner: str) -> tu
             at=["properties", "codeUri"],
         )
     words = {"description": request.description, "tags": dict(request.tags)}
-    with places.db.write() as connection:
+    with storage.db.write() as connection:
         connection.execute(update(codes).where(*_is_row_of(existing)).values(**words))
-    return _first_of(places, get(places, workspace, request.name, request.version)), False
+    return _first_of(storage, get(storage, workspace, request.name, request.version)), False
 
 
-def get(places: Places, workspace: str, name: str, version: str) -> Code:
+def get(storage: Places, workspace: str, name: str, version: str) -> Code:
     """
     Raises:
         NotFound: the code does not exist.
     """
-    code = _find_version(places, workspace, name, version)
+    code = _find_version(storage, workspace, name, version)
     if code is None:
         raise NotFound(
             f"code `{name}:{version}` does not exist in workspace `{workspace}`",
@@ -163,30 +163,30 @@ def get(places: Places, workspace: str, name: str, version: str) -> Code:
     return code
 
 
-def list_in(places: Places, workspace: str, name: str = "") -> list[Code]:
+def list_in(storage: Places, workspace: str, name: str = "") -> list[Code]:
     """Newest first."""
     conditions = [codes.c.workspace == workspace]
     if name:
         conditions.append(codes.c.name == name)
-    return _all(places, conditions)
+    return _all(storage, conditions)
 
 
-def of_hash(places: Places, workspace: str, hash: str) -> list[Code]:
+def of_hash(storage: Places, workspace: str, hash: str) -> list[Code]:
     """The codes with that hash whose files still exist, oldest first."""
-    matching = _all(places, [codes.c.workspace == workspace, codes.c.hash == hash]) if hash else []
-    return [code for code in reversed(matching) if _is_whole(places, code)]
+    matching = _all(storage, [codes.c.workspace == workspace, codes.c.hash == hash]) if hash else []
+    return [code for code in reversed(matching) if _is_whole(storage, code)]
 
 
-def snapshot_of(places: Places, code: Code) -> str:
+def snapshot_of(storage: Places, code: Code) -> str:
     """The id of a complete snapshot of the code's files, made again if it was deleted.
 
     Raises:
         NotFound: neither the snapshot nor the files exist any more.
     """
     try:
-        return places.blobs.snapshot(code.snapshot).id
+        return storage.blobs.snapshot(code.snapshot).id
     except NotFound:
-        snapshot_id = _make_snapshot(places, code.workspace, code.uri)
+        snapshot_id = _make_snapshot(storage, code.workspace, code.uri)
     if snapshot_id != code.snapshot:
         raise NotFound(
             f"the files of code `{code.name}:{code.version}` have changed since it was uploaded",
@@ -195,18 +195,18 @@ def snapshot_of(places: Places, code: Code) -> str:
     return snapshot_id
 
 
-def snapshot_at(places: Places, workspace: str, uri: str) -> str:
+def snapshot_at(storage: Places, workspace: str, uri: str) -> str:
     """The id of a snapshot of the files at a datastore URI.
 
     Raises:
         NotFound: there are none.
     """
-    return _make_snapshot(places, workspace, uri)
+    return _make_snapshot(storage, workspace, uri)
 
 
-def drop(places: Places, code: Code) -> None:
+def drop(storage: Places, code: Code) -> None:
     """Delete a code; its files, and jobs that use it, stay."""
-    with places.db.write() as connection:
+    with storage.db.write() as connection:
         connection.execute(delete(codes).where(*_is_row_of(code)))
 
 
@@ -215,13 +215,13 @@ def delete_all(connection: Connection, workspace: str) -> None:
     connection.execute(delete(codes).where(codes.c.workspace == workspace))
 
 
-def _find_version(places: Places, workspace: str, name: str, version: str) -> Code | None:
+def _find_version(storage: Places, workspace: str, name: str, version: str) -> Code | None:
     conditions = [codes.c.workspace == workspace, codes.c.name == name, codes.c.version == version]
-    return next(iter(_all(places, conditions)), None)
+    return next(iter(_all(storage, conditions)), None)
 
 
-def _all(places: Places, conditions: list[Any]) -> list[Code]:
-    with places.db.read() as connection:
+def _all(storage: Places, conditions: list[Any]) -> list[Code]:
+    with storage.db.read() as connection:
         rows = connection.execute(
             select(codes).where(*conditions).order_by(codes.c.created_at.desc())
         )
@@ -236,40 +236,42 @@ def _is_row_of(code: Code) -> list[Any]:
     ]
 
 
-def _first_of(places: Places, code: Code) -> Code:
+def _first_of(storage: Places, code: Code) -> Code:
     """The oldest code with the same files."""
-    equal = of_hash(places, code.workspace, code.hash)
+    equal = of_hash(storage, code.workspace, code.hash)
     return next((other for other in equal if other.snapshot == code.snapshot), code)
 
 
-def _is_whole(places: Places, code: Code) -> bool:
+def _is_whole(storage: Places, code: Code) -> bool:
     try:
-        snapshot_of(places, code)
+        snapshot_of(storage, code)
     except (NotFound, InvalidInput):
         return False
     return True
 
 
-def _make_snapshot(places: Places, workspace: str, uri: str) -> str:
+def _make_snapshot(storage: Places, workspace: str, uri: str) -> str:
     """Make a snapshot of the files at `uri`; its id."""
-    place = data.locate(places.db, places.datastores, workspace, uri)
-    single = place.files.entry(place.path)
+    location = data.locate(storage.db, storage.datastores, workspace, uri)
+    single = location.files.entry(location.path)
     if single is not None:
-        sources = [(place.path, place.path.rpartition("/")[2])]
+        sources = [(location.path, location.path.rpartition("/")[2])]
     else:
-        top = f"{place.path.strip('/')}/" if place.path.strip("/") else ""
-        sources = [(f"{top}{entry.path}", entry.path) for entry in place.files.walk(place.path)]
+        top = f"{location.path.strip('/')}/" if location.path.strip("/") else ""
+        sources = [
+            (f"{top}{entry.path}", entry.path) for entry in location.files.walk(location.path)
+        ]
     if not sources:
         raise NotFound(f"`{uri}` holds no files", "upload the folder again")
     manifest = []
     with tempfile.TemporaryDirectory(prefix="code-") as folder:
         for number, (source, path) in enumerate(sources):
-            local = place.files.local(source)
+            local = location.files.local(source)
             if local is None:
                 local = Path(folder) / str(number)
-                place.files.fetch([(source, local)])
-            manifest.append({"path": path, **_store_file(places.blobs, local)})
-    return places.blobs.put_snapshot({"files": manifest}).id
+                location.files.fetch([(source, local)])
+            manifest.append({"path": path, **_store_file(storage.blobs, local)})
+    return storage.blobs.put_snapshot({"files": manifest}).id
 
 
 def _store_file(blobs: Blobs, file: Path) -> dict[str, Any]:

@@ -101,10 +101,10 @@ class Datastores:
         private = [path.resolve() for path in self._private]
         if any(resolved.is_relative_to(path) or path.is_relative_to(resolved) for path in private):
             return True
-        places = {_identity(path) for path in private} - {None}
+        identities = {_identity(path) for path in private} - {None}
         ancestors = {_identity(path) for path in (resolved, *resolved.parents[:-1])}
         above = {_identity(above) for path in private for above in path.parents[:-1]}
-        return bool(places & ancestors) or _identity(resolved) in above
+        return bool(identities & ancestors) or _identity(resolved) in above
 
     def writing(
         self, workspace: str, store: str, path: str
@@ -258,8 +258,8 @@ def get(db: Database, stores: Datastores, workspace: str, name: str) -> Datastor
     for datastore in datastores:
         if datastore.name == name:
             return datastore
-    near = nearest(name, [datastore.name for datastore in datastores])
-    hint = f"did you mean `{near}`?" if near else "list what exists with `yard datastore list`"
+    guess = nearest(name, [datastore.name for datastore in datastores])
+    hint = f"did you mean `{guess}`?" if guess else "list what exists with `yard datastore list`"
     raise NotFound(f"datastore `{name}` does not exist in workspace `{workspace}`", hint)
 
 
@@ -307,5 +307,5 @@ def open_files(stores: Datastores, datastore: Datastore) -> Files:
 
 def _built_in(stores: Datastores, workspace: str, name: str) -> Datastore:
     folder = stores.root(workspace, name)
-    what = "named outputs, models and uploads" if name == BLOB_STORE else "artifacts of jobs"
-    return Datastore(workspace, name, "local", f"file://{folder}", _ALWAYS, description=what)
+    contents = "named outputs, models and uploads" if name == BLOB_STORE else "artifacts of jobs"
+    return Datastore(workspace, name, "local", f"file://{folder}", _ALWAYS, description=contents)

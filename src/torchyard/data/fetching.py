@@ -62,8 +62,8 @@ class Fetcher:
         Raises:
             TorchyardError: as `fetch`.
         """
-        place = actions.locate(self._db, self._stores, workspace, path)
-        local = self._reachable(place)
+        location = actions.locate(self._db, self._stores, workspace, path)
+        local = self._reachable(location)
         if local is not None:
             return local if local.exists() else None
         try:
@@ -89,49 +89,49 @@ class Fetcher:
             Unreachable: its datastore does not answer, or the copy is damaged.
             FetchCanceled: `canceled` returned True.
         """
-        place = actions.locate(self._db, self._stores, workspace, path)
-        local = self._reachable(place)
+        location = actions.locate(self._db, self._stores, workspace, path)
+        local = self._reachable(location)
         if local is not None:
             if not local.exists():
-                raise NotFound(f"there is nothing at `{place.uri}` any more", _GONE)
-            _check_type(type, place, local.is_file())
+                raise NotFound(f"there is nothing at `{location.uri}` any more", _GONE)
+            _check_type(type, location, local.is_file())
             return local
-        single = None if type in _FOLDER_TYPES else place.files.entry(place.path)
+        single = None if type in _FOLDER_TYPES else location.files.entry(location.path)
         if single is not None:
-            name = place.uri.partition("?")[0].rstrip("/").rpartition("/")[2] or "file"
+            name = location.uri.partition("?")[0].rstrip("/").rpartition("/")[2] or "file"
             entries = [Entry("", single.size_bytes, single.mark)]
             targets = [name]
         else:
-            entries = list(place.files.walk(place.path))
+            entries = list(location.files.walk(location.path))
             targets = [entry.path for entry in entries]
             if not entries:
-                _check_type(type, place, place.files.entry(place.path) is not None)
-                raise NotFound(f"there is nothing at `{place.uri}`", _GONE)
-            _check_type(type, place, False)
+                _check_type(type, location, location.files.entry(location.path) is not None)
+                raise NotFound(f"there is nothing at `{location.uri}`", _GONE)
+            _check_type(type, location, False)
         file = targets[0] if single is not None else "."
-        with self._copied(workspace, place, entries, targets, canceled) as folder:
+        with self._copied(workspace, location, entries, targets, canceled) as folder:
             # The time of its last use: `yard gc` removes copies that are long unused.
             os.utime(folder, (now.timestamp(), now.timestamp()))
             self._remember(workspace, path, folder.name, file, now)
         return folder / file
 
-    def file(self, workspace: str, place: Place, path: str) -> Path:
+    def file(self, workspace: str, location: Place, path: str) -> Path:
         """The path on this machine of one file below a place; copies it unless it is here.
 
         Raises:
             NotFound: the file does not exist.
         """
-        inner = f"{place.path.rstrip('/')}/{path}".strip("/") if path else place.path
-        local = place.files.local(inner)
+        inner = f"{location.path.rstrip('/')}/{path}".strip("/") if path else location.path
+        local = location.files.local(inner)
         if local is not None:
             if not local.is_file():
-                raise NotFound(f"`{path}` does not exist in `{place.uri}`")
+                raise NotFound(f"`{path}` does not exist in `{location.uri}`")
             return local
-        uri = f"{place.uri.rstrip('/')}/{path}" if path else place.uri
-        single = Place(place.files, inner, uri, place.store)
-        entry = place.files.entry(inner)
+        uri = f"{location.uri.rstrip('/')}/{path}" if path else location.uri
+        single = Place(location.files, inner, uri, location.store)
+        entry = location.files.entry(inner)
         if entry is None:
-            raise NotFound(f"`{path}` does not exist in `{place.uri}`")
+            raise NotFound(f"`{path}` does not exist in `{location.uri}`")
         name = inner.rpartition("/")[2] or "file"
         entries = [Entry("", entry.size_bytes, entry.mark)]
         with self._copied(workspace, single, entries, [name], lambda: False) as folder:
@@ -158,11 +158,11 @@ class Fetcher:
                 return False  # no access lists there: the node gets the files from the server
         return True
 
-    def _reachable(self, place: Place) -> Path | None:
+    def _reachable(self, location: Place) -> Path | None:
         """The data's own path, if jobs can go there."""
-        if self._is_separate and place.store in BUILT_IN:
+        if self._is_separate and location.store in BUILT_IN:
             return None
-        return place.files.local(place.path)
+        return location.files.local(location.path)
 
     def copies(self) -> Iterator[tuple[str, Path]]:
         """(name, folder) of each copy; a folder's mtime is the time of its last use."""
@@ -185,24 +185,24 @@ class Fetcher:
     def _copied(
         self,
         workspace: str,
-        place: Place,
+        location: Place,
         entries: Sequence[Entry],
         targets: Sequence[str],
         canceled: Callable[[], bool],
     ) -> Iterator[Path]:
         """The folder with the copies, locked against removal during the block."""
-        folder = self._folder / _key(place, entries)
+        folder = self._folder / _key(location, entries)
         draft = folder.with_name(f"{folder.name}.part")
         with self._locked(folder.name, canceled):
             if all(entry.mark for entry in entries):
                 if not folder.exists():
-                    self._copy(workspace, place, entries, targets, draft, canceled)
+                    self._copy(workspace, location, entries, targets, draft, canceled)
                     os.rename(draft, folder)
                 yield folder
                 return
             # Only the bytes tell whether the data changed; jobs may still read the previous copy.
-            self._copy(workspace, place, entries, targets, draft, canceled)
-            folder = self._folder / _key(place, _summed(entries, targets, draft))
+            self._copy(workspace, location, entries, targets, draft, canceled)
+            folder = self._folder / _key(location, _summed(entries, targets, draft))
             with self._locked(folder.name, canceled):
                 if folder.exists():
                     _remove(draft)
@@ -213,7 +213,7 @@ class Fetcher:
     def _copy(
         self,
         workspace: str,
-        place: Place,
+        location: Place,
         entries: Sequence[Entry],
         targets: Sequence[str],
         draft: Path,
@@ -222,9 +222,9 @@ class Fetcher:
         """Copy into `draft`, which may be left over from a killed program."""
         _remove(draft)
         draft.mkdir(parents=True)
-        checksums = actions.checksums_of(self._db, workspace, place)
+        checksums = actions.checksums_of(self._db, workspace, location)
         try:
-            _check_free_space(draft, place, entries)
+            _check_free_space(draft, location, entries)
             pairs = [
                 (entry, files.inside(draft, target))
                 for entry, target in zip(entries, targets, strict=True)
@@ -234,21 +234,21 @@ class Fetcher:
             for group in _groups(pairs):
                 if canceled():
                     raise FetchCanceled
-                self._fetch_group(place, group)
+                self._fetch_group(location, group)
                 for entry, target in group:
-                    _check(place, entry, target, checksums.get(entry.path, ("", "")))
+                    _check(location, entry, target, checksums.get(entry.path, ("", "")))
             _seal(draft, 0o700 if self._is_separate else 0o755)
         except BaseException as error:
             _remove(draft)
             if isinstance(disk.meaning(error), DiskFull):
-                raise _no_space(place, entries, draft.parent) from error
+                raise _no_space(location, entries, draft.parent) from error
             raise
 
-    def _fetch_group(self, place: Place, group: Sequence[tuple[Entry, Path]]) -> None:
-        pairs = [(_below(place.path, entry.path), target) for entry, target in group]
-        if self._is_separate and place.store in BUILT_IN:
-            pairs = [pair for pair in pairs if not _linked(place, *pair)]
-        place.files.fetch(pairs)
+    def _fetch_group(self, location: Place, group: Sequence[tuple[Entry, Path]]) -> None:
+        pairs = [(_below(location.path, entry.path), target) for entry, target in group]
+        if self._is_separate and location.store in BUILT_IN:
+            pairs = [pair for pair in pairs if not _linked(location, *pair)]
+        location.files.fetch(pairs)
 
     def _remember(self, workspace: str, path: str, key: str, file: str, now: datetime) -> None:
         note = {"key": key, "file": file, "at": now.timestamp(), "path": path}
@@ -270,9 +270,9 @@ class Fetcher:
             yield
 
 
-def _key(place: Place, entries: Sequence[Entry]) -> str:
+def _key(location: Place, entries: Sequence[Entry]) -> str:
     marks = [(entry.path, entry.size_bytes, entry.mark) for entry in entries]
-    text = json.dumps([place.source or place.uri, place.path, sorted(marks)])
+    text = json.dumps([location.source or location.uri, location.path, sorted(marks)])
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
 
@@ -309,7 +309,7 @@ def _below(folder: str, path: str) -> str:
     return f"{folder.rstrip('/')}/{path}".strip("/") if path else folder
 
 
-def _check(place: Place, entry: Entry, target: Path, checksum: tuple[str, str]) -> None:
+def _check(location: Place, entry: Entry, target: Path, checksum: tuple[str, str]) -> None:
     """
     Raises:
         Unreachable: the copy is not what the place has.
@@ -317,7 +317,8 @@ def _check(place: Place, entry: Entry, target: Path, checksum: tuple[str, str]) 
     size = target.stat().st_size
     if entry.size_bytes and size != entry.size_bytes:
         raise Unreachable(
-            f"`{place.uri}` sent {size} of {entry.size_bytes} bytes of `{entry.path}`", "try again"
+            f"`{location.uri}` sent {size} of {entry.size_bytes} bytes of `{entry.path}`",
+            "try again",
         )
     sha256, written_as = checksum
     if not sha256 or (entry.mark and entry.mark != written_as):
@@ -325,45 +326,46 @@ def _check(place: Place, entry: Entry, target: Path, checksum: tuple[str, str]) 
     copied = _sum(target)
     if copied != sha256:
         raise Unreachable(
-            f"`{entry.path or target.name}` of `{place.uri}` arrived damaged: its sha256 is "
+            f"`{entry.path or target.name}` of `{location.uri}` arrived damaged: its sha256 is "
             f"`{copied[:12]}…`, not `{sha256[:12]}…`",
             "the datastore may have lost data; write it again",
             code="checksum_mismatch",
         )
 
 
-def _check_free_space(folder: Path, place: Place, entries: Sequence[Entry]) -> None:
-    wanted = sum(entry.size_bytes for entry in entries)
-    if wanted > shutil.disk_usage(folder).free:
-        raise _no_space(place, entries, folder)
+def _check_free_space(folder: Path, location: Place, entries: Sequence[Entry]) -> None:
+    needed = sum(entry.size_bytes for entry in entries)
+    if needed > shutil.disk_usage(folder).free:
+        raise _no_space(location, entries, folder)
 
 
-def _no_space(place: Place, entries: Sequence[Entry], folder: Path) -> TorchyardError:
-    wanted = sum(entry.size_bytes for entry in entries)
+def _no_space(location: Place, entries: Sequence[Entry], folder: Path) -> TorchyardError:
+    needed = sum(entry.size_bytes for entry in entries)
     free = shutil.disk_usage(folder).free
     return TorchyardError(
-        f"no space left on `cache`: `{place.uri}` has {wanted >> 20} MB, and {free >> 20} MB are "
-        "free on this machine",
+        f"no space left on `cache`: `{location.uri}` has {needed >> 20} MB, and {free >> 20} MB "
+        "are free on this machine",
         "free space with `yard gc`, or use `mode: direct`",
         code=DiskFull.code,
     )
 
 
-def _check_type(type: str, place: Place, is_file: bool) -> None:
+def _check_type(type: str, location: Place, is_file: bool) -> None:
     if is_file and type in _FOLDER_TYPES:
         raise InvalidInput(
-            f"`{place.uri}` is a file, and the input is of type `{type}`", "write `type: uri_file`"
+            f"`{location.uri}` is a file, and the input is of type `{type}`",
+            "write `type: uri_file`",
         )
     if not is_file and type == "uri_file":
         raise InvalidInput(
-            f"`{place.uri}` is a folder, and the input is of type `uri_file`",
+            f"`{location.uri}` is a folder, and the input is of type `uri_file`",
             "write `type: uri_folder`",
         )
 
 
-def _linked(place: Place, path: str, target: Path) -> bool:
+def _linked(location: Place, path: str, target: Path) -> bool:
     """Whether a hard link costs no copy: files of a built-in datastore never change in place."""
-    source = place.files.local(path)
+    source = location.files.local(path)
     try:
         assert source is not None
         os.link(source, target, follow_symlinks=False)

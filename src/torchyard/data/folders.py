@@ -64,13 +64,13 @@ class FolderFiles:
         """
         yield from _ordered(self._folder, "", prefix, after, fold)
 
-    def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
+    def read(self, path: str, start: int = 0, limit: int | None = None) -> Iterator[bytes]:
         try:
             file = self._open(path)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
             raise NotFound(f"`{path}` does not exist in its folder") from error
         file.seek(start)
-        return files.chunks(file, most)
+        return files.chunks(file, limit)
 
     def writing(self, path: str) -> AbstractContextManager[files.Writing]:
         target = self.local(path)
@@ -83,8 +83,8 @@ class FolderFiles:
         # As readable as the datastore's folder, whose users may be others than the server's.
         mode = stat.S_IMODE(self._folder.stat().st_mode) if self._folder.is_dir() else 0o700
         new = [folder for folder in target.parents if not folder.exists()]
-        with self._pin_target(target, make=True) as held:
-            with files.write_atomically(held, mode=mode & 0o666) as writing:
+        with self._pin_target(target, make=True) as pinned:
+            with files.write_atomically(pinned, mode=mode & 0o666) as writing:
                 for folder in new:
                     with self._folder_open(folder) as descriptor:
                         os.chmod(_opened(descriptor), mode & 0o777)
@@ -92,11 +92,11 @@ class FolderFiles:
 
     def delete(self, path: str) -> None:
         target = self.local(path)
-        with suppress(FileNotFoundError), self._pin_target(target) as held:
-            if held.is_dir():
-                shutil.rmtree(held)
+        with suppress(FileNotFoundError), self._pin_target(target) as pinned:
+            if pinned.is_dir():
+                shutil.rmtree(pinned)
             else:
-                held.unlink()
+                pinned.unlink()
 
     def _open(self, path: str) -> BinaryIO:
         file = open(self.local(path), "rb")

@@ -63,8 +63,8 @@ def _azure_blob(document: Mapping[str, Any], credentials: Mapping[str, str]) -> 
 
 
 def _azure_login(credentials: Mapping[str, str]) -> dict[str, Any]:
-    kept = ("account_key", "sas_token", "tenant_id", "client_id", "client_secret")
-    options: dict[str, Any] = {key: credentials[key] for key in kept if credentials.get(key)}
+    keys = ("account_key", "sas_token", "tenant_id", "client_id", "client_secret")
+    options: dict[str, Any] = {key: credentials[key] for key in keys if credentials.get(key)}
     # Without credentials adlfs would use those of the machine; a public container needs none.
     return options or {"anon": True}
 
@@ -265,10 +265,10 @@ def _kind(document: Mapping[str, Any]) -> str:
             at=["type"],
         )
     if plain not in KINDS:
-        near = nearest(plain, list(KINDS))
+        guess = nearest(plain, list(KINDS))
         raise InvalidSpec(
             f"`{written}` is not a datastore type",
-            f"did you mean `{near}`?" if near else f"use one of: {', '.join(KINDS)}",
+            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(KINDS)}",
             at=["type"],
         )
     return plain

@@ -86,24 +86,24 @@ class RemoteFiles:
             sources = [self._at(path) for path, _ in pairs]
             system.get(sources, [str(target) for _, target in pairs])
 
-    def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
-        chunks = self._chunks(path, start, most)
+    def read(self, path: str, start: int = 0, limit: int | None = None) -> Iterator[bytes]:
+        chunks = self._chunks(path, start, limit)
         next(chunks)  # Opens the file, so that errors are raised before the first chunk.
         return chunks
 
-    def _chunks(self, path: str, start: int, most: int | None) -> Iterator[bytes]:
+    def _chunks(self, path: str, start: int, limit: int | None) -> Iterator[bytes]:
         with self._system(path) as system:
             if self._protocol in _SFTP:
                 size = int(system.info(self._at(path))["size"])
                 with closing(system.open(self._at(path), "rb")) as file:
                     yield b""
-                    end = size if most is None else min(size, start + most)
+                    end = size if limit is None else min(size, start + limit)
                     yield from sftp_files.chunks(file, start, end)
                 return
             with closing(system.open(self._at(path), "rb", block_size=4 << 20)) as file:
                 file.seek(start)
                 yield b""
-                yield from files.chunks(file, most)
+                yield from files.chunks(file, limit)
 
     @contextmanager
     def writing(self, path: str) -> Iterator[files.Writing]:
@@ -111,9 +111,9 @@ class RemoteFiles:
         if self._protocol in _NOT_ATOMIC:
             folder, _, name = target.rpartition("/")
             draft = f"{folder}/{files.draft_name(name)}"
-        with ExitStack() as held:
+        with ExitStack() as stack:
             with self._translated(path):
-                system = held.enter_context(_CONNECTIONS.borrowed(self._protocol, self._options))
+                system = stack.enter_context(_CONNECTIONS.borrowed(self._protocol, self._options))
                 if draft != target:
                     _make_folder(system, folder)
                 if self._protocol in _SFTP:

@@ -83,8 +83,8 @@ async def put_bundle(blobs: BlobsOf, request: Request) -> dict[str, Any]:
 @router.put("/snapshots", openapi_extra={"requestBody": _MANIFEST})
 @needs(Permission.UPLOAD, body_limit_bytes=UNLIMITED)
 async def put_snapshot(blobs: BlobsOf, request: Request) -> dict[str, Any]:
-    async with with_body(request, _MANIFEST_LIMIT_BYTES, is_file=True) as whole:
-        content = await whole.body()
+    async with with_body(request, _MANIFEST_LIMIT_BYTES, is_file=True) as request_body:
+        content = await request_body.body()
         snapshot = await run_in_threadpool(_put_snapshot, blobs, content)
     return {"id": snapshot.id}
 
@@ -119,10 +119,10 @@ def _put_snapshot(blobs: Blobs, content: bytes) -> Snapshot:
     return blobs.put_snapshot(manifest)
 
 
-def _same(wanted: str, got: str) -> None:
-    if wanted != got:
+def _same(expected: str, got: str) -> None:
+    if expected != got:
         raise InvalidInput(
-            f"blob `{wanted[:12]}…` arrived as `{got[:12]}…`",
+            f"blob `{expected[:12]}…` arrived as `{got[:12]}…`",
             "the file changed while it was sent; send it again",
         )
 

@@ -51,10 +51,10 @@ class SeveralFiles:
         self._parts = parts
 
     def entry(self, path: str) -> Entry | None:
-        place = self._find(path)
-        if place is None:
+        match = self._find(path)
+        if match is None:
             return None
-        entry = place[0].entry(place[1])
+        entry = match[0].entry(match[1])
         return entry and Entry(path, entry.size_bytes, entry.mark, entry.modified_at)
 
     def is_folder(self, path: str) -> bool:
@@ -78,9 +78,9 @@ class SeveralFiles:
             files, inner = self._existing(path)
             files.fetch([(inner, target)])
 
-    def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
+    def read(self, path: str, start: int = 0, limit: int | None = None) -> Iterator[bytes]:
         files, inner = self._existing(path)
-        return files.read(inner, start, most)
+        return files.read(inner, start, limit)
 
     def writing(self, path: str) -> AbstractContextManager[Writing]:
         raise _read_only()
@@ -92,10 +92,10 @@ class SeveralFiles:
         return None
 
     def _existing(self, path: str) -> Place:
-        place = self._find(path)
-        if place is None:
+        match = self._find(path)
+        if match is None:
             raise NotFound(f"`{path}` does not exist in the dataset")
-        return place
+        return match
 
     def _find(self, path: str) -> Place | None:
         for part in self._parts:
@@ -109,28 +109,28 @@ class SeveralFiles:
 
 def matches(pattern: str, path: str) -> bool:
     """Whether a pattern such as `**/train-*.gz` fits a whole path; in linear time of each."""
-    wanted = pattern.split("/")
-    if len(wanted) > _MOST_PARTS:
+    parts = pattern.split("/")
+    if len(parts) > _MOST_PARTS:
         return False
     # How many parts of the pattern may be used up by the part of the path read so far.
-    used = _without_folders(wanted, {0})
+    used = _without_folders(parts, {0})
     for part in path.split("/"):
         used = _without_folders(
-            wanted,
+            parts,
             {
-                number if wanted[number] == "**" else number + 1
+                number if parts[number] == "**" else number + 1
                 for number in used
-                if number < len(wanted)
-                and (wanted[number] == "**" or fnmatchcase(part, wanted[number]))
+                if number < len(parts)
+                and (parts[number] == "**" or fnmatchcase(part, parts[number]))
             },
         )
-    return len(wanted) in used
+    return len(parts) in used
 
 
-def _without_folders(wanted: Sequence[str], used: set[int]) -> set[int]:
+def _without_folders(parts: Sequence[str], used: set[int]) -> set[int]:
     """Also what is used up where a `**` stands for no folder."""
-    for number in range(len(wanted)):
-        if number in used and wanted[number] == "**":
+    for number in range(len(parts)):
+        if number in used and parts[number] == "**":
             used.add(number + 1)
     return used
 

@@ -45,9 +45,9 @@ class Pipelined:
         Raises:
             OSError: the server refused a write, or the connection is lost.
         """
-        held, self._held = self._held, b""
+        rest, self._held = self._held, b""
         self._file.set_pipelined(False)
-        self._file.write(held)
+        self._file.write(rest)
         self._file.close()
 
     def discard(self) -> None:

@@ -118,8 +118,8 @@ class Files(Protocol):
         """Copy files to this machine; the folders of the targets exist."""
         ...
 
-    def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
-        """The bytes of a file from `start` on, at most `most`, a MiB or so at a time.
+    def read(self, path: str, start: int = 0, limit: int | None = None) -> Iterator[bytes]:
+        """The bytes of a file from `start` on, at most `limit`, a MiB or so at a time.
 
         The file is opened by the call, not by the first chunk.
         """

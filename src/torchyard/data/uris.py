@@ -94,10 +94,10 @@ def protocol_of(text: str) -> str:
     return head.lower() if separator and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", head) else ""
 
 
-def _same_workspace(text: str, named: str | None, workspace: str) -> None:
-    if named is not None and named.lower() != workspace.lower():
+def _same_workspace(text: str, other: str | None, workspace: str) -> None:
+    if other is not None and other.lower() != workspace.lower():
         raise NotFound(
-            f"`{text}` is in workspace `{named}`, and this is workspace `{workspace}`",
+            f"`{text}` is in workspace `{other}`, and this is workspace `{workspace}`",
             "write it as `azureml://datastores/<name>/paths/<path>`, or choose the workspace "
-            f"with `-w {named}`",
+            f"with `-w {other}`",
         )

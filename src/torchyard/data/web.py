@@ -65,11 +65,11 @@ class WebFiles:
                         f"`{self._url}` was interrupted: {error}", "try again"
                     ) from error
 
-    def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
+    def read(self, path: str, start: int = 0, limit: int | None = None) -> Iterator[bytes]:
         response = self._open("GET")
         while start > 0 and (skipped := response.read(min(start, _BLOCK))):
             start -= len(skipped)
-        return chunks(response, most)
+        return chunks(response, limit)
 
     def writing(self, path: str) -> AbstractContextManager[Writing]:
         raise InvalidInput(f"`{self._url}` can't be written to", "name a datastore")
@@ -150,7 +150,7 @@ class Container:
         return Entry(path, entry.size_bytes, entry.mark)
 
     def is_folder(self, path: str) -> bool:
-        return next(self._pages(path, most=1), None) is not None
+        return next(self._pages(path, page_size=1), None) is not None
 
     def walk(self, prefix: str) -> Iterator[Entry]:
         start = len(_folder(prefix))
@@ -166,8 +166,8 @@ class Container:
         for path, target in pairs:
             self._blob(path).fetch([("", target)])
 
-    def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
-        return self._blob(path).read("", start, most)
+    def read(self, path: str, start: int = 0, limit: int | None = None) -> Iterator[bytes]:
+        return self._blob(path).read("", start, limit)
 
     def writing(self, path: str) -> AbstractContextManager[Writing]:
         raise self._read_only()
@@ -185,14 +185,14 @@ class Container:
         query = f"?{self._query}" if self._query else ""
         return WebFiles(f"{self._url}/{quote(path.strip('/'))}{query}")
 
-    def _pages(self, prefix: str, most: int = 5000) -> Iterator[Entry]:
+    def _pages(self, prefix: str, page_size: int = 5000) -> Iterator[Entry]:
         marker = ""
         while True:
             parameters = {
                 "restype": "container",
                 "comp": "list",
                 "prefix": _folder(prefix),
-                "maxresults": str(most),
+                "maxresults": str(page_size),
                 **({"marker": marker} if marker else {}),
             }
             query = "&".join(filter(None, (urlencode(parameters), self._query)))

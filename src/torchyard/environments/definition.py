@@ -162,10 +162,10 @@ def _spec(
     platform: Platform,
     unnamed: Collection[str] = (),
 ) -> EnvironmentSpec:
-    kept, layered, layer_notices = layers.split(lines, unnamed)
+    installed, layered, layer_notices = layers.split(lines, unnamed)
     return EnvironmentSpec(
         python=python or platform_python(),
-        requirements=requirements.canonical(kept),
+        requirements=requirements.canonical(installed),
         platform=str(platform),
         notices=(*notices, *layer_notices),
         layers=layered,

@@ -67,8 +67,8 @@ def export(spec: EnvironmentSpec, text: str, python: str, form: str, name: str) 
         InvalidInput: the form does not exist, or can't describe the environment.
     """
     if form not in FILES:
-        near = nearest(form, list(FILES))
-        hint = f"did you mean `{near}`?" if near else f"one of {', '.join(FILES)}"
+        guess = nearest(form, list(FILES))
+        hint = f"did you mean `{guess}`?" if guess else f"one of {', '.join(FILES)}"
         raise InvalidInput(f"environments are not exported as `{form}`", hint)
     if spec.image is not None and spec.image.dockerfile:
         raise InvalidInput(

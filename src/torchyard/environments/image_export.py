@@ -113,19 +113,19 @@ def layer(
             f"`{spec.ref or 'inline'}` became another environment while it was exported",
             "export it again",
         )
-    gone = NotFound(
+    missing = NotFound(
         f"environment `{spec.ref or 'inline'}` was removed while it was exported",
         "export it again",
     )
     if environments.folders.find(spec) is None:
-        raise gone
+        raise missing
     # It is closed with the last block, or with the generator where nobody asks for one.
     keeper = open(environments.folders.shells_file(spec), "rb")
     try:
         locks.lock(keeper, shared=True)
         built = _find(environments, spec, environment)
         if built is None:
-            raise gone
+            raise missing
         if name not in _layers(built):
             raise NotFound(f"an image of it has no layer `{name[:80]}`")
         entries = list(_entries(built, name))

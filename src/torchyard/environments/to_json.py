@@ -133,7 +133,7 @@ def tests_to_json(curated: Curated) -> dict[str, Any]:
     body: dict[str, Any] = {"tests": [_run_to_json(run) for run in runs]}
     if components.promises(curated):
         body["components"] = [
-            _held_to_json(held, runs) for held in components.components_of(curated)
+            _held_to_json(component, runs) for component in components.components_of(curated)
         ]
     return body
 
@@ -153,15 +153,15 @@ def _run_to_json(run: TestRun) -> dict[str, Any]:
     }
 
 
-def _held_to_json(held: Held, runs: Sequence[TestRun]) -> dict[str, Any]:
-    name = held.component.name
+def _held_to_json(component: Held, runs: Sequence[TestRun]) -> dict[str, Any]:
+    name = component.component.name
     return {
         "name": name,
-        "state": held.state,
-        "package": held.package,
-        "version": held.version,
-        "reason": held.reason,
-        "instead": held.instead,
+        "state": component.state,
+        "package": component.package,
+        "version": component.version,
+        "reason": component.reason,
+        "instead": component.instead,
         "tests": [
             {"hardware": run.hardware, "date": run.date, **vars(run.steps[name])}
             for run in runs

@@ -69,18 +69,18 @@ class DeviceLocks:
         Raises:
             Conflict: the folder or a file in it is not safe to use.
         """
-        held: list[Held] = []
+        locks: list[Held] = []
         for device in devices:
-            if len(held) == count:
+            if len(locks) == count:
                 break
             descriptor = self._lock(device)
             if descriptor is not None:
                 _record_holder(descriptor, holder)
-                held.append(Held(device, descriptor))
-        if len(held) < count:
-            give_back(held)
+                locks.append(Held(device, descriptor))
+        if len(locks) < count:
+            give_back(locks)
             return []
-        return held
+        return locks
 
     def free(self, devices: Sequence[Device]) -> list[Device]:
         """The devices that nobody holds at the moment."""
@@ -146,9 +146,9 @@ class DeviceLocks:
         return None
 
 
-def give_back(held: Sequence[Held]) -> None:
+def give_back(locks: Sequence[Held]) -> None:
     """Close the files here; what a worker inherited stays locked."""
-    for lock in held:
+    for lock in locks:
         os.close(lock.descriptor)
 
 

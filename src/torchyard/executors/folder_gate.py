@@ -139,14 +139,14 @@ class FolderGate:
                 continue
             attempt.requests[mark.name] = int(match[1])
             if match[2] == _BEGUN:
-                place = Place(id, mark.name, int(match[1]), 0, False)
-                self._exchange(place, tokens[int(match[3])]).reset()
-                _note(mark, place, _DONE, int(match[3]))
+                block_id = Place(id, mark.name, int(match[1]), 0, False)
+                self._exchange(block_id, tokens[int(match[3])]).reset()
+                _note(mark, block_id, _DONE, int(match[3]))
         return attempt
 
-    def _exchange(self, place: Place, token: str) -> Exchange:
-        folder = self.folder / place.attempt
-        return Exchange(folder, place, token, self._stopped.is_set)
+    def _exchange(self, block_id: Place, token: str) -> Exchange:
+        folder = self.folder / block_id.attempt
+        return Exchange(folder, block_id, token, self._stopped.is_set)
 
     def _scan_attempt(self, id: str, attempt: _Attempt) -> int:
         requests = self.folder / id / blocks.REQUESTS
@@ -156,81 +156,81 @@ class FolderGate:
             return 0
         count = 0
         for name in names:
-            place = blocks.request_of(id, name)
-            if place is None or place.connection in attempt.active:
+            block_id = blocks.request_of(id, name)
+            if block_id is None or block_id.connection in attempt.active:
                 continue
-            last = attempt.requests.get(place.connection, 0)
-            if not (self.folder / id / place.connection).exists() or place.request <= last:
-                blocks.remove(requests, place)
-            elif place.number == 0 and place.request == last + 1:
-                count += self._begin(attempt, place)
+            last = attempt.requests.get(block_id.connection, 0)
+            if not (self.folder / id / block_id.connection).exists() or block_id.request <= last:
+                blocks.remove(requests, block_id)
+            elif block_id.number == 0 and block_id.request == last + 1:
+                count += self._begin(attempt, block_id)
         return count
 
-    def _begin(self, attempt: _Attempt, place: Place) -> bool:
+    def _begin(self, attempt: _Attempt, block_id: Place) -> bool:
         if not self._slots.acquire(blocking=False):
             return False
         attempt.heard_at = time.monotonic()
         with self._lock:
-            attempt.active.add(place.connection)
+            attempt.active.add(block_id.connection)
         threading.Thread(
-            target=self._carry, args=(attempt, place), name="folder-request", daemon=True
+            target=self._carry, args=(attempt, block_id), name="folder-request", daemon=True
         ).start()
         return True
 
-    def _carry(self, attempt: _Attempt, place: Place) -> None:
+    def _carry(self, attempt: _Attempt, block_id: Place) -> None:
         try:
-            self._pass_on(attempt, place)
+            self._pass_on(attempt, block_id)
         except Gone:
             pass
         except blocks.Forged as error:
-            _log.warning("a request in `%s` was refused: %s", self.folder / place.attempt, error)
+            _log.warning("a request in `%s` was refused: %s", self.folder / block_id.attempt, error)
             # Somebody else has put it there: out of the way, and nobody is answered.
-            blocks.remove(self.folder / place.attempt / blocks.REQUESTS, place)
+            blocks.remove(self.folder / block_id.attempt / blocks.REQUESTS, block_id)
         except Exception:
-            _log.exception("a request in `%s` failed", self.folder / place.attempt)
+            _log.exception("a request in `%s` failed", self.folder / block_id.attempt)
         finally:
             with self._lock:
-                attempt.active.discard(place.connection)
+                attempt.active.discard(block_id.connection)
             self._slots.release()
 
-    def _pass_on(self, attempt: _Attempt, place: Place) -> None:
-        signer = self._signer(attempt, place)
-        connection = self._connected(place)
-        mark = attempt.marks / place.connection
+    def _pass_on(self, attempt: _Attempt, block_id: Place) -> None:
+        signer = self._signer(attempt, block_id)
+        connection = self._connected(block_id)
+        mark = attempt.marks / block_id.connection
         # From here on the server may have got it, whatever happens to this process.
-        _note(mark, place, _BEGUN, signer)
-        attempt.requests[place.connection] = place.request
-        exchange = self._exchange(place, attempt.tokens[signer])
+        _note(mark, block_id, _BEGUN, signer)
+        attempt.requests[block_id.connection] = block_id.request
+        exchange = self._exchange(block_id, attempt.tokens[signer])
         try:
             exchange.pass_on(connection, exchange.head())
         except Exception as error:
             if self._stopped.is_set():
                 return  # the next server resets it
             if isinstance(error, BadRequest | blocks.Forged):
-                _log.warning("a node of attempt `%s` sent %s", place.attempt, error)
+                _log.warning("a node of attempt `%s` sent %s", block_id.attempt, error)
             elif not isinstance(error, OSError | http.client.HTTPException):
-                _log.exception("a request in `%s` failed", self.folder / place.attempt)
+                _log.exception("a request in `%s` failed", self.folder / block_id.attempt)
             exchange.reset()
         finally:
             connection.close()
-        _note(mark, place, _DONE, signer)
+        _note(mark, block_id, _DONE, signer)
 
-    def _signer(self, attempt: _Attempt, place: Place) -> int:
+    def _signer(self, attempt: _Attempt, block_id: Place) -> int:
         """Which of the attempt's tokens it is.
 
         Raises:
             Forged: none of the attempt's tokens has signed the request.
         """
-        requests = self.folder / place.attempt / blocks.REQUESTS
+        requests = self.folder / block_id.attempt / blocks.REQUESTS
         last = len(attempt.tokens) - 1
         for index, token in enumerate(attempt.tokens[:last]):
             with contextlib.suppress(blocks.Forged):
-                blocks.read(requests, place, blocks.key_of(token))
+                blocks.read(requests, block_id, blocks.key_of(token))
                 return index
-        blocks.read(requests, place, blocks.key_of(attempt.tokens[last]))
+        blocks.read(requests, block_id, blocks.key_of(attempt.tokens[last]))
         return last
 
-    def _connected(self, place: Place) -> http.client.HTTPConnection:
+    def _connected(self, block_id: Place) -> http.client.HTTPConnection:
         """A connection to the server, once it listens.
 
         Raises:
@@ -243,7 +243,7 @@ class FolderGate:
                 return connection
             except OSError:
                 connection.close()
-            if not (self.folder / place.attempt / place.connection).exists():
+            if not (self.folder / block_id.attempt / block_id.connection).exists():
                 raise Gone("the connection is closed")
             if self._stopped.wait(_CONNECT_PAUSE_S):
                 raise Gone("the server is ending")
@@ -274,10 +274,10 @@ class FolderGate:
         shutil.rmtree(self._marks / id, ignore_errors=True)
 
 
-def _note(mark: Path, place: Place, state: str, signer: int) -> None:
+def _note(mark: Path, block_id: Place, state: str, signer: int) -> None:
     """In one write of a length that is always the same, so that a killed server leaves none cut."""
     descriptor = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, b"%08d %b %d" % (place.request, state.encode(), signer))
+        os.write(descriptor, b"%08d %b %d" % (block_id.request, state.encode(), signer))
     finally:
         os.close(descriptor)

@@ -62,17 +62,19 @@ class Exchange:
         stopped: whether the server is ending.
     """
 
-    def __init__(self, folder: Path, place: Place, token: str, stopped: Callable[[], bool]) -> None:
+    def __init__(
+        self, folder: Path, block_id: Place, token: str, stopped: Callable[[], bool]
+    ) -> None:
         self._folder = folder
         self._requests = folder / blocks.REQUESTS
-        self._responses = folder / place.connection
-        self._next = place
+        self._responses = folder / block_id.connection
+        self._next = block_id
         self._token = token
         self._key = blocks.key_of(token)
         self._stopped = stopped
         self._buffer = memoryview(b"")
         self._is_last = False
-        self._response = dataclasses.replace(place, number=0, is_response=True)
+        self._response = dataclasses.replace(block_id, number=0, is_response=True)
 
     def head(self) -> Head:
         """
@@ -103,9 +105,9 @@ class Exchange:
 
     def reset(self) -> None:
         """Tell who asked that no response comes."""
-        place = dataclasses.replace(self._response, number=blocks.RESET_NUMBER)
+        reset_id = dataclasses.replace(self._response, number=blocks.RESET_NUMBER)
         with contextlib.suppress(OSError):
-            blocks.write(self._responses, place, self._key, Block(RESET, b""))
+            blocks.write(self._responses, reset_id, self._key, Block(RESET, b""))
 
     def _send(self, connection: http.client.HTTPConnection, head: Head) -> bool:
         """Whether the server has responded before it read all."""
@@ -161,13 +163,13 @@ class Exchange:
                 raise BadRequest("a body whose chunks have no sizes")
         return line[:-2]
 
-    def _some(self, most: int) -> bytes:
+    def _some(self, limit: int) -> bytes:
         """At least one byte of the request."""
         while not self._buffer:
             if self._is_last:
                 raise BadRequest("a request that was cut off")
             self._read_block()
-        piece, self._buffer = self._buffer[:most], self._buffer[most:]
+        piece, self._buffer = self._buffer[:limit], self._buffer[limit:]
         return bytes(piece)
 
     def _read_block(self) -> None:
@@ -200,19 +202,19 @@ class Exchange:
                 return
 
     def _write(self, kind: int, content: bytes) -> None:
-        place = self._response
-        if place.number >= blocks.WINDOW:
-            unread = dataclasses.replace(place, number=place.number - blocks.WINDOW).name
+        block_id = self._response
+        if block_id.number >= blocks.WINDOW:
+            unread = dataclasses.replace(block_id, number=block_id.number - blocks.WINDOW).name
             waited = _Wait(None)
             while unread in self._response_names():
                 if self._stopped():
                     raise Gone("the server is ending")
                 waited.pause()
         try:
-            blocks.write(self._responses, place, self._key, Block(kind, content))
+            blocks.write(self._responses, block_id, self._key, Block(kind, content))
         except FileNotFoundError as error:
             raise Gone("the connection is closed") from error
-        self._response = dataclasses.replace(place, number=place.number + 1)
+        self._response = dataclasses.replace(block_id, number=block_id.number + 1)
 
     def _response_names(self) -> set[str]:
         try:
@@ -276,16 +278,16 @@ def _response_head(response: http.client.HTTPResponse, is_open: bool) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-def _gathered(response: http.client.HTTPResponse, socket: int, most: int) -> bytes:
+def _gathered(response: http.client.HTTPResponse, socket: int, limit: int) -> bytes:
     """What a streamed response has now, waited for; empty at its end."""
-    data = response.read1(most)
-    while data and len(data) < most:
+    data = response.read1(limit)
+    while data and len(data) < limit:
         try:
             if not select.select([socket], [], [], _GATHER_S)[0]:
                 break
         except (OSError, ValueError):
             break  # it has ended: what is left is in memory
-        piece = response.read1(most - len(data))
+        piece = response.read1(limit - len(data))
         if not piece:
             break
         data += piece

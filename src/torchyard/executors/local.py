@@ -65,22 +65,22 @@ class LocalExecutor:
             return self._handle_there(plan, other_machine)
         records = self._spawner.records(scratch, plan.node_count)
         missing = [node for node, worker in enumerate(records.workers) if worker is None]
-        held = self._take(plan, missing)
-        if held is None:
+        device_locks = self._take(plan, missing)
+        if device_locks is None:
             missing = self._without_starting(scratch, plan.node_count, missing)
             if missing:
                 raise _taken(plan, begun=len(missing) < plan.node_count)
-            held = []
+            device_locks = []
         try:
-            devices = self._assign(plan, records, missing, held)
+            devices = self._assign(plan, records, missing, device_locks)
             plan = dataclasses.replace(plan, devices=devices)
             self._spawner.prepare(plan)
             if self._machine:
                 self._spawner.note_machine(scratch, self._machine)
-            locks = _by_node(held, missing, plan.gpus_per_node)
+            locks = _by_node(device_locks, missing, plan.gpus_per_node)
             nodes = self._start(plan, locks)
         finally:
-            give_back(held)
+            give_back(device_locks)
         names = [[vars(device) for device in node] for node in devices]
         return _handle(scratch, nodes, self._machine, names)
 
@@ -124,11 +124,15 @@ class LocalExecutor:
         count = plan.gpus_per_node * len(missing)
         if not count:
             return []
-        held = self._devices.take(count, f"job {plan.job} of workspace {plan.workspace}")
-        return held or None
+        device_locks = self._devices.take(count, f"job {plan.job} of workspace {plan.workspace}")
+        return device_locks or None
 
     def _assign(
-        self, plan: LaunchPlan, records: Records, missing: Sequence[int], held: Sequence[Held]
+        self,
+        plan: LaunchPlan,
+        records: Records,
+        missing: Sequence[int],
+        device_locks: Sequence[Held],
     ) -> list[list[DevicePlan]]:
         """The devices of each node; empty on a machine without any."""
         if not self._devices.devices:
@@ -138,7 +142,7 @@ class LocalExecutor:
         for index, node in enumerate(missing):
             devices[node] = [
                 DevicePlan(lock.device.kind, lock.device.index, lock.device.uuid)
-                for lock in held[index * count : (index + 1) * count]
+                for lock in device_locks[index * count : (index + 1) * count]
             ]
         return devices
 
@@ -202,10 +206,12 @@ def _taken(plan: LaunchPlan, begun: bool) -> DevicesTaken:
     return DevicesTaken(f"needs {count} GPUs of this machine, and others took them first", begun)
 
 
-def _by_node(held: Sequence[Held], nodes: Sequence[int], count: int) -> dict[int, list[int]]:
+def _by_node(
+    device_locks: Sequence[Held], nodes: Sequence[int], count: int
+) -> dict[int, list[int]]:
     """The open locks that each node inherits."""
     return {
-        node: [lock.descriptor for lock in held[index * count : (index + 1) * count]]
+        node: [lock.descriptor for lock in device_locks[index * count : (index + 1) * count]]
         for index, node in enumerate(nodes)
     }
 

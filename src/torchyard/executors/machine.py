@@ -47,11 +47,11 @@ class Machine:
     def take(self, count: int, holder: str) -> list[Held]:
         """Lock that many devices of one vendor, or none."""
         for kind in dict.fromkeys(device.kind for device in self.whole_devices):
-            held = self._locks.take(
+            device_locks = self._locks.take(
                 [device for device in self.whole_devices if device.kind == kind], count, holder
             )
-            if held:
-                return held
+            if device_locks:
+                return device_locks
         return []
 
     def free(self) -> list[Device]:

@@ -72,8 +72,8 @@ def own_addresses() -> list[str]:
             probe.connect((target, 9))
             addresses.append(str(probe.getsockname()[0]))
     with suppress(OSError):
-        named = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
-        addresses += [str(entry[4][0]) for entry in named]
+        entries = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+        addresses += [str(entry[4][0]) for entry in entries]
     usable = [address for address in addresses if not ipaddress.ip_address(address).is_loopback]
     return list(dict.fromkeys(usable))
 

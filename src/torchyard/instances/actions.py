@@ -120,10 +120,10 @@ def get(db: Database, workspace: str, name: str) -> Instance:
         if instance is not None:
             return instance
         names = [instance.name for instance in store.list_in(connection, workspace)]
-    near = nearest(name, names)
+    guess = nearest(name, names)
     raise NotFound(
         f"compute instance `{name}` does not exist in workspace `{workspace}`",
-        f"did you mean `{near}`?" if near else "list them with `yard compute list`",
+        f"did you mean `{guess}`?" if guess else "list them with `yard compute list`",
         code="compute_not_found",
     )
 

@@ -64,7 +64,7 @@ def parse(expression: str, at: tuple[str | int, ...] = ()) -> Cron:
 
 
 def _field(word: str, number: int) -> frozenset[int]:
-    least, most = _RANGES[number]
+    least, maximum = _RANGES[number]
     values: set[int] = set()
     for part in word.split(","):
         span, slash, step_text = part.partition("/")
@@ -72,13 +72,13 @@ def _field(word: str, number: int) -> frozenset[int]:
         if step < 1:
             raise ValueError(f"`{part}`")
         if span == "*":
-            first, last = least, most
+            first, last = least, maximum
         elif "-" in span:
             first, last = (_value(text, number) for text in span.split("-", 1))
         else:
             first = _value(span, number)
-            last = most if slash else first
-        if not least <= first <= last <= most:
+            last = maximum if slash else first
+        if not least <= first <= last <= maximum:
             raise ValueError(f"`{part}` is out of range")
         values.update(range(first, last + 1, step))
     return frozenset(values)

@@ -192,16 +192,16 @@ def _trigger(body: Mapping[str, Any], at: tuple[str | int, ...]) -> Trigger:
 
 
 def _numbers(
-    body: Mapping[str, Any], key: str, most: int, at: tuple[str | int, ...]
+    body: Mapping[str, Any], key: str, maximum: int, at: tuple[str | int, ...]
 ) -> tuple[int, ...]:
     value = body.get(key)
     if value is None:
         return ()
     values = value if isinstance(value, list) else [value]
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= maximum:
             raise InvalidSpec(
-                f"`{key}` has `{value}`", f"numbers from 0 to {most}", at=(*at, "schedule", key)
+                f"`{key}` has `{value}`", f"numbers from 0 to {maximum}", at=(*at, "schedule", key)
             )
     return tuple(values)
 

@@ -75,9 +75,9 @@ class Keeper:
         instances = await run_in_threadpool(actions.list_in, self._services.db, "")
         if not instances:
             return
-        with ExitStack() as held:
+        with ExitStack() as stack:
             lock = self._services.lock("instances")
-            if not held.enter_context(locks.held_if_free(lock)):
+            if not stack.enter_context(locks.held_if_free(lock)):
                 return
             for instance in instances:
                 try:
@@ -91,14 +91,14 @@ class Keeper:
         action = schedules.due(spec.schedules, instance.scheduled_at, now)
         if spec.schedules:
             await run_in_threadpool(self._change, instance, scheduled_at=now)
-        place = instance.workspace, instance.name, instance.owner
+        key = instance.workspace, instance.name, instance.owner
         if instance.message == actions.RESTARTING:
             state, _ = await run_in_threadpool(actions.state_of, services.db, instance)
             action = "start" if state == STOPPED else ""
         if action == "start" and instance.state != RUNNING:
-            await run_in_threadpool(actions.start, services, *place)
+            await run_in_threadpool(actions.start, services, *key)
         elif action == "stop" and instance.state == RUNNING:
-            await run_in_threadpool(actions.stop, services, *place, "stopped by its schedule")
+            await run_in_threadpool(actions.stop, services, *key, "stopped by its schedule")
         elif instance.state == RUNNING and spec.idle_minutes:
             await self._stop_if_idle(instance, spec.idle_minutes, now)
 
@@ -130,18 +130,18 @@ class Keeper:
         )
         if attempt is None:
             return None
-        place = RunningNode(attempt, 0, 0, 0)
-        status = await self._ask(place, "/api/status")
+        running_node = RunningNode(attempt, 0, 0, 0)
+        status = await self._ask(running_node, "/api/status")
         if not isinstance(status, dict) or "last_activity" not in status:
             return None
-        kernels = await self._ask(place, "/api/kernels") if status.get("kernels") else []
+        kernels = await self._ask(running_node, "/api/kernels") if status.get("kernels") else []
         if any(kernel.get("execution_state") == "busy" for kernel in kernels or []):
             return now
         return from_text(str(status["last_activity"]).replace("Z", "+00:00"))
 
-    async def _ask(self, place: RunningNode, path: str) -> Any:
+    async def _ask(self, running_node: RunningNode, path: str) -> Any:
         request = {"kind": "service", "name": SERVICE}
-        channel = await running_nodes.open_channel(self._services, place, request)
+        channel = await running_nodes.open_channel(self._services, running_node, request)
         try:
             text = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
             await channel.write(text.encode())

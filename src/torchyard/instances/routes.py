@@ -44,8 +44,12 @@ def create(
     identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
-    named = fields.with_path_name(fields.mapping(document, "the compute's document"), instance)
-    return actions.to_json(services.db, actions.create(services, workspace, named, identity))
+    instance_document = fields.with_path_name(
+        fields.mapping(document, "the compute's document"), instance
+    )
+    return actions.to_json(
+        services.db, actions.create(services, workspace, instance_document, identity)
+    )
 
 
 @router.post("/{instance}/start")

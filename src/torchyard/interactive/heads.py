@@ -131,11 +131,11 @@ def request_for_service(head: Head, scheme: str) -> Head:
         and name.lower() not in ("cookie", "upgrade")
         and not name.lower().startswith(("x-forwarded-", "x-torchyard-", "forwarded"))
     ]
-    kept = "; ".join(
+    cookies = "; ".join(
         f"{key}={value}" for key, value in _cookie_pairs(head) if not _RESERVED.match(key)
     )
-    if kept:
-        headers.append(("Cookie", kept))
+    if cookies:
+        headers.append(("Cookie", cookies))
     headers.append(("X-Forwarded-Proto", scheme))
     headers.append(("X-Forwarded-Host", head.get("host")))
     if upgrade:
@@ -197,7 +197,7 @@ def _own_cookie(value: str) -> str:
     name = first.partition("=")[0].strip()
     if not name or _RESERVED.match(name):
         return ""
-    kept: Sequence[str] = [
+    others: Sequence[str] = [
         part for part in attributes if part.partition("=")[0].strip().lower() != "domain"
     ]
-    return "; ".join((first, *kept))
+    return "; ".join((first, *others))

@@ -49,24 +49,24 @@ async def open_shell(
     command = command or []
     if sum(map(len, command)) > _LONGEST_COMMAND or any("\0" in word for word in command):
         raise InvalidInput("the command is too long, or holds a NUL character", "shorten it")
-    _, place = await run_in_threadpool(
+    _, running_node = await run_in_threadpool(
         running_nodes.find, services, job.workspace, job.name, rank, node
     )
-    audit.note_about(request.scope, job=job.name, rank=place.rank, command=" ".join(command))
+    audit.note_about(request.scope, job=job.name, rank=running_node.rank, command=" ".join(command))
     shell_request: dict[str, Any] = {
         "kind": "shell",
-        "local_rank": place.local_rank,
+        "local_rank": running_node.local_rank,
         "command": command,
         "terminal": terminal,
         "rows": rows,
         "columns": columns,
         "term": term,
     }
-    channel = await running_nodes.open_channel(services, place, shell_request)
+    channel = await running_nodes.open_channel(services, running_node, shell_request)
     return {
         "id": shells.add(identity.user, job.workspace, channel),
-        "rank": place.rank,
-        "node": place.node,
+        "rank": running_node.rank,
+        "node": running_node.node,
     }
 
 

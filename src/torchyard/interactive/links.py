@@ -50,29 +50,29 @@ class MemoryLinks:
 
     def exchange(self, code: str, label: str) -> str | None:
         """A session for a code; the code is gone. None if it is not good for this service."""
-        held = self._codes.pop(_hash(code), None)
-        if held is None or held[0].label != label or held[1] <= self._now():
+        entry = self._codes.pop(_hash(code), None)
+        if entry is None or entry[0].label != label or entry[1] <= self._now():
             return None
-        return self._add(self._sessions, held[0], _SESSION_LIFE)
+        return self._add(self._sessions, entry[0], _SESSION_LIFE)
 
     def holder(self, session: str, label: str) -> Holder | None:
         """Who has the session; None if it is not good for this service."""
-        held = self._sessions.get(_hash(session))
-        if held is None or held[0].label != label or held[1] <= self._now():
+        entry = self._sessions.get(_hash(session))
+        if entry is None or entry[0].label != label or entry[1] <= self._now():
             return None
-        return held[0]
+        return entry[0]
 
     def _add(
-        self, kept: dict[str, tuple[Holder, datetime]], holder: Holder, life: timedelta
+        self, entries: dict[str, tuple[Holder, datetime]], holder: Holder, life: timedelta
     ) -> str:
         now = self._now()
-        if len(kept) >= _MOST:
-            for key in [key for key, (_, until) in kept.items() if until <= now]:
-                del kept[key]
-        while len(kept) >= _MOST:
-            del kept[next(iter(kept))]
+        if len(entries) >= _MOST:
+            for key in [key for key, (_, until) in entries.items() if until <= now]:
+                del entries[key]
+        while len(entries) >= _MOST:
+            del entries[next(iter(entries))]
         secret = secrets.token_urlsafe(32)
-        kept[_hash(secret)] = holder, now + life
+        entries[_hash(secret)] = holder, now + life
         return secret
 
 

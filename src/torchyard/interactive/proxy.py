@@ -87,11 +87,11 @@ class Proxy:
         place: tells where browsers reach it, once it listens at a port.
     """
 
-    def __init__(self, find: Find, links: Links, place: Callable[[int], Place]) -> None:
+    def __init__(self, find: Find, links: Links, location_of: Callable[[int], Place]) -> None:
         self._find = find
         self._links = links
-        self._place_at = place
-        self._place = place(0)
+        self._place_at = location_of
+        self._place = location_of(0)
         self._server: asyncio.AbstractServer | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -260,19 +260,19 @@ class Proxy:
             channel.close()
 
     async def _answer(self, writer: asyncio.StreamWriter, channel: Channel) -> None:
-        held = bytearray()
-        while (end := held.find(b"\r\n\r\n")) < 0:
+        buffer = bytearray()
+        while (end := buffer.find(b"\r\n\r\n")) < 0:
             data = await channel.read()
-            held += data
-            if not data or len(held) > _HEAD_MOST_BYTES:
+            buffer += data
+            if not data or len(buffer) > _HEAD_MOST_BYTES:
                 raise BadHead("The service closed the connection without an answer")
-        head = heads.read(bytes(held[:end]))
+        head = heads.read(bytes(buffer[:end]))
         words = head.first.split(" ")
         if not words[0].startswith("HTTP/1.") or len(words) < 2 or not words[1].isdigit():
             raise BadHead("The service does not speak HTTP")
         writer.write(heads.response_for_person(head).to_bytes())
-        rest = bytes(held[end + 4 :])
-        del held
+        rest = bytes(buffer[end + 4 :])
+        del buffer
         try:
             while rest or (rest := await channel.read()):
                 writer.write(rest)

@@ -68,16 +68,16 @@ def find(
 
 
 async def open_channel(
-    services: Services, place: RunningNode, request: Mapping[str, Any]
+    services: Services, running_node: RunningNode, request: Mapping[str, Any]
 ) -> Channel:
     """
     Raises:
         Unreachable: the node does not respond.
         Conflict: too much is open there.
     """
-    key = actions.attempt_key(place.attempt_id)
+    key = actions.attempt_key(running_node.attempt_id)
     return await services.tunnels.channel(
-        (place.attempt_id, place.node), request, lambda: services.signals.notify(key)
+        (running_node.attempt_id, running_node.node), request, lambda: services.signals.notify(key)
     )
 
 

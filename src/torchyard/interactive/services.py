@@ -135,8 +135,8 @@ class JobServices:
         if not await run_in_threadpool(self.may_enter, job, user):
             raise refused(job, user)
         states = await run_in_threadpool(self.states, job)
-        named = [state for state in states if state.name == name]
-        matching = [state for state in named if node is None or state.node == node]
+        by_name = [state for state in states if state.name == name]
+        matching = [state for state in by_name if node is None or state.node == node]
         if not matching:
             raise self._unknown(job, name, node, states)
         state = matching[0]
@@ -159,8 +159,8 @@ class JobServices:
         if label not in self._entries:
             if len(self._entries) >= _MOST:
                 del self._entries[next(iter(self._entries))]
-            place = RunningNode(attempt, node, 0, 0)
-            self._entries[label] = _Entry(self._services, job, place, name, kind)
+            running_node = RunningNode(attempt, node, 0, 0)
+            self._entries[label] = _Entry(self._services, job, running_node, name, kind)
         port = self._proxy.port
         return ServiceState(
             name,
@@ -195,11 +195,11 @@ class _Entry:
     """A service behind its label; see proxy.Target."""
 
     def __init__(
-        self, services: Services, job: Job, place: RunningNode, name: str, kind: str
+        self, services: Services, job: Job, running_node: RunningNode, name: str, kind: str
     ) -> None:
         self._services = services
         self._job = job
-        self._place = place
+        self._place = running_node
         self._checked: dict[str, tuple[float, bool]] = {}
         self.name = name
         self.first_path = _FIRST_PATHS.get(kind, "/")
@@ -236,7 +236,7 @@ class _Entry:
 def may_enter(db: Database, workspace: str, owner: str, user: str) -> bool:
     """Whether a person may enter somebody's job: their own with a role, or as an owner."""
     roles = people.roles_of(db, user)
-    granted = [roles[place] for place in ("", workspace) if place in roles]
+    granted = [roles[scope] for scope in ("", workspace) if scope in roles]
     if Role.OWNER in granted:
         return True
     return user == owner and any(role.rank >= Role.DATA_SCIENTIST.rank for role in granted)

@@ -58,8 +58,8 @@ def get(services: Services, workspace: str, name: str) -> Job:
         job = store.job_named(connection, workspace, name)
         if job is not None:
             return job
-        near = nearest(name, store.job_names(connection, workspace))
-    hint = f"did you mean `{near}`?" if near else "list jobs with `yard job list`"
+        guess = nearest(name, store.job_names(connection, workspace))
+    hint = f"did you mean `{guess}`?" if guess else "list jobs with `yard job list`"
     raise NotFound(
         f"job `{name}` does not exist in workspace `{workspace}`", hint, code="job_not_found"
     )
@@ -374,13 +374,13 @@ def wanted_tags(tags: Sequence[str]) -> dict[str, str | None]:
     Raises:
         InvalidInput: one is neither.
     """
-    wanted: dict[str, str | None] = {}
+    filters: dict[str, str | None] = {}
     for tag in tags:
         key, equals, value = tag.partition("=")
         if not key or '"' in key:
             raise InvalidInput(f"`{tag}` is not a tag", "write `key` or `key=value`")
-        wanted[key] = value if equals else None
-    return wanted
+        filters[key] = value if equals else None
+    return filters
 
 
 def status_named(text: str) -> Status:
@@ -392,8 +392,8 @@ def status_named(text: str) -> Status:
         if status.value.lower() == text.lower():
             return status
     names = [status.value for status in Status]
-    near = nearest(text, names)
+    guess = nearest(text, names)
     raise InvalidSpec(
         f"`{text}` is not a job status",
-        f"did you mean `{near}`?" if near else f"one of: {', '.join(names)}",
+        f"did you mean `{guess}`?" if guess else f"one of: {', '.join(names)}",
     )

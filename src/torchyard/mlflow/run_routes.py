@@ -210,8 +210,8 @@ def search_runs(call: CallOf, services: ServicesOf) -> JSONResponse:
     )
     job_ids = [job.id for job in page]
     # Those that workers sample would be columns of each table of runs.
-    named = [term.key for term in conditions] + [order.key for order in orders]
-    sampled = any(map(is_sampled, named))
+    keys = [term.key for term in conditions] + [order.key for order in orders]
+    sampled = any(map(is_sampled, keys))
     data = services.history.data_of(job_ids, sampled)
     datasets = runs.datasets_of(services.db, job_ids)
     models = logged.of_runs(services.db, call.workspace, [job.name for job in page])

@@ -100,10 +100,10 @@ def _type(written: Any) -> str:
     for kind in (*MODEL_TYPES, ONNX_TYPE):
         if plain == kind.replace("_", ""):
             return kind
-    near = nearest(str(written), (*MODEL_TYPES, ONNX_TYPE))
+    guess = nearest(str(written), (*MODEL_TYPES, ONNX_TYPE))
     raise InvalidSpec(
         f"`{written}` is not a model type",
-        f"did you mean `{near}`?" if near else f"use one of: {', '.join(MODEL_TYPES)}",
+        f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(MODEL_TYPES)}",
         at=["type"],
     )
 

@@ -127,8 +127,8 @@ def change(
             changed = replace(changed, description=description)
         if tags:
             both = {**registered.tags, **tags}
-            kept = {key: value for key, value in both.items() if value is not None}
-            changed = replace(changed, tags=kept)
+            new_tags = {key: value for key, value in both.items() if value is not None}
+            changed = replace(changed, tags=new_tags)
         _write(connection, changed)
     return changed
 

@@ -122,11 +122,11 @@ def names_in(
     connection: Connection, workspace: str, names: Collection[str] | None = None
 ) -> list[Registered]:
     """Sorted by name."""
-    wanted = [registered_models.c.workspace == workspace]
+    conditions = [registered_models.c.workspace == workspace]
     if names is not None:
-        wanted.append(registered_models.c.name.in_(names))
+        conditions.append(registered_models.c.name.in_(names))
     rows = connection.execute(
-        select(registered_models).where(*wanted).order_by(registered_models.c.name)
+        select(registered_models).where(*conditions).order_by(registered_models.c.name)
     )
     return [Registered(**row._mapping) for row in rows]
 

@@ -45,7 +45,7 @@ def main() -> int:
 
 def _agent(request: dict[str, Any]) -> Agent:
     transport = Transport(request["url"], request["token"], ca_cert=request["ca_cert"])
-    place = Place(
+    membership = Place(
         request["workspace"],
         request["compute"],
         request["name"] or facts.own_name(),
@@ -53,7 +53,7 @@ def _agent(request: dict[str, Any]) -> Agent:
     )
     folder = Path(request["folder"])
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Agent(transport, place, folder, find_uv(), os.environ, _say)
+    return Agent(transport, membership, folder, find_uv(), os.environ, _say)
 
 
 def _say(line: str) -> None:

@@ -56,19 +56,19 @@ class Agent:
     def __init__(
         self,
         transport: Transport,
-        place: Place,
+        host: Place,
         folder: Path,
         uv: str,
         environ: Mapping[str, str],
         say: Callable[[str], object],
     ) -> None:
         self._transport = transport
-        self._place = place
+        self._place = host
         self._folder = folder
         self._environments = RayEnvironments(folder, uv, environ)
         self._say = say
         self._stopping = threading.Event()
-        self._ray = RayNode(folder, place.address, environ)
+        self._ray = RayNode(folder, host.address, environ)
         self._membership: Membership | None = None
         self._environment: RayEnvironment | None = None
         self._delay_s = _FIRST_DELAY_S
@@ -99,8 +99,8 @@ class Agent:
 
     def _join(self) -> None:
         self._follow(self._ask("PUT", ""))
-        place = self._place
-        self._say(f"Joined `{place.compute}` as `{place.name}`, at {place.address}.")
+        host = self._place
+        self._say(f"Joined `{host.compute}` as `{host.name}`, at {host.address}.")
 
     def _stay(self) -> None:
         reported_at = time.monotonic()
@@ -125,20 +125,20 @@ class Agent:
     def _follow(self, answer: Mapping[str, Any]) -> None:
         """Be a node of the head that the server names."""
         ray = answer["ray"]
-        wanted = Membership(
+        membership = Membership(
             ray["address"], ray["version"], ray["python"], ray["token"], ray["labels"]
         )
-        if wanted == self._membership:
+        if membership == self._membership:
             return
         if self._membership is not None:
-            self._say(f"The head is at {wanted.address} now: joining it.")
+            self._say(f"The head is at {membership.address} now: joining it.")
             self._ray.stop()
-        self._membership = wanted
-        version = RayVersion(wanted.version, wanted.python)
+        self._membership = membership
+        version = RayVersion(membership.version, membership.python)
         if self._environments.complete(version) is None:
             self._say(f"Installing Ray {version.ray} for Python {version.python} …")
         self._environment = self._environments.get(version)
-        self._ray.start(self._environment, wanted)
+        self._ray.start(self._environment, membership)
 
     def _start_again(self) -> None:
         """After Ray has ended: its head was restarted, or the machine slept."""

@@ -45,8 +45,8 @@ def unpack(file: Path, engines: Path, ray: str, version: str) -> None:
         (programs / name).symlink_to(base / "bin" / f"python{minor}")
     settings = environment / "pyvenv.cfg"
     lines = settings.read_text().splitlines()
-    kept = [line for line in lines if not line.startswith("home ")]
-    settings.write_text("\n".join([f"home = {base / 'bin'}", *kept]) + "\n")
+    settings_lines = [line for line in lines if not line.startswith("home ")]
+    settings.write_text("\n".join([f"home = {base / 'bin'}", *settings_lines]) + "\n")
     for line in lines:
         if line.startswith("home "):
             _set_library_path(base / "bin" / f"python{minor}", line.partition("=")[2].strip())

@@ -80,9 +80,9 @@ def _tell(line: dict[str, Any]) -> None:
 
 def _folder() -> Path:
     """Where `yard node join` keeps a node."""
-    named = os.environ.get("TORCHYARD_NODE_FOLDER")
+    folder = os.environ.get("TORCHYARD_NODE_FOLDER")
     home = os.environ.get("TORCHYARD_HOME") or "~/.torchyard"
-    return Path(named or os.path.join(home, "node")).expanduser().absolute()
+    return Path(folder or os.path.join(home, "node")).expanduser().absolute()
 
 
 class _NotInstalled(_Failed):
@@ -177,8 +177,8 @@ class _Join:
     def _variables(self) -> dict[str, str]:
         """Those of the agent, with a uv on its path."""
         programs = self._folder / "bin"
-        places = [*os.get_exec_path(), *map(os.path.expanduser, _UV_PLACES), str(programs)]
-        variables = {**os.environ, "PATH": os.pathsep.join(dict.fromkeys(places))}
+        folders = [*os.get_exec_path(), *map(os.path.expanduser, _UV_PLACES), str(programs)]
+        variables = {**os.environ, "PATH": os.pathsep.join(dict.fromkeys(folders))}
         if shutil.which("uv", path=variables["PATH"]) is None:
             self._fetch_uv(programs)
         if (programs / "uv").exists():
@@ -204,9 +204,9 @@ class _Join:
                 f"it has no `uv`, and that of this machine does not run there ({error})", hint
             ) from None
 
-    def _need(self, what: str, **more: str) -> int:
+    def _need(self, need: str, **more: str) -> int:
         """Ask for something; how many bytes of it come."""
-        _tell({"need": what, "system": f"{platform.system()} {platform.machine()}", **more})
+        _tell({"need": need, "system": f"{platform.system()} {platform.machine()}", **more})
         return int(json.loads(self._requests.readline() or b"{}").get("bytes", 0))
 
     def _fetch_ray(self, reason: _NotInstalled) -> None:
@@ -364,10 +364,10 @@ def _leave(folder: Path, agent: bytes) -> bool:
     return True
 
 
-def _remove(folder: Path, kept: list[str]) -> None:
+def _remove(folder: Path, exceptions: list[str]) -> None:
     """Remove what is in the folder but was not there before; what a link leads to stays."""
     for name in os.listdir(folder):
-        if name in kept:
+        if name in exceptions:
             continue
         entry = folder / name
         if entry.is_dir() and not entry.is_symlink():
@@ -378,8 +378,8 @@ def _remove(folder: Path, kept: list[str]) -> None:
 
 def _remove_tree(folder: Path) -> None:
     # Environments of jobs are kept without the permission to write.
-    for place, _, _ in os.walk(folder):
-        os.chmod(place, 0o700)
+    for parent, _, _ in os.walk(folder):
+        os.chmod(parent, 0o700)
     shutil.rmtree(folder, ignore_errors=True)
 
 

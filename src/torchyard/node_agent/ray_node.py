@@ -144,11 +144,11 @@ def _end_with(parent: int) -> None:
 
 
 def _sessions(folder: Path) -> Path:
-    place = folder / "s"
-    if len(str(place)) > _LONGEST_PLACE:
-        place = _short_place(folder)
-    place.mkdir(mode=0o700, exist_ok=True)
-    return place
+    sessions = folder / "s"
+    if len(str(sessions)) > _LONGEST_PLACE:
+        sessions = _short_place(folder)
+    sessions.mkdir(mode=0o700, exist_ok=True)
+    return sessions
 
 
 def _short_place(folder: Path) -> Path:
@@ -157,13 +157,13 @@ def _short_place(folder: Path) -> Path:
     By its name the next agent finds what one that was killed has left there, and removes it.
     """
     name = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
-    place = Path(tempfile.gettempdir()) / f"ty-node-{os.getuid()}-{name}"
+    sessions = Path(tempfile.gettempdir()) / f"ty-node-{os.getuid()}-{name}"
     with contextlib.suppress(OSError):
         # Somebody else's folder, or a link, is not removed, and then not used.
-        if os.lstat(place).st_uid == os.getuid() and not place.is_symlink():
-            shutil.rmtree(place, ignore_errors=True)
+        if os.lstat(sessions).st_uid == os.getuid() and not sessions.is_symlink():
+            shutil.rmtree(sessions, ignore_errors=True)
     try:
-        place.mkdir(mode=0o700)
+        sessions.mkdir(mode=0o700)
     except OSError:
         return Path(tempfile.mkdtemp(prefix="ty-node-"))
-    return place
+    return sessions

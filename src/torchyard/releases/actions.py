@@ -129,8 +129,8 @@ def audit(
             raise fields.unknown_key(str(key), _AUDIT_KEYS, ())
     version = str(document.get("version") or "")
     ref, text, layer_names, _ = _lock_of(services.environments, workspace, environment, version)
-    wanted = {key: value for key, value in document.items() if key != "version"}
-    request = creation.read(RELEASE, {**wanted, "environment": environment})
+    other_fields = {key: value for key, value in document.items() if key != "version"}
+    request = creation.read(RELEASE, {**other_fields, "environment": environment})
     return {
         "environment": ref,
         **stages.audit_of(services, workspace, text, layer_names, request),

@@ -89,10 +89,10 @@ def selected(
     names = [workload.name for workload in workloads]
     for position, name in enumerate(only):
         if name not in names:
-            near = nearest(name, names)
+            guess = nearest(name, names)
             raise InvalidSpec(
                 f"there is no workload `{name}`",
-                f"did you mean `{near}`?" if near else f"one of {', '.join(names)}",
+                f"did you mean `{guess}`?" if guess else f"one of {', '.join(names)}",
                 at=(*at, position),
             )
     return tuple(each for each in workloads if not only or each.name in only)

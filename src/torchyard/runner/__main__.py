@@ -116,8 +116,10 @@ def _check(config: Config) -> int:
         except Refused as refusal:
             problems += 1
             print(f"error: {refusal.message}\nhint: {refusal.hint}")
-    places = f"{len(config.accounts)} mapped people, {len(config.pool)} accounts in the pool"
-    print(f"{places}; server: `{config.server_user}`; node folder: `{config.node_folder}`")
+    account_counts = (
+        f"{len(config.accounts)} mapped people, {len(config.pool)} accounts in the pool"
+    )
+    print(f"{account_counts}; server: `{config.server_user}`; node folder: `{config.node_folder}`")
     if cgroups.own() is None:
         print("warning: no cgroup can be made here, so jobs' limits do not hold")
     return 2 if problems else 0

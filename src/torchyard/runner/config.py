@@ -123,15 +123,15 @@ def check_only_root_writes(path: Path) -> None:
         FileNotFoundError: it does not exist.
     """
     real = Path(os.path.realpath(path))
-    for place in (real, *real.parents):
-        status = os.lstat(place)
+    for ancestor in (real, *real.parents):
+        status = os.lstat(ancestor)
         # In a folder with the sticky bit, nobody can replace what root owns.
         is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
         if status.st_uid != 0 or (status.st_mode & _WRITABLE and not is_sticky):
             raise Refused(
                 "unsafe_file",
-                f"`{place}` can be changed by others than root",
-                f"type `chown root {place} && chmod go-w {place}`",
+                f"`{ancestor}` can be changed by others than root",
+                f"type `chown root {ancestor} && chmod go-w {ancestor}`",
             )
 
 

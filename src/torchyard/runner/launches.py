@@ -128,10 +128,10 @@ def signal_process(attempt: str, node: int, process: Mapping[str, Any], signum: 
 
 
 def _is_launched_for(pid: int, attempt: str, node: int) -> bool:
-    wanted = f"{VARIABLE}={attempt}:{node}".encode()
+    variable = f"{VARIABLE}={attempt}:{node}".encode()
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return wanted in file.read().split(b"\0")
+            return variable in file.read().split(b"\0")
     except OSError:
         return False
 
@@ -204,8 +204,8 @@ def _prepare(config: Config, account: Account) -> None:
     for signum in _RESET:
         signal.signal(signum, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = config.open_files if most == resource.RLIM_INFINITY else min(config.open_files, most)
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = config.open_files if limit == resource.RLIM_INFINITY else min(config.open_files, limit)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:

@@ -60,10 +60,10 @@ class Request:
     def attempt(self) -> str:
         return scratch.checked_attempt(self.body.get("attempt"))
 
-    def number(self, key: str, most: int = _MOST_NODES) -> int:
+    def number(self, key: str, maximum: int = _MOST_NODES) -> int:
         value = self.body.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-            raise Refused("bad_request", f"`{key}` is not a number from 0 to {most}")
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
+            raise Refused("bad_request", f"`{key}` is not a number from 0 to {maximum}")
         return value
 
     def text(self, key: str) -> str:
@@ -109,7 +109,7 @@ def launch(request: Request) -> Body:
     limits = request.body.get("limits") or {}
     if not isinstance(limits, dict) or not all(isinstance(n, int) for n in limits.values()):
         raise Refused("bad_request", "`limits` are not numbers")
-    wanted = launches.Launch(
+    launch_request = launches.Launch(
         request.attempt,
         request.number("node"),
         request.text("worker"),
@@ -117,7 +117,7 @@ def launch(request: Request) -> Body:
         limits,
     )
     person = accounts.of_person(config, request.text("person"))
-    return launches.start(config, person, wanted, request.descriptors)
+    return launches.start(config, person, launch_request, request.descriptors)
 
 
 def records(request: Request) -> Body:
@@ -195,10 +195,10 @@ def remove(request: Request) -> Body:
     for node in started:
         cgroups.remove(attempt, int(node))
     _in_child(lambda: _empty(request), _EMPTYING_LIMIT_S)
-    gone = scratch.remove(config, attempt)
-    if gone:
+    is_removed = scratch.remove(config, attempt)
+    if is_removed:
         launches.forget(config, attempt)
-    return {"removed": gone}
+    return {"removed": is_removed}
 
 
 def build(request: Request) -> Body:
@@ -275,16 +275,16 @@ def listening_socket(config: Config, path: Path | None) -> socket.socket:
     """
     if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
         return socket.socket(fileno=_LISTEN_FD)
-    place = path or Path(messages.SOCKET)
-    place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    place.unlink(missing_ok=True)
+    socket_path = path or Path(messages.SOCKET)
+    socket_path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    socket_path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:
-        listener.bind(str(place))
+        listener.bind(str(socket_path))
     finally:
         os.umask(before)
-    os.chown(place, config.server_uid, 0)
+    os.chown(socket_path, config.server_uid, 0)
     listener.listen(128)
     return listener
 

@@ -39,31 +39,31 @@ class ServerFiles:
 
     def name(self, server: Server) -> None:
         """Have `server.json` name this server."""
-        for place in self._places:
-            _write(place.named, server, place.mode)
+        for location in self._places:
+            _write(location.named, server, location.mode)
 
     def announce(self, server: Server) -> None:
         """Add the file of one of several servers."""
-        for place in self._places:
-            place.folder.mkdir(parents=True, exist_ok=True)
-            place.folder.chmod(place.mode | 0o111 if place.mode & 0o044 else 0o700)
-            _write(place.folder / f"{server.id}.json", server, place.mode)
+        for location in self._places:
+            location.folder.mkdir(parents=True, exist_ok=True)
+            location.folder.chmod(location.mode | 0o111 if location.mode & 0o044 else 0o700)
+            _write(location.folder / f"{server.id}.json", server, location.mode)
 
     def withdraw(self, id: str) -> None:
-        for place in self._places:
-            (place.folder / f"{id}.json").unlink(missing_ok=True)
+        for location in self._places:
+            (location.folder / f"{id}.json").unlink(missing_ok=True)
 
     def keep_only(self, ids: Collection[str]) -> None:
         """Withdraw all others."""
-        for place in self._places:
-            for file in place.folder.glob("*.json"):
+        for location in self._places:
+            for file in location.folder.glob("*.json"):
                 if file.stem not in ids:
                     file.unlink(missing_ok=True)
 
     def forget_others(self) -> None:
         """Leave no file of several servers."""
-        for place in self._places:
-            shutil.rmtree(place.folder, ignore_errors=True)
+        for location in self._places:
+            shutil.rmtree(location.folder, ignore_errors=True)
 
     def is_announced(self, id: str) -> bool:
         return (self._folder / f"{id}.json").exists()
@@ -77,8 +77,8 @@ class ServerFiles:
             return ""
 
     def unname(self) -> None:
-        for place in self._places:
-            place.named.unlink(missing_ok=True)
+        for location in self._places:
+            location.named.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

@@ -272,16 +272,16 @@ class Connection:
             connection.sock.settimeout(timeout_s)
 
     def _reuse_connection(self, parts: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
-        kept: Optional[tuple[SplitResult, http.client.HTTPConnection]] = getattr(
+        entry: Optional[tuple[SplitResult, http.client.HTTPConnection]] = getattr(
             self._local, "kept", None
         )
-        if kept is not None and kept[0] != parts:
+        if entry is not None and entry[0] != parts:
             self._drop()
-            kept = None
-        if kept is None:
-            kept = parts, self._address.connection(parts, timeout_s)
-            self._local.kept = kept
-        connection = kept[1]
+            entry = None
+        if entry is None:
+            entry = parts, self._address.connection(parts, timeout_s)
+            self._local.kept = entry
+        connection = entry[1]
         if connection.sock is not None and _is_closed(connection.sock):
             # A server closes what was idle for some seconds, which does not make it unreachable.
             connection.close()
@@ -291,9 +291,9 @@ class Connection:
         return connection
 
     def _drop(self) -> None:
-        kept = getattr(self._local, "kept", None)
-        if kept is not None:
-            kept[1].close()
+        entry = getattr(self._local, "kept", None)
+        if entry is not None:
+            entry[1].close()
             self._local.kept = None
 
 

@@ -73,8 +73,10 @@ def failure(error: BaseException) -> Failure | None:
     if not isinstance(error, OSError) or not is_to_blame(error):
         return None
     file = error.filename if isinstance(error.filename, str) else ""
-    place = next((part for part in reversed(file.split("/")) if part in _PLACES), "")
-    where = f"`scratch`, in the node's folder `{place}`" if place else "`scratch`, the node's disk"
+    folder = next((part for part in reversed(file.split("/")) if part in _PLACES), "")
+    where = (
+        f"`scratch`, in the node's folder `{folder}`" if folder else "`scratch`, the node's disk"
+    )
     if error.errno in _FULL:
         return Failure(
             "disk_full",

@@ -91,21 +91,21 @@ class HistorySpool:
             self._drop_delivered_files()
             first, cursor = self._firsts[0], self._cursor
             last = self._end if len(self._firsts) == 1 else self._firsts[1]
-            place = self._place
+            position = self._place
         lines: list[bytes] = []
         size = 0
         with open(self._path(first), "rb") as file:
-            if place is None:
+            if position is None:
                 for _ in range(cursor - first):
                     file.readline()
-                place = file.tell()
-            file.seek(place)
+                position = file.tell()
+            file.seek(position)
             while len(lines) < min(max_records, last - cursor) and size < max_bytes:
                 line = file.readline()
                 lines.append(line[:-1])
                 size += len(line)
         with self._changed:
-            self._place, self._lengths = place, [len(line) + 1 for line in lines]
+            self._place, self._lengths = position, [len(line) + 1 for line in lines]
         return cursor, lines
 
     def delivered(self, following: int) -> None:
@@ -200,11 +200,11 @@ def _number_in(path: Path) -> int:
 def _mend(path: Path) -> int:
     """Cut off a line that a death left half-written; returns how many whole ones there are."""
     count = 0
-    whole = 0
+    valid_bytes = 0
     with open(path, "r+b") as file:
         for line in file:
             if line.endswith(b"\n"):
                 count += 1
-                whole += len(line)
-        file.truncate(whole)
+                valid_bytes += len(line)
+        file.truncate(valid_bytes)
     return count

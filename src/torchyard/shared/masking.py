@@ -47,37 +47,37 @@ class Masker:
 
     def mask(self, data: bytes) -> bytes:
         """The data with every whole token and secret replaced by stars."""
-        places = _tokens(data) if _MARK in data else []
+        spans = _tokens(data) if _MARK in data else []
         if _JWT_HEAD in data:
-            places += _jwts(data)
+            spans += _jwts(data)
         for secret in self._secrets:
-            place = data.find(secret)
-            while place >= 0:
-                places.append((place, len(secret)))
+            position = data.find(secret)
+            while position >= 0:
+                spans.append((position, len(secret)))
                 # Every place is tried, also inside a match: the answer must not depend on the cut.
-                place = data.find(secret, place + 1)
-        if not places:
+                position = data.find(secret, position + 1)
+        if not spans:
             return data
         masked = bytearray(data)
-        for place, size in places:
-            masked[place : place + size] = b"*" * size
+        for position, size in spans:
+            masked[position : position + size] = b"*" * size
         return bytes(masked)
 
     def unfinished(self, data: bytes) -> int:
         """How many bytes at the end may be the start of a token or secret that goes on."""
-        held = _unfinished_token(data)
+        length = _unfinished_token(data)
         tail = data[-(self.longest - 1) :]
         for first in self._firsts:
-            place = tail.find(first)
-            while 0 <= place < len(tail) - held:
-                rest = tail[place:]
+            position = tail.find(first)
+            while 0 <= position < len(tail) - length:
+                rest = tail[position:]
                 if any(
                     len(secret) > len(rest) and secret.startswith(rest) for secret in self._secrets
                 ):
-                    held = len(rest)
+                    length = len(rest)
                     break
-                place = tail.find(first, place + 1)
-        return held
+                position = tail.find(first, position + 1)
+        return length
 
     def text(self, text: str) -> str:
         """The same for text."""
@@ -100,50 +100,50 @@ class Masker:
 
 
 def _tokens(data: bytes) -> list[tuple[int, int]]:
-    places = []
-    place = data.find(_MARK)
-    while place >= 0:
-        if _TOKEN.match(data, place):
-            places.append((place, _TOKEN_BYTES))
-        place = data.find(_MARK, place + 1)
-    return places
+    spans = []
+    position = data.find(_MARK)
+    while position >= 0:
+        if _TOKEN.match(data, position):
+            spans.append((position, _TOKEN_BYTES))
+        position = data.find(_MARK, position + 1)
+    return spans
 
 
 def _jwts(data: bytes) -> list[tuple[int, int]]:
-    places = []
-    place = data.find(_JWT_HEAD)
-    while place >= 0:
-        match = _JWT.match(data, place)
+    spans = []
+    position = data.find(_JWT_HEAD)
+    while position >= 0:
+        match = _JWT.match(data, position)
         if match is not None:
-            places.append((place, len(match[0])))
-        place = data.find(_JWT_HEAD, place + 1)
-    return places
+            spans.append((position, len(match[0])))
+        position = data.find(_JWT_HEAD, position + 1)
+    return spans
 
 
 def _unfinished_token(data: bytes) -> int:
     tail = data[-(LONGEST - 1) :]
-    place = tail.find(_JWT_HEAD)
-    while place >= 0:
-        if _JWT_START.match(tail, place):
-            return len(tail) - place
-        place = tail.find(_JWT_HEAD, place + 1)
+    position = tail.find(_JWT_HEAD)
+    while position >= 0:
+        if _JWT_START.match(tail, position):
+            return len(tail) - position
+        position = tail.find(_JWT_HEAD, position + 1)
     tail = data[-(len(_JWT_HEAD) - 1) :]
-    place = tail.find(_JWT_HEAD[:1])
-    while place >= 0:
-        if _JWT_HEAD.startswith(tail[place:]):
-            return max(len(tail) - place, _unfinished_short(data))
-        place = tail.find(_JWT_HEAD[:1], place + 1)
+    position = tail.find(_JWT_HEAD[:1])
+    while position >= 0:
+        if _JWT_HEAD.startswith(tail[position:]):
+            return max(len(tail) - position, _unfinished_short(data))
+        position = tail.find(_JWT_HEAD[:1], position + 1)
     return _unfinished_short(data)
 
 
 def _unfinished_short(data: bytes) -> int:
     tail = data[-(_TOKEN_BYTES - 1) :]
-    place = tail.find(b"y")
-    while place >= 0:
-        rest = tail[place:]
+    position = tail.find(b"y")
+    while position >= 0:
+        rest = tail[position:]
         if _START.match(rest) or any(prefix.startswith(rest) for prefix in _PREFIXES):
             return len(rest)
-        place = tail.find(b"y", place + 1)
+        position = tail.find(b"y", position + 1)
     return 0
 
 

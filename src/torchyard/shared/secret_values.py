@@ -114,20 +114,20 @@ def _escaped(text: str) -> Iterator[bytes]:
 
 def _encoded(value: str) -> Iterator[bytes]:
     """In base64, wherever in the encoded text it begins, and in hexadecimal digits."""
-    whole = value.encode("utf-8", "surrogateescape")
+    data = value.encode("utf-8", "surrogateescape")
     for ending in (b"", b"\n"):
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            alone = encode(whole + ending)
+            alone = encode(data + ending)
             if len(alone) <= _PIECE_BYTES:
                 yield alone
             for width in _LINE_WIDTHS:
                 if len(alone) > width:
                     yield from (alone[at : at + width] for at in range(0, len(alone), width))
-    if not whole.strip():
+    if not data.strip():
         return
     step = _PIECE_BYTES - _OVERLAP_BYTES
-    for at in range(0, max(1, len(whole) - _OVERLAP_BYTES), step):
-        piece = whole[at : at + _PIECE_BYTES]
+    for at in range(0, max(1, len(data) - _OVERLAP_BYTES), step):
+        piece = data[at : at + _PIECE_BYTES]
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             for shift in range(3):
                 # Digits that hold bits of a neighbour are left out: they may be any.

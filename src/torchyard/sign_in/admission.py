@@ -40,15 +40,15 @@ def admit(db: Database, clock: Clock, settings: OidcSettings, claims: Mapping[st
         raise Forbidden(
             "the provider's ID token names nobody", "ask the administrator of the provider"
         )
-    wanted = _roles_of_groups(settings, claims)
+    roles = _roles_of_groups(settings, claims)
     with db.write() as connection:
         user = people.user_of_subject(connection, settings.issuer, subject)
         if user is None:
             user = _name_of(settings, claims)
-            _claim(connection, clock, settings, user, subject, bool(wanted))
+            _claim(connection, clock, settings, user, subject, bool(roles))
         elif not people.is_present(connection, user):
             raise _not_here(settings, user, subject)
-        people.grant_from_groups(connection, user, wanted, BY, clock.now())
+        people.grant_from_groups(connection, user, roles, BY, clock.now())
     return user
 
 
@@ -126,11 +126,11 @@ def _name_of(settings: OidcSettings, claims: Mapping[str, Any]) -> str:
 def _roles_of_groups(settings: OidcSettings, claims: Mapping[str, Any]) -> dict[str, Role]:
     """The highest role by workspace; empty is every workspace."""
     groups = claims.get(settings.groups_claim)
-    held = [groups] if isinstance(groups, str) else groups
-    if not isinstance(held, list):
+    names = [groups] if isinstance(groups, str) else groups
+    if not isinstance(names, list):
         return {}
     roles: dict[str, Role] = {}
-    for group in held:
+    for group in names:
         grants = settings.groups.get(group, ()) if isinstance(group, str) else ()
         for grant in grants:
             before = roles.get(grant.workspace)

@@ -112,14 +112,14 @@ class Provider:
             raise _refused("its answer has no ID token; the client needs the scope `openid`")
         return self.claims(token, nonce)
 
-    def check_issuer(self, named: str) -> None:
+    def check_issuer(self, issuer: str) -> None:
         """Check the issuer that a response names.
 
         Raises:
             NotAuthenticated: another provider sent the browser back.
         """
         promised = self._read_metadata().get("authorization_response_iss_parameter_supported")
-        if (named and named != self.settings.issuer) or (promised is True and not named):
+        if (issuer and issuer != self.settings.issuer) or (promised is True and not issuer):
             raise _refused("the response is another provider's")
 
     def claims(self, token: str, nonce: str) -> Mapping[str, Any]:
@@ -212,9 +212,9 @@ class Provider:
 
     def _read_metadata(self) -> Mapping[str, Any]:
         with self._lock:
-            kept = self._metadata
-        if kept is not None and self._now_s() - kept[0] < _KEPT_S:
-            return kept[1]
+            cached = self._metadata
+        if cached is not None and self._now_s() - cached[0] < _KEPT_S:
+            return cached[1]
         metadata = self._ask(self.settings.issuer.rstrip("/") + _CONFIGURATION)
         if metadata.get("issuer") != self.settings.issuer:
             raise Unreachable(
@@ -231,10 +231,10 @@ class Provider:
             is_unknown: a key is wanted that was not among them, as after their rotation.
         """
         with self._lock:
-            kept = self._keys
-        age_s = self._now_s() - kept[0] if kept is not None else 0.0
-        if kept is not None and age_s < (_KEYS_AGAIN_AFTER_S if is_unknown else _KEPT_S):
-            return kept[1]
+            cached = self._keys
+        age_s = self._now_s() - cached[0] if cached is not None else 0.0
+        if cached is not None and age_s < (_KEYS_AGAIN_AFTER_S if is_unknown else _KEPT_S):
+            return cached[1]
         keys = self._ask(self._endpoint("jwks_uri"))
         with self._lock:
             self._keys = (self._now_s(), keys)
@@ -297,10 +297,10 @@ def _translated(issuer: str) -> Iterator[None]:
 def _error_of(error: urllib.error.HTTPError) -> str:
     try:
         document = json.loads(error.read(_ANSWER_MOST_BYTES))
-        named = str(document["error"])[:100]
+        code = str(document["error"])[:100]
     except (OSError, ValueError, KeyError, TypeError):
-        named = str(error.code)
-    return f"it answered `{named}`"
+        code = str(error.code)
+    return f"it answered `{code}`"
 
 
 def _refused(reason: str) -> NotAuthenticated:

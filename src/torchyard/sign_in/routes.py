@@ -258,9 +258,9 @@ def _redeem(
 ) -> str:
     sign_in.provider.check_issuer(issuer)
     if error or not code or len(code) > _CODE_LENGTH:
-        named = re.sub(r"[^\w.-]", "", error)[:100]
+        error_code = re.sub(r"[^\w.-]", "", error)[:100]
         raise NotAuthenticated(
-            f"the provider did not sign you in: `{named or 'no code'}`",
+            f"the provider did not sign you in: `{error_code or 'no code'}`",
             "sign in again with `yard login`",
             code="sign_in_refused",
         )

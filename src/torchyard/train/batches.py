@@ -86,8 +86,8 @@ class Batches:
 
     def __len__(self) -> int:
         """How many batches are left."""
-        whole, rest = divmod(max(0, self._count - self._position), self.step_samples)
-        return whole + (rest >= _ranks()[1])
+        steps, rest = divmod(max(0, self._count - self._position), self.step_samples)
+        return steps + (rest >= _ranks()[1])
 
     def _order(self) -> list[int]:
         if not self._shuffle:

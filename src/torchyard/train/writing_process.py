@@ -60,11 +60,11 @@ class WritingProcess:
     """
 
     def __init__(
-        self, owner: Owner, lock: threading.Condition, what: str, kind: socket.SocketKind
+        self, owner: Owner, lock: threading.Condition, name: str, kind: socket.SocketKind
     ) -> None:
         self._owner = owner
         self._lock = lock
-        self._what = what
+        self._what = name
         self._kind = kind
         self._restarts = 0
         self.connection: socket.socket | None = None

@@ -33,7 +33,7 @@ class Tunnels:
         return (attempt_id, node) in self._waiting
 
     async def channel(
-        self, place: Place, request: Mapping[str, Any], notify: Callable[[], None]
+        self, node_key: Place, request: Mapping[str, Any], notify: Callable[[], None]
     ) -> Channel:
         """Open a channel to a node.
 
@@ -45,50 +45,50 @@ class Tunnels:
             Unreachable: the node opened no tunnel in time.
             Conflict: too many are open.
         """
-        tunnel = self._open.get(place)
+        tunnel = self._open.get(node_key)
         if tunnel is None or tunnel.is_over:
-            await self._wait(place, notify)
-            tunnel = self._open[place]
+            await self._wait(node_key, notify)
+            tunnel = self._open[node_key]
         return tunnel.open(request)
 
-    def add(self, place: Place, tunnel: Tunnel) -> None:
+    def add(self, node_key: Place, tunnel: Tunnel) -> None:
         """The node has opened it; it replaces the one that it had."""
-        before = self._open.get(place)
+        before = self._open.get(node_key)
         if before is not None:
             before.end("the node opened another connection")
-        self._open[place] = tunnel
-        for event in self._waiting.pop(place, []):
+        self._open[node_key] = tunnel
+        for event in self._waiting.pop(node_key, []):
             event.set()
 
-    def find_by_name(self, place: Place, name: str) -> Tunnel | None:
-        tunnel = self._open.get(place)
+    def find_by_name(self, node_key: Place, name: str) -> Tunnel | None:
+        tunnel = self._open.get(node_key)
         return tunnel if tunnel is not None and tunnel.name == name else None
 
-    def remove(self, place: Place, tunnel: Tunnel) -> None:
+    def remove(self, node_key: Place, tunnel: Tunnel) -> None:
         tunnel.end("the connection to the node was lost")
-        if self._open.get(place) is tunnel:
-            del self._open[place]
+        if self._open.get(node_key) is tunnel:
+            del self._open[node_key]
 
     def close(self) -> None:
         """The server is stopping."""
         for tunnel in self._open.values():
             tunnel.end("the server is stopping")
 
-    async def _wait(self, place: Place, notify: Callable[[], None]) -> None:
+    async def _wait(self, node_key: Place, notify: Callable[[], None]) -> None:
         event = asyncio.Event()
-        self._waiting[place].append(event)
+        self._waiting[node_key].append(event)
         notify()
         try:
             await asyncio.wait_for(event.wait(), _OPENING_LIMIT_S)
         except asyncio.TimeoutError:
             raise Unreachable(
-                f"node {place[1]} of the job does not respond",
+                f"node {node_key[1]} of the job does not respond",
                 "its worker may have lost the server, or is connected to another one: try again",
                 code="node_unreachable",
             ) from None
         finally:
-            events = self._waiting.get(place)
+            events = self._waiting.get(node_key)
             if events is not None and event in events:
                 events.remove(event)
                 if not events:
-                    del self._waiting[place]
+                    del self._waiting[node_key]

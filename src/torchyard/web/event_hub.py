@@ -73,7 +73,7 @@ class Feed:
         missing = self.last - number
         if missing > len(self.kept) or missing < 0:
             return None
-        return [self.kept[place] for place in range(len(self.kept) - missing, len(self.kept))]
+        return [self.kept[index] for index in range(len(self.kept) - missing, len(self.kept))]
 
     def number_in(self, last_id: str) -> int | None:
         """The number in a `Last-Event-ID`; None where it is not of this feed."""

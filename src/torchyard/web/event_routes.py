@@ -135,12 +135,12 @@ async def follow(
         raise InvalidInput(
             "events are a stream that does not end", f"send `Accept: {_TYPE}`, as EventSource does"
         )
-    wanted = await run_in_threadpool(
+    selection = await run_in_threadpool(
         _check_selection, services, workspace, job or [], compute or [], jobs
     )
     last_id = request.headers.get("last-event-id", "") or last
     streams.enter(identity.user)
-    frames = _frames(request, streams.hub, workspace, wanted, last_id)
+    frames = _frames(request, streams.hub, workspace, selection, last_id)
     return _Stream(frames, partial(streams.leave, identity.user))
 
 
@@ -169,10 +169,10 @@ def _check_selection(
 
 
 async def _frames(
-    request: Request, hub: Hub, workspace: str, wanted: _Wanted, last_id: str
+    request: Request, hub: Hub, workspace: str, selection: _Wanted, last_id: str
 ) -> AsyncIterator[bytes]:
     feed = hub.enter(workspace)
-    jobs, names = sorted(wanted.jobs), sorted(wanted.computes)
+    jobs, names = sorted(selection.jobs), sorted(selection.computes)
     try:
         await hub.follow(feed, jobs, names)
         number = feed.number_in(last_id)
@@ -182,7 +182,7 @@ async def _frames(
         yield _frame("hello", {"resumed": is_resumed}, f"{feed.epoch}-{number}")
         pinged_at = time.monotonic()
         while not hub.closed:
-            text, number = _since(feed, number, wanted)
+            text, number = _since(feed, number, selection)
             if text:
                 yield text
             if time.monotonic() - pinged_at >= _PING_EVERY_S:
@@ -196,12 +196,12 @@ async def _frames(
         hub.leave(feed, jobs, names)
 
 
-def _since(feed: Feed, number: int, wanted: _Wanted) -> tuple[bytes, int]:
+def _since(feed: Feed, number: int, selection: _Wanted) -> tuple[bytes, int]:
     """The frames behind a number, and the number of the last one."""
     events = feed.after(number)
     if events is None:
         return _frame("reset", {}, f"{feed.epoch}-{feed.last}"), feed.last
-    return b"".join(event.text for event in events if wanted.includes(event)), feed.last
+    return b"".join(event.text for event in events if selection.includes(event)), feed.last
 
 
 def _may_go_on(request: Request, workspace: str) -> bool:

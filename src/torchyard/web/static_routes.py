@@ -112,17 +112,17 @@ def _missing(message: str, hint: str) -> Response:
 def _files() -> dict[str, _File]:
     """By path below /ui/; they are less than a megabyte, and stay in memory."""
     files = {}
-    for place in sorted(ASSETS.rglob("*")):
-        if place.is_file() and place.suffix in _TYPES:
-            path = place.relative_to(ASSETS).as_posix()
-            files[path] = _read(place, lasting=path.startswith(_HASHED))
+    for file in sorted(ASSETS.rglob("*")):
+        if file.is_file() and file.suffix in _TYPES:
+            path = file.relative_to(ASSETS).as_posix()
+            files[path] = _read(file, lasting=path.startswith(_HASHED))
     return files
 
 
-def _read(place: Path, lasting: bool) -> _File:
-    content = place.read_bytes()
+def _read(file: Path, lasting: bool) -> _File:
+    content = file.read_bytes()
     compressed = b""
-    if place.suffix in _COMPRESSED and len(content) >= _LEAST_COMPRESSED_BYTES:
+    if file.suffix in _COMPRESSED and len(content) >= _LEAST_COMPRESSED_BYTES:
         compressed = gzip.compress(content, 9, mtime=0)
     etag = f'"{hashlib.sha256(content).hexdigest()[:24]}"'
-    return _File(content, compressed, _TYPES[place.suffix], etag, lasting)
+    return _File(content, compressed, _TYPES[file.suffix], etag, lasting)

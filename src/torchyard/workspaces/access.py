@@ -59,12 +59,14 @@ class Access:
         if permission is Permission.WORKER:
             identity = self._attempt_identity(request)
         else:
-            named = request.path_params.get("workspace", "")
+            path_workspace = request.path_params.get("workspace", "")
             if permission is Permission.SERVER:
-                named = ""  # The workspace may not exist yet.
-            place = "" if permission in permissions.SERVER_WIDE else named or DEFAULT_WORKSPACE
-            identity = self._identity(request, place)
-            identity = self._authorized(request, identity, permission, named, place)
+                path_workspace = ""  # The workspace may not exist yet.
+            role_scope = (
+                "" if permission in permissions.SERVER_WIDE else path_workspace or DEFAULT_WORKSPACE
+            )
+            identity = self._identity(request, role_scope)
+            identity = self._authorized(request, identity, permission, path_workspace, role_scope)
         return identity
 
     def known(self, request: Request, permission: Permission) -> Identity | None:
@@ -78,14 +80,14 @@ class Access:
         token = bearer_token(request.scope)
         if not token or is_jwt(token):
             return None
-        place = "" if permission in permissions.SERVER_WIDE else DEFAULT_WORKSPACE
-        identity = actions.known_holder(self._clock, token, place, self._lookups)
+        role_scope = "" if permission in permissions.SERVER_WIDE else DEFAULT_WORKSPACE
+        identity = actions.known_holder(self._clock, token, role_scope, self._lookups)
         least = permissions.MINIMUM_ROLE.get(permission)
         if identity is None or identity.kind is not TokenKind.PERSON:
             return None
         if least is not None and (identity.role is None or identity.role.rank < least.rank):
             return None
-        return self._authorized(request, identity, permission, "", place)
+        return self._authorized(request, identity, permission, "", role_scope)
 
     def granted(
         self,
@@ -115,38 +117,39 @@ class Access:
         request: Request,
         identity: Identity,
         permission: Permission,
-        named: str,
-        place: str,
+        path_workspace: str,
+        role_scope: str,
     ) -> Identity:
-        audit.note_identity(request.scope, identity, permission, place)
+        audit.note_identity(request.scope, identity, permission, role_scope)
         if identity.kind is TokenKind.ATTEMPT:
             raise Forbidden("a worker's token is valid for its attempt only")
         if identity.kind is TokenKind.MACHINE:
             _refuse_all_but_joining(request, identity, permission)
-        if identity.workspace and named and identity.workspace != named:
+        if identity.workspace and path_workspace and identity.workspace != path_workspace:
             raise Forbidden(
-                f"this token is valid only for workspace `{identity.workspace}`, not for `{named}`",
+                f"this token is valid only for workspace `{identity.workspace}`, not for "
+                f"`{path_workspace}`",
                 "use that workspace, or a person's token",
             )
-        if named:
-            actions.get(self._db, named)
-        return self._with_role(identity, permission, place)
+        if path_workspace:
+            actions.get(self._db, path_workspace)
+        return self._with_role(identity, permission, role_scope)
 
     def _attempt_identity(self, request: Request) -> Identity:
         identity = self._identity(request, "")
-        wanted = request.path_params["attempt_id"]
-        if identity.kind is not TokenKind.ATTEMPT or identity.subject != wanted:
+        attempt_id = request.path_params["attempt_id"]
+        if identity.kind is not TokenKind.ATTEMPT or identity.subject != attempt_id:
             raise NotAuthenticated("this token belongs to another attempt")
         return identity
 
-    def _identity(self, request: Request, place: str) -> Identity:
+    def _identity(self, request: Request, role_scope: str) -> Identity:
         token = bearer_token(request.scope)
         if not token:
             session_cookies.refuse_other_pages(request.scope)
             raise NotAuthenticated(
                 "the request has no token", "send `Authorization: Bearer <token>`"
             )
-        return self._authenticate(request, token, place, self._signer)
+        return self._authenticate(request, token, role_scope, self._signer)
 
     def holder(self, request: Request, token: str) -> Identity:
         """The holder of a token that a request carries outside its Authorization header.
@@ -164,10 +167,12 @@ class Access:
         return identity
 
     def _authenticate(
-        self, request: Request, token: str, place: str, signer: Signer | None
+        self, request: Request, token: str, role_scope: str, signer: Signer | None
     ) -> Identity:
         with self.watched(request):
-            return actions.authenticate(self._db, self._clock, token, place, self._lookups, signer)
+            return actions.authenticate(
+                self._db, self._clock, token, role_scope, self._lookups, signer
+            )
 
     @contextmanager
     def watched(self, request: Request) -> Iterator[None]:
@@ -207,7 +212,7 @@ class Access:
         except NotAuthenticated:
             return  # The minute is over, and the route says what is wrong.
 
-    def _with_role(self, identity: Identity, permission: Permission, place: str) -> Identity:
+    def _with_role(self, identity: Identity, permission: Permission, role_scope: str) -> Identity:
         if identity.kind is TokenKind.RUN:
             identity = self._as_job(identity, permission)
         least = permissions.MINIMUM_ROLE.get(permission)
@@ -215,7 +220,7 @@ class Access:
             return identity
         role = identity.role
         if role is None or role.rank < least.rank:
-            raise self._refusal(identity, permission, place)
+            raise self._refusal(identity, permission, role_scope)
         own_only = (role is Role.DATA_SCIENTIST and permission in permissions.OWN_JOBS_ONLY) or (
             role is not Role.OWNER and permission in permissions.OWN_BELOW_OWNER
         )
@@ -235,21 +240,21 @@ class Access:
             return replace(identity, role=Role.DATA_SCIENTIST)
         return identity
 
-    def _refusal(self, identity: Identity, permission: Permission, place: str) -> Forbidden:
+    def _refusal(self, identity: Identity, permission: Permission, role_scope: str) -> Forbidden:
         least = permissions.MINIMUM_ROLE[permission]
-        there = f"workspace `{place}`" if place else "this server"
+        there = f"workspace `{role_scope}`" if role_scope else "this server"
         has = "has no role in" if identity.role is None else f"is {_with_article(identity.role)} in"
-        whom = self._whom_to_ask(place)
+        whom = self._whom_to_ask(role_scope)
         grant = f"yard user role {identity.user} '{least.value}'"
-        grant += f" -w {place}" if place else " --all-workspaces"
+        grant += f" -w {role_scope}" if role_scope else " --all-workspaces"
         return Forbidden(
             f"`{identity.user}` {has} {there}; the role `{least.value}` is required to "
             f"{permission.value}",
             f"ask {whom} to do it, or to grant the role: `{grant}`",
         )
 
-    def _whom_to_ask(self, place: str) -> str:
-        names = people.owners(self._db, place)
+    def _whom_to_ask(self, role_scope: str) -> str:
+        names = people.owners(self._db, role_scope)
         shown = [f"`{name}`" for name in names[:_NAMED_OWNERS]]
         if not shown:
             return "anyone who can read the server's home folder"
@@ -261,9 +266,9 @@ def _refuse_all_but_joining(request: Request, identity: Identity, permission: Pe
     Raises:
         Forbidden: a machine's token is sent for something else, or for another machine.
     """
-    named = request.path_params
+    path_params = request.path_params
     subject = actions.machine_subject(
-        *(named.get(key, "") for key in ("workspace", "compute", "machine"))
+        *(path_params.get(key, "") for key in ("workspace", "compute", "machine"))
     )
     if permission is not Permission.JOIN or subject != identity.subject:
         raise Forbidden(
@@ -297,7 +302,7 @@ def _password(credentials: str) -> str:
     return pair.partition(":")[2].strip()
 
 
-def refuse_foreign(identity: Identity, owner: str, what: str) -> None:
+def refuse_foreign(identity: Identity, owner: str, subject: str) -> None:
     """
     Raises:
         Forbidden: the identity may change only its own jobs, and this one is somebody else's.
@@ -306,7 +311,7 @@ def refuse_foreign(identity: Identity, owner: str, what: str) -> None:
         return
     assert identity.role is not None
     raise Forbidden(
-        f"{what} belongs to `{owner}`; `{identity.user}` is {_with_article(identity.role)}, and "
+        f"{subject} belongs to `{owner}`; `{identity.user}` is {_with_article(identity.role)}, and "
         "the role `contributor` is required to change what belongs to others",
         f"ask `{owner}`, or a contributor or owner of the workspace",
     )

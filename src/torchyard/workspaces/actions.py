@@ -226,10 +226,10 @@ def _check_limits(changes: Mapping[str, Any]) -> None:
             )
     network = changes.get("network", NETWORKS[0])
     if network not in NETWORKS:
-        near = nearest(str(network), NETWORKS)
+        guess = nearest(str(network), NETWORKS)
         raise InvalidSpec(
             f"`network` is `{str(network)[:50]}`",
-            f"did you mean `{near}`?" if near else f"use one of: {', '.join(NETWORKS)}",
+            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(NETWORKS)}",
             at=["network"],
         )
 
@@ -251,8 +251,8 @@ def get(db: Database, name: str) -> Workspace:
         workspace_row = store.get_workspace(connection, name)
         if workspace_row is not None:
             return workspace_row
-        near = nearest(name, [workspace.name for workspace in store.list_workspaces(connection)])
-    hint = f"did you mean `{near}`?" if near else "list what exists with `yard workspace list`"
+        guess = nearest(name, [workspace.name for workspace in store.list_workspaces(connection)])
+    hint = f"did you mean `{guess}`?" if guess else "list what exists with `yard workspace list`"
     raise NotFound(f"workspace `{name}` does not exist", hint)
 
 

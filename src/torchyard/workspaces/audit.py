@@ -100,11 +100,11 @@ class Audit:
         text, link = audit_chain.seal(line, self._host, self._link)
         # Behind half a line, which a full disk has left, this one begins again.
         head = b"" if self._ends_whole(file, size_bytes) else b"\n"
-        whole = head + text + b"\n"
+        record = head + text + b"\n"
         self._known_bytes = -1
-        if os.write(file, whole) != len(whole):
+        if os.write(file, record) != len(record):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._link, self._known_bytes = link, size_bytes + len(whole)
+        self._link, self._known_bytes = link, size_bytes + len(record)
         return text
 
     def _ends_whole(self, file: int, size_bytes: int) -> bool:
@@ -212,7 +212,7 @@ def note_permission(scope: MutableMapping[str, Any], permission: Permission) -> 
 
 
 def note_identity(
-    scope: MutableMapping[str, Any], identity: Identity, permission: Permission, place: str
+    scope: MutableMapping[str, Any], identity: Identity, permission: Permission, role_scope: str
 ) -> None:
     """Note who sent the request, and which permission it needs."""
     note = scope.get(_NOTE)
@@ -220,7 +220,7 @@ def note_identity(
         return
     note["permission"] = permission
     note["user"] = identity.user
-    note["workspace"] = place or identity.workspace
+    note["workspace"] = role_scope or identity.workspace
     if identity.kind is TokenKind.MACHINE:
         note["token"] = identity.subject
     elif identity.kind is not TokenKind.PERSON:

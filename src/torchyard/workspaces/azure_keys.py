@@ -97,27 +97,31 @@ def read(document: Mapping[str, Any]) -> dict[str, Any]:
         InvalidSpec: a value is wrong, or asks for what torchyard does not do.
     """
     _raise(_refusals(document))
-    kept: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key in _TRUTHS:
         if document.get(key) is not None:
-            kept[key] = _truth(document, key)
+            settings[key] = _truth(document, key)
     for key in _TEXTS:
         if fields.text(document, key):
-            kept[key] = fields.bounded(document[key], _LONGEST, f"`{key}`", at=[key])
+            settings[key] = fields.bounded(document[key], _LONGEST, f"`{key}`", at=[key])
     for key in _READ_ONLY:
         fields.text(document, key)
     if fields.text(document, "public_network_access"):
-        kept["public_network_access"] = "enabled"
-    return kept
+        settings["public_network_access"] = "enabled"
+    return settings
 
 
 def notices(document: Mapping[str, Any]) -> list[str]:
     """What to say of keys that were taken and change nothing."""
     taken = [key for key, value in document.items() if value not in (None, "", {})]
-    kept = [key for key in taken if key in (*_TRUTHS, *_TEXTS, "public_network_access")]
+    without_effect = [key for key in taken if key in (*_TRUTHS, *_TEXTS, "public_network_access")]
     ignored = [key for key in taken if key in ("identity", "managed_network", *_READ_ONLY)]
     return [
-        *([f"kept and shown, without an effect here: {_quote_keys(kept)}"] if kept else []),
+        *(
+            [f"kept and shown, without an effect here: {_quote_keys(without_effect)}"]
+            if without_effect
+            else []
+        ),
         *([f"ignored, since it has no meaning here: {_quote_keys(ignored)}"] if ignored else []),
     ]
 

@@ -92,6 +92,6 @@ def _too_many(address: str) -> TooManyRequests:
     )
 
 
-def _bound(kept: OrderedDict[str, tuple[datetime, int]]) -> None:
-    if len(kept) > _MOST_KEPT:
-        kept.popitem(last=False)
+def _bound(entries: OrderedDict[str, tuple[datetime, int]]) -> None:
+    if len(entries) > _MOST_KEPT:
+        entries.popitem(last=False)

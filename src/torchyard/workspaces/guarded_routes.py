@@ -131,8 +131,8 @@ class GuardedRoute(APIRoute):
                 return await handle(request)
             if not request_bodies.has_body(request, limit_bytes):
                 return await handle(request)
-            async with request_bodies.with_body(request, limit_bytes) as whole:
-                return await handle(whole)
+            async with request_bodies.with_body(request, limit_bytes) as guarded_request:
+                return await handle(guarded_request)
 
         return guarded
 

@@ -25,10 +25,10 @@ class Lookups:
         self._kept: dict[tuple[str, str], tuple[int, float, StoredToken]] = {}
 
     def get(self, token_hash: str, workspace: str) -> StoredToken | None:
-        kept = self._kept.get((token_hash, workspace))
-        if kept is None:
+        entry = self._kept.get((token_hash, workspace))
+        if entry is None:
             return None
-        count, until_s, token = kept
+        count, until_s, token = entry
         return token if count == Changes.count and self._now_s() < until_s else None
 
     def keep(self, token_hash: str, workspace: str, token: StoredToken, count: int) -> None:

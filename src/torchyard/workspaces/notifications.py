@@ -38,13 +38,13 @@ def merged(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
                 after[key] = changes[key]
     secrets: dict[str, str] = dict(stored.get(SECRETS) or {})
     written = fields.mapping(changes.get(SECRETS) or {}, f"`{SECRETS}`")
-    named = set(_variable_names(after.get(NOTIFY)))
+    names = set(_variable_names(after.get(NOTIFY)))
     for name, value in written.items():
         if value is None:
             secrets.pop(name, None)
         elif value != HIDDEN or name not in secrets:
-            secrets[name] = _secret(name, value, named)
-    after |= {SECRETS: {name: value for name, value in secrets.items() if name in named}}
+            secrets[name] = _secret(name, value, names)
+    after |= {SECRETS: {name: value for name, value in secrets.items() if name in names}}
     return {key: value for key, value in after.items() if value}
 
 
@@ -57,7 +57,7 @@ def to_json(stored: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _secret(name: str, value: Any, named: set[str]) -> str:
+def _secret(name: str, value: Any, names: set[str]) -> str:
     at = [SECRETS, name]
     if not _NAME.match(name):
         raise InvalidSpec(
@@ -77,7 +77,7 @@ def _secret(name: str, value: Any, named: set[str]) -> str:
             "give its value again",
             at=at,
         )
-    if name not in named:
+    if name not in names:
         raise InvalidSpec(
             f"no webhook of `{NOTIFY}` names the secret `{name}`",
             f"name it there: `url_env: {name}` or `secret_env: {name}`",

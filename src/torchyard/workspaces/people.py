@@ -378,23 +378,23 @@ def unlink(db: Database, name: str) -> int:
 
 
 def grant_from_groups(
-    connection: Connection, name: str, wanted: Mapping[str, Role], by: str, now: datetime
+    connection: Connection, name: str, roles: Mapping[str, Role], by: str, now: datetime
 ) -> None:
     """Make the roles that `by` has granted those that are wanted; others stay.
 
     Args:
-        wanted: by workspace; a workspace that does not exist is left out.
+        roles: by workspace; a workspace that does not exist is left out.
     """
-    held = store.roles_of(connection, name)
+    current = store.roles_of(connection, name)
     granted = store.roles_granted_by(connection, name, by)
-    for place in granted.keys() - wanted.keys():
-        store.drop_role(connection, name, place)
-    for place, role in wanted.items():
-        own_role = held.get(place) if place not in granted else None
-        is_new = held.get(place) is not role
-        is_there = not place or actions.exists(connection, place)
+    for workspace in granted.keys() - roles.keys():
+        store.drop_role(connection, name, workspace)
+    for workspace, role in roles.items():
+        own_role = current.get(workspace) if workspace not in granted else None
+        is_new = current.get(workspace) is not role
+        is_there = not workspace or actions.exists(connection, workspace)
         if is_new and is_there and (own_role is None or own_role.rank < role.rank):
-            store.put_role(connection, name, place, role, by, now)
+            store.put_role(connection, name, workspace, role, by, now)
 
 
 def drop_expired(db: Database, clock: Clock, name: str, prefix: str) -> None:
@@ -422,14 +422,14 @@ def _token_of(connection: Connection, name: str, token: str) -> KeptToken:
         NotFound: the person has no such token.
     """
     _existing(connection, name)
-    held = {each.name: each for each in store.tokens_of(connection, name)}
-    if token not in held:
-        near = nearest(token, list(held))
+    tokens = {each.name: each for each in store.tokens_of(connection, name)}
+    if token not in tokens:
+        guess = nearest(token, list(tokens))
         raise NotFound(
             f"`{name}` has no token `{token[:80]}`",
-            f"did you mean `{near}`?" if near else f"see `yard user token list {name}`",
+            f"did you mean `{guess}`?" if guess else f"see `yard user token list {name}`",
         )
-    return held[token]
+    return tokens[token]
 
 
 def _refuse_taken(connection: Connection, name: str) -> None:
@@ -450,10 +450,10 @@ def _refuse_taken(connection: Connection, name: str) -> None:
 def _existing(connection: Connection, name: str) -> Person:
     person_row = store.get(connection, name)
     if person_row is None or person_row.removed_at is not None:
-        near = nearest(name, [person.name for person in store.list_all(connection)])
+        guess = nearest(name, [person.name for person in store.list_all(connection)])
         raise NotFound(
             f"person `{name[:80]}` does not exist",
-            f"did you mean `{near}`?" if near else "list people with `yard user list`",
+            f"did you mean `{guess}`?" if guess else "list people with `yard user list`",
             code="no_such_person",
         )
     return person_row

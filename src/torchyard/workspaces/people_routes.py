@@ -42,12 +42,12 @@ def whoami(
     jobs_as_server_user: JobsAsServerUserOf,
     workspace: str = "",
 ) -> dict[str, Any]:
-    place = identity.workspace or workspace or DEFAULT_WORKSPACE
+    scope = identity.workspace or workspace or DEFAULT_WORKSPACE
     roles = people.roles_of(db, identity.user)
-    role = _highest(roles, place)
+    role = _highest(roles, scope)
     return {
         "user": identity.user,
-        "workspace": place,
+        "workspace": scope,
         "role": role.value if role else None,
         "job": identity.subject.rpartition("/")[2] or None,
         "token": identity.token or None,
@@ -75,9 +75,9 @@ def create(
 ) -> dict[str, Any]:
     body = _fields(document, ("name", "role", "workspace"))
     role = role_named(body["role"]) if body.get("role") else None
-    place = body.get("workspace") or ""
-    audit.note_about(request.scope, person=body.get("name"), role=role, in_workspace=place)
-    person = people.create(db, clock, body.get("name") or "", role, place, identity.user)
+    scope = body.get("workspace") or ""
+    audit.note_about(request.scope, person=body.get("name"), role=role, in_workspace=scope)
+    person = people.create(db, clock, body.get("name") or "", role, scope, identity.user)
     return _person(person)
 
 
@@ -234,9 +234,9 @@ def _visible(db: Database, identity: Identity, persons: list[Somebody]) -> list[
     visible = []
     for person in persons:
         shared = {
-            place: role
-            for place, role in person.roles.items()
-            if everywhere or not place or place in own_roles or person.name == identity.user
+            scope: role
+            for scope, role in person.roles.items()
+            if everywhere or not scope or scope in own_roles or person.name == identity.user
         }
         if shared or person.name == identity.user:
             visible.append(Somebody(person.name, person.created_at, shared))
@@ -278,8 +278,8 @@ def _refuse_sign_in(identity: Identity) -> None:
 
 
 def _highest(roles: Mapping[str, Role], workspace: str) -> Role | None:
-    held = [roles[place] for place in ("", workspace) if place in roles]
-    return max(held, key=lambda role: role.rank, default=None)
+    held_roles = [roles[scope] for scope in ("", workspace) if scope in roles]
+    return max(held_roles, key=lambda role: role.rank, default=None)
 
 
 def _role_in(document: Any) -> Role | None:
@@ -316,7 +316,7 @@ def _time(moment: datetime | None) -> str | None:
 def _person(person: Somebody) -> dict[str, Any]:
     return {
         "name": person.name,
-        "roles": {place or "*": role.value for place, role in person.roles.items()},
+        "roles": {scope or "*": role.value for scope, role in person.roles.items()},
         "created_at": to_text(person.created_at),
     }
 

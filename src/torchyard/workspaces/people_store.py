@@ -62,13 +62,13 @@ def get(connection: Connection, name: str) -> Person | None:
 
 def list_all(connection: Connection) -> list[Person]:
     """By name, without removed people."""
-    held: dict[str, dict[str, Role]] = {}
+    roles_by_user: dict[str, dict[str, Role]] = {}
     for row in connection.execute(select(roles).order_by(roles.c.workspace)):
-        held.setdefault(row.user, {})[row.workspace] = Role(row.role)
+        roles_by_user.setdefault(row.user, {})[row.workspace] = Role(row.role)
     rows = connection.execute(
         select(people).where(people.c.removed_at.is_(None)).order_by(people.c.name)
     )
-    return [Person(row.name, row.created_at, held.get(row.name, {})) for row in rows]
+    return [Person(row.name, row.created_at, roles_by_user.get(row.name, {})) for row in rows]
 
 
 def roles_of(connection: Connection, name: str) -> dict[str, Role]:

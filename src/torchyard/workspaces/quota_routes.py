@@ -51,8 +51,8 @@ def set_limits(
 ) -> dict[str, Any]:
     """`user`: a name, `*` for each person, empty for all together; `limits`: null removes one."""
     body = _mapping(document, ("user", "limits"))
-    user, most = body.get("user") or ALL, body.get("limits")
-    if not isinstance(user, str) or not isinstance(most, dict):
+    user, new_limits = body.get("user") or ALL, body.get("limits")
+    if not isinstance(user, str) or not isinstance(new_limits, dict):
         raise InvalidSpec(
             "`limits` must be a mapping of names to numbers",
             "for example `{nodes: 4}`",
@@ -60,8 +60,8 @@ def set_limits(
         )
     if user not in (ALL, EACH):
         people.get(db, user)
-    audit.note_about(request.scope, limits=most, of=user)
-    limits = quotas.change(db, clock, workspace, user, most, identity.user)
+    audit.note_about(request.scope, limits=new_limits, of=user)
+    limits = quotas.change(db, clock, workspace, user, new_limits, identity.user)
     return {"value": [_limit(limit, None) for limit in limits if limit.user == user]}
 
 

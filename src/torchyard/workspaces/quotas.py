@@ -49,7 +49,7 @@ def held_by(limits: Sequence[Limit], user: str) -> list[Limit]:
 
 
 def change(
-    db: Database, clock: Clock, workspace: str, user: str, most: Mapping[str, Any], by: str
+    db: Database, clock: Clock, workspace: str, user: str, limits: Mapping[str, Any], by: str
 ) -> list[Limit]:
     """Set limits; None removes one.
 
@@ -59,12 +59,12 @@ def change(
     Raises:
         InvalidInput: no such limit, or not a whole number.
     """
-    wanted = {name: _checked(name, value) for name, value in most.items()}
-    if not wanted:
+    checked = {name: _checked(name, value) for name, value in limits.items()}
+    if not checked:
         raise InvalidInput("name at least one limit", f"there are: {', '.join(NAMES)}")
     now = clock.now()
     with db.write() as connection:
-        for name, value in wanted.items():
+        for name, value in checked.items():
             if value is None:
                 store.drop_limit(connection, workspace, user, name)
             else:
@@ -73,14 +73,14 @@ def change(
 
 
 def ask(
-    db: Database, clock: Clock, workspace: str, user: str, name: str, most: Any, reason: str
+    db: Database, clock: Clock, workspace: str, user: str, name: str, new_limit: Any, reason: str
 ) -> QuotaRequest:
     """Record a request for a higher limit; the workspace's owners answer it.
 
     Raises:
         InvalidInput: no such limit, or it already allows that much.
     """
-    value = _checked(name, most)
+    value = _checked(name, new_limit)
     if value is None:
         raise InvalidInput(f"`{name}` needs a number", f"for example `{name}=4`")
     if len(reason) > _REASON_LENGTH:
@@ -170,10 +170,10 @@ def _refuse_beyond_workspace(limits: Sequence[Limit], request: QuotaRequest) -> 
 
 def _checked(name: str, value: Any) -> int | None:
     if name not in NAMES:
-        near = nearest(name, list(NAMES))
+        guess = nearest(name, list(NAMES))
         raise InvalidInput(
             f"there is no quota `{name[:50]}`",
-            f"did you mean `{near}`?" if near else f"one of: {', '.join(NAMES)}",
+            f"did you mean `{guess}`?" if guess else f"one of: {', '.join(NAMES)}",
             at=[name],
         )
     if value is None:

@@ -94,10 +94,10 @@ def _sent(scope: Mapping[str, Any]) -> str:
     cookies = heads.header(scope, b"cookie")
     if NAME not in cookies:
         return ""
-    wanted = name_of(scope)
+    expected = name_of(scope)
     for cookie in cookies.split(";"):
         name, _, value = cookie.strip().partition("=")
-        if name == wanted:
+        if name == expected:
             return value.strip()
     return ""
 

@@ -189,13 +189,13 @@ def find_token(connection: Connection, token_hash: str, workspace: str) -> Store
     if not rows:
         return None
     row = rows[0]
-    held = [Role(each.role) for each in rows if each.role is not None]
+    roles = [Role(each.role) for each in rows if each.role is not None]
     identity = Identity(
         row.user,
         TokenKind(row.kind),
         row.workspace,
         row.subject,
-        max(held, key=lambda role: role.rank, default=None),
+        max(roles, key=lambda role: role.rank, default=None),
         row.name,
         row.expires_at,
         token_hash=token_hash,

@@ -77,7 +77,7 @@ class Role(str, Enum):
         return _RANKS[self]
 
 
-_RANKS = {role: place for place, role in enumerate(Role, 1)}
+_RANKS = {role: rank for rank, role in enumerate(Role, 1)}
 
 
 def role_named(text: str) -> Role:
@@ -91,10 +91,10 @@ def role_named(text: str) -> Role:
         if role.value.replace(" ", "") == word:
             return role
     names = [role.value for role in Role]
-    near = nearest(re.sub(r"[\s_-]+", " ", text), names)
+    guess = nearest(re.sub(r"[\s_-]+", " ", text), names)
     raise InvalidInput(
         f"there is no role `{text[:50]}`",
-        f"did you mean `{near}`?" if near else f"one of: {', '.join(names)}",
+        f"did you mean `{guess}`?" if guess else f"one of: {', '.join(names)}",
         code="no_such_role",
         at=["role"],
     )

@@ -44,8 +44,8 @@ def endpoint_metrics(services: ServicesOf, workspace: str) -> Response:
 def families(services: Services, workspace: str) -> Iterator[Family]:
     counted = {
         (endpoint, deployment): each
-        for (place, endpoint, deployment), each in counts.ask(services.home).items()
-        if place == workspace
+        for (workspace_name, endpoint, deployment), each in counts.ask(services.home).items()
+        if workspace_name == workspace
     }
     yield from _requests(counted)
     for name, help, value_of in _COUNTERS:
@@ -59,16 +59,16 @@ def _requests(counted: Mapping[Place, Counts]) -> Iterator[Family]:
     yield _by_status(
         "requests_total",
         "Requests by class of the status that clients got.",
-        {place: each.requests for place, each in counted.items()},
+        {deployment: each.requests for deployment, each in counted.items()},
     )
     yield _by_status(
         "refusals_total",
         "Of those, what the router itself answered, by status.",
-        {place: each.refusals for place, each in counted.items()},
+        {deployment: each.refusals for deployment, each in counted.items()},
     )
     samples: list[Sample] = []
-    for place, each in counted.items():
-        samples += _histogram(_labels(place), each.latency, each.latency_sum_s)
+    for deployment, each in counted.items():
+        samples += _histogram(_labels(deployment), each.latency, each.latency_sum_s)
     yield Family(
         f"{_PREFIX}_request_duration_seconds",
         "Time from a request's head to the end of the model's answer.",
@@ -87,8 +87,8 @@ def _histogram(labels: Mapping[str, str], latency: Sequence[int], sum_s: float) 
 
 def _by_status(name: str, help: str, values: Mapping[Place, Mapping[str, int]]) -> Family:
     samples = [
-        Sample(count, {**_labels(place), "status": status})
-        for place, by_status in values.items()
+        Sample(count, {**_labels(deployment), "status": status})
+        for deployment, by_status in values.items()
         for status, count in sorted(by_status.items())
     ]
     return Family(f"{_PREFIX}_{name}", help, "counter", tuple(samples))
@@ -101,7 +101,7 @@ def _each(
     counted: Mapping[Place, Counts],
     value_of: Callable[[Counts], float],
 ) -> Family:
-    samples = (Sample(value_of(each), _labels(place)) for place, each in counted.items())
+    samples = (Sample(value_of(each), _labels(deployment)) for deployment, each in counted.items())
     return Family(name, help, type, tuple(samples))
 
 
@@ -116,8 +116,8 @@ def _instances(services: Services, workspace: str) -> Family:
     return Family(f"{_PREFIX}_instances", "Instances by state.", "gauge", tuple(samples))
 
 
-def _labels(place: Place) -> dict[str, str]:
-    return {"endpoint": place[0], "deployment": place[1]}
+def _labels(deployment: Place) -> dict[str, str]:
+    return {"endpoint": deployment[0], "deployment": deployment[1]}
 
 
 _COUNTERS: tuple[tuple[str, str, Callable[[Counts], float]], ...] = (

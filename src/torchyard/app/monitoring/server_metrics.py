@@ -167,8 +167,8 @@ def _of_process() -> Iterator[Family]:
     yield gauge("process_virtual_memory_bytes", "Its addresses.", status.get("VmSize", 0) << 10)
     yield gauge("torchyard_process_threads", "Its threads.", status.get("Threads", 0))
     yield gauge("process_open_fds", "Its open files.", len(os.listdir("/proc/self/fd")))
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    yield gauge("process_max_fds", "The most files that it may open.", most)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    yield gauge("process_max_fds", "The most files that it may open.", limit)
     started_s = processes.start_time(os.getpid()) / _CLOCK_TICKS + _boot_time_s()
     yield gauge("process_start_time_seconds", "When it started, since 1970.", round(started_s, 2))
 

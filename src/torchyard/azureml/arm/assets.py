@@ -375,14 +375,14 @@ def short_uri(call: Call, uri: str, of_blob: DatastoreUriOf) -> str:
     Raises:
         NotFound: it is in another workspace.
     """
-    place = uris.datastore(uri, call.workspace.name) or of_blob(call, uri)
-    return uri if place is None else str(place)
+    datastore_uri = uris.datastore(uri, call.workspace.name) or of_blob(call, uri)
+    return uri if datastore_uri is None else str(datastore_uri)
 
 
-def content_conflict(noun: str, name: str, version: str, what: str) -> Conflict:
+def content_conflict(noun: str, name: str, version: str, difference: str) -> Conflict:
     """The error when a version is put with another content."""
     return Conflict(
-        f"{noun} `{name}` has a version `{version}` already, with another {what}",
+        f"{noun} `{name}` has a version `{version}` already, with another {difference}",
         "a version never changes: leave the version out to get the next one",
         code="version_exists",
     )

@@ -131,7 +131,7 @@ class Codes:
         return str(uri)
 
 
-def snapshot_of_code(places: Places, call: Call, code_id: str) -> str:
+def snapshot_of_code(storage: Places, call: Call, code_id: str) -> str:
     """The snapshot that a code's resource path stands for.
 
     Clients see the snapshot of a component as the name of its code, and send that back for a job.
@@ -142,8 +142,8 @@ def snapshot_of_code(places: Places, call: Call, code_id: str) -> str:
     """
     name, version = parse_code_id(call, code_id)
     if version == "1" and _SNAPSHOT_ID.fullmatch(name):
-        return places.blobs.snapshot(name.lower()).id
-    return codes.snapshot_of(places, codes.get(places, call.workspace.name, name, version))
+        return storage.blobs.snapshot(name.lower()).id
+    return codes.snapshot_of(storage, codes.get(storage, call.workspace.name, name, version))
 
 
 def parse_code_id(call: Call, code_id: str) -> tuple[str, str]:

@@ -36,10 +36,10 @@ class ComponentAssets:
     type, noun = "components", NOUN
     permissions = Permissions()
 
-    def __init__(self, db: Database, clock: Clock, places: Places) -> None:
+    def __init__(self, db: Database, clock: Clock, storage: Places) -> None:
         self._db = db
         self._clock = clock
-        self._places = places
+        self._places = storage
 
     def list_all(self, call: Call) -> Sequence[AssetVersion]:
         return [

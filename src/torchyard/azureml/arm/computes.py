@@ -225,9 +225,9 @@ def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
     """
     kind = str(call.properties.get("computeType") or "AmlCompute")
     if kind.lower() != "amlcompute":
-        what = _KINDS.get(kind.lower(), f"compute of type `{kind[:40]}`")
+        subject = _KINDS.get(kind.lower(), f"compute of type `{kind[:40]}`")
         raise NotServed(
-            f"torchyard does not serve {what}",
+            f"torchyard does not serve {subject}",
             "create a cluster, `type: amlcompute`, or an instance, `type: computeinstance`",
             at=["properties", "computeType"],
         )

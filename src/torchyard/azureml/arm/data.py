@@ -124,11 +124,11 @@ class DataAssets:
 
         See `data_collector` of azure-ai-ml's online deployments.
         """
-        place = uris.datastore(request.path, workspace)
-        if place is None or place.store != BLOB_STORE or request.type != "uri_folder":
+        location = uris.datastore(request.path, workspace)
+        if location is None or location.store != BLOB_STORE or request.type != "uri_folder":
             return
-        if _COLLECTED.fullmatch(place.path):
-            folder = files.inside(self._stores.root(workspace, BLOB_STORE), place.path)
+        if _COLLECTED.fullmatch(location.path):
+            folder = files.inside(self._stores.root(workspace, BLOB_STORE), location.path)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _find(self, workspace: str, name: str, version: str) -> DataAsset | None:

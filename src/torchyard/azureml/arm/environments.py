@@ -51,11 +51,11 @@ class EnvironmentAssets:
     permissions = Permissions(actions={"startpendingupload": Permission.UPLOAD})
 
     def __init__(
-        self, services: Environments, clock: Clock, places: Places, of_blob: DatastoreUriOf
+        self, services: Environments, clock: Clock, storage: Places, of_blob: DatastoreUriOf
     ) -> None:
         self._environments = services
         self._clock = clock
-        self._places = places
+        self._places = storage
         self._of_blob = of_blob
 
     def list_all(self, call: Call) -> Sequence[AssetVersion]:
@@ -124,10 +124,10 @@ class EnvironmentAssets:
         if match is not None:
             snapshot = match["snapshot"]
         else:
-            place = arm.short_uri(call, build["path"], self._of_blob)
-            if not place.startswith("azureml://datastores/"):
+            location = arm.short_uri(call, build["path"], self._of_blob)
+            if not location.startswith("azureml://datastores/"):
                 return definition
-            snapshot = codes.snapshot_at(self._places, call.workspace.name, place)
+            snapshot = codes.snapshot_at(self._places, call.workspace.name, location)
         return {**definition, "build": {**build, "path": f"{_SNAPSHOT}{snapshot}"}}
 
     def archive(self, call: Call, name: str, version: str, archived: bool) -> None:

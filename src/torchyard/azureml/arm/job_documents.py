@@ -99,13 +99,13 @@ class Reader:
         """
         kind = str(properties.get("jobType") or "")
         if kind.lower() != "command":
-            what = NOT_SERVED.get(kind.lower(), f"jobs of type `{kind[:40]}`")
+            subject = NOT_SERVED.get(kind.lower(), f"jobs of type `{kind[:40]}`")
             # `data.import_data` sends a pipeline of one step.
             written = properties.get("properties")
             if isinstance(written, Mapping) and _IMPORTED in written:
-                what = "imports of data by a connection"
+                subject = "imports of data by a connection"
             raise NotServed(
-                f"torchyard does not serve {what} yet",
+                f"torchyard does not serve {subject} yet",
                 "submit its parts as command jobs; see docs/reference/azure-ml.md",
                 at=["properties", "jobType"],
             )
@@ -185,10 +185,11 @@ class Reader:
         self._same_workspace(written, match["workspace"])
         return match["name"]
 
-    def _same_workspace(self, written: str, named: str) -> None:
-        if named.lower() != self.workspace.lower():
+    def _same_workspace(self, written: str, workspace: str) -> None:
+        if workspace.lower() != self.workspace.lower():
             raise NotFound(
-                f"`{written}` is in workspace `{named}`, and this is workspace `{self.workspace}`",
+                f"`{written}` is in workspace `{workspace}`, and this is workspace "
+                f"`{self.workspace}`",
                 "name something in this workspace",
             )
 
@@ -433,8 +434,8 @@ def choice_of(written: str, choices: Mapping[str, str], at: tuple[str, ...]) -> 
 
 def mapping_at(value: Any, *at: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        place = ".".join(at)
-        raise InvalidInput(f"`{place}` of the job is not a JSON object", at=["properties", *at])
+        key = ".".join(at)
+        raise InvalidInput(f"`{key}` of the job is not a JSON object", at=["properties", *at])
     return value
 
 

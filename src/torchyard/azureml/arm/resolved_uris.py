@@ -69,10 +69,10 @@ def _location(services: Services, call: Call, asset_id: str) -> tuple[str, str]:
     output = uris.job_output(asset_id)
     if output is not None:
         job = actions.get(services, workspace, output.job)
-        place = outputs.places(job).get(output.output)
-        if place is None:
+        location = outputs.places(job).get(output.output)
+        if location is None:
             raise NotFound(f"job `{output.job}` has no output `{output.output}`")
-        return place.uri, parse_job(job).spec.outputs[output.output].type
+        return location.uri, parse_job(job).spec.outputs[output.output].type
     reader = Reader(workspace, lambda code_id: "")
     reference = reader.reference(asset_id, "models")
     if reference != asset_id:

@@ -86,5 +86,5 @@ def _sent(policy: Policy | None) -> Policy | None:
 
 def _trial_of(job: Job, spec: SweepSpec, stored: SweepSpec) -> dict[str, Any]:
     """The file of one trial, with parameters that the stored sweep may have."""
-    named = replace(spec, name=job.name, display_name="")
-    return named.trial_document(0, trials.example(stored.space))
+    trial = replace(spec, name=job.name, display_name="")
+    return trial.trial_document(0, trials.example(stored.space))

@@ -78,8 +78,8 @@ def read(
     document.update(_asset_fields(call, properties, before, snapshot_of))
     document.update(_texts(properties))
     if "environmentVariables" in properties:
-        kept = None if before is None else before.document
-        document["environment_variables"] = references.variables(properties, kept)
+        previous = None if before is None else before.document
+        document["environment_variables"] = references.variables(properties, previous)
     if "compute" in properties:
         document.update(_compute(call, properties))
     if "resources" in properties:

@@ -73,8 +73,8 @@ def read(
         elif key == "properties":
             document[key] = fields.texts(properties, key)
         elif key == "environmentVariables":
-            kept = None if before is None else before.document
-            document["environment_variables"] = references.variables(properties, kept)
+            previous = None if before is None else before.document
+            document["environment_variables"] = references.variables(properties, previous)
     return {**document, **_beside(call.document)}
 
 
@@ -158,10 +158,10 @@ def _texts_shown(document: Mapping[str, Any]) -> dict[str, str]:
 def _beside(document: Mapping[str, Any]) -> dict[str, Any]:
     """What stands beside the properties."""
     refuse_others(document, _BESIDE)
-    kept: dict[str, Any] = {}
+    fields_to_keep: dict[str, Any] = {}
     if document.get("tags") is not None:
-        kept["tags"] = fields.texts(document, "tags")
+        fields_to_keep["tags"] = fields.texts(document, "tags")
     capacity = object_at(document, "sku").get("capacity")
     if capacity is not None:
-        kept["instance_count"] = capacity
-    return kept
+        fields_to_keep["instance_count"] = capacity
+    return fields_to_keep

@@ -111,15 +111,15 @@ def texts_of(properties: Mapping[str, Any]) -> dict[str, str]:
 def beside(document: Mapping[str, Any]) -> dict[str, Any]:
     """What stands beside the properties of an endpoint, online or batch."""
     refuse_others(document, _BESIDE)
-    kept: dict[str, Any] = {}
+    document_fields: dict[str, Any] = {}
     if document.get("tags") is not None:
-        kept["tags"] = fields.texts(document, "tags")
+        document_fields["tags"] = fields.texts(document, "tags")
     identity = object_at(document, "identity")
     if identity.get("userAssignedIdentities"):
-        kept["identity"] = {"type": "UserAssigned"}
+        document_fields["identity"] = {"type": "UserAssigned"}
     elif identity.get("type") is not None:
-        kept["identity"] = {"type": fields.text(identity, "type", ("identity",))}
-    return kept
+        document_fields["identity"] = {"type": fields.text(identity, "type", ("identity",))}
+    return document_fields
 
 
 def _refuse_chosen_keys(properties: Mapping[str, Any]) -> None:

@@ -68,8 +68,8 @@ def reference(call: Call, written: str, type: str) -> str:
     """
     reader = Reader(call.workspace.name, lambda code: code)
     reference = reader.reference(written, type)
-    named = reference.startswith(("azureml:", "azureml://"))
-    return reference if named or not reference or "/" in reference else f"azureml:{reference}"
+    is_asset_id = reference.startswith(("azureml:", "azureml://"))
+    return reference if is_asset_id or not reference or "/" in reference else f"azureml:{reference}"
 
 
 def variables(properties: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, str]:
@@ -79,9 +79,9 @@ def variables(properties: Mapping[str, Any], before: Mapping[str, Any] | None) -
         before: the deployment's file as it is, if there is one.
     """
     sent = fields.texts(properties, "environmentVariables", ("properties",))
-    kept = {} if before is None else fields.texts(before, "environment_variables")
+    previous = {} if before is None else fields.texts(before, "environment_variables")
     return {
-        name: kept[name] if text == secrets.HIDDEN and name in kept else text
+        name: previous[name] if text == secrets.HIDDEN and name in previous else text
         for name, text in sent.items()
     }
 

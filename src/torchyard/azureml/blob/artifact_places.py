@@ -112,20 +112,22 @@ def find_all(
     ]
 
 
-def entries(services: Services, workspace: str, place: Place, prefix: str = "") -> Iterator[Entry]:
+def entries(
+    services: Services, workspace: str, location: Place, prefix: str = ""
+) -> Iterator[Entry]:
     """The files of a container, or those in one of its folders; paths are relative to the
     container.
     """
     files: RunFiles | FolderFiles = RunFiles(services, workspace)
-    if place.datastore != ARTIFACT_STORE:
-        files = FolderFiles(services.datastores.root(workspace, place.datastore))
+    if location.datastore != ARTIFACT_STORE:
+        files = FolderFiles(services.datastores.root(workspace, location.datastore))
     above = prefix.strip("/")
-    single = files.entry(place.stored(above)) if above else None
+    single = files.entry(location.stored(above)) if above else None
     if single is not None:
         yield Entry(above, single.size_bytes, single.mark)
         return
-    top = above or place.prefix
-    for entry in files.walk(place.stored(top)):
+    top = above or location.prefix
+    for entry in files.walk(location.stored(top)):
         yield Entry(f"{top}/{entry.path}" if top else entry.path, entry.size_bytes, entry.mark)
 
 

@@ -51,39 +51,39 @@ class Artifacts:
 
     def list(self, call: Call, origin: str, container: str, path: str = "") -> JSONResponse:
         value = [
-            _artifact(place, entry.path)
-            for place in self._places(call, origin, container, path)
-            for entry in self._entries(call, place, path)
+            _artifact(location, entry.path)
+            for location in self._places(call, origin, container, path)
+            for entry in self._entries(call, location, path)
         ]
         return JSONResponse({"value": value, "continuationToken": None, "nextLink": None})
 
     def links(self, call: Call, origin: str, container: str, path: str) -> JSONResponse:
         host_style = path.strip("/") not in _LOGS
         value = [
-            self._information(call, place, entry.path, host_style=host_style)
-            for place in self._places(call, origin, container, path)
-            for entry in self._entries(call, place, path)
+            self._information(call, location, entry.path, host_style=host_style)
+            for location in self._places(call, origin, container, path)
+            for entry in self._entries(call, location, path)
         ]
         return JSONResponse({"value": value, "continuationToken": None, "nextLink": None})
 
     def metadata(self, call: Call, origin: str, container: str, path: str) -> JSONResponse:
-        place = self._existing(call, origin, container, path)
-        return JSONResponse(_artifact(place, path))
+        location = self._existing(call, origin, container, path)
+        return JSONResponse(_artifact(location, path))
 
     def information(self, call: Call, origin: str, container: str, path: str) -> JSONResponse:
-        place = self._existing(call, origin, container, path)
-        return JSONResponse(self._information(call, place, path))
+        location = self._existing(call, origin, container, path)
+        return JSONResponse(self._information(call, location, path))
 
     def uri(self, call: Call, origin: str, container: str, path: str) -> JSONResponse:
-        place = self._existing(call, origin, container, path)
-        return JSONResponse(self._links.url(call, place.datastore, place.stored(path)))
+        location = self._existing(call, origin, container, path)
+        return JSONResponse(self._links.url(call, location.datastore, location.stored(path)))
 
     def content(self, call: Call, origin: str, container: str, path: str) -> OpenFileResponse:
-        place = self._existing(call, origin, container, path)
-        root = self._services.datastores.root(call.workspace.name, place.datastore)
-        stored = place.stored(path)
+        location = self._existing(call, origin, container, path)
+        root = self._services.datastores.root(call.workspace.name, location.datastore)
+        stored = location.stored(path)
         file = files.inside(root, stored)
-        if place.datastore == ARTIFACT_STORE:
+        if location.datastore == ARTIFACT_STORE:
             file = RunFiles(self._services, call.workspace.name).local(stored)
         return OpenFileResponse(file, media_type="application/octet-stream")
 
@@ -93,21 +93,21 @@ class Artifacts:
         """Links for writing the files that the body names."""
         artifacts, links = {}, {}
         for path in _paths(call):
-            place = places.find(
+            location = places.find(
                 self._services, call.workspace.name, origin, container, path, call.identity
             )
-            artifacts[path] = _artifact(place, path)
-            links[path] = self._information(call, place, path, write=True, by_v1=by_v1)
+            artifacts[path] = _artifact(location, path)
+            links[path] = self._information(call, location, path, write=True, by_v1=by_v1)
         return JSONResponse(
             {"artifacts": artifacts, "artifactContentInformation": links, "errors": {}}
         )
 
     def write_link(self, call: Call, origin: str, container: str, path: str) -> JSONResponse:
         """A link for writing one file."""
-        place = places.find(
+        location = places.find(
             self._services, call.workspace.name, origin, container, path, call.identity
         )
-        return JSONResponse(self._information(call, place, path, write=True, by_v1=True))
+        return JSONResponse(self._information(call, location, path, write=True, by_v1=True))
 
     def _find_location(self, call: Call, origin: str, container: str, path: str) -> Place:
         return places.find(self._services, call.workspace.name, origin, container, path)
@@ -115,8 +115,8 @@ class Artifacts:
     def _places(self, call: Call, origin: str, container: str, path: str) -> Sequence[Place]:
         return places.find_all(self._services, call.workspace.name, origin, container, path)
 
-    def _entries(self, call: Call, place: Place, path: str) -> Iterable[Entry]:
-        return places.entries(self._services, call.workspace.name, place, path)
+    def _entries(self, call: Call, location: Place, path: str) -> Iterable[Entry]:
+        return places.entries(self._services, call.workspace.name, location, path)
 
     def _existing(self, call: Call, origin: str, container: str, path: str) -> Place:
         """The place of a file that exists.
@@ -124,27 +124,32 @@ class Artifacts:
         Raises:
             NotFound: it does not.
         """
-        place = self._find_location(call, origin, container, path)
-        if [entry.path for entry in self._entries(call, place, path)] != [path.strip("/")]:
+        location = self._find_location(call, origin, container, path)
+        if [entry.path for entry in self._entries(call, location, path)] != [path.strip("/")]:
             raise NotFound(f"`{origin}/{container}` has no file `{path[:200]}`")
-        return place
+        return location
 
     def _information(
         self,
         call: Call,
-        place: Place,
+        location: Place,
         path: str,
         write: bool = False,
         host_style: bool = True,
         by_v1: bool = False,
     ) -> dict[str, Any]:
         link = self._links.url(
-            call, place.datastore, place.stored(path), write, host_style=host_style, by_v1=by_v1
+            call,
+            location.datastore,
+            location.stored(path),
+            write,
+            host_style=host_style,
+            by_v1=by_v1,
         )
         return {
             "contentUri": link,
-            "origin": place.origin,
-            "container": place.container,
+            "origin": location.origin,
+            "container": location.container,
             "path": path,
             "tags": {},
         }
@@ -266,11 +271,11 @@ def get_artifact(
     return artifacts.metadata(call, origin, container, path)
 
 
-def _artifact(place: Place, path: str) -> dict[str, Any]:
+def _artifact(location: Place, path: str) -> dict[str, Any]:
     return {
-        "artifactId": f"{place.origin}/{place.container}/{path}",
-        "origin": place.origin,
-        "container": place.container,
+        "artifactId": f"{location.origin}/{location.container}/{path}",
+        "origin": location.origin,
+        "container": location.container,
         "path": path,
         "etag": None,
         "createdTime": None,

@@ -73,12 +73,12 @@ class Links:
             permissions: Azure's letters; empty for all that the caller's role allows.
             hours: at most twelve.
         """
-        what = "blob" if blob else "folder" if folder else "container"
+        resource = "blob" if blob else "folder" if folder else "container"
         return signatures.sign(
             self._key,
             containers.container(call.workspace.name, datastore),
             blob or folder,
-            what,
+            resource,
             permissions or _all_of(call),
             call.identity.user,
             call.identity.token_hash,

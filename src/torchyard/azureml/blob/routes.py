@@ -253,8 +253,8 @@ class BlobOperations:
             return _response(request, 201, _ENCRYPTED)
         start = partial(Upload, self._storage, container, path, _headers(request))
         if _is_small(request.headers):
-            async with with_body(request, _AT_ONCE_BYTES, is_file=True) as whole:
-                blob = await run_in_threadpool(_write_all, start, await whole.body())
+            async with with_body(request, _AT_ONCE_BYTES, is_file=True) as request_body:
+                blob = await run_in_threadpool(_write_all, start, await request_body.body())
             return _response(request, 201, _upload_headers(blob))
         upload = await run_in_threadpool(start)
         await _pour(request, upload)
@@ -276,8 +276,8 @@ class BlobOperations:
     async def _put_list(self, request: Request, name: str, path: str) -> Response:
         container = await run_in_threadpool(self._grants.admit, request, name, path, "wc")
         path = places.writable(path)
-        async with with_body(request, _MAX_LIST_BYTES) as whole:
-            body = await whole.body()
+        async with with_body(request, _MAX_LIST_BYTES) as request_body:
+            body = await request_body.body()
             choices = await run_in_threadpool(_choices, body)
         sent_md5 = request.headers.get("content-md5", "")
         md5 = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()

@@ -59,7 +59,7 @@ def sign(
     key: bytes,
     container: str,
     path: str,
-    what: str,
+    resource: str,
     permissions: str,
     user: str,
     token_hash: str,
@@ -69,10 +69,10 @@ def sign(
     """The query of a URL that opens it.
 
     Args:
-        what: container, folder or blob.
+        resource: container, folder or blob.
         lasts: at most `LONGEST`.
     """
-    kind = _KINDS[what]
+    kind = _KINDS[resource]
     ends_at = (now + min(lasts, LONGEST)).astimezone(timezone.utc)
     fields = {
         "sv": _VERSION,

@@ -91,10 +91,8 @@ def answering_errors(handle: Handle) -> Handle:
             return error_response(error)
         except RequestValidationError as error:
             first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            return error_response(
-                InvalidInput(f"the request's `{place}` is invalid: {first['msg']}")
-            )
+            key = ".".join(str(part) for part in first["loc"])
+            return error_response(InvalidInput(f"the request's `{key}` is invalid: {first['msg']}"))
         except IntegrityError as error:
             _log.warning("collision on %s: %s", request.url.path, error)
             return error_response(Conflict("another request changed the same thing", "try again"))

@@ -118,7 +118,7 @@ def _slashes(name: str) -> str:
 def _types_lowered(path: str) -> str:
     """ARM writes type, name, type, name …, and an action in the place of a type."""
     parts = path.split("/")
-    return "/".join(part.lower() if place % 2 else part for place, part in enumerate(parts))
+    return "/".join(part.lower() if index % 2 else part for index, part in enumerate(parts))
 
 
 def _lower(match: re.Match[str]) -> str:

@@ -137,12 +137,12 @@ class _Parser:
         number = bisect_left(self._operators, self._position)
         if number == len(self._operators):
             raise self.unexpected()
-        place = self._operators[number]
-        key = self._text[self._position : place].rstrip()
+        position = self._operators[number]
+        key = self._text[self._position : position].rstrip()
         if "/" not in key and not _WORD.fullmatch(key):
             raise self.unexpected()
-        operator = self._text[place : place + 2].lower()
-        self._move(place + 2)
+        operator = self._text[position : position + 2].lower()
+        self._move(position + 2)
         return key, operator
 
     def _values(self, may_have_spaces: bool) -> tuple[str, ...]:

@@ -136,13 +136,13 @@ def _list(services: Services, call: Call) -> dict[str, Any]:
         raise NotServed("torchyard lists the assets of one run", "name it by `run_id`")
     job = actions.get(services, call.workspace.name, run)
     with services.db.read() as connection:
-        kept = [asset for asset in run_assets.of_job(connection, job.id) if _fits(asset, query)]
+        matching = [asset for asset in run_assets.of_job(connection, job.id) if _fits(asset, query)]
     page = page_request(call)
     start = continuation_id(page.after) or 0
     end = start + page.limit
-    body: dict[str, Any] = {"value": [_json(asset, run) for asset in kept[start:end]]}
+    body: dict[str, Any] = {"value": [_json(asset, run) for asset in matching[start:end]]}
     body["nextLink"] = None
-    if end < len(kept):
+    if end < len(matching):
         parameters = {k: v for k, v in call.query.items() if k.lower() != "$skiptoken"}
         text = urlencode({**parameters, "$skipToken": str(end)})
         body["nextLink"] = f"{call.base}/modelmanagement/v1.0{call.workspace_id}/assets?{text}"

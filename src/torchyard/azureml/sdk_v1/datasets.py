@@ -84,8 +84,8 @@ class Datasets:
     def _with_type(self, workspace: str, path: str, type: str) -> tuple[str, str]:
         """A path with its type: a folder's may turn out to be a file's."""
         if type == "uri_folder" and path.startswith("azureml://datastores/"):
-            place = data.locate(self.services.db, self.services.datastores, workspace, path)
-            if place.path and place.files.entry(place.path) is not None:
+            location = data.locate(self.services.db, self.services.datastores, workspace, path)
+            if location.path and location.files.entry(location.path) is not None:
                 return path, "uri_file"
         return path, type
 

@@ -136,9 +136,9 @@ def submit(
 def _response(config: Mapping[str, Any], job: Job) -> dict[str, Any]:
     """What the request said, with the run's id."""
     platform = {**object_at(config, "platform_config"), "ParentRunId": job.name}
-    kept = ("generator_config", "policy_config", "primary_metric_config", "platform")
+    keys = ("generator_config", "policy_config", "primary_metric_config", "platform")
     return {
-        **{key: config.get(key) for key in kept},
+        **{key: config.get(key) for key in keys},
         "name": job.experiment_name,
         "max_total_jobs": config.get("max_total_jobs"),
         "max_concurrent_jobs": config.get("max_concurrent_jobs"),

@@ -31,13 +31,13 @@ def pinned(
         NotFound: a datastore or an asset does not exist.
     """
     db, stores = services.db, services.datastores
-    kept: dict[str, Mapping[str, str]] = {}
+    documents: dict[str, Mapping[str, str]] = {}
     for name, item in inputs.items():
         path = item["path"]
         if not data.locate(db, stores, workspace, path).store:
             path = data.pin(db, stores, workspace, item["type"], path, item["mode"]).path
-        kept[name] = {**item, "path": path}
-    return kept
+        documents[name] = {**item, "path": path}
+    return documents
 
 
 def listing(services: Services, links: Links, call: Call, path: str) -> dict[str, Any]:
@@ -47,21 +47,21 @@ def listing(services: Services, links: Links, call: Call, path: str) -> dict[str
         NotFound: there are none.
         Unreachable: their site does not answer.
     """
-    place = data.locate(services.db, services.datastores, call.workspace.name, path)
-    single = _single(place)
+    location = data.locate(services.db, services.datastores, call.workspace.name, path)
+    single = _single(location)
     if single is not None:
-        entries = [(_name(place), place.path, single)]
+        entries = [(_name(location), location.path, single)]
     else:
-        top = f"{place.path}/" if place.path else ""
+        top = f"{location.path}/" if location.path else ""
         entries = [
             (entry.path, f"{top}{entry.path}", entry.size_bytes)
-            for entry in place.files.walk(place.path)
+            for entry in location.files.walk(location.path)
         ]
     if not entries:
-        raise NotFound(f"`{place.uri}` has no files")
+        raise NotFound(f"`{location.uri}` has no files")
     listed = [
-        {"path": name, "url": links.url(call, place.store, stored, host_style=False)}
-        if place.store
+        {"path": name, "url": links.url(call, location.store, stored, host_style=False)}
+        if location.store
         else {"path": name, "size_bytes": size_bytes}
         for name, stored, size_bytes in entries
     ]
@@ -79,28 +79,28 @@ def content(services: Services, call: Call, path: str, file: str) -> StreamingRe
         NotFound: the input has no such file.
         Unreachable: its site does not answer.
     """
-    place = data.locate(services.db, services.datastores, call.workspace.name, path)
-    if place.store:
-        raise NotFound(f"`{place.uri}` is in a datastore", "read it by its signed URL")
-    if file == _name(place) and _single(place) is not None:
-        inner = place.path
+    location = data.locate(services.db, services.datastores, call.workspace.name, path)
+    if location.store:
+        raise NotFound(f"`{location.uri}` is in a datastore", "read it by its signed URL")
+    if file == _name(location) and _single(location) is not None:
+        inner = location.path
     else:
         below = files.safe_relative(file)
-        inner = f"{place.path}/{below}" if place.path else below
-        if place.files.entry(inner) is None:
-            raise NotFound(f"`{below}` does not exist in `{place.uri}`")
-    return StreamingResponse(place.files.read(inner), media_type="application/octet-stream")
+        inner = f"{location.path}/{below}" if location.path else below
+        if location.files.entry(inner) is None:
+            raise NotFound(f"`{below}` does not exist in `{location.uri}`")
+    return StreamingResponse(location.files.read(inner), media_type="application/octet-stream")
 
 
-def _single(place: Place) -> int | None:
+def _single(location: Place) -> int | None:
     """The size of the one file that the place is; None for a folder."""
-    if place.store and not place.path:
+    if location.store and not location.path:
         return None
-    entry = place.files.entry(place.path)
+    entry = location.files.entry(location.path)
     return None if entry is None else entry.size_bytes
 
 
-def _name(place: Place) -> str:
+def _name(location: Place) -> str:
     """The name that the file of a place has on the user's machine."""
-    path = place.path or place.uri.partition("?")[0].rstrip("/")
+    path = location.path or location.uri.partition("?")[0].rstrip("/")
     return path.rpartition("/")[2] or "file"

@@ -76,8 +76,10 @@ def _resuming(document: dict[str, Any], children: Sequence[_Child]) -> dict[str,
         name = f"resumed_{number}"
         path = f"azureml://datastores/{ARTIFACT_STORE}/paths/{artifacts_of(child.job.name)}/outputs"
         inputs[name] = {"type": "uri_folder", "path": path, "mode": "ro_mount"}
-        place = f'"${{{{inputs.{name}}}}}"'
-        cases.append(f"*_{number}) set -- --resume-from {place}; export {_VARIABLE}={place} ;;")
+        reference = f'"${{{{inputs.{name}}}}}"'
+        cases.append(
+            f"*_{number}) set -- --resume-from {reference}; export {_VARIABLE}={reference} ;;"
+        )
     trial = dict(document["trial"])
     command = trial["command"]
     trial["command"] = f'case "$AZUREML_RUN_ID" in {" ".join(cases)} esac; {command} "$@"'

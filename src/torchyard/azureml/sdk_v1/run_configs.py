@@ -235,15 +235,15 @@ def _reference(name: str) -> str:
     return f"reference_{name}" if name[:1].isdigit() else name
 
 
-def _input(name: str, path: str, type: str, mode: Any, place: Any) -> dict[str, Any]:
+def _input(name: str, path: str, type: str, mode: Any, compute_path: Any) -> dict[str, Any]:
     mount_mode = str(mode or "mount").lower()
     if mount_mode not in _MODES:
         raise NotServed(
             f"the mode `{mount_mode}` of input `{name}` is not served", "use mount or download"
         )
     input = {"type": type, "path": path, "mode": _MODES[mount_mode]}
-    if place:
-        input["path_on_compute"] = str(place)
+    if compute_path:
+        input["path_on_compute"] = str(compute_path)
     return input
 
 

@@ -83,13 +83,13 @@ def of_endpoint(endpoint: Endpoint) -> WebService:
 
 
 def endpoint_file(service: WebService) -> dict[str, Any]:
-    kept = {**service.raw, _MODELS: list(service.models)}
+    description = {**service.raw, _MODELS: list(service.models)}
     return {
         "name": service.name,
         "auth_mode": "aml_token" if service.settings.token_auth else "key",
         "description": service.description,
         "tags": dict(service.tags),
-        "properties": {**service.properties, MARK: json.dumps(kept, sort_keys=True)},
+        "properties": {**service.properties, MARK: json.dumps(description, sort_keys=True)},
     }
 
 

@@ -56,19 +56,19 @@ def read(services: Services, call: Call, request: Mapping[str, Any]) -> Image:
         NotFound: a model or an uploaded file is not there.
         NotServed: an upload elsewhere, or a framework that needs a scoring script here.
     """
-    wanted = [_model(services.db, call, id) for id in _ids(request)]
+    chosen_models = [_model(services.db, call, id) for id in _ids(request)]
     environment = object_at(request, "environment")
     assets = objects_at(request, "assets")
     if not assets:
-        return _without_code(services, wanted)
+        return _without_code(services, chosen_models)
     variables = fields.texts(environment, "environmentVariables", ("environment",))
     script = variables.pop(ENTRY_SCRIPT, "") or _imported(services, call, request, assets)
     code = [asset for asset in assets if asset.get("id") != request.get("driverProgram")]
     snapshot = _snapshot(services.blobs, _code(services, call, code))
     script = files.safe_relative(script)
     return Image(
-        models=tuple(f"{model.name}:{model.version}" for model in wanted),
-        model=_reference(services, wanted),
+        models=tuple(f"{model.name}:{model.version}" for model in chosen_models),
+        model=_reference(services, chosen_models),
         code=snapshot,
         scoring_script=script,
         environment=_environment(services, call, environment, variables),
@@ -92,14 +92,16 @@ def _model(db: Database, call: Call, id: str) -> Model:
     return model
 
 
-def _reference(services: Services, wanted: Sequence[Model]) -> str | Mapping[str, Any] | None:
+def _reference(
+    services: Services, chosen_models: Sequence[Model]
+) -> str | Mapping[str, Any] | None:
     """What AZUREML_MODEL_DIR leads to: one model, or `NAME/VERSION/…` of each."""
-    if not wanted:
+    if not chosen_models:
         return None
-    if len(wanted) == 1:
-        return f"azureml:{wanted[0].name}:{wanted[0].version}"
+    if len(chosen_models) == 1:
+        return f"azureml:{chosen_models[0].name}:{chosen_models[0].version}"
     together = []
-    for model in wanted:
+    for model in chosen_models:
         folder = "" if model.single else f"{models.folder_name(model)}/"
         for file in model.files:
             source = actions.file(services.datastores, model, file.path)
@@ -157,8 +159,8 @@ def _upload(services: Services, call: Call, asset: Mapping[str, Any]) -> Path:
             at=["assets"],
         )
     origin, container, path = match.groups()
-    place = artifact_places.find(services, call.workspace.name, origin, container, path)
-    return services.datastores.file(call.workspace.name, place.datastore, place.stored(path))
+    location = artifact_places.find(services, call.workspace.name, origin, container, path)
+    return services.datastores.file(call.workspace.name, location.datastore, location.stored(path))
 
 
 def _environment(
@@ -181,16 +183,16 @@ def _environment(
     return reference
 
 
-def _without_code(services: Services, wanted: Sequence[Model]) -> Image:
-    if len(wanted) != 1:
+def _without_code(services: Services, chosen_models: Sequence[Model]) -> Image:
+    if len(chosen_models) != 1:
         raise InvalidInput(
             "a web service without a scoring script has exactly one model",
             "give an InferenceConfig",
             at=["modelIds"],
         )
-    (model,) = wanted
+    (model,) = chosen_models
     framework, version = models.framework_of(model)
-    ids, reference = (f"{model.name}:{model.version}",), _reference(services, wanted)
+    ids, reference = (f"{model.name}:{model.version}",), _reference(services, chosen_models)
     if framework == _ONNX:
         packages = ["onnxruntime", "numpy"]
         return Image(models=ids, model=reference, environment=_python(packages))

@@ -109,8 +109,8 @@ def select_settings(body: Mapping[str, Any]) -> dict[str, Any]:
         if key in _KEPT_APART or value is None or (value is False and key in _REFUSED):
             continue
         if key in _REFUSED:
-            what, hint = _REFUSED[key]
-            raise NotServed(f"a web service with {what} (`{key}`) is not served", hint, at=[key])
+            setting, hint = _REFUSED[key]
+            raise NotServed(f"a web service with {setting} (`{key}`) is not served", hint, at=[key])
         if key in _PARTS:
             part = object_at(body, key)
             fields.refuse_unknown(part, _PARTS[key])

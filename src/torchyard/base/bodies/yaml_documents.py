@@ -22,20 +22,20 @@ _MAX_DEPTH = 50
 _MOST_VALUES = 50_000
 
 
-def load(text: str, what: str, at: Sequence[str | int] = ()) -> Any:
+def load(text: str, subject: str, at: Sequence[str | int] = ()) -> Any:
     """The document of a text.
 
     Args:
-        what: as in `the conda file is not YAML`.
+        subject: as in `the conda file is not YAML`.
 
     Raises:
         InvalidInput: it is not YAML, too long, nested too deeply, or has too many values.
     """
     import yaml
 
-    bounded(text, _LONGEST, what, at)
+    bounded(text, _LONGEST, subject, at)
     try:
-        _check_depth(text, what, at)
+        _check_depth(text, subject, at)
         loader = yaml.SafeLoader(text)
         try:
             node = loader.get_single_node()
@@ -43,7 +43,7 @@ def load(text: str, what: str, at: Sequence[str | int] = ()) -> Any:
                 return None
             if _values(node) > _MOST_VALUES:
                 raise InvalidInput(
-                    f"{what} has more than {_MOST_VALUES} values, counting those that aliases "
+                    f"{subject} has more than {_MOST_VALUES} values, counting those that aliases "
                     "repeat",
                     "write a shorter document",
                     at=at,
@@ -54,10 +54,10 @@ def load(text: str, what: str, at: Sequence[str | int] = ()) -> Any:
     # Dates and numbers that do not exist raise what Python's own types raise.
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        raise InvalidInput(f"{what} is not YAML: {reason:.300}", at=at) from error
+        raise InvalidInput(f"{subject} is not YAML: {reason:.300}", at=at) from error
 
 
-def _check_depth(text: str, what: str, at: Sequence[str | int]) -> None:
+def _check_depth(text: str, subject: str, at: Sequence[str | int]) -> None:
     """
     Raises:
         InvalidInput: values lie more than `_MAX_DEPTH` deep in others.
@@ -72,7 +72,7 @@ def _check_depth(text: str, what: str, at: Sequence[str | int]) -> None:
             depth -= 1
         if depth > _MAX_DEPTH:
             raise InvalidInput(
-                f"{what} is nested more than {_MAX_DEPTH} deep", "write it flatter", at=at
+                f"{subject} is nested more than {_MAX_DEPTH} deep", "write it flatter", at=at
             )
 
 

@@ -131,7 +131,7 @@ def form_of(content: str, user: str, at: At) -> tuple[str, str]:
         return match[1], match[2]
     head, _, rest = expression.partition(".")
     hint = "use `${{inputs.<name>}}` or `${{outputs.<name>}}`"
-    near = nearest(head, ("inputs", "outputs"))
+    guess = nearest(head, ("inputs", "outputs"))
     if head == "parent":
         hint = f"`parent` is for steps of a pipeline; {hint}"
     elif head == "search_space":
@@ -139,8 +139,8 @@ def form_of(content: str, user: str, at: At) -> tuple[str, str]:
             "`search_space` is for the commands of sweeps; a trial finds the value in the variable "
             f"`AZUREML_SWEEP_{rest or '<name>'}`"
         )
-    elif near and (name := _NAME.match(rest)):
-        hint = f"did you mean `${{{{{near}.{name[0]}}}}}`?"
+    elif guess and (name := _NAME.match(rest)):
+        hint = f"did you mean `${{{{{guess}.{name[0]}}}}}`?"
     raise InvalidSpec(
         f"`${{{{{expression[:80]}}}}}` is not an expression that {user} can use", hint, at=at
     )
@@ -158,10 +158,10 @@ def _check_names(
     for content in brackets.contents(written, *EXPRESSION):
         kind, name = form_of(content, user, at)
         if name not in names[kind]:
-            near = nearest(name, names[kind])
+            guess = nearest(name, names[kind])
             raise InvalidSpec(
                 f"{subject} uses `${{{{{kind}.{name}}}}}`, and that {kind[:-1]} is not defined",
-                f"did you mean `{kind}.{near}`?" if near else f"add `{name}` under `{kind}`",
+                f"did you mean `{kind}.{guess}`?" if guess else f"add `{name}` under `{kind}`",
                 at=at,
             )
 

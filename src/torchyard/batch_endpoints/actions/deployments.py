@@ -64,14 +64,14 @@ def create(
             at=("endpoint_name",),
         )
     endpoints.refuse_foreign(services.db, endpoint, identity)
-    kept, notices = _pinned(services, workspace, document, spec, identity)
+    stored_document, notices = _pinned(services, workspace, document, spec, identity)
     now = services.clock.now()
     with services.db.write() as connection:
         endpoint = endpoints.find(connection, workspace, endpoint.name)
         old = store.deployment_named(connection, endpoint, spec.name)
         if old is not None:
             values: dict[str, Any] = {
-                "document": {**kept, "name": old.name},
+                "document": {**stored_document, "name": old.name},
                 "owner": identity.user,
                 "changed_at": now,
             }
@@ -83,7 +83,7 @@ def create(
                 "delete those that nobody uses",
             )
         deployment = BatchDeployment(
-            workspace, endpoint.name, spec.name, identity.user, kept, now, now
+            workspace, endpoint.name, spec.name, identity.user, stored_document, now, now
         )
         store.add_deployment(connection, deployment)
         if not endpoint.default_deployment:
@@ -112,8 +112,8 @@ def update(
             raise unknown_key(str(key), names, inside="the changes")
         before = document.get(key)
         is_part = isinstance(value, Mapping) and isinstance(before, Mapping)
-        whole = key in ("model", "environment")
-        document[key] = merged(before, value) if is_part and not whole else value
+        is_replaced = key in ("model", "environment")
+        document[key] = merged(before, value) if is_part and not is_replaced else value
     document = {**document, "name": old.name, "endpoint_name": old.endpoint}
     return create(services, workspace, endpoint_name, document, identity)
 
@@ -129,11 +129,11 @@ def get(db: Database, workspace: str, endpoint_name: str, name: str) -> BatchDep
         if deployment is not None:
             return deployment
         there = store.deployments_in(connection, endpoint)
-    near = nearest(name, [each.name for each in there])
+    guess = nearest(name, [each.name for each in there])
     raise NotFound(
         f"batch endpoint `{endpoint.name}` has no deployment `{name[:80]}`",
-        f"did you mean `{near}`?"
-        if near
+        f"did you mean `{guess}`?"
+        if guess
         else f"list them with `yard batch-deployment list -e {endpoint.name}`",
         code="deployment_not_found",
     )
@@ -203,10 +203,10 @@ def _pinned(
         if tuple(error.at) == ("torchyard", "cluster"):
             error.at = ("compute",)
         raise
-    kept = deployment_spec.read(pinned.document)
-    if kept.code is None and not _is_mlflow(kept.model):
+    stored_spec = deployment_spec.read(pinned.document)
+    if stored_spec.code is None and not _is_mlflow(stored_spec.model):
         raise _without_code()
-    job = scoring_jobs.template(services.blobs, kept)
+    job = scoring_jobs.template(services.blobs, stored_spec)
     try:
         checked = submission.check(services, workspace, job)
     except TorchyardError as error:

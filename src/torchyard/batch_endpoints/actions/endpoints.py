@@ -116,10 +116,10 @@ def find(connection: Connection, workspace: str, name: str) -> BatchEndpoint:
     endpoint = store.endpoint_named(connection, workspace, name)
     if endpoint is not None:
         return endpoint
-    near = nearest(name, [each.name for each in store.endpoints_in(connection, workspace)])
+    guess = nearest(name, [each.name for each in store.endpoints_in(connection, workspace)])
     raise NotFound(
         f"batch endpoint `{name[:80]}` does not exist in workspace `{workspace}`",
-        f"did you mean `{near}`?" if near else "list them with `yard batch-endpoint list`",
+        f"did you mean `{guess}`?" if guess else "list them with `yard batch-endpoint list`",
         code="endpoint_not_found",
     )
 
@@ -130,10 +130,10 @@ def refuse_foreign(db: Database, endpoint: BatchEndpoint, identity: Identity) ->
         Forbidden: it is somebody else's.
     """
     roles = people.roles_of(db, identity.user)
-    granted = [roles[place] for place in ("", endpoint.workspace) if place in roles]
-    most = max((role.rank for role in granted), default=-1)
+    granted = [roles[workspace] for workspace in ("", endpoint.workspace) if workspace in roles]
+    rank = max((role.rank for role in granted), default=-1)
     least = Role.DATA_SCIENTIST if identity.user == endpoint.owner else Role.CONTRIBUTOR
-    if most < least.rank:
+    if rank < least.rank:
         raise Forbidden(
             f"batch endpoint `{endpoint.name}` belongs to `{endpoint.owner}`",
             f"ask `{endpoint.owner}`, or a contributor of workspace `{endpoint.workspace}`",
@@ -174,11 +174,11 @@ def _check_default(name: str, names: list[str], endpoint: str) -> str:
     for each in names:
         if each.lower() == name.lower():
             return each
-    near = nearest(name, names)
+    guess = nearest(name, names)
     there = ", ".join(f"`{each}`" for each in names) or "none yet"
     raise InvalidSpec(
         f"batch endpoint `{endpoint}` has no deployment `{name[:80]}`",
-        f"did you mean `{near}`?" if near else f"its deployments: {there}",
+        f"did you mean `{guess}`?" if guess else f"its deployments: {there}",
         code="deployment_not_found",
         at=("defaults", "deployment_name"),
     )

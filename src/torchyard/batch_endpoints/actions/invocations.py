@@ -45,12 +45,15 @@ def invoke(
         InvalidInput: the endpoint has no default deployment.
         Conflict: the job's name is taken by another one.
     """
-    wanted = invocation.read(document)
+    invocation_request = invocation.read(document)
     endpoint = endpoints.get(services.db, workspace, endpoint_name)
-    deployment = _chosen(services.db, endpoint, wanted.deployment_name)
-    spec = _changed(deployment, wanted)
-    job_document = scoring_jobs.document_of(services.blobs, spec, endpoint.name, wanted)
-    if wanted.job_name and jobs.find_by_name(services.db, workspace, wanted.job_name) is not None:
+    deployment = _chosen(services.db, endpoint, invocation_request.deployment_name)
+    spec = _changed(deployment, invocation_request)
+    job_document = scoring_jobs.document_of(services.blobs, spec, endpoint.name, invocation_request)
+    if (
+        invocation_request.job_name
+        and jobs.find_by_name(services.db, workspace, invocation_request.job_name) is not None
+    ):
         return submission.create(services, workspace, job_document, identity)
 
     def note(connection: Connection, job: Job) -> None:
@@ -60,7 +63,7 @@ def invoke(
     try:
         return submission.create_new(services, workspace, job_document, identity, also=note)
     except TorchyardError as error:
-        error.at = _key_in_invocation(tuple(error.at), wanted)
+        error.at = _key_in_invocation(tuple(error.at), invocation_request)
         raise
 
 
@@ -101,26 +104,26 @@ def _chosen(db: Database, endpoint: BatchEndpoint, name: str) -> BatchDeployment
     return deployments.get(db, endpoint.workspace, endpoint.name, chosen)
 
 
-def _changed(deployment: BatchDeployment, wanted: Invocation) -> BatchDeploymentSpec:
+def _changed(deployment: BatchDeployment, request: Invocation) -> BatchDeploymentSpec:
     """The deployment with what the invocation changes of it."""
     document = dict(deployment.document)
-    if wanted.changes:
+    if request.changes:
         settings = dict(document.get("settings") or {})
-        for key, value in wanted.changes.items():
+        for key, value in request.changes.items():
             before = settings.get(key, document.pop(key, None))
             settings[key] = deployments.merged(before, value)
         document["settings"] = settings
     spec = deployment_spec.read(document)
-    if wanted.instance_count:
-        resources = replace(spec.resources, instance_count=wanted.instance_count)
+    if request.instance_count:
+        resources = replace(spec.resources, instance_count=request.instance_count)
         spec = replace(spec, resources=resources)
     return spec
 
 
-def _key_in_invocation(at: tuple[str | int, ...], wanted: Invocation) -> tuple[str | int, ...]:
+def _key_in_invocation(at: tuple[str | int, ...], request: Invocation) -> tuple[str | int, ...]:
     """Where in the invocation the job's key was written."""
     if at[:2] == ("inputs", scoring_jobs.DATA):
-        return (*wanted.input_at, *at[2:])
+        return (*request.input_at, *at[2:])
     if at[:1] == ("name",):
         return ("job_name",)
     return at if at[:1] in (("outputs",), ("tags",), ("properties",), ("experiment_name",)) else ()

@@ -45,8 +45,10 @@ def create(
     response: Response,
 ) -> dict[str, Any]:
     """Create a batch endpoint, or replace the file of one."""
-    named = fields.with_path_name(fields.mapping(document, "the endpoint's document"), endpoint)
-    made, is_new = endpoints.create(services, workspace, named, identity)
+    endpoint_document = fields.with_path_name(
+        fields.mapping(document, "the endpoint's document"), endpoint
+    )
+    made, is_new = endpoints.create(services, workspace, endpoint_document, identity)
     response.status_code = 201 if is_new else 200
     return endpoint_json(made)
 
@@ -128,9 +130,11 @@ def create_deployment(
     response: Response,
 ) -> dict[str, Any]:
     """Create a deployment, or replace the file of one."""
-    named = fields.with_path_name(fields.mapping(document, "the deployment's document"), deployment)
-    named.setdefault("endpoint_name", endpoint)
-    accepted = deployments.create(services, workspace, endpoint, named, identity)
+    deployment_document = fields.with_path_name(
+        fields.mapping(document, "the deployment's document"), deployment
+    )
+    deployment_document.setdefault("endpoint_name", endpoint)
+    accepted = deployments.create(services, workspace, endpoint, deployment_document, identity)
     response.status_code = 201 if accepted.is_new else 200
     return deployment_json(accepted.deployment, accepted.notices)
 

@@ -132,8 +132,8 @@ def remove_deployment(connection: Connection, deployment: BatchDeployment) -> No
 
 def put_job(connection: Connection, job: BatchJob) -> None:
     """Add one, in place of one of the name that was deleted since."""
-    place = (jobs.c.workspace == job.workspace, jobs.c.job == job.job)
-    connection.execute(delete(jobs).where(*place))
+    conditions = (jobs.c.workspace == job.workspace, jobs.c.job == job.job)
+    connection.execute(delete(jobs).where(*conditions))
     connection.execute(insert(jobs).values(dict(vars(job))))
 
 

@@ -46,18 +46,18 @@ def template(blobs: Blobs, spec: BatchDeploymentSpec) -> dict[str, Any]:
 
 
 def document_of(
-    blobs: Blobs, spec: BatchDeploymentSpec, endpoint: str, wanted: Invocation
+    blobs: Blobs, spec: BatchDeploymentSpec, endpoint: str, request: Invocation
 ) -> dict[str, Any]:
     document = template(blobs, spec)
     document["command"] += f" --input ${{{{inputs.{DATA}}}}}"
-    document["code"] = programs.code_of(blobs, spec, str(wanted.input["type"]))
-    document["inputs"] = {**document.get("inputs", {}), DATA: dict(wanted.input)}
-    document["outputs"] = {OUTPUT: {"type": "uri_folder", **wanted.output}}
-    document["experiment_name"] = wanted.experiment_name or endpoint
-    document["display_name"] = wanted.display_name or f"{endpoint}/{spec.name}"
-    document["description"] = wanted.description or spec.description
-    document["tags"] = {**wanted.tags, "endpoint": endpoint, "deployment": spec.name}
-    document["properties"] = {**document["properties"], **wanted.properties}
-    if wanted.job_name:
-        document["name"] = wanted.job_name
+    document["code"] = programs.code_of(blobs, spec, str(request.input["type"]))
+    document["inputs"] = {**document.get("inputs", {}), DATA: dict(request.input)}
+    document["outputs"] = {OUTPUT: {"type": "uri_folder", **request.output}}
+    document["experiment_name"] = request.experiment_name or endpoint
+    document["display_name"] = request.display_name or f"{endpoint}/{spec.name}"
+    document["description"] = request.description or spec.description
+    document["tags"] = {**request.tags, "endpoint": endpoint, "deployment": spec.name}
+    document["properties"] = {**document["properties"], **request.properties}
+    if request.job_name:
+        document["name"] = request.job_name
     return document

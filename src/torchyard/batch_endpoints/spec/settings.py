@@ -59,10 +59,10 @@ def batch_settings(document: Mapping[str, Any]) -> BatchSettings:
     Raises:
         InvalidSpec: a value is out of its bounds, or stands in both places.
     """
-    written, place = _joined(document)
+    written, key_path = _joined(document)
 
     def of(key: str) -> tuple[str, ...]:
-        return place[key]
+        return key_path[key]
 
     retry_at = (*of("retry_settings"), "retry_settings")
     retry = written.get("retry_settings")
@@ -137,9 +137,9 @@ def _joined(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, tupl
     inner = document.get("settings")
     inner = {} if inner is None else check(inner, keys.SETTINGS, at, "`settings`")
     written: dict[str, Any] = {}
-    place: dict[str, tuple[str, ...]] = {}
+    key_paths: dict[str, tuple[str, ...]] = {}
     for key in (key.name for key in keys.SETTINGS):
-        place[key] = at
+        key_paths[key] = at
         if key == "environment_variables":
             continue
         if document.get(key) is not None:
@@ -149,10 +149,10 @@ def _joined(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, tupl
                     "leave out the one at the top",
                     at=(key,),
                 )
-            written[key], place[key] = document[key], ()
+            written[key], key_paths[key] = document[key], ()
         elif inner.get(key) is not None:
             written[key] = inner[key]
-    return written, place
+    return written, key_paths
 
 
 def _file_name(body: Mapping[str, Any], at: tuple[str, ...]) -> str:

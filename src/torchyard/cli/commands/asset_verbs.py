@@ -248,14 +248,14 @@ def _archive(group: click.Group, kind: Kind) -> None:
 
 
 def _restore(group: click.Group, kind: Kind) -> None:
-    what = f"Show an archived {kind.noun} in lists again."
-    _hide_or_show(group, kind, "restore", what, "restored")
+    summary = f"Show an archived {kind.noun} in lists again."
+    _hide_or_show(group, kind, "restore", summary, "restored")
 
 
-def _hide_or_show(group: click.Group, kind: Kind, verb: str, what: str, participle: str) -> None:
+def _hide_or_show(group: click.Group, kind: Kind, verb: str, summary: str, participle: str) -> None:
     """Add `archive` or `restore`, which are the same call but for its name."""
 
-    @group.command(verb, help=_page(what, f"yard {kind.word} {verb} -n {kind.example} -v 1"))
+    @group.command(verb, help=_page(summary, f"yard {kind.word} {verb} -n {kind.example} -v 1"))
     @name_argument(kind.noun, kind.attribute)
     @click.option("-v", "--version", default="", help="Version. Default: all versions.")
     @click.option(
@@ -275,5 +275,5 @@ def _hide_or_show(group: click.Group, kind: Kind, verb: str, what: str, particip
         tables.done(session.form, result, text)
 
 
-def _page(what: str, example: str) -> str:
-    return f"{what}\n\nExample: {example}"
+def _page(summary: str, example: str) -> str:
+    return f"{summary}\n\nExample: {example}"

@@ -136,11 +136,11 @@ def _without_proxy(url: str, environ: Mapping[str, str]) -> dict[str, str]:
     host = urlsplit(url).hostname or ""
     if host not in _LOOPBACK or not any(environ.get(name) for name in _PROXIES):
         return {}
-    named = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
-    if host in re.split(r"[\s,]+", named) or named.strip() == "*":
+    hosts = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    if host in re.split(r"[\s,]+", hosts) or hosts.strip() == "*":
         return {}
-    wanted = f"{named},{host}" if named else host
-    return {"no_proxy": wanted, "NO_PROXY": wanted}
+    exempt_hosts = f"{hosts},{host}" if hosts else host
+    return {"no_proxy": exempt_hosts, "NO_PROXY": exempt_hosts}
 
 
 def _become(command: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -60,7 +60,7 @@ def check(
     """
     client = session.client()
     compute = client.computes.get(name)
-    most = wanted = compute.max_instances
+    limit = default_count = compute.max_instances
     if compute.engine not in ("", "local") or engine_only:
         view = client.computes.engine(name)
         for notice in view.notices:
@@ -71,12 +71,12 @@ def check(
         if session.form.kind == "table":
             click.echo(_engine_page(name, view), err=True)
         usable = [machine for machine in view.machines if machine.state in _USABLE]
-        wanted = max(1, min(most, len(usable)))
-    count = nodes or wanted
-    if count > most:
+        default_count = max(1, min(limit, len(usable)))
+    count = nodes or default_count
+    if count > limit:
         raise InvalidInput(
-            f"compute `{name}` has at most {most} nodes, not {count}",
-            f"use `--nodes {most}`, or raise the maximum: `yard compute update -n {name} "
+            f"compute `{name}` has at most {limit} nodes, not {count}",
+            f"use `--nodes {limit}`, or raise the maximum: `yard compute update -n {name} "
             f"--max-instances {count}`",
         )
     job = client.jobs.create(_document(name, count, environment))

@@ -205,9 +205,9 @@ def attach(
     except TorchyardError as error:
         warn(f"{error.message}; the cluster is kept: ask again with `yard compute check`")
     else:
-        most = view.most_nodes or len(view.machines)
-        if most and "max_instances" not in document.value:
-            compute = client.computes.update(compute.name, {"max_instances": most})
+        limit = view.most_nodes or len(view.machines)
+        if limit and "max_instances" not in document.value:
+            compute = client.computes.update(compute.name, {"max_instances": limit})
         for notice in view.notices:
             warn(notice)
     _print(session, compute)
@@ -244,11 +244,13 @@ def list_computes(session: Session, kind: str, max_results: int | None) -> None:
 
     Example: yard compute list
     """
-    client, wanted = session.client(), kind.lower()
+    client, compute_type = session.client(), kind.lower()
     rows = [row.raw for row in client.computes.list()]
     rows += [row.raw for row in client.instances.list()]
-    kept = [row for row in rows if not wanted or str(row.get("type")).lower() == wanted]
-    tables.rows(session.form, at_most(kept, "no", max_results), _COLUMNS)
+    matching = [
+        row for row in rows if not compute_type or str(row.get("type")).lower() == compute_type
+    ]
+    tables.rows(session.form, at_most(matching, "no", max_results), _COLUMNS)
 
 
 @group.command("show")
@@ -293,8 +295,8 @@ def sizes(session: Session, search: str) -> None:
     Example: yard compute sizes --search NC
     """
     all_sizes = session.client().computes.sizes()
-    wanted = search.lower()
-    rows = [size.raw for size in all_sizes if wanted in size.name.lower()]
+    term = search.lower()
+    rows = [size.raw for size in all_sizes if term in size.name.lower()]
     tables.rows(session.form, rows, _SIZE_COLUMNS)
 
 
@@ -320,11 +322,11 @@ def delete(session: Session, name: str, force: bool, yes: bool) -> None:
         return
     client.computes.get(name)
     confirm(f"Delete compute `{name}`?", yes)
-    gone = client.computes.delete(name, force)
+    is_deleted = client.computes.delete(name, force)
     text = f"Compute `{name}` is deleted."
-    if not gone:
+    if not is_deleted:
         text = f"Compute `{name}` accepts no more jobs and is deleted when its jobs have ended."
-    tables.done(session.form, {"name": name, "deleted": gone}, text)
+    tables.done(session.form, {"name": name, "deleted": is_deleted}, text)
 
 
 def _print(session: Session, compute: Compute) -> None:

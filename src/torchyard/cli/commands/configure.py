@@ -58,10 +58,10 @@ def _read(defaults: tuple[str, ...]) -> dict[str, str]:
     pairs = dict(_pair(each) for each in defaults)
     unknown = [name for name in pairs if name not in _NAMES]
     if unknown:
-        near = nearest(unknown[0], _NAMES)
+        guess = nearest(unknown[0], _NAMES)
         raise InvalidInput(
             f"no default is called {', '.join(f'`{name[:80]}`' for name in unknown)}",
-            f"did you mean `{near}`?" if near else f"defaults: {', '.join(_NAMES)}",
+            f"did you mean `{guess}`?" if guess else f"defaults: {', '.join(_NAMES)}",
         )
     return pairs
 

@@ -211,7 +211,7 @@ def _page(raw: Mapping[str, Any]) -> str:
     for number, run in enumerate(raw.get("tests", ())):
         pairs.append(("" if number else "Tested", _run_line(run)))
     text = tables.fields((name or " ", value) for name, value in pairs)
-    lines = [(held["name"], _held_line(held)) for held in raw.get("components", ())]
+    lines = [(component["name"], _held_line(component)) for component in raw.get("components", ())]
     return f"{text}\n\n{tables.fields(lines)}" if lines else text
 
 
@@ -222,12 +222,11 @@ def _run_line(run: Mapping[str, Any]) -> str:
     return f"{run['distributions']} packages, {label}{steps} ({where})"
 
 
-def _held_line(held: Mapping[str, Any]) -> str:
-    if held["state"] == "unavailable":
-        instead = f"; instead: {held['instead']}" if held["instead"] else ""
-        return f"not available: {held['reason']}{instead}"
-    layer = " (torchyard's layer)" if held["state"] == "layer" else ""
-    results = [test["error"] or test["result"] for test in held["tests"]]
-    return (
-        f"{held['version'].partition('+torchyard')[0]}{layer}  {'; '.join(results) or 'not tested'}"
-    )
+def _held_line(component: Mapping[str, Any]) -> str:
+    if component["state"] == "unavailable":
+        instead = f"; instead: {component['instead']}" if component["instead"] else ""
+        return f"not available: {component['reason']}{instead}"
+    layer = " (torchyard's layer)" if component["state"] == "layer" else ""
+    results = [test["error"] or test["result"] for test in component["tests"]]
+    version = component["version"].partition("+torchyard")[0]
+    return f"{version}{layer}  {'; '.join(results) or 'not tested'}"

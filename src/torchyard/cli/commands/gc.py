@@ -125,8 +125,8 @@ def gc(
     if save:
         if dry_run or explain:
             raise click.UsageError("'--save' removes nothing: omit '--dry-run' and '--explain'.")
-        kept: dict[str, Any] = transport.call("PATCH", "/v1/gc/settings", options)
-        tables.one(session.form, kept, lambda: _format_settings(kept))
+        settings: dict[str, Any] = transport.call("PATCH", "/v1/gc/settings", options)
+        tables.one(session.form, settings, lambda: _format_settings(settings))
         return
     done: dict[str, Any] = transport.post("/v1/gc", {"dry_run": dry_run, **options})
     items = [row for row in done["things"] if explain or row["action"] != "kept"]

@@ -70,13 +70,13 @@ def jupyterlab(python: str, user: bool, remove: bool) -> int:
     Example: yard jupyterlab
              yard jupyterlab --python ~/azure/bin/python
     """
-    place = _probe_python(_python(python, os.environ))
-    folder = _folder(place.data, user, os.environ)
+    target = _probe_python(_python(python, os.environ))
+    folder = _folder(target.data, user, os.environ)
     if remove:
-        gone = uninstall(folder)
-        click.echo(f"Removed {folder}" if gone else f"{folder} does not exist")
+        is_removed = uninstall(folder)
+        click.echo(f"Removed {folder}" if is_removed else f"{folder} does not exist")
         return 0
-    version = install(front_end(place), folder)
+    version = install(front_end(target), folder)
     click.echo(f"Installed the front end of azureml-widgets {version}: {folder}")
     click.echo(
         "Reload JupyterLab's page. The notebook's Python needs ipywidgets 7 and ipython before 9."
@@ -84,20 +84,20 @@ def jupyterlab(python: str, user: bool, remove: bool) -> int:
     return 0
 
 
-def front_end(place: Place) -> Path:
+def front_end(target: Place) -> Path:
     """The archive with the package's front end for JupyterLab.
 
     Raises:
         NotFound: the package is not installed, or ships no front end.
     """
     hint = "`pip install azureml-widgets`, or name the Python that has it with `--python FILE`"
-    if place.widgets is None:
-        raise NotFound(f"the Python of `{place.data}` has no azureml-widgets", hint)
+    if target.widgets is None:
+        raise NotFound(f"the Python of `{target.data}` has no azureml-widgets", hint)
     archives = sorted(
-        (place.widgets / "static" / "packages" / "labextension").glob(f"{NAME}-*.tgz")
+        (target.widgets / "static" / "packages" / "labextension").glob(f"{NAME}-*.tgz")
     )
     if not archives:
-        raise NotFound(f"`{place.widgets}` has no front end for JupyterLab", hint)
+        raise NotFound(f"`{target.widgets}` has no front end for JupyterLab", hint)
     return archives[-1]
 
 
@@ -156,12 +156,14 @@ def _plugin(archive: Path) -> bytes:
 
 
 def _python(name: str, environ: Mapping[str, str]) -> str:
-    wanted = name or "python"
-    program = shutil.which(os.path.expanduser(wanted), path=environ.get("PATH"))
+    program_name = name or "python"
+    program = shutil.which(os.path.expanduser(program_name), path=environ.get("PATH"))
     if program is None and not name:
         program = shutil.which("python3", path=environ.get("PATH"))
     if program is None:
-        raise InvalidInput(f"the Python `{wanted}` was not found", "check its spelling and PATH")
+        raise InvalidInput(
+            f"the Python `{program_name}` was not found", "check its spelling and PATH"
+        )
     return program
 
 

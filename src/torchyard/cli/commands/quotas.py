@@ -77,9 +77,9 @@ def set_limits(session: Session, limits: tuple[str, ...], user: str, each_user: 
     """
     if user and each_user:
         raise click.UsageError("'--user' and '--each-user' can't be combined.")
-    wanted = dict(_limit(text) for text in limits)
+    new_limits = dict(_limit(text) for text in limits)
     client = session.client()
-    remaining = client.quotas.set(wanted, "*" if each_user else user)
+    remaining = client.quotas.set(new_limits, "*" if each_user else user)
     columns = [column for column in _COLUMNS if column[0] != "USED"]
     if not remaining and session.form.kind == "table":
         click.echo("There are no quotas left.", err=True)
@@ -96,10 +96,10 @@ def request(session: Session, limit: str, reason: str) -> None:
 
     Example: yard quota request nodes=4 --reason "the large model needs four"
     """
-    name, most = _limit(limit)
-    if most is None:
+    name, new_limit = _limit(limit)
+    if new_limit is None:
         raise InvalidInput(f"`{limit}` requests no amount", "write a number")
-    made = session.client().quotas.request(name, most, reason)
+    made = session.client().quotas.request(name, new_limit, reason)
     owners = ", ".join(f"`{owner}`" for owner in made.owners)
     text = f"Sent request {made.id}; {owners} can answer it: `yard quota requests`"
     tables.one(session.form, made.raw, lambda: text)
@@ -152,10 +152,10 @@ def _limit(text: str) -> tuple[str, int | None]:
         raise InvalidInput(f"`{text}` is not a limit", "write `nodes=4`, or `nodes=none`")
     key = name.strip().lower().replace("-", "_")
     if key not in _READ:
-        near = nearest(key, list(_READ))
+        guess = nearest(key, list(_READ))
         raise InvalidInput(
             f"there is no quota `{name}`",
-            f"did you mean `{near}`?" if near else f"one of: {_SHOWN}",
+            f"did you mean `{guess}`?" if guess else f"one of: {_SHOWN}",
         )
     quota, read = _READ[key]
     return quota, None if value.lower() == "none" else read(value)

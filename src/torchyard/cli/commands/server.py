@@ -320,9 +320,9 @@ def _options(**values: object) -> list[str]:
     return [word for name, value in options.items() for word in (f"--{name}", value)]
 
 
-def _without(done: dict[str, Any], what: str) -> str:
+def _without(done: dict[str, Any], state: str) -> str:
     names = done["missing"]
-    return "".join(f"\n{line}" for line in [f"secrets that are {what}:", *names]) if names else ""
+    return "".join(f"\n{line}" for line in [f"secrets that are {state}:", *names]) if names else ""
 
 
 def _run_backups(session: Session, *arguments: str) -> dict[str, Any]:

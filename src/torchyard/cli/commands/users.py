@@ -64,8 +64,8 @@ def create(
     """
     expires_at = amounts.later(expires)
     client = session.client()
-    place = "" if all_workspaces else client.workspace
-    made = client.users.create(name, _role(role), place)
+    workspace = "" if all_workspaces else client.workspace
+    made = client.users.create(name, _role(role), workspace)
     if no_token:
         tables.one(session.form, made.raw, lambda: _page(made.raw))
         return
@@ -121,8 +121,8 @@ def set_role(session: Session, name: str, role: str, all_workspaces: bool) -> No
     Example: yard user role anna contributor -w vision
     """
     client = session.client()
-    place = "" if all_workspaces else client.workspace
-    person = client.users.set_role(name, _role(role), place)
+    workspace = "" if all_workspaces else client.workspace
+    person = client.users.set_role(name, _role(role), workspace)
     tables.one(session.form, person.raw, lambda: _page(person.raw))
 
 
@@ -261,8 +261,8 @@ def _role(text: str) -> str | None:
 
 
 def _roles(person: dict[str, Any]) -> str:
-    held = person["roles"]
-    return ", ".join(f"{role} ({place})" for place, role in held.items()) or "none"
+    roles = person["roles"]
+    return ", ".join(f"{role} ({workspace})" for workspace, role in roles.items()) or "none"
 
 
 def _page(person: dict[str, Any]) -> str:

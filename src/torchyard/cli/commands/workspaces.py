@@ -121,9 +121,9 @@ def show(session: Session, argument: str | None, name: str) -> None:
 
     Example: yard workspace show
     """
-    wanted = _one_name(name, argument)
+    workspace_name = _one_name(name, argument)
     client = session.client()
-    workspace = client.workspaces.get(wanted or client.workspace)
+    workspace = client.workspaces.get(workspace_name or client.workspace)
     address = f"{client.transport.url}/mlflow/{workspace.name}"
     _print(session, replace(workspace, raw={**workspace.raw, "mlflow_tracking_uri": address}))
 
@@ -229,9 +229,9 @@ def update(
     )  # fmt: skip
     document = document_from(file, ())
     _lift_own_keys(document)
-    wanted = _one_name(name, argument) or str(document.value.get("name") or "")
+    workspace_name = _one_name(name, argument) or str(document.value.get("name") or "")
     client = session.client()
-    workspace = wanted or client.workspace
+    workspace = workspace_name or client.workspace
     if file:
         _check_fixed(document, client.workspaces.get(workspace))
     recipient_keys = _notifications(recipients, events)
@@ -260,12 +260,12 @@ def delete(session: Session, argument: str | None, name: str, yes: bool) -> None
 
     Example: yard workspace delete vision
     """
-    wanted = _one_name(name, argument) or session.workspace
-    if not wanted:
+    workspace_name = _one_name(name, argument) or session.workspace
+    if not workspace_name:
         raise InvalidInput("no workspace was named", "give one with `--name`")
-    confirm(f"Delete workspace `{wanted}`?", yes)
-    session.client().workspaces.delete(wanted)
-    tables.done(session.form, {"name": wanted}, f"Deleted workspace `{wanted}`.")
+    confirm(f"Delete workspace `{workspace_name}`?", yes)
+    session.client().workspaces.delete(workspace_name)
+    tables.done(session.form, {"name": workspace_name}, f"Deleted workspace `{workspace_name}`.")
 
 
 @group.command("config")
@@ -384,11 +384,11 @@ def _check_fixed(document: Document, workspace: Workspace) -> None:
     """
     document.value.pop("$schema", None)
     for key in _FIXED:
-        wanted, current = document.value.pop(key, None), workspace.raw.get(key)
-        if wanted is not None and wanted != current:
+        new, current = document.value.pop(key, None), workspace.raw.get(key)
+        if new is not None and new != current:
             raise InvalidInput(
                 f"{document.position_of((key,))}: `{key}` of workspace `{workspace.name}` is "
-                f"`{current}`, and can't be changed to `{wanted}`",
+                f"`{current}`, and can't be changed to `{new}`",
                 f"leave `{key}` out, or create another workspace: `yard workspace create`",
             )
 

@@ -30,17 +30,17 @@ def certificate(settings: Settings, environ: Mapping[str, str]) -> Finding:
     port = settings.tls_port
     pointed = urlsplit(environ.get(_VARIABLE, ""))
     if pointed.hostname in _LOOPBACK and port and pointed.port != port:
-        what = (
+        state = (
             f"this shell's variables point to port {pointed.port}, but the server uses port {port}"
         )
-        return Finding("certificate", "note", what, _RELOAD)
-    kept = certificates.read_stored(settings.home)
-    if kept is None:
+        return Finding("certificate", "note", state, _RELOAD)
+    stored_certificate = certificates.read_stored(settings.home)
+    if stored_certificate is None:
         return Finding(
             "certificate", "note", "it can't be read", "`yard client-env` creates another"
         )
-    what = f"valid until {kept.ends_at:%Y-%m-%d} for port {port}"
-    if kept.ends_at <= datetime.now(timezone.utc):
-        what = f"expired on {kept.ends_at:%Y-%m-%d}"
-        return Finding("certificate", "note", what, "the server renews it: `yard server start`")
-    return Finding("certificate", "ok", what)
+    state = f"valid until {stored_certificate.ends_at:%Y-%m-%d} for port {port}"
+    if stored_certificate.ends_at <= datetime.now(timezone.utc):
+        state = f"expired on {stored_certificate.ends_at:%Y-%m-%d}"
+        return Finding("certificate", "note", state, "the server renews it: `yard server start`")
+    return Finding("certificate", "ok", state)

@@ -47,5 +47,5 @@ def _guarded(name: str, check: Callable[[], Finding]) -> Finding:
     try:
         return check()
     except Exception as error:
-        what = f"the check crashed ({type(error).__name__}: {error})"
-        return Finding(name, "note", what, "please report it: this is a bug in torchyard")
+        message = f"the check crashed ({type(error).__name__}: {error})"
+        return Finding(name, "note", message, "please report it: this is a bug in torchyard")

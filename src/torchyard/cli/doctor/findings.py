@@ -29,8 +29,8 @@ class Finding:
     remedy: str = ""
 
 
-def ok(check: str, what: str) -> Finding:
-    return Finding(check, "ok", what)
+def ok(check: str, message: str) -> Finding:
+    return Finding(check, "ok", message)
 
 
 def uv_program() -> str | None:

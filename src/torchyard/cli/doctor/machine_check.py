@@ -47,7 +47,7 @@ sys.exit("a read-only mount could be written")
 def home(folder: Path) -> Finding:
     there = _nearest(folder)
     kind = _file_system(there)
-    what = f"{folder} ({kind})"
+    description = f"{folder} ({kind})"
     if not os.access(there, os.W_OK):
         remedy = "set TORCHYARD_HOME to a folder you can write to"
         return Finding("home", "wrong", f"{folder} can't be written", remedy)
@@ -55,7 +55,7 @@ def home(folder: Path) -> Finding:
         return Finding(
             "home",
             "wrong",
-            f"{what} is on a network file system, where SQLite's locks are not safe",
+            f"{description} is on a network file system, where SQLite's locks are not safe",
             "set TORCHYARD_HOME to a folder on a disk of this machine",
         )
     mode = folder.stat().st_mode & 0o777 if folder.is_dir() else 0o700
@@ -63,23 +63,27 @@ def home(folder: Path) -> Finding:
         return Finding(
             "home",
             "wrong",
-            f"{what} is open to other users of this machine (mode {mode:04o})",
+            f"{description} is open to other users of this machine (mode {mode:04o})",
             f"type `chmod 700 {folder}`",
         )
     if kind == "tmpfs":
-        return Finding("home", "note", f"{what} is lost on restart", "set TORCHYARD_HOME")
-    return Finding("home", "ok", what)
+        return Finding("home", "note", f"{description} is lost on restart", "set TORCHYARD_HOME")
+    return Finding("home", "ok", description)
 
 
 def disk(folder: Path) -> Finding:
     usage = shutil.disk_usage(_nearest(folder))
     free_gb = usage.free / 1e9
-    what = f"{free_gb:.1f} GB free of {usage.total / 1e9:.1f} GB"
+    description = f"{free_gb:.1f} GB free of {usage.total / 1e9:.1f} GB"
     remedy = f"free some, or move TORCHYARD_HOME; an environment with torch takes {_DISK_WRONG_GB}"
     remedy += " to 8 GB"
     if free_gb < _DISK_WRONG_GB:
-        return Finding("disk", "wrong", what, remedy)
-    return Finding("disk", "note", what, remedy) if free_gb < _DISK_NOTE_GB else ok("disk", what)
+        return Finding("disk", "wrong", description, remedy)
+    return (
+        Finding("disk", "note", description, remedy)
+        if free_gb < _DISK_NOTE_GB
+        else ok("disk", description)
+    )
 
 
 def links(folder: Path) -> Finding:
@@ -122,21 +126,23 @@ def memory() -> Finding:
     if limit is not None and limit < total:
         total, free = limit, min(free, limit)
     shared = shutil.disk_usage("/dev/shm").total / 1e9 if os.path.isdir("/dev/shm") else 0.0
-    what = f"{free:.1f} GB free of {total:.1f} GB, shared memory {shared:.1f} GB"
+    description = f"{free:.1f} GB free of {total:.1f} GB, shared memory {shared:.1f} GB"
     if free < _MEMORY_WRONG_GB:
-        return Finding("memory", "wrong", what, "close other programs: torch alone takes 0.5 GB")
+        return Finding(
+            "memory", "wrong", description, "close other programs: torch alone takes 0.5 GB"
+        )
     if free < _MEMORY_NOTE_GB:
-        return Finding("memory", "note", what, "run fewer ranks at once than there are CPUs")
+        return Finding("memory", "note", description, "run fewer ranks at once than there are CPUs")
     if shared < 0.25:
         remedy = "enlarge /dev/shm, or use `num_workers=0` in data loaders"
-        return Finding("memory", "note", what, remedy)
-    return ok("memory", what)
+        return Finding("memory", "note", description, remedy)
+    return ok("memory", description)
 
 
 def ports() -> Finding:
     """The server and each job need free ports on loopback."""
     try:
-        held = [socket.create_server(("127.0.0.1", 0)) for _ in range(8)]
+        listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(8)]
     except OSError as error:
         return Finding(
             "ports",
@@ -144,13 +150,15 @@ def ports() -> Finding:
             f"no free port on 127.0.0.1 ({error.strerror})",
             "list who uses them with `ss -tanp`, and check that the loopback interface is up",
         )
-    for listener in held:
+    for listener in listeners:
         listener.close()
     try:
         socket.create_server(("127.0.0.1", _RENDEZVOUS_PORT)).close()
     except OSError:
-        what = f"available; {_RENDEZVOUS_PORT} is in use, so jobs use another for their rendezvous"
-        return ok("ports", what)
+        description = (
+            f"available; {_RENDEZVOUS_PORT} is in use, so jobs use another for their rendezvous"
+        )
+        return ok("ports", description)
     return ok("ports", "available")
 
 
@@ -206,10 +214,10 @@ def _file_system(folder: Path) -> str:
     best, kind = "", "unknown"
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
-        place = before.split()[4].encode().decode("unicode_escape")
-        inside = real == place or real.startswith(place.rstrip("/") + "/")
-        if inside and len(place) >= len(best):
-            best, kind = place, after.split()[0]
+        mount_point = before.split()[4].encode().decode("unicode_escape")
+        inside = real == mount_point or real.startswith(mount_point.rstrip("/") + "/")
+        if inside and len(mount_point) >= len(best):
+            best, kind = mount_point, after.split()[0]
     return kind
 
 

@@ -51,15 +51,15 @@ def packages() -> Finding:
     configured = " ".join(name for name in names if "index" in name or "find" in name)
     where = f"pip is configured ({configured})" if configured else "the default index"
     with tempfile.TemporaryDirectory(prefix="yard-doctor-") as folder:
-        wanted = Path(folder) / "wanted.txt"
-        wanted.write_text("pip\n")
+        requirements = Path(folder) / "wanted.txt"
+        requirements.write_text("pip\n")
         if pip.returncode:
-            ran = run(program, "pip", "compile", "--quiet", "--no-deps", str(wanted))
+            ran = run(program, "pip", "compile", "--quiet", "--no-deps", str(requirements))
         else:
             ran = run(
                 sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input",
                 "--disable-pip-version-check", "--retries", "0", "--timeout", "5",
-                "--dest", folder, "--requirement", str(wanted),
+                "--dest", folder, "--requirement", str(requirements),
             )  # fmt: skip
     if ran.returncode:
         return Finding(

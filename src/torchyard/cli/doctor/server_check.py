@@ -34,17 +34,17 @@ def server(settings: Settings) -> Finding:
         return Finding("server", "wrong", error.message, remedy)
     from torchyard import __version__
 
-    what = f"{health.get('version')} at {url}"
+    description = f"{health.get('version')} at {url}"
     if health.get("version") != __version__:
         return Finding(
             "server",
             "note",
-            f"{what}; this command is {__version__}",
+            f"{description}; this command is {__version__}",
             "`yard server stop`: the next command starts a server of its own version"
             if not settings.url
             else "install the server's version here",
         )
-    return ok("server", what)
+    return ok("server", description)
 
 
 def limits(settings: Settings) -> Finding:
@@ -61,16 +61,16 @@ def limits(settings: Settings) -> Finding:
         return Finding("limits", "note", f"not checked: {error.message}", error.hint)
     finally:
         transport.close()
-    held = [words for key, words in _LIMITS.items() if holds.get(key)]
+    enforced = [words for key, words in _LIMITS.items() if holds.get(key)]
     missing = [words for key, words in _LIMITS.items() if not holds.get(key)]
-    what = f"held for jobs: {', '.join([*held, 'open files', 'disk (watched)'])}"
+    description = f"held for jobs: {', '.join([*enforced, 'open files', 'disk (watched)'])}"
     if not missing:
-        return ok("limits", what)
+        return ok("limits", description)
     shared = "" if holds.get("pids") else "; processes are counted for all jobs of a user together"
     return Finding(
         "limits",
         "note",
-        f"{what}; not held: {', '.join(missing)}{shared}",
+        f"{description}; not held: {', '.join(missing)}{shared}",
         "run the server by its systemd unit, which has `Delegate=` (systemd 254 or later), or as "
         "root where cgroups can be written; for the network allow user namespaces",
     )
@@ -94,8 +94,10 @@ def clock(settings: Settings) -> Finding:
         if date:
             off_s = time.time() - parsedate_to_datetime(date).timestamp()
             if abs(off_s) > _CLOCK_S:
-                what = f"{abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} the server's"
-                return Finding("clock", "note", what, "set both with NTP")
+                description = (
+                    f"{abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} the server's"
+                )
+                return Finding("clock", "note", description, "set both with NTP")
     return ok("clock", time.strftime("%Y-%m-%d %H:%M:%S %Z"))
 
 

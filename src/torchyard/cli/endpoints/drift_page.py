@@ -41,7 +41,7 @@ def read_thresholds(written: Sequence[str]) -> dict[str, float]:
 
 def text_of(report: DriftReport) -> str:
     lines = [_HEADINGS, *(_cells(each) for each in report.columns)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(_HEADINGS))]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
     page = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
     collected, reference = report.collected, report.reference
     drifted = ", ".join(_plain(name) for name in report.drifted)
@@ -52,10 +52,10 @@ def text_of(report: DriftReport) -> str:
         f"Collected: {collected.rows} rows of {_plain(collected.data)}",
         f"Training: {reference.rows} rows of {_plain(reference.data)}",
     ]
-    for side, what in (("collected", "not collected"), ("reference", "not in the training data")):
+    for side, reason in (("collected", "not collected"), ("reference", "not in the training data")):
         names = [_plain(name) for name, lacks in report.left_out.items() if lacks == side]
         if names:
-            page.append(f"Left out, {what}: {', '.join(names[:20])}")
+            page.append(f"Left out, {reason}: {', '.join(names[:20])}")
     return "\n".join(page)
 
 

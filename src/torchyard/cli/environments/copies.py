@@ -49,10 +49,10 @@ def save(
     Example: yard environment save -n acpt-pytorch-2.13-cpu -d mine
     """
     reference = reference_of(name, version, label)
-    place = directory or Path(version_of(name, "", "")[0])
+    folder = directory or Path(version_of(name, "", "")[0])
     environments = session.client().environments
-    written = environments.save_to_directory(reference, place, overwrite=overwrite, say=warn)
-    body = {"directory": str(place), "files": [str(file) for file in written]}
+    written = environments.save_to_directory(reference, folder, overwrite=overwrite, say=warn)
+    body = {"directory": str(folder), "files": [str(file) for file in written]}
     tables.done(session.form, body, "\n".join(f"Wrote `{file}`." for file in written))
 
 
@@ -73,14 +73,14 @@ def load(session: Session, argument: Path | None, directory: Path | None, name: 
 
     Example: yard environment load -d mine -n vision
     """
-    place = directory or argument
-    if place is None:
+    folder = directory or argument
+    if folder is None:
         raise click.UsageError("The folder is missing: use '-d DIR'.")
     environments = session.client().environments
-    document = environments.load_from_directory(place, warn)
+    document = environments.load_from_directory(folder, warn)
     if name:
         document["name"] = name
-    _print(session, environments.create(document, place))
+    _print(session, environments.create(document, folder))
 
 
 @click.command("clone", cls=Verb)

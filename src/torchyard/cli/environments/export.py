@@ -217,10 +217,10 @@ class _Printed(Steps):
             self._bar.close()
         warn(text)
 
-    def begin(self, what: str, size_bytes: int) -> None:
+    def begin(self, title: str, size_bytes: int) -> None:
         self.close()
         if sys.stderr.isatty():
-            self._bar = Progress(what)
+            self._bar = Progress(title)
             self._bar.total(size_bytes)
 
     def add(self, size_bytes: int) -> None:

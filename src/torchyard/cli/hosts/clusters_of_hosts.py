@@ -46,9 +46,9 @@ def create(session: Session, document: Document, texts: Sequence[str]) -> int:
         InvalidInput: a host is not one, or the cluster's engine is not Ray.
     """
     hosts = addresses.read(texts)
-    wanted = document.value
-    _refuse_other_engines(wanted)
-    name = str(wanted.setdefault("name", _DEFAULT_NAME))
+    compute_document = document.value
+    _refuse_other_engines(compute_document)
+    name = str(compute_document.setdefault("name", _DEFAULT_NAME))
     client = session.client()
     is_new = _ensure(client, document, name)
     outcomes: list[Outcome] = []
@@ -67,8 +67,8 @@ def leave(session: Session, compute: str, texts: Sequence[str], yes: bool) -> in
     """End the nodes of hosts."""
     hosts = addresses.read(texts)
     client = session.client()
-    named = ", ".join(f"`{host.text}`" for host in hosts)
-    confirm(f"Remove {named} from compute `{compute}`?", yes)
+    host_list = ", ".join(f"`{host.text}`" for host in hosts)
+    confirm(f"Remove {host_list} from compute `{compute}`?", yes)
     outcomes: list[Outcome] = []
     with RayArchives(session.settings.home) as archives:
         cluster = Cluster(client.transport, client.workspace, compute, archives)
@@ -76,10 +76,10 @@ def leave(session: Session, compute: str, texts: Sequence[str], yes: bool) -> in
     return _finish(session, outcomes)
 
 
-def _refuse_other_engines(wanted: dict[str, Any]) -> None:
-    more = wanted.get("torchyard")
+def _refuse_other_engines(compute_document: dict[str, Any]) -> None:
+    more = compute_document.get("torchyard")
     settings = more if isinstance(more, dict) else {}
-    engine = wanted.get("engine") or settings.get("engine") or ""
+    engine = compute_document.get("engine") or settings.get("engine") or ""
     if engine != _ENGINE:
         raise InvalidInput(
             f"hosts can't join engine `{engine}`" if engine else "`--hosts` needs an engine",
@@ -98,13 +98,13 @@ def _ensure(client: Client, document: Document, name: str) -> bool:
     try:
         compute = client.computes.get(name)
     except NotFound:
-        wanted = document.value
-        wanted.setdefault("type", "amlcompute")
-        wanted.setdefault("max_instances", _MOST_MACHINES)
-        settings = wanted.setdefault("torchyard", {})
-        settings |= {"engine": wanted.pop("engine", _ENGINE), "start": True}
+        compute_document = document.value
+        compute_document.setdefault("type", "amlcompute")
+        compute_document.setdefault("max_instances", _MOST_MACHINES)
+        settings = compute_document.setdefault("torchyard", {})
+        settings |= {"engine": compute_document.pop("engine", _ENGINE), "start": True}
         try:
-            client.computes.create(wanted)
+            client.computes.create(compute_document)
         except TorchyardError as error:
             raise document.locate(error) from error.__cause__
         return True

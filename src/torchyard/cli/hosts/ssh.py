@@ -181,15 +181,15 @@ class Session:
             self._input.write(content)
             self._input.flush()
 
-    def _hand_over(self, wanted: Mapping[str, Any]) -> None:
+    def _hand_over(self, request: Mapping[str, Any]) -> None:
         """Send what the host lacks, or that there is none here for its system."""
         file = None
-        if wanted.get("system") == carried.own_system():
-            name, version, python = (str(wanted.get(key)) for key in ("need", "version", "python"))
+        if request.get("system") == carried.own_system():
+            name, version, python = (str(request.get(key)) for key in ("need", "version", "python"))
             file = self._archives.get(version, python) if name == "ray" else carried.uv_program()
         self._send(json.dumps({"bytes": file.stat().st_size if file else 0}).encode() + b"\n")
         if file is not None:
-            self._say(f"it can't get {wanted['need']} itself, and gets this machine's")
+            self._say(f"it can't get {request['need']} itself, and gets this machine's")
             with open(file, "rb") as content:
                 for block in iter(lambda: content.read(_BLOCK_BYTES), b""):
                     self._send(block)

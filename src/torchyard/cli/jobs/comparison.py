@@ -34,24 +34,34 @@ def compare(session: Session, names: tuple[str, ...], diff: bool) -> None:
     if len(names) < 2:
         raise click.UsageError("Name at least two jobs.")
     compared = session.client().jobs.compare(names)
-    kept = [(what, values) for what, values in compared if not diff or _differ(values)]
+    rows_to_show = [
+        (row_name, values) for row_name, values in compared if not diff or _differ(values)
+    ]
     if session.form.kind not in ("table", "tsv") or session.form.query:
-        tables.rows(session.form, [_for_programs(what, names, values) for what, values in kept], [])
+        tables.rows(
+            session.form,
+            [_for_programs(row_name, names, values) for row_name, values in rows_to_show],
+            [],
+        )
         return
-    if not kept and session.form.kind == "table":
+    if not rows_to_show and session.form.kind == "table":
         click.echo("There are no differences.", err=True)
         return
     cell = _short if session.form.kind == "table" else _full_value
     columns: list[tables.Column] = [("", lambda row: row["what"])]
-    columns += [(name, partial(_cell, cell, place)) for place, name in enumerate(names)]
+    columns += [(name, partial(_cell, cell, index)) for index, name in enumerate(names)]
     if not diff:
         columns.append(("", lambda row: "≠" if _differ(row["values"]) else ""))
-    tables.rows(session.form, [{"what": what, "values": values} for what, values in kept], columns)
+    tables.rows(
+        session.form,
+        [{"what": row_name, "values": values} for row_name, values in rows_to_show],
+        columns,
+    )
 
 
-def _for_programs(what: str, names: Sequence[str], values: list[Any]) -> dict[str, Any]:
-    """A key for each job; a job called `what` is hidden by the row's own key."""
-    row = {"what": what, "different": _differ(values)}
+def _for_programs(row_name: str, names: Sequence[str], values: list[Any]) -> dict[str, Any]:
+    """A key for each job; a job called `row_name` is hidden by the row's own key."""
+    row = {"what": row_name, "different": _differ(values)}
     return row | dict(zip(names, tables.for_json(values), strict=True)) | row
 
 
@@ -60,8 +70,8 @@ def _differ(values: list[Any]) -> bool:
     return len({repr(value) for value in values}) > 1
 
 
-def _cell(cell: Callable[[Any], Any], place: int, row: dict[str, Any]) -> Any:
-    return cell(row["values"][place])
+def _cell(cell: Callable[[Any], Any], index: int, row: dict[str, Any]) -> Any:
+    return cell(row["values"][index])
 
 
 def _full_value(value: Any) -> Any:

@@ -102,8 +102,8 @@ def delete(
     _show(plan["jobs"])
     confirm(_question(plan["jobs"]), yes)
     # By name: nothing is deleted that was not shown.
-    named = [job["name"] for job in plan["jobs"]]
-    _done(session, jobs.delete_where(names=named).raw, report_kept=False)
+    job_names = [job["name"] for job in plan["jobs"]]
+    _done(session, jobs.delete_where(names=job_names).raw, report_kept=False)
 
 
 def _seconds(age: str) -> float:
@@ -145,7 +145,7 @@ def _done(session: Session, answer: dict[str, Any], report_kept: bool = True) ->
 
 
 def _warn_of_kept(answer: dict[str, Any]) -> None:
-    for kept in answer["kept"][:_SHOWN]:
-        warn(f"{kept['reason']}")
+    for job in answer["kept"][:_SHOWN]:
+        warn(f"{job['reason']}")
     if len(answer["kept"]) > _SHOWN:
         warn(f"{len(answer['kept']) - _SHOWN} more are kept")

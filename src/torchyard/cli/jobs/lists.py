@@ -150,11 +150,11 @@ def _names(columns: Sequence[str], sort: str) -> list[str]:
 
 
 def _tags(tags: Sequence[str]) -> dict[str, str | None]:
-    wanted: dict[str, str | None] = {}
+    filters: dict[str, str | None] = {}
     for tag in tags:
         key, equals, value = tag.partition("=")
-        wanted[key] = value if equals else None
-    return wanted
+        filters[key] = value if equals else None
+    return filters
 
 
 def _moment(text: str) -> datetime | None:

@@ -52,9 +52,9 @@ class _WithPlot(Verb):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         spread: list[str] = []
         plotting = False
-        for place, argument in enumerate(args):
+        for index, argument in enumerate(args):
             if argument == "--":
-                return super().parse_args(ctx, spread + args[place:])
+                return super().parse_args(ctx, spread + args[index:])
             plotting = argument == "--plot" or (plotting and not argument.startswith("-"))
             spread += ["--key", argument] if plotting and argument != "--plot" else [argument]
         return super().parse_args(ctx, spread)
@@ -256,11 +256,11 @@ def _rows(client: Client, selection: _Selection) -> list[dict[str, Any]]:
         if key in table_keys:
             continue
         if key not in logged_keys:
-            near = nearest(key, logged_keys)
+            guess = nearest(key, logged_keys)
             shown = ", ".join(f"`{logged_key}`" for logged_key in logged_keys[:20])
             raise NotFound(
                 f"no metric `{key}` was logged by {' or '.join(f'`{n}`' for n in selection.names)}",
-                f"did you mean `{near}`?" if near else f"metrics: {shown or 'none yet'}",
+                f"did you mean `{guess}`?" if guess else f"metrics: {shown or 'none yet'}",
             )
     rows = [row for row in summaries if not selection.keys or row["key"] in selection.keys]
     if len(selection.names) == 1:

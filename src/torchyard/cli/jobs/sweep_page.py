@@ -162,12 +162,12 @@ def _coordinates(sweep_trials: SweepTrials) -> str:
     lanes.append((sweep_trials.primary_metric, [trial.value for trial in done]))
     lines = []
     for name, values in lanes:
-        low, high, places = _places(values)
+        low, high, fractions = _places(values)
         cells = ["·"] * (_LANES * 4)
         for rank in reversed(range(len(values))):
-            place = places[rank]
-            if place is not None:
-                cells[round(place * (len(cells) - 1))] = chr(ord("a") + rank)
+            fraction = fractions[rank]
+            if fraction is not None:
+                cells[round(fraction * (len(cells) - 1))] = chr(ord("a") + rank)
         lines.append((f"  {tables.plain(name)}", f"{low:>10} {''.join(cells)} {high}"))
     return "Parallel coordinates (a is the best trial)\n" + tables.fields(lines)
 
@@ -181,11 +181,11 @@ def _places(values: Sequence[Any]) -> tuple[str, str, list[float | None]]:
         is_log = low > 0 and high / low > 100
         scale: Callable[[float], float] = math.log if is_log else float
         width = scale(high) - scale(low)
-        places = [
+        fractions = [
             None if value is None else (scale(value) - scale(low)) / width if width else 0.5
             for value in values
         ]
-        return tables.number(low), tables.number(high), places
+        return tables.number(low), tables.number(high), fractions
     order = list(dict.fromkeys(sorted(str(value) for value in present)))
     last = max(len(order) - 1, 1)
     return (

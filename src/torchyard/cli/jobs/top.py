@@ -61,16 +61,16 @@ def top(session: Session, argument: str | None, name: str | None) -> int:
     """
     if argument and name and argument != name:
         raise click.UsageError(f"Two names were given, '{name}' and '{argument}'.")
-    wanted = name or argument or ""
+    parent = name or argument or ""
     client = session.client()
     for_people = session.form.kind == "table" and not session.form.query
     if for_people and sys.stdout.isatty():
-        return _follow(client, wanted)
-    rows = _rows(client, _jobs(client, wanted))
+        return _follow(client, parent)
+    rows = _rows(client, _jobs(client, parent))
     if for_people and not rows:
-        click.echo(_NONE if wanted else _NO_JOBS, err=True)
+        click.echo(_NONE if parent else _NO_JOBS, err=True)
         return 0
-    tables.rows(session.form, tables.for_json(rows), _columns(rows, not wanted))
+    tables.rows(session.form, tables.for_json(rows), _columns(rows, not parent))
     return 0
 
 
@@ -108,7 +108,7 @@ def _rows_of(
         row[match["name"]] = summary["value"]
         if match["name"] in ("job_memory_usage_megabytes", "process_memory_rss_megabytes"):
             row["peak_memory_megabytes"] = summary["max"]
-    return [rows[place] for place in sorted(rows)]
+    return [rows[key] for key in sorted(rows)]
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], with_job: bool) -> list[tables.Column]:
@@ -130,11 +130,11 @@ def _columns(rows: Sequence[Mapping[str, Any]], with_job: bool) -> list[tables.C
     ]
     if with_job:
         columns.insert(0, ("JOB", lambda row: row["job"]))
-    kept = ("NODE", "RANK", "CPU", "MEMORY")
+    always = ("NODE", "RANK", "CPU", "MEMORY")
     return [
         column
         for column in columns
-        if column[0] in kept or any(column[1](row) not in (None, "") for row in rows)
+        if column[0] in always or any(column[1](row) not in (None, "") for row in rows)
     ]
 
 
@@ -153,7 +153,7 @@ def _gpus(row: Mapping[str, Any], name: str, say: Callable[[float], str]) -> str
         for key in row
         if (match := _GPU.match(key)) is not None and match[2] == name
     }
-    return ", ".join(say(values[place]) for place in sorted(values))
+    return ", ".join(say(values[gpu]) for gpu in sorted(values))
 
 
 def _percent(value: float) -> str:

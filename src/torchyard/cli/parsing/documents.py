@@ -61,14 +61,14 @@ class Document:
     def _order(self, at: At) -> int:
         """Where `at` stands among all places of the document."""
         steps = self._existing(at)
-        return next((n for n, place in enumerate(self.places) if place == steps), 0)
+        return next((n for n, key_path in enumerate(self.places) if key_path == steps), 0)
 
     def _located(self, error: TorchyardError) -> TorchyardError:
         # Errors from the server are recognized by code, not by class.
         if error.is_located or (not error.at and error.code != InvalidSpec.code):
             return error
-        place = self.position_of(error.at)
-        message = f"{place}: {error.message}" if place else error.message
+        position = self.position_of(error.at)
+        message = f"{position}: {error.message}" if position else error.message
         located = type(error)(message, error.hint, code=error.code, at=error.at)
         located.__cause__ = error
         return located
@@ -93,7 +93,7 @@ class Document:
             )
         value = yaml_files.value_or_text(text, at, self._type_around(at))
         assignments.assign(self.value, at, value, f"--set {path}")
-        for below in [place for place in self.places if place[: len(at)] == at]:
+        for below in [key_path for key_path in self.places if key_path[: len(at)] == at]:
             del self.places[below]
         for length in range(1, len(at) + 1):
             self.places.setdefault(at[:length], f"--set {path}")

@@ -217,8 +217,8 @@ def _escape_unencodable() -> None:
 
 def _system_error(error: OSError) -> tuple[str, str]:
     if error.filename:
-        what = f"`{error.filename}`: {error.strerror or error}"
-        return what, "check the path, its permissions and the disk's free space"
+        message = f"`{error.filename}`: {error.strerror or error}"
+        return message, "check the path, its permissions and the disk's free space"
     try:
         os.getcwd()
     except FileNotFoundError:

@@ -169,8 +169,8 @@ def _with_last(session: Session, options: dict[str, Any]) -> dict[str, Any]:
         return value.replace(LAST, last, 1)
 
     is_job = "job" in click.get_current_context().command_path.split()[1:2]
-    wanted = ("name", "names", "argument", "parent_job_name", "path") if is_job else ("path",)
-    keys = [key for key in wanted if key in options]
+    option_names = ("name", "names", "argument", "parent_job_name", "path") if is_job else ("path",)
+    keys = [key for key in option_names if key in options]
     return {**options, **{key: replaced(options[key]) for key in keys}}
 
 
@@ -321,8 +321,8 @@ def archivable(command: Command) -> Command:
 
 def at_most(rows: Any, archived: str, max_results: int | None) -> Any:
     """The first `max_results` rows; if `archived` is `only`, of the archived ones."""
-    kept = [row for row in rows if archived != "only" or row.get("archived")]
-    return kept if max_results is None else kept[:max_results]
+    matching = [row for row in rows if archived != "only" or row.get("archived")]
+    return matching if max_results is None else matching[:max_results]
 
 
 def many(command: Command) -> Command:
@@ -376,10 +376,10 @@ def changes_from(
     wrong = [key for key in document.value if key not in changeable]
     if wrong:
         like = nearest(wrong[0], changeable)
-        place = document.position_of((wrong[0],)) if document.name else ""
+        position = document.position_of((wrong[0],)) if document.name else ""
         raise InvalidInput(
-            f"{place}: `{wrong[0]}` can't be changed"
-            if place
+            f"{position}: `{wrong[0]}` can't be changed"
+            if position
             else f"`{wrong[0]}` can't be changed",
             (f"did you mean `{like}`? " if like else "") + f"one of: {', '.join(changeable)}",
         )

@@ -55,10 +55,10 @@ class LiveArea:
         self.clear()
         self._drawn_at = now
         columns, rows = self._size()
-        most = max(1, rows - 2)
-        shown = [_fit(line.decode("utf-8", "replace"), columns - 1) for line in lines[:most]]
-        if len(lines) > most:
-            shown[-1] = _fit(f"… and {len(lines) - most + 1} more ranks", columns - 1)
+        limit = max(1, rows - 2)
+        shown = [_fit(line.decode("utf-8", "replace"), columns - 1) for line in lines[:limit]]
+        if len(lines) > limit:
+            shown[-1] = _fit(f"… and {len(lines) - limit + 1} more ranks", columns - 1)
         self._out.write("\n".join(shown).encode())
         self._out.flush()
         self._drawn = len(shown)

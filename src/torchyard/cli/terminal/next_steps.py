@@ -104,8 +104,8 @@ def _body(signature: Mapping[str, Any]) -> str:
     }
     if len(values) == 1:
         return f'{{"data": {next(iter(values.values()))}}}'
-    named = ", ".join(f'"{name}": {text}' for name, text in values.items())
-    return f'{{"inputs": {{{named}}}}}'
+    pairs = ", ".join(f'"{name}": {text}' for name, text in values.items())
+    return f'{{"inputs": {{{pairs}}}}}'
 
 
 def _line(*words: str) -> str:

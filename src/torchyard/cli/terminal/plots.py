@@ -60,12 +60,12 @@ def draw(lines: Sequence[Line], style: Style, title: str = "", unit: str = "") -
     notes = _notes(lines, style.log)
     if style.log:
         lines = [_logarithms(line) for line in lines]
-    kept = [(number, line) for number, line in enumerate(lines) if _finite(line)]
+    numbered = [(number, line) for number, line in enumerate(lines) if _finite(line)]
     text = [click.style(_plain(title), bold=True)] if title else []
-    if not kept:
+    if not numbered:
         return "\n".join([*text, "  nothing to draw yet", *(f"  {note}" for note in notes)])
-    xs = [x for _, line in kept for x, _, _ in _finite(line)]
-    ys = [y for _, line in kept for _, low, high in _finite(line) for y in (low, high)]
+    xs = [x for _, line in numbered for x, _, _ in _finite(line)]
+    ys = [y for _, line in numbered for _, low, high in _finite(line) for y in (low, high)]
     x_axis, y_axis = _Axis(min(xs), max(xs)), _Axis(*_padded(min(ys), max(ys), style.log))
     height = max(style.height - 2 - (len(lines) > 1), _LOWEST)
     rows = _log_labels(y_axis, height) if style.log else _labels(y_axis, height)
@@ -73,7 +73,7 @@ def draw(lines: Sequence[Line], style: Style, title: str = "", unit: str = "") -
     width = max(style.width - label_width - 2, _NARROWEST)
     letters = not style.braille or (len(lines) > 1 and not style.colour)
     canvas = _Canvas(width, height, letters)
-    for number, line in kept:
+    for number, line in numbered:
         canvas.add(number, line, x_axis, y_axis)
     for row, cells in enumerate(canvas.rows(style.colour)):
         label = rows.get(row, "")
@@ -243,17 +243,19 @@ def _logarithms(line: Line) -> Line:
 def _log_labels(axis: _Axis, height: int) -> dict[int, str]:
     """Powers of ten by row, every so many that they fit; 2 and 5 times them where they are few."""
     first, last = math.floor(axis.start), math.ceil(axis.end)
-    most = max(height // 2, 1)
-    step = next(step for step in _DECADES if (last - first) / step <= most)
+    limit = max(height // 2, 1)
+    step = next(step for step in _DECADES if (last - first) / step <= limit)
     factors = (1, 2, 5) if last - first <= max(height // 6, 1) else (1,)
     rows: dict[int, str] = {}
     for exponent in range(first - first % step, last + 1, step):
         for factor in factors:
-            place = axis.fraction_of(exponent + math.log10(factor))
+            fraction = axis.fraction_of(exponent + math.log10(factor))
             # As text: 10.0 ** exponent may not be a float any more.
             number = f"{factor}e{exponent}"
-            if 0 <= place <= 1:
-                rows.setdefault(round((1 - place) * (4 * height - 1)) // 4, _number(float(number)))
+            if 0 <= fraction <= 1:
+                rows.setdefault(
+                    round((1 - fraction) * (4 * height - 1)) // 4, _number(float(number))
+                )
     if rows:
         return rows
     return {height - 1: _number(10**axis.start), 0: _number(10**axis.end)}
@@ -265,9 +267,9 @@ def _labels(axis: _Axis, height: int) -> dict[int, str]:
     decimals = _decimals(ticks)
     rows = {}
     for tick in ticks:
-        place = axis.fraction_of(tick)
-        if 0 <= place <= 1:
-            rows[round((1 - place) * (4 * height - 1)) // 4] = _number(tick, decimals)
+        fraction = axis.fraction_of(tick)
+        if 0 <= fraction <= 1:
+            rows[round((1 - fraction) * (4 * height - 1)) // 4] = _number(tick, decimals)
     return rows or {height - 1: _number(axis.start), 0: _number(axis.end)}
 
 

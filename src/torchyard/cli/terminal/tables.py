@@ -99,9 +99,9 @@ def done(form: Form, item: Mapping[str, Any], text: str) -> None:
 
 def fields(pairs: Iterable[tuple[str, Any]]) -> str:
     """`name  value` lines, aligned; empty values left out."""
-    kept = [(name, _shown(value)) for name, value in pairs if value not in (None, "", [], {})]
-    width = max((width_of(name) for name, _ in kept), default=0)
-    return "\n".join(f"{name}{' ' * (width - width_of(name))}  {value}" for name, value in kept)
+    filled = [(name, _shown(value)) for name, value in pairs if value not in (None, "", [], {})]
+    width = max((width_of(name) for name, _ in filled), default=0)
+    return "\n".join(f"{name}{' ' * (width - width_of(name))}  {value}" for name, value in filled)
 
 
 def titled(item: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -139,10 +139,10 @@ class BatchEndpoints:
         if not isinstance(inputs, Mapping):
             return body
         inputs = {key: _with_type(value, folder) for key, value in inputs.items()}
-        named = {key: value for key, value in inputs.items() if isinstance(value, dict)}
+        literal_inputs = {key: value for key, value in inputs.items() if isinstance(value, dict)}
         try:
             files = job_files.find(
-                {"command": "true", "inputs": named}, folder, self._snapshots.limits
+                {"command": "true", "inputs": literal_inputs}, folder, self._snapshots.limits
             )
             sent = self._snapshots.send_job_files(files, progress)
         except TorchyardError as error:

@@ -54,8 +54,8 @@ def thresholds_from(values: Mapping[str, float]) -> Thresholds:
     names = list(Thresholds.__dataclass_fields__)
     for name, value in values.items():
         if name not in names:
-            near = nearest(name, names)
-            hint = f"did you mean `{near}`?" if near else f"use one of: {', '.join(names)}"
+            guess = nearest(name, names)
+            hint = f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(names)}"
             raise InvalidInput(f"`{name[:50]}` is not a threshold", hint)
         if not 0 < value < math.inf:
             raise InvalidInput(f"the threshold `{name}` must be a number above 0", "see the guide")
@@ -207,8 +207,8 @@ def _categorical(
     if len(values[0]) < LEAST_ROWS or len(values[1]) < LEAST_ROWS:
         return _with_few(column, CATEGORICAL, sides, thresholds, level)
     new = Counter({name: count for name, count in other.items() if name not in there})
-    kept = {name for name, _ in (there + other).most_common(_MOST_CATEGORIES)}
-    there, other = _folded(there, kept), _folded(other, kept)
+    common_names = {name for name, _ in (there + other).most_common(_MOST_CATEGORIES)}
+    there, other = _folded(there, common_names), _folded(other, common_names)
     names = list({**there, **other})
     shares = tuple([each[name] / each.total() for name in names] for each in (there, other))
     statistic, p_value, _ = statistics.chi_squared(there, other)
@@ -223,8 +223,10 @@ def _categorical(
     if _differ((0, there.total()), (new.total(), other.total()), level):
         beyond["new_categories"] = thresholds.new_categories
     result, reasons = _judged(computed, "chi_squared_p_value", beyond, sides, thresholds, level)
-    most = tuple(name[:_MOST_TEXT] for name, _ in new.most_common(_MOST_NEW))
-    return ColumnDrift(column, CATEGORICAL, result, reasons, computed, sides[1], sides[0], most)
+    new_values = tuple(name[:_MOST_TEXT] for name, _ in new.most_common(_MOST_NEW))
+    return ColumnDrift(
+        column, CATEGORICAL, result, reasons, computed, sides[1], sides[0], new_values
+    )
 
 
 def _judged(
@@ -303,8 +305,8 @@ def _category(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _folded(counts: Counter[str], kept: set[str]) -> Counter[str]:
+def _folded(counts: Counter[str], common_names: set[str]) -> Counter[str]:
     folded: Counter[str] = Counter()
     for name, count in counts.items():
-        folded[name if name in kept else _OTHER] += count
+        folded[name if name in common_names else _OTHER] += count
     return folded

@@ -127,8 +127,8 @@ class _Table:
         return len(self._rows.rows)
 
     def column(self, name: str) -> list[Any]:
-        place = self._places[name]
-        return [row[place] if place < len(row) else None for row in self._rows.rows]
+        index = self._places[name]
+        return [row[index] if index < len(row) else None for row in self._rows.rows]
 
 
 def compare(
@@ -166,8 +166,8 @@ def compare(
             collected.add(row)
     if collected.seen < LEAST_ROWS:
         since = f" in the last {options.since}" if options.since is not None else ""
-        what = f"`{collection}` of deployment `{deployment['name']}`{since}"
-        raise _too_few(what, collected.seen, reader.hint(options, training.names))
+        subject = f"`{collection}` of deployment `{deployment['name']}`{since}"
+        raise _too_few(subject, collected.seen, reader.hint(options, training.names))
     both, left_out = _columns(training.names, collected.names, options)
     return DriftReport(
         str(deployment["endpoint_name"]),
@@ -196,9 +196,9 @@ def _compared(
     return sorted(results, key=lambda each: order.index(each.result))
 
 
-def _collection(deployment: Mapping[str, Any], wanted: str) -> tuple[str, str]:
+def _collection(deployment: Mapping[str, Any], collection: str) -> tuple[str, str]:
     """A collection, and its data asset as `name:version`."""
-    what = f"deployment `{deployment['name']}`"
+    subject = f"deployment `{deployment['name']}`"
     collector = deployment.get("data_collector") or {}
     listed = {
         str(name): body or {}
@@ -207,21 +207,21 @@ def _collection(deployment: Mapping[str, Any], wanted: str) -> tuple[str, str]:
     }
     if not listed:
         raise InvalidInput(
-            f"{what} collects nothing",
+            f"{subject} collects nothing",
             "add `data_collector: {collections: {model_inputs: {enabled: true}}}` to its file",
             code="nothing_collected",
         )
-    name = wanted or next((each for each in _COLLECTIONS if each in listed), "")
+    name = collection or next((each for each in _COLLECTIONS if each in listed), "")
     if name not in listed:
         raise InvalidInput(
-            f"{what} collects no `{wanted or 'model_inputs'}`",
+            f"{subject} collects no `{collection or 'model_inputs'}`",
             f"choose one with `--collection`: {', '.join(listed)}",
             code="nothing_collected",
         )
     written = listed[name].get("data") or {}
     if isinstance(written, str):
-        named = refs.parse(written)
-        written = {"name": named.name, "version": named.version}
+        reference = refs.parse(written)
+        written = {"name": reference.name, "version": reference.version}
     default = f"{deployment['endpoint_name']}-{deployment['name']}-{name}"
     return name, f"{written.get('name') or default}:{written.get('version') or 'latest'}"
 
@@ -232,16 +232,16 @@ def _local(data: Data, reference: str | Path, folder: Path) -> Path:
     if isinstance(reference, Path) or path.exists():
         return path
     try:
-        named = refs.parse(reference)
+        data_ref = refs.parse(reference)
     except InvalidInput as error:
         raise InvalidInput(
             f"`{reference}` is neither a file here nor a data asset",
             "give a path, or `name:version` of `yard data list`",
         ) from error
-    if named.label and named.label != "latest":
-        raise NotFound(f"`{reference}` has the label `{named.label}`", "write `@latest`")
+    if data_ref.label and data_ref.label != "latest":
+        raise NotFound(f"`{reference}` has the label `{data_ref.label}`", "write `@latest`")
     try:
-        data.download(named.name, named.version or "latest", folder)
+        data.download(data_ref.name, data_ref.version or "latest", folder)
     except NotFound as error:
         error.hint = error.hint or "give a path here, or a data asset of `yard data list`"
         raise
@@ -257,10 +257,10 @@ def _name_lists(
     model = deployment.get("model")
     lists = []
     if isinstance(model, str) and model.startswith("azureml:"):
-        named = refs.parse(model)
-        path = f"{workspace_path}/models/{quote(named.name, safe='')}/versions"
+        model_ref = refs.parse(model)
+        path = f"{workspace_path}/models/{quote(model_ref.name, safe='')}/versions"
         try:
-            raw = transport.get(f"{path}/{quote(named.version or 'latest', safe='')}")
+            raw = transport.get(f"{path}/{quote(model_ref.version or 'latest', safe='')}")
         except NotFound:
             raw = {}
         inputs = (raw.get("signature") or {}).get("inputs") or []
@@ -279,12 +279,12 @@ def _columns(
     for name in (*options.columns, *options.categorical):
         if name in both:
             continue
-        near = nearest(name, both)
+        guess = nearest(name, both)
         lacking = left_out.get(name)
         where = {"collected": "the collected data", "reference": "the training data"}
         raise InvalidInput(
             f"column `{name[:80]}` is not in {where.get(lacking or '', 'the data of either side')}",
-            f"did you mean `{near}`?" if near else f"both have: {_some(both)}",
+            f"did you mean `{guess}`?" if guess else f"both have: {_some(both)}",
         )
     if not both:
         raise InvalidInput(
@@ -302,16 +302,16 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _sampled(training: _Table, collected: _Table, seed: int) -> Iterator[str]:
-    for what, table in (("training", training), ("collected", collected)):
+    for kind, table in (("training", training), ("collected", collected)):
         if table.seen > table.used:
             yield (
-                f"{table.used} of {table.seen} {what} rows were compared, a random sample with "
+                f"{table.used} of {table.seen} {kind} rows were compared, a random sample with "
                 f"seed {seed}"
             )
 
 
-def _too_few(what: str, rows: int, hint: str) -> InvalidInput:
-    message = f"{what} has {rows} rows, and at least {LEAST_ROWS} are needed"
+def _too_few(subject: str, rows: int, hint: str) -> InvalidInput:
+    message = f"{subject} has {rows} rows, and at least {LEAST_ROWS} are needed"
     return InvalidInput(message, hint, code="too_few_rows")
 
 
@@ -382,12 +382,12 @@ class _Events:
         return f"{self._without_table} of {self._events} requests hold no table of columns"
 
     def notices(self) -> Iterator[str]:
-        for count, what in (
+        for count, reason in (
             (self._without_table, "hold no table with these columns"),
             (self._truncated, "were too large to be kept with their content"),
         ):
             if count:
-                yield f"{count} of {self._events} collected requests {what}"
+                yield f"{count} of {self._events} collected requests {reason}"
         if self._broken:
             yield f"{self._broken} lines of the collected data could not be read"
 

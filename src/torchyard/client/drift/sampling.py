@@ -19,8 +19,8 @@ _Row = TypeVar("_Row")
 class Reservoir(Generic[_Row]):
     """Keeps at most `most` of the rows that are added; `seen` counts all of them."""
 
-    def __init__(self, most: int, seed: int) -> None:
-        self._most = most
+    def __init__(self, size: int, seed: int) -> None:
+        self._most = size
         self._random = random.Random(seed)
         self.rows: list[_Row] = []
         self.seen = 0
@@ -30,9 +30,9 @@ class Reservoir(Generic[_Row]):
         if len(self.rows) < self._most:
             self.rows.append(row)
             return
-        place = self._random.randrange(self.seen)
-        if place < self._most:
-            self.rows[place] = row
+        index = self._random.randrange(self.seen)
+        if index < self._most:
+            self.rows[index] = row
 
     @property
     def is_sampled(self) -> bool:

@@ -125,8 +125,8 @@ def chi_squared(reference: Mapping[str, int], other: Mapping[str, int]) -> tuple
     methods for strengthening the common chi-squared tests, 1954.
     """
     totals = sum(reference.values()), sum(other.values())
-    whole = sum(totals)
-    smaller = min(totals) / whole
+    grand_total = sum(totals)
+    smaller = min(totals) / grand_total
     rare = [0, 0]
     pairs: list[tuple[int, int]] = []
     for category in {**reference, **other}:
@@ -141,7 +141,7 @@ def chi_squared(reference: Mapping[str, int], other: Mapping[str, int]) -> tuple
     statistic = 0.0
     for pair in pairs:
         for count, total in zip(pair, totals, strict=True):
-            expected = sum(pair) * total / whole
+            expected = sum(pair) * total / grand_total
             statistic += (count - expected) ** 2 / expected
     freedom = len(pairs) - 1
     if freedom < 1:

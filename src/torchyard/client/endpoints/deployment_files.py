@@ -52,8 +52,8 @@ def uploading(
     path = model.get("path") if isinstance(model, dict) else model
     is_local = isinstance(path, str) and path and not job_files.is_elsewhere(path)
     if is_local and isinstance(path, str):
-        place = job_files.local_path(path, folder)
-        kind = "uri_folder" if place.is_dir() else "uri_file"
+        source = job_files.local_path(path, folder)
+        kind = "uri_folder" if source.is_dir() else "uri_file"
         job["inputs"] = {"model": {"type": kind, "path": path}}
     try:
         files = job_files.find(job, folder, snapshots.limits)
@@ -72,9 +72,9 @@ def uploading(
     if is_local:
         written = dict(model) if isinstance(model, dict) else {}
         written["path"] = sent["inputs"]["model"]["path"]
-        if place.is_dir():
+        if source.is_dir():
             # As in Azure, the folder itself is below AZUREML_MODEL_DIR.
-            written["folder"] = _FOLDER.sub("_", place.resolve().name)[:100] or "model"
+            written["folder"] = _FOLDER.sub("_", source.resolve().name)[:100] or "model"
         body["model"] = written
     with files.locating():
         yield body

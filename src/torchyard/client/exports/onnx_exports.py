@@ -102,10 +102,10 @@ def read_input(text: str) -> OnnxInput:
         )
     dtype = match[3].lower()
     if dtype not in DTYPES:
-        near = nearest(dtype, DTYPES)
+        guess = nearest(dtype, DTYPES)
         raise InvalidInput(
             f"input `{match[1]}` has the unknown type `{match[3]}`",
-            f"did you mean `{near}`?" if near else f"use one of: {', '.join(DTYPES)}",
+            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(DTYPES)}",
             at=("inputs",),
         )
     shape = tuple(int(size) for size in sizes)
@@ -296,13 +296,13 @@ def _with_packages(
         definition = raw
     else:
         definition = written
-    kept = {key: definition[key] for key in ("image", "build") if definition.get(key)}
+    base = {key: definition[key] for key in ("image", "build") if definition.get(key)}
     if definition.get("conda_file"):
-        return {**kept, "conda_file": _conda_with(definition["conda_file"], missing)}
+        return {**base, "conda_file": _conda_with(definition["conda_file"], missing)}
     if definition.get("pip_requirements"):
         lines = definition["pip_requirements"]
         text = lines if isinstance(lines, str) else "\n".join(map(str, lines))
-        return {**kept, "pip_requirements": "\n".join([text.rstrip(), *missing, ""])}
+        return {**base, "pip_requirements": "\n".join([text.rstrip(), *missing, ""])}
     return None
 
 

@@ -67,12 +67,12 @@ def find(registry: str, variables: Mapping[str, str]) -> Credentials | None:
 def _files(variables: Mapping[str, str]) -> list[Path]:
     home = variables.get("HOME") or variables.get("USERPROFILE") or str(Path.home())
     docker = Path(variables.get("DOCKER_CONFIG") or Path(home) / ".docker") / "config.json"
-    named = variables.get("REGISTRY_AUTH_FILE")
+    auth_file = variables.get("REGISTRY_AUTH_FILE")
     runtime = variables.get("XDG_RUNTIME_DIR")
     config = Path(variables.get("XDG_CONFIG_HOME") or Path(home) / ".config")
     podmans = [Path(runtime) / "containers" / "auth.json"] if runtime else []
     podmans.append(config / "containers" / "auth.json")
-    return [*([Path(named)] if named else ()), *podmans, docker]
+    return [*([Path(auth_file)] if auth_file else ()), *podmans, docker]
 
 
 def _in_file(

@@ -120,8 +120,8 @@ class FolderLayout:
 class TarLayout:
     """A layout as one tar, of which each blob is written once, before its name is known."""
 
-    def __init__(self, place: Path, file: IO[bytes]) -> None:
-        self.place = place
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self.place = path
         self._file = file
         self._places: dict[str, int] = {}
         for name in ("blobs/", "blobs/sha256/"):

@@ -124,8 +124,8 @@ class Upload:
         return Pushed(self._to, image.manifest.digest, sent, there)
 
     def _is_there(self, blob: Descriptor) -> bool:
-        what = f"the question for {blob.digest[:19]}"
-        answer = self._persist("HEAD", f"{self._path}/blobs/{blob.digest}", what)
+        request = f"the question for {blob.digest[:19]}"
+        answer = self._persist("HEAD", f"{self._path}/blobs/{blob.digest}", request)
         if answer.status == 404:
             return False
         if answer.status != 200:
@@ -138,17 +138,17 @@ class Upload:
 
     def _send_blob(self, layout: Layout, blob: Descriptor) -> None:
         """Send it in pieces; after a failure go on where the registry says it is."""
-        failures, place, offset, counted = 0, "", 0, 0
+        failures, location, offset, counted = 0, "", 0, 0
         while True:
             try:
-                if not place:
-                    place, offset = self._begin(blob), 0
+                if not location:
+                    location, offset = self._begin(blob), 0
                 while offset < blob.size_bytes:
-                    place, offset = self._send_piece(layout, blob, place, offset)
+                    location, offset = self._send_piece(layout, blob, location, offset)
                     if offset > counted:
                         self._count(offset - counted)
                         failures, counted = 0, offset
-                self._finish(blob, place)
+                self._finish(blob, location)
                 return
             except (Unreachable, _TryAgain) as error:
                 failures += 1
@@ -159,7 +159,7 @@ class Upload:
                         "push again: what has arrived is not sent twice",
                     ) from error
                 self._sleep(_delay_s(error, failures))
-                place, offset = self._resume(place, offset, blob)
+                location, offset = self._resume(location, offset, blob)
 
     def _begin(self, blob: Descriptor) -> str:
         answer = self._ask("POST", f"{self._path}/blobs/uploads/", b"")
@@ -169,7 +169,7 @@ class Upload:
         return self._next(answer, "")
 
     def _send_piece(
-        self, layout: Layout, blob: Descriptor, place: str, offset: int
+        self, layout: Layout, blob: Descriptor, location: str, offset: int
     ) -> tuple[str, int]:
         with layout.open(blob) as file:
             file.seek(offset)
@@ -178,7 +178,7 @@ class Upload:
             "Content-Type": "application/octet-stream",
             "Content-Range": f"{offset}-{offset + len(piece) - 1}",
         }
-        answer = self._ask("PATCH", place, piece, headers)
+        answer = self._ask("PATCH", location, piece, headers)
         _try_again_if_busy(answer)
         if answer.status == 416:
             raise _TryAgain("it is at another place of the upload")
@@ -190,24 +190,24 @@ class Upload:
             raise self._lies(f"to have {has} bytes of an upload that was sent {end}")
         if has == offset:
             raise _TryAgain("it took nothing of a piece")
-        return self._next(answer, place), has
+        return self._next(answer, location), has
 
-    def _resume(self, place: str, offset: int, blob: Descriptor) -> tuple[str, int]:
+    def _resume(self, location: str, offset: int, blob: Descriptor) -> tuple[str, int]:
         """Where to go on; an empty place is a new upload."""
-        if not place:
+        if not location:
             return "", 0
         try:
-            answer = self._ask("GET", place)
+            answer = self._ask("GET", location)
         except Unreachable:
-            return place, offset
+            return location, offset
         if answer.status not in (200, 202, 204):
             return "", 0
         has = self._offset(answer, 0)
-        return (self._next(answer, place), has) if has <= blob.size_bytes else ("", 0)
+        return (self._next(answer, location), has) if has <= blob.size_bytes else ("", 0)
 
-    def _finish(self, blob: Descriptor, place: str) -> None:
-        divider = "&" if "?" in place else "?"
-        answer = self._ask("PUT", f"{place}{divider}digest={blob.digest}", b"")
+    def _finish(self, blob: Descriptor, location: str) -> None:
+        divider = "&" if "?" in location else "?"
+        answer = self._ask("PUT", f"{location}{divider}digest={blob.digest}", b"")
         _try_again_if_busy(answer)
         if answer.status not in (201, 204):
             raise refused(self._to.registry, answer, f"blob {blob.digest[:19]}")
@@ -233,7 +233,7 @@ class Upload:
         self,
         method: str,
         path: str,
-        what: str,
+        request: str,
         body: bytes = b"",
         headers: dict[str, str] | None = None,
     ) -> Answer:
@@ -248,7 +248,7 @@ class Upload:
                 failures += 1
                 if failures == _TRIES:
                     raise UploadFailed(
-                        f"{self._to.registry} failed {_TRIES} times at {what}, the last time: "
+                        f"{self._to.registry} failed {_TRIES} times at {request}, the last time: "
                         f"{error}",
                         "push again: what has arrived is not sent twice",
                     ) from error
@@ -268,8 +268,8 @@ class Upload:
         if returned_digest != digest:
             raise self._lies(f"that {digest[:19]} is {returned_digest[:80]!a}")
 
-    def _next(self, answer: Answer, place: str) -> str:
-        location = answer.headers.get("Location", "") or place
+    def _next(self, answer: Answer, previous: str) -> str:
+        location = answer.headers.get("Location", "") or previous
         if not location:
             raise self._lies("to have begun an upload, and not where")
         return self._connection.absolute(location)
@@ -281,9 +281,9 @@ class Upload:
         # `0-0` is an upload without a byte at Docker's registry, and with one in the specification.
         return int(match[1]) + 1 if int(match[1][:19]) else 0
 
-    def _lies(self, what: str) -> UploadFailed:
+    def _lies(self, claim: str) -> UploadFailed:
         return UploadFailed(
-            f"{self._to.registry} claims {what}",
+            f"{self._to.registry} claims {claim}",
             "nothing of this image there can be relied on; ask those who run the registry",
         )
 

@@ -299,12 +299,12 @@ def _origin(address: str) -> tuple[str, str, int]:
     return parts.scheme, (parts.hostname or "").lower(), parts.port or default
 
 
-def refused(registry: str, answer: Answer, what: str) -> TorchyardError:
+def refused(registry: str, answer: Answer, request: str) -> TorchyardError:
     """The error for an answer that says no, with the registry's own reason."""
     errors = _json(answer.body).get("errors")
     first = errors[0] if isinstance(errors, list) and errors else {}
     reason = first.get("message") or first.get("code") if isinstance(first, dict) else ""
-    message = f"{registry} refuses {what}: {clean(str(reason or f'status {answer.status}'))}"
+    message = f"{registry} refuses {request}: {clean(str(reason or f'status {answer.status}'))}"
     if answer.status in (401, 403):
         return Forbidden(message, "ask its owner for the permission to push there")
     if answer.status == 404:

@@ -13,7 +13,7 @@ class Steps:
     def note(self, text: str) -> None:
         """A notice about the image."""
 
-    def begin(self, what: str, size_bytes: int) -> None:
+    def begin(self, title: str, size_bytes: int) -> None:
         """A layer is read, or the image pushed."""
 
     def add(self, size_bytes: int) -> None:

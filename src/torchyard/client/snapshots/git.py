@@ -105,7 +105,7 @@ def cloned(text: str) -> Iterator[Checkout]:
     Raises:
         InvalidSpec: git is missing, or could not fetch it, or the folder is not in it.
     """
-    wanted = parse(text)
+    source = parse(text)
     if shutil.which("git") is None:
         raise InvalidSpec(
             f"`{_public(text)}` needs git, which is not on this machine",
@@ -115,23 +115,23 @@ def cloned(text: str) -> Iterator[Checkout]:
     top = Path(tempfile.mkdtemp(prefix="torchyard-code-"))
     try:
         _run(top, text, "init", "--quiet")
-        fetch = ("fetch", "--quiet", "--depth", "1", "--no-tags", "--", wanted.url)
-        _run(top, text, *fetch, wanted.revision or "HEAD")
+        fetch = ("fetch", "--quiet", "--depth", "1", "--no-tags", "--", source.url)
+        _run(top, text, *fetch, source.revision or "HEAD")
         _run(top, text, "checkout", "--quiet", "--detach", "FETCH_HEAD")
         commit = _run(top, text, "rev-parse", "HEAD").strip()
-        folder = top / wanted.folder
+        folder = top / source.folder
         inside = os.path.realpath(folder)
         if not os.path.isdir(inside) or not (inside + os.sep).startswith(
             os.path.realpath(top) + os.sep
         ):
             raise InvalidSpec(
-                f"`{_public(text)}`: the repository has no folder `{wanted.folder}`",
+                f"`{_public(text)}`: the repository has no folder `{source.folder}`",
                 "write the folder behind the branch, `#branch:folder`",
                 at=("code",),
             )
-        branch = "" if wanted.revision in ("HEAD", commit) else wanted.revision
+        branch = "" if source.revision in ("HEAD", commit) else source.revision
         yield Checkout(
-            Path(inside), _properties(without_password(wanted.url), branch, commit, False)
+            Path(inside), _properties(without_password(source.url), branch, commit, False)
         )
     finally:
         shutil.rmtree(top, ignore_errors=True)

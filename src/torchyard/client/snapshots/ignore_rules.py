@@ -167,10 +167,10 @@ def _rule(line: str, number: int) -> Rule | None:
 
 def _stripped(line: str) -> str:
     """Without white space around it, except for a space that a backslash stands before."""
-    kept = line.strip()
-    backslashes = len(kept) - len(kept.rstrip("\\"))
-    has_space = line.lstrip()[len(kept) :].startswith(" ")
-    return kept + " " if backslashes % 2 and has_space else kept
+    pattern = line.strip()
+    backslashes = len(pattern) - len(pattern.rstrip("\\"))
+    has_space = line.lstrip()[len(pattern) :].startswith(" ")
+    return pattern + " " if backslashes % 2 and has_space else pattern
 
 
 def _expression(glob: str) -> str | None:

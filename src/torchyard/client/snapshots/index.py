@@ -64,9 +64,9 @@ def looks_of(entries: list[Found]) -> bytes:
     return b"".join([len(text).to_bytes(8, "little"), text, *numbers])
 
 
-def file_for(index_folder: Path, place: Path) -> Path:
-    """Where the index of the folder `place` is kept."""
-    name = hashlib.sha256(os.fsencode(os.path.realpath(place))).hexdigest()[:32]
+def file_for(index_folder: Path, path: Path) -> Path:
+    """Where the index of the folder `path` is kept."""
+    name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
     return index_folder / name
 
 

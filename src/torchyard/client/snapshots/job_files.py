@@ -144,9 +144,9 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
         TorchyardError: a folder can't be a snapshot.
     """
     body: dict[str, Any] = copy.deepcopy(dict(document))
-    places: Places = {}
+    positions: Places = {}
     if _is_sweep(body):
-        at, code_folder = _read_trial(body, folder, places)
+        at, code_folder = _read_trial(body, folder, positions)
         part = body["trial"] if at else {}
     elif _is_command(body):
         at, code_folder, part = (), folder, body
@@ -160,25 +160,25 @@ def find(document: Mapping[str, Any], folder: Path, limits: Limits = CODE_LIMITS
     if "environment" in part:
         here = (*at, "environment")
         part["environment"], context = _environment(
-            part["environment"], code_folder, limits, here, places
+            part["environment"], code_folder, limits, here, positions
         )
         paths += context
-    return JobFiles(body, tuple(paths), clones, code_at, left_out, places)
+    return JobFiles(body, tuple(paths), clones, code_at, left_out, positions)
 
 
 def _left_out_property(left_out: LeftOut) -> dict[str, str]:
     """What the server explains a missing module by: the outermost paths, as far as they fit."""
-    kept: LeftOut = {}
+    listed: LeftOut = {}
     size = 2
     for path in sorted(left_out, key=lambda path: (path.count("/"), path)):
         size += len(json.dumps({path: left_out[path]}))
         if size > _MOST_LEFT_OUT:
             break
-        kept[path] = left_out[path]
-    return {LEFT_OUT: json.dumps(kept)} if kept else {}
+        listed[path] = left_out[path]
+    return {LEFT_OUT: json.dumps(listed)} if listed else {}
 
 
-def _read_trial(sweep: dict[str, Any], folder: Path, places: Places) -> tuple[At, Path]:
+def _read_trial(sweep: dict[str, Any], folder: Path, positions: Places) -> tuple[At, Path]:
     """Put the trial's file in its place; where its keys are, and what they are relative to.
 
     The place is empty where the trial is on the server, or no mapping at all.
@@ -186,7 +186,7 @@ def _read_trial(sweep: dict[str, Any], folder: Path, places: Places) -> tuple[At
     trial = sweep.get("trial")
     if isinstance(trial, str) and trial.strip() and not is_elsewhere(trial):
         file = _existing(trial, folder, ("trial",))
-        trial, folder = _yaml(file, ("trial",), places), file.parent
+        trial, folder = _yaml(file, ("trial",), positions), file.parent
         sweep["trial"] = {key: value for key, value in trial.items() if key in _OF_TRIAL_FILE}
         return ("trial",), folder
     return (("trial",) if isinstance(trial, dict) else ()), folder
@@ -203,11 +203,11 @@ def _find_code(
         return [], code
     if not isinstance(code, str) or not code or is_elsewhere(code):
         return [], ""
-    place = _existing(code, folder, at)
+    path = _existing(code, folder, at)
     with _located(at):
-        files = snapshot.find(place, limits, ignore=True, left_out=left_out)
+        files = snapshot.find(path, limits, ignore=True, left_out=left_out)
     body["code"] = f"local:{code}"
-    return [LocalPath(at, place, files)], ""
+    return [LocalPath(at, path, files)], ""
 
 
 def _find_inputs(body: dict[str, Any], folder: Path) -> list[LocalPath]:
@@ -218,12 +218,12 @@ def _find_inputs(body: dict[str, Any], folder: Path) -> list[LocalPath]:
         if not isinstance(path, str) or not path or is_elsewhere(path):
             continue
         at = ("inputs", name, "path")
-        place = _existing(path, folder, at)
-        check_kind(value.get("type") or "uri_folder", place, path, at)
+        source = _existing(path, folder, at)
+        check_kind(value.get("type") or "uri_folder", source, path, at)
         with _located(at):
-            files = snapshot.find(place, Limits())
+            files = snapshot.find(source, Limits())
         value["path"] = f"local:{path}"
-        paths.append(LocalPath(at, place, files))
+        paths.append(LocalPath(at, source, files))
     return paths
 
 
@@ -242,9 +242,9 @@ def local_path(text: str, folder: Path) -> Path:
 
 
 def _existing(text: str, folder: Path, at: At) -> Path:
-    place = local_path(text, folder)
+    path = local_path(text, folder)
     try:
-        place.stat()
+        path.stat()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         if isinstance(error, FileNotFoundError):
@@ -256,52 +256,56 @@ def _existing(text: str, folder: Path, at: At) -> Path:
             f"paths are relative to `{folder}`",
             at=at,
         ) from error
-    return place
+    return path
 
 
-def check_kind(kind: Any, place: Path, text: str, at: At, noun: str = "input") -> None:
+def check_kind(kind: Any, path: Path, text: str, at: At, noun: str = "input") -> None:
     """
     Raises:
         InvalidSpec: the type `kind` wants a file where there is a folder, or the other way round.
     """
-    wanted = str(kind).lower()
-    if wanted == "uri_file" and place.is_dir():
+    expected_type = str(kind).lower()
+    if expected_type == "uri_file" and path.is_dir():
         raise InvalidSpec(
-            f"the {noun}'s path `{text}` is a folder, its type is {wanted}",
+            f"the {noun}'s path `{text}` is a folder, its type is {expected_type}",
             "name a file, or write `type: uri_folder`",
             at=at,
         )
-    if wanted in ("uri_folder", "mltable", "mlflow_model", "triton_model") and not place.is_dir():
+    if (
+        expected_type in ("uri_folder", "mltable", "mlflow_model", "triton_model")
+        and not path.is_dir()
+    ):
         raise InvalidSpec(
-            f"the {noun}'s path `{text}` is a file, its type is {wanted}",
-            "name a folder" + (", or write `type: uri_file`" if wanted == "uri_folder" else ""),
+            f"the {noun}'s path `{text}` is a file, its type is {expected_type}",
+            "name a folder"
+            + (", or write `type: uri_file`" if expected_type == "uri_folder" else ""),
             at=at,
         )
 
 
 def environment_files(
-    document: Mapping[str, Any], folder: Path, at: At = (), places: Places | None = None
+    document: Mapping[str, Any], folder: Path, at: At = (), positions: Places | None = None
 ) -> dict[str, Any]:
     """An environment's document with the files that it names read into it.
 
     Args:
         at: its place in the document around it.
-        places: gets the position of each value of those files.
+        positions: gets the position of each value of those files.
 
     Raises:
         InvalidSpec: a file that is not there, or can't be read.
     """
     body = dict(document)
-    places = {} if places is None else places
+    positions = {} if positions is None else positions
     conda = body.get("conda_file")
     if isinstance(conda, str):
         here = (*at, "conda_file")
-        body["conda_file"] = _yaml(_existing(conda, folder, here), here, places)
+        body["conda_file"] = _yaml(_existing(conda, folder, here), here, positions)
     pip = body.get("pip_requirements")
     # A text of several lines is not a path.
     if isinstance(pip, str) and "\n" not in pip.strip():
         here = (*at, "pip_requirements")
-        body["pip_requirements"] = _requirements(_existing(pip, folder, here), here, places)
+        body["pip_requirements"] = _requirements(_existing(pip, folder, here), here, positions)
     return body
 
 
@@ -313,10 +317,10 @@ def find_environment(
     Args:
         limits: for a build context.
     """
-    places: Places = {}
-    files = environment_files(document, folder, (), places)
+    positions: Places = {}
+    files = environment_files(document, folder, (), positions)
     body, paths = _with_context(files, folder, (), limits)
-    return JobFiles(body, tuple(paths), places=places)
+    return JobFiles(body, tuple(paths), places=positions)
 
 
 def _with_context(
@@ -328,22 +332,22 @@ def _with_context(
     if build is None or not isinstance(path, str) or not path or is_elsewhere(path):
         return environment, []
     here = (*at, "build", "path")
-    place = _existing(path, folder, here)
-    if not place.is_dir():
+    source = _existing(path, folder, here)
+    if not source.is_dir():
         raise InvalidSpec(
             f"the build context `{path}` is a file",
             "name its folder, and the file by `dockerfile_path`",
             at=here,
         )
     with _located(here):
-        files = snapshot.find(place, limits, ignore=True)
+        files = snapshot.find(source, limits, ignore=True)
     _check_dockerfile(build.get("dockerfile_path"), files, (*at, "build", "dockerfile_path"))
     changed = {**environment, "build": {**build, "path": f"local:{path}"}}
-    return changed, [LocalPath(here, place, files)]
+    return changed, [LocalPath(here, source, files)]
 
 
-def _check_dockerfile(named: Any, files: list[Found], at: At) -> None:
-    name = named or "Dockerfile"
+def _check_dockerfile(dockerfile: Any, files: list[Found], at: At) -> None:
+    name = dockerfile or "Dockerfile"
     if isinstance(name, str) and name.removeprefix("./") not in {entry[0] for entry in files}:
         raise InvalidSpec(
             f"the build context holds no `{name}`",
@@ -354,18 +358,18 @@ def _check_dockerfile(named: Any, files: list[Found], at: At) -> None:
 
 
 def _environment(
-    environment: Any, folder: Path, limits: Limits, at: At, places: Places
+    environment: Any, folder: Path, limits: Limits, at: At, positions: Places
 ) -> tuple[Any, list[LocalPath]]:
     if isinstance(environment, str) and environment.lower().startswith("file:"):
         file = _existing(environment, folder, at)
-        environment = _yaml(file, at, places)
+        environment = _yaml(file, at, positions)
         folder = file.parent
     if not isinstance(environment, dict):
         return environment, []
-    return _with_context(environment_files(environment, folder, at, places), folder, at, limits)
+    return _with_context(environment_files(environment, folder, at, positions), folder, at, limits)
 
 
-def _yaml(file: Path, at: At, places: Places) -> dict[str, Any]:
+def _yaml(file: Path, at: At, positions: Places) -> dict[str, Any]:
     from torchyard.base.documents import yaml_files
 
     try:
@@ -373,7 +377,7 @@ def _yaml(file: Path, at: At, places: Places) -> dict[str, Any]:
     except InvalidInput as error:
         error.at, error.is_located = at, isinstance(error, InvalidSpec)
         raise
-    places.update({(*at, *inner): place for inner, place in content.places.items()})
+    positions.update({(*at, *inner): position for inner, position in content.places.items()})
     return content.value
 
 
@@ -385,14 +389,14 @@ def _shown(file: Path) -> str:
         return str(file)
 
 
-def _requirements(file: Path, at: At, places: Places) -> list[str]:
+def _requirements(file: Path, at: At, positions: Places) -> list[str]:
     """The requirements in `file`, one a line, comments and continued lines resolved."""
     lines: list[str] = []
     for number, raw in _logical_lines(_text(file, at)):
         line = re.sub(r"(^|\s)#.*$", "", raw).strip()
         if not line:
             continue
-        places[(*at, len(lines))] = f"{_shown(file)}:{number}:1"
+        positions[(*at, len(lines))] = f"{_shown(file)}:{number}:1"
         option = re.match(r"(-r|-c|--requirement|--constraint|-e|--editable)\b", line)
         if option:
             error = InvalidSpec(

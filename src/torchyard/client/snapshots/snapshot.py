@@ -51,9 +51,9 @@ class Snapshot:
 
 
 def find(
-    place: Path, limits: Limits, *, ignore: bool = False, left_out: LeftOut | None = None
+    path: Path, limits: Limits, *, ignore: bool = False, left_out: LeftOut | None = None
 ) -> list[Found]:
-    """What a snapshot of `place` would hold; nothing is read but the folder's entries.
+    """What a snapshot of `path` would hold; nothing is read but the folder's entries.
 
     Args:
         ignore: leave out what the folder's `.amlignore` or `.gitignore` says.
@@ -63,13 +63,13 @@ def find(
         InvalidInput: something in the folder can't be part of a snapshot.
         LimitExceeded: the folder holds more than `limits`.
     """
-    if place.is_dir():
-        return walk(place, ignore_rules.read(place) if ignore else None, limits, left_out)
-    return single(place)
+    if path.is_dir():
+        return walk(path, ignore_rules.read(path) if ignore else None, limits, left_out)
+    return single(path)
 
 
-def take(place: Path, entries: list[Found], index_folder: Path | None = None) -> Snapshot:
-    """Snapshot the folder or file at `place`, of which `find` has just found `found`.
+def take(path: Path, entries: list[Found], index_folder: Path | None = None) -> Snapshot:
+    """Snapshot the folder or file at `path`, of which `find` has just found `found`.
 
     Args:
         index_folder: where to remember hashes between calls; None hashes everything.
@@ -77,8 +77,8 @@ def take(place: Path, entries: list[Found], index_folder: Path | None = None) ->
     Raises:
         InvalidInput: a file can't be read, or changed since it was found.
     """
-    root = place if place.is_dir() else place.parent
-    index_file = index.file_for(index_folder, place) if index_folder is not None else None
+    root = path if path.is_dir() else path.parent
+    index_file = index.file_for(index_folder, path) if index_folder is not None else None
     remembered = index.load(index_file)
     looks = index.looks_of(entries)
     if looks and looks == remembered.looks and remembered.manifest:
@@ -93,13 +93,13 @@ def take(place: Path, entries: list[Found], index_folder: Path | None = None) ->
             for file, sha256 in zip(entries, hashes, strict=True)
             if file in hashes_by_look or max(file[2], file[3]) < now_ns - _RACY_NS
         ]
-        whole = len(believed) == len(entries)
+        is_complete = len(believed) == len(entries)
         index.save(
             index_file,
             Index(
                 index.looks_of([file for file, _ in believed]),
                 bytes.fromhex("".join(sha256 for _, sha256 in believed)),
-                manifest if whole else b"",
+                manifest if is_complete else b"",
             ),
         )
     return Snapshot(root, manifest)

@@ -38,12 +38,12 @@ class Snapshots:
 
         return Limits(self._settings.snapshot_max_files, self._settings.snapshot_max_mb << 20)
 
-    def take(self, place: Path) -> Snapshot:
-        """Snapshot the folder or file at `place`, all of it."""
+    def take(self, path: Path) -> Snapshot:
+        """Snapshot the folder or file at `path`, all of it."""
         from torchyard.client.snapshots import snapshot
         from torchyard.client.snapshots.walk import Limits
 
-        return snapshot.take(place, snapshot.find(place, Limits()), self._index_folder)
+        return snapshot.take(path, snapshot.find(path, Limits()), self._index_folder)
 
     def send(self, snapshot: Snapshot, progress: Progress | None = None) -> str:
         """Upload what the server lacks of `snapshot`; returns its id."""

@@ -44,11 +44,11 @@ def upload(snapshot: Snapshot, store: Store, progress: Progress | None = None) -
         if error.code != "blobs_missing":
             raise
     by_hash = {content.sha256: content for content in snapshot.contents()}
-    wanted = list(by_hash)
+    hashes = list(by_hash)
     lacking = [
         by_hash[sha256]
-        for start in range(0, len(wanted), _ASK_AT_ONCE)
-        for sha256 in store.missing(wanted[start : start + _ASK_AT_ONCE])
+        for start in range(0, len(hashes), _ASK_AT_ONCE)
+        for sha256 in store.missing(hashes[start : start + _ASK_AT_ONCE])
     ]
     total, sent = sum(content.size_bytes for content in lacking), 0
     for content in (content for content in lacking if content.size_bytes > _SMALL_BYTES):

@@ -270,14 +270,14 @@ def _check_limits(folder: Path, entries: list[Found], limits: Limits) -> None:
         return
     largest = sorted(entries, key=lambda file: file[1], reverse=True)[:10]
     listed = "\n".join(f"  {megabytes(size):>10}  {path}" for path, size, *_ in largest)
-    wanted = []
+    excesses = []
     if too_large:
         assert limits.size_bytes is not None
-        wanted.append(f"{megabytes(size_bytes)} of {megabytes(limits.size_bytes)} allowed")
+        excesses.append(f"{megabytes(size_bytes)} of {megabytes(limits.size_bytes)} allowed")
     if too_many:
-        wanted.append(f"{len(entries)} files of {limits.files} allowed")
+        excesses.append(f"{len(entries)} files of {limits.files} allowed")
     raise LimitExceeded(
-        f"total snapshot size exceeds the limit: `{folder}` holds {' and '.join(wanted)}; "
+        f"total snapshot size exceeds the limit: `{folder}` holds {' and '.join(excesses)}; "
         f"its largest files are\n{listed}",
         "name what the job does not need in `.amlignore`, give data as an input, or raise "
         "TORCHYARD_SNAPSHOT_MAX_FILES or TORCHYARD_SNAPSHOT_MAX_MB",

@@ -105,11 +105,11 @@ def range_of(name: str, text: str) -> dict[str, Any]:
     words = [word.strip() for word in rest.split(",")] if rest.strip() else []
     make = _KINDS.get(kind)
     if make is None or not colon:
-        near = nearest(kind, list(_KINDS))
+        guess = nearest(kind, list(_KINDS))
         raise InvalidInput(
             f"`{text[:80]}` is not a range for `{name}`",
-            f"did you mean `{near}:{rest[:80]}`?"
-            if near and near != kind
+            f"did you mean `{guess}:{rest[:80]}`?"
+            if guess and guess != kind
             else "write for example `uniform:0,1`, `loguniform:1e-5,1e-1` or `choice:a,b`",
         )
     try:

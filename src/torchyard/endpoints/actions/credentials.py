@@ -89,7 +89,7 @@ def token(services: Services, workspace: str, name: str, identity: Identity) -> 
     return tokens.sign(secret, audience, identity.user, services.clock.now())
 
 
-def _require(holds: bool, name: str, mode: AuthMode, what: str) -> None:
+def _require(holds: bool, name: str, mode: AuthMode, credential: str) -> None:
     if holds:
         return
     hints = {
@@ -98,7 +98,7 @@ def _require(holds: bool, name: str, mode: AuthMode, what: str) -> None:
         AuthMode.AAD_TOKEN: "call it with your own token of this server",
     }
     raise Conflict(
-        f"endpoint `{name}` has `auth_mode: {mode.value}`, and no {what}",
+        f"endpoint `{name}` has `auth_mode: {mode.value}`, and no {credential}",
         hints[mode],
         code="wrong_auth_mode",
     )

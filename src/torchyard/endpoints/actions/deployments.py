@@ -124,8 +124,8 @@ def update(
             raise unknown_key(str(key), names, inside="the changes")
         before = document.get(key)
         is_part = isinstance(value, Mapping) and isinstance(before, Mapping)
-        whole = key in ("model", "environment")
-        document[key] = {**before, **value} if is_part and not whole else value  # type: ignore[dict-item]
+        is_replaced = key in ("model", "environment")
+        document[key] = {**before, **value} if is_part and not is_replaced else value  # type: ignore[dict-item]
     document = {**document, "name": old.name, "endpoint_name": old.endpoint}
     return create(services, workspace, endpoint_name, document, identity)
 
@@ -141,11 +141,11 @@ def get(db: Database, workspace: str, endpoint_name: str, name: str) -> Deployme
         if deployment is not None:
             return deployment
         there = store.deployments_in(connection, workspace, endpoint.name)
-    near = nearest(name, [each.name for each in there])
+    guess = nearest(name, [each.name for each in there])
     raise NotFound(
         f"endpoint `{endpoint.name}` has no deployment `{name[:80]}`",
-        f"did you mean `{near}`?"
-        if near
+        f"did you mean `{guess}`?"
+        if guess
         else f"list them with `yard online-deployment list -e {endpoint.name}`",
         code="deployment_not_found",
     )
@@ -177,14 +177,14 @@ def delete(
     with services.db.write() as connection:
         endpoint = _still_there(store.endpoint_named(connection, workspace, endpoint_name))
         endpoints.refuse_foreign(services.db, endpoint, identity)
-        for what, shares in (
+        for traffic, shares in (
             ("traffic", endpoint.traffic),
             ("mirrored traffic", endpoint.mirror_traffic),
         ):
             if shares.get(deployment.name):
                 raise Conflict(
-                    f"deployment `{deployment.name}` has {shares[deployment.name]}% of the {what} "
-                    f"of endpoint `{endpoint.name}`",
+                    f"deployment `{deployment.name}` has {shares[deployment.name]}% of the "
+                    f"{traffic} of endpoint `{endpoint.name}`",
                     f"give it to others first: `yard online-endpoint update -n {endpoint.name} "
                     f'--traffic "{deployment.name}=0 …"`',
                     code="deployment_has_traffic",

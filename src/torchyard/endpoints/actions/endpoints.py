@@ -124,10 +124,10 @@ def delete(services: Services, workspace: str, name: str, identity: Identity) ->
 def may_change(db: Database, endpoint: Endpoint, user: str) -> bool:
     """Whether it is this person's own, or they are a contributor of the workspace."""
     roles = people.roles_of(db, user)
-    granted = [roles[place] for place in ("", endpoint.workspace) if place in roles]
-    most = max((role.rank for role in granted), default=-1)
+    granted = [roles[scope] for scope in ("", endpoint.workspace) if scope in roles]
+    rank = max((role.rank for role in granted), default=-1)
     least = Role.DATA_SCIENTIST if user == endpoint.owner else Role.CONTRIBUTOR
-    return most >= least.rank
+    return rank >= least.rank
 
 
 def refuse_foreign(db: Database, endpoint: Endpoint, identity: Identity) -> None:
@@ -146,10 +146,10 @@ def _of(connection: Connection, workspace: str, name: str) -> Endpoint:
     endpoint = store.endpoint_named(connection, workspace, name)
     if endpoint is not None:
         return endpoint
-    near = nearest(name, [each.name for each in store.endpoints_in(connection, workspace)])
+    guess = nearest(name, [each.name for each in store.endpoints_in(connection, workspace)])
     raise NotFound(
         f"endpoint `{name[:80]}` does not exist in workspace `{workspace}`",
-        f"did you mean `{near}`?" if near else "list them with `yard online-endpoint list`",
+        f"did you mean `{guess}`?" if guess else "list them with `yard online-endpoint list`",
         code="endpoint_not_found",
     )
 
@@ -235,11 +235,11 @@ def _check_shares(
     by_name = {name.lower(): name for name in names}
     for name in shares:
         if name.lower() not in by_name:
-            near = nearest(name, names)
+            guess = nearest(name, names)
             there = ", ".join(f"`{each}`" for each in names) or "none yet"
             raise InvalidSpec(
                 f"endpoint `{endpoint}` has no deployment `{name[:80]}`",
-                f"did you mean `{near}`?" if near else f"its deployments: {there}",
+                f"did you mean `{guess}`?" if guess else f"its deployments: {there}",
                 code="deployment_not_found",
                 at=(key, name),
             )

@@ -57,8 +57,8 @@ def deployment_json(
     }
     model = spec.model
     if model is not None:
-        named = f"azureml:{model.name}:{model.version}"
-        body["model"] = named if model.name and model.version else dict(body["model"])
+        reference = f"azureml:{model.name}:{model.version}"
+        body["model"] = reference if model.name and model.version else dict(body["model"])
     return body
 
 

@@ -49,8 +49,10 @@ def create(
     response: Response,
 ) -> dict[str, Any]:
     """Create an endpoint, or replace the file of one."""
-    named = fields.with_path_name(fields.mapping(document, "the endpoint's document"), endpoint)
-    made, is_new = endpoints.create(services, workspace, named, identity)
+    endpoint_document = fields.with_path_name(
+        fields.mapping(document, "the endpoint's document"), endpoint
+    )
+    made, is_new = endpoints.create(services, workspace, endpoint_document, identity)
     response.status_code = 201 if is_new else 200
     return endpoint_json(services.home, made)
 
@@ -160,9 +162,11 @@ def create_deployment(
     response: Response,
 ) -> dict[str, Any]:
     """Create a deployment, or replace the file of one."""
-    named = fields.with_path_name(fields.mapping(document, "the deployment's document"), deployment)
-    named.setdefault("endpoint_name", endpoint)
-    accepted = deployments.create(services, workspace, endpoint, named, identity)
+    deployment_document = fields.with_path_name(
+        fields.mapping(document, "the deployment's document"), deployment
+    )
+    deployment_document.setdefault("endpoint_name", endpoint)
+    accepted = deployments.create(services, workspace, endpoint, deployment_document, identity)
     response.status_code = 201 if accepted.is_new else 200
     return _accepted_json(services, accepted)
 
@@ -173,9 +177,11 @@ def validate_deployment(
     workspace: str, endpoint: str, deployment: str, document: Annotated[Any, Body()]
 ) -> dict[str, Any]:
     """Check a deployment's keys and values, before its files are sent; nothing is stored."""
-    named = fields.with_path_name(fields.mapping(document, "the deployment's document"), deployment)
-    named.setdefault("endpoint_name", endpoint)
-    return {"notices": list(deployment_spec.read(named).notices)}
+    deployment_document = fields.with_path_name(
+        fields.mapping(document, "the deployment's document"), deployment
+    )
+    deployment_document.setdefault("endpoint_name", endpoint)
+    return {"notices": list(deployment_spec.read(deployment_document).notices)}
 
 
 @router.patch("/{endpoint}/deployments/{deployment}")

@@ -67,7 +67,7 @@ def register(
     """Register those that are not; another server may do the same at the same time."""
     workspace = endpoint.workspace
     for each in collected:
-        place = f"{endpoint.name}/{each.deployment}"
+        source = f"{endpoint.name}/{each.deployment}"
         folder = folder_of(services.datastores, workspace, endpoint.name, each.deployment)
         (folder / each.collection).mkdir(mode=0o700, parents=True, exist_ok=True)
         if not each.is_new:
@@ -77,8 +77,8 @@ def register(
             path=each.uri,
             type="uri_folder",
             version=each.version,
-            description=f"`{each.collection}` of deployment {place}, as JSON lines",
-            properties={"collection": each.collection, "deployment": place},
+            description=f"`{each.collection}` of deployment {source}, as JSON lines",
+            properties={"collection": each.collection, "deployment": source},
         )
         try:
             assets.register(services.db, services.clock, workspace, request, each.uri, owner)
@@ -94,15 +94,16 @@ def _found(db: Database, endpoint: Endpoint, deployment: str, collection: Collec
     uri = str(DatastoreUri(BLOB_STORE, path))
     there, deleted = assets.all_versions(db, endpoint.workspace, name)
     of_uri = [asset for asset in there if asset.uri == uri]
-    wanted = collection.data_version
+    requested = collection.data_version
     for asset in of_uri:
-        if not wanted or asset.version == wanted:
+        if not requested or asset.version == requested:
             return Collected(collection.name, deployment, name, asset.version, uri, False)
-    version = wanted or _next(there, deleted)
+    version = requested or _next(there, deleted)
     if version in deleted or any(asset.version == version for asset in there):
-        what = "was deleted" if version in deleted else "is other data"
+        conflict = "was deleted" if version in deleted else "is other data"
         raise Conflict(
-            f"data `{name}:{version}` {what}: collection `{collection.name}` can't be kept as it",
+            f"data `{name}:{version}` {conflict}: collection `{collection.name}` can't be "
+            "kept as it",
             "name another version, or none, with `data: {name: …, version: …}`",
             at=("data_collector", "collections", collection.name, "data"),
         )

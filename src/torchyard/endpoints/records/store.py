@@ -100,8 +100,8 @@ instances = Table(
 
 def add_endpoint(connection: Connection, endpoint: Endpoint, secrets: EndpointKeys) -> None:
     connection.execute(insert(endpoints).values(_values(vars(endpoint))))
-    place = {"workspace": endpoint.workspace, "endpoint": endpoint.name}
-    connection.execute(insert(keys).values({**place, **vars(secrets)}))
+    key = {"workspace": endpoint.workspace, "endpoint": endpoint.name}
+    connection.execute(insert(keys).values({**key, **vars(secrets)}))
 
 
 def endpoint_named(connection: Connection, workspace: str, name: str) -> Endpoint | None:

@@ -304,8 +304,8 @@ class ClientConnection(asyncio.Protocol):
         if call.is_done:
             return
         call.is_routed, call.target = True, target
-        most = target.row.max_body_bytes
-        if (call.length or 0) > most or call.body_bytes > most:
+        limit = target.row.max_body_bytes
+        if (call.length or 0) > limit or call.body_bytes > limit:
             self._drop_held(call)
             self.refuse(call, errors.TOO_LARGE)
             return

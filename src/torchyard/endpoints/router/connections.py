@@ -34,8 +34,8 @@ class Connection(Protocol):
 class Connections:
     """Of one router."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = min(most, _affordable())
+    def __init__(self, limit: int = MOST) -> None:
+        self._most = min(limit, _affordable())
         self._all: dict[Connection, None] = {}
         self._by_host: dict[str, int] = {}
         self.refused = 0

@@ -155,7 +155,7 @@ class Deployment:
         name: str,
         row: DeploymentRow,
         loop: asyncio.AbstractEventLoop,
-        wanted: Callable[[], None],
+        wake: Callable[[], None],
     ) -> None:
         self.key = key
         self.name = name
@@ -163,7 +163,7 @@ class Deployment:
         self.loop = loop
         self.counters = Counters()
         self.waiting_since: float | None = None
-        self._wanted = wanted
+        self._wanted = wake
         self._active: list[Instance] = []
         self._leaving: list[Instance] = []
         self._waiting: dict[Call, asyncio.TimerHandle] = {}
@@ -300,17 +300,17 @@ class Deployment:
 
     def _free(self, tried: set[str] | frozenset[str]) -> Instance | None:
         """The instance with the fewest requests, of several the next in turn."""
-        active, most = self._active, self.row.max_concurrent
+        active, limit = self._active, self.row.max_concurrent
         if len(active) == 1:
             only = active[0]
-            return only if only.in_flight < most and only.row.id not in tried else None
+            return only if only.in_flight < limit and only.row.id not in tried else None
         best: Instance | None = None
         avoided: Instance | None = None
         now = self.loop.time()
         for offset in range(len(active)):
             at = (self._next + offset) % len(active)
             instance = active[at]
-            if instance.in_flight >= most or instance.row.id in tried:
+            if instance.in_flight >= limit or instance.row.id in tried:
                 continue
             if instance.avoided_until > now:
                 avoided = avoided or instance

@@ -300,8 +300,8 @@ def _reused(taken: socket.socket | None, options: Options) -> socket.socket | No
     if taken is None:
         return None
     host, port = taken.getsockname()[:2]
-    wanted = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][4][0]
-    if host != wanted or options.port not in (0, port):
+    address = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][4][0]
+    if host != address or options.port not in (0, port):
         taken.close()
         return None
     taken.setblocking(False)

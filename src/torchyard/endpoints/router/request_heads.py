@@ -167,9 +167,9 @@ class RequestHead:
     def _read_connection(self, special: dict[bytes, bytes]) -> None:
         names = {name.strip().lower() for name in special[b"connection"].split(b",")}
         if b"upgrade" in names and self.length == 0:
-            wanted = special.get(b"upgrade", b"")
-            if _IDENTITY.match(wanted) and not wanted.lower().startswith(b"h2c"):
-                self.upgrade = wanted
+            protocol = special.get(b"upgrade", b"")
+            if _IDENTITY.match(protocol) and not protocol.lower().startswith(b"h2c"):
+                self.upgrade = protocol
         names -= {b"keep-alive", b"close", b"upgrade", b"", b"host"}
         if names:
             self._lines = [line for line in self._lines if line[0] not in names]

@@ -227,8 +227,8 @@ class Router:
         if refusal is not None:
             call.refused(refusal)
             return
-        named = call.request.deployment
-        name = named.decode("latin-1") if named else endpoint.split.next()
+        deployment = call.request.deployment
+        name = deployment.decode("latin-1") if deployment else endpoint.split.next()
         target = endpoint.deployments.get(name)
         if target is None:
             call.refused(errors.NO_DEPLOYMENT)

@@ -253,8 +253,8 @@ def _deployment(value: Any, at: str) -> DeploymentRow:
     if len({each.id for each in instances}) != len(instances):
         raise BrokenTable(f"{at}.instances: two have the same id")
 
-    def bounded_integer(name: str, default: int, least: int, most: int) -> int:
-        return _bounded_integer(row.get(name, default), f"{at}.{name}", least, most)
+    def bounded_integer(name: str, default: int, least: int, maximum: int) -> int:
+        return _bounded_integer(row.get(name, default), f"{at}.{name}", least, maximum)
 
     return DeploymentRow(
         instances=instances,
@@ -331,14 +331,14 @@ def _flag(value: Any, at: str) -> bool:
     return value
 
 
-def _bounded_integer(value: Any, at: str, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise BrokenTable(f"{at}: not a whole number from {least} to {most}")
+def _bounded_integer(value: Any, at: str, least: int, maximum: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= maximum:
+        raise BrokenTable(f"{at}: not a whole number from {least} to {maximum}")
     return value
 
 
-def _number(value: Any, at: str, least: float, most: float) -> float:
+def _number(value: Any, at: str, least: float, maximum: float) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not least <= value <= most:
-        raise BrokenTable(f"{at}: not a number from {least} to {most}")
+    if not is_number or not math.isfinite(value) or not least <= value <= maximum:
+        raise BrokenTable(f"{at}: not a number from {least} to {maximum}")
     return float(value)

@@ -45,10 +45,10 @@ class TableFile:
             return False
         for name, message in read.broken.items():
             self._say(f"the table's endpoint `{name[:80]}` is broken: {message}")
-        kept = {
+        previous = {
             name: self.table.endpoints[name] for name in read.broken if name in self.table.endpoints
         }
-        self.table = replace(read, endpoints={**read.endpoints, **kept})
+        self.table = replace(read, endpoints={**read.endpoints, **previous})
         if not read.broken:
             self._said = ""
         return True

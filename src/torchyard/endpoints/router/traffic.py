@@ -27,11 +27,11 @@ class Split:
         credits = self._credits
         if len(credits) <= 1:
             return next(iter(credits), "")
-        chosen, most = "", -1 << 62
+        chosen, highest = "", -1 << 62
         for name in credits:
             credits[name] += self.weights[name]
-            if credits[name] > most:
-                chosen, most = name, credits[name]
+            if credits[name] > highest:
+                chosen, highest = name, credits[name]
         credits[chosen] -= self._total
         return chosen
 

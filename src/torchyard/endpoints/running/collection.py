@@ -46,14 +46,14 @@ def variables(services: Services, deployment: Deployment, spec: DeploymentSpec) 
     """What an instance's supervisor needs; empty where its script collects nothing."""
     if spec.data_collector is None or not is_by_script(services.blobs, spec):
         return {}
-    place = (deployment.workspace, deployment.endpoint, deployment.name)
+    deployment_key = (deployment.workspace, deployment.endpoint, deployment.name)
     rates = {
         each.name: each.sampling_rate
         for each in spec.data_collector.collections
         if each.name not in (REQUEST, RESPONSE)
     }
     settings = {
-        "folder": str(collected_data.folder_of(services.datastores, *place)),
+        "folder": str(collected_data.folder_of(services.datastores, *deployment_key)),
         "source": f"/endpoints/{deployment.workspace}/{deployment.endpoint}"
         f"/deployments/{deployment.name}",
         "rolling": spec.data_collector.rolling_rate,

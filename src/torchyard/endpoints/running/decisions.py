@@ -94,18 +94,18 @@ def decide(
     deployment: Deployment,
     instances: Iterable[Instance],
     seen: Mapping[Key, Observation],
-    wanted: int,
+    target_count: int,
     is_deleting: bool = False,
 ) -> list[Step]:
     """
     Args:
         seen: by instance; one that is not in it was not looked at yet.
-        wanted: how many instances of the revision that answers.
+        target_count: how many instances of the revision that answers.
         is_deleting: the endpoint is.
     """
     there = {(each.revision, each.number): each for each in instances}
     is_deleting = is_deleting or deployment.state is ProvisioningState.DELETING
-    counts = {} if is_deleting else _counts(deployment, there, wanted)
+    counts = {} if is_deleting else _counts(deployment, there, target_count)
     steps: list[Step] = []
     for key, instance in there.items():
         steps += _of_instance(deployment, instance, seen.get(key, _NOTHING), counts)
@@ -129,13 +129,15 @@ def target(deployment: Deployment) -> int:
     return deployment.revision
 
 
-def _counts(deployment: Deployment, there: Mapping[Key, Instance], wanted: int) -> dict[int, int]:
+def _counts(
+    deployment: Deployment, there: Mapping[Key, Instance], target_count: int
+) -> dict[int, int]:
     """How many instances of which revisions."""
     revision, served = target(deployment), deployment.served_revision
     counts = {}
     if revision:
         # A new revision shows that it can serve, however few are wanted.
-        counts[revision] = wanted if revision == served else max(1, wanted)
+        counts[revision] = target_count if revision == served else max(1, target_count)
     if served and served != revision:
         # As many as there are: another number is part of what is being tried.
         numbers = [

@@ -29,8 +29,8 @@ SERVICE = "score"
 def name_of(deployment: Deployment, revision: int, number: int, starts: int) -> str:
     """Another deployment of the name, after this one was deleted, has other names."""
     made = f"{int(deployment.created_at.timestamp() * 1000):x}"
-    place = f"{deployment.endpoint}-{deployment.name}"
-    return f"{place}-{made}-{revision}-{number}-{starts}".lower()
+    prefix = f"{deployment.endpoint}-{deployment.name}"
+    return f"{prefix}-{made}-{revision}-{number}-{starts}".lower()
 
 
 def find(db: Database, instance: Instance) -> Job | None:

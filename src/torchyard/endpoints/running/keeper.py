@@ -120,8 +120,8 @@ class Keeper:
             if self._has_router():
                 await run_in_threadpool(self._stop_router)
             return _EMPTY_S
-        with ExitStack() as held:
-            if not held.enter_context(locks.held_if_free(self._services.lock("endpoints"))):
+        with ExitStack() as stack:
+            if not stack.enter_context(locks.held_if_free(self._services.lock("endpoints"))):
                 self._watcher.close()  # another server keeps
                 return _IDLE_S
             return await self._keep(endpoints, deployments, instances)
@@ -175,9 +175,9 @@ class Keeper:
             seen[instance.revision, instance.number] = await self._watcher.watch(
                 instance, settings, in_flight
             )
-        wanted = self._target_count(deployment, answering, there, loads)
+        target_count = self._target_count(deployment, answering, there, loads)
         is_deleting = endpoint.state is ProvisioningState.DELETING
-        steps = decisions.decide(deployment, there, seen, wanted, is_deleting)
+        steps = decisions.decide(deployment, there, seen, target_count, is_deleting)
         for step in steps:
             is_of_spec = step.key[0] == deployment.revision
             await run_in_threadpool(
@@ -232,8 +232,8 @@ class Keeper:
 
     def _counts_of(self, deployment: Deployment) -> dict[str, object] | None:
         endpoint = self._statistics.get(f"{deployment.workspace}/{deployment.endpoint}") or {}
-        named = endpoint.get("deployments")
-        body = named.get(deployment.name) if isinstance(named, dict) else None
+        deployments = endpoint.get("deployments")
+        body = deployments.get(deployment.name) if isinstance(deployments, dict) else None
         return body if isinstance(body, dict) else None
 
     def _read(
@@ -322,8 +322,8 @@ class Keeper:
         return self._router.is_known
 
     def _stop_router(self) -> None:
-        with ExitStack() as held:
-            if held.enter_context(locks.held_if_free(self._services.lock("endpoints"))):
+        with ExitStack() as stack:
+            if stack.enter_context(locks.held_if_free(self._services.lock("endpoints"))):
                 self._router.write(Table())
                 self._router.stop()
                 self._scales.clear()
@@ -334,9 +334,9 @@ class Keeper:
         endpoints: dict[tuple[str, str], tuple[Endpoint, EndpointKeys]],
         deployments: Sequence[Deployment],
     ) -> None:
-        held = {(each.workspace, each.endpoint) for each in deployments}
+        in_use = {(each.workspace, each.endpoint) for each in deployments}
         for name, (endpoint, _) in endpoints.items():
-            if endpoint.state is ProvisioningState.DELETING and name not in held:
+            if endpoint.state is ProvisioningState.DELETING and name not in in_use:
                 await run_in_threadpool(self._steps.remove_endpoint, endpoint)
                 for key in [each for each in self._scales if each[:2] == name]:
                     del self._scales[key]

@@ -67,10 +67,10 @@ def quantile_ms(latency: Sequence[int], share: float) -> float:
     rank, passed = share * sum(latency), 0
     if not rank:
         return 0.0
-    for place, count in enumerate(latency[:-1]):
+    for index, count in enumerate(latency[:-1]):
         if passed + count >= rank:
-            low = BUCKETS_MS[place - 1] if place else 0.0
-            return low + (BUCKETS_MS[place] - low) * (rank - passed) / count
+            low = BUCKETS_MS[index - 1] if index else 0.0
+            return low + (BUCKETS_MS[index] - low) * (rank - passed) / count
         passed += count
     return float(BUCKETS_MS[-1])
 

@@ -110,9 +110,9 @@ class Steps:
             starts += 1
             job = instance_jobs.name_of(deployment, revision, number, starts)
         now = self._services.clock.now()
-        place = (deployment.workspace, deployment.endpoint, deployment.name)
+        deployment_key = (deployment.workspace, deployment.endpoint, deployment.name)
         instance = Instance(
-            *place, revision, number, job, InstanceState.STARTING, "", 0, "", now, starts
+            *deployment_key, revision, number, job, InstanceState.STARTING, "", 0, "", now, starts
         )
         with self._services.db.write() as connection:
             store.put_instance(connection, instance)
@@ -192,9 +192,9 @@ class Steps:
             store.change_instance(connection, instance, **values)
 
     def _instance(self, deployment: Deployment, key: Key) -> Instance | None:
-        place = (deployment.workspace, deployment.endpoint, deployment.name)
+        deployment_key = (deployment.workspace, deployment.endpoint, deployment.name)
         with self._services.db.read() as connection:
-            for each in store.instances_in(connection, *place):
+            for each in store.instances_in(connection, *deployment_key):
                 if (each.revision, each.number) == key:
                     return each
         return None

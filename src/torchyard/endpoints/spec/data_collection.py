@@ -102,16 +102,16 @@ def _data(value: Any, at: tuple[str, ...]) -> tuple[str, str]:
         return "", ""
     if isinstance(value, str):
         try:
-            named = parse(value)
+            reference = parse(value)
         except InvalidInput as error:
             raise InvalidSpec(error.message, error.hint, at=at) from error
-        if named.label or named.registry:
+        if reference.label or reference.registry:
             raise InvalidSpec(
                 f"`{value[:80]}` names no version of this workspace's data",
                 "write `azureml:<name>:<version>`",
                 at=at,
             )
-        return named.name, _checked_version(named.version, at)
+        return reference.name, _checked_version(reference.version, at)
     body = keys.check(value, keys.COLLECTED_DATA, at, "`data`")
     name, version = body.get("name"), body.get("version")
     if name not in (None, "") and not (isinstance(name, str) and NAME_PATTERN.match(name)):

@@ -64,7 +64,7 @@ def read(document: Any) -> EndpointSpec:
     )
 
 
-def name(body: Mapping[str, Any], key: str, what: str) -> str:
+def name(body: Mapping[str, Any], key: str, subject: str) -> str:
     """
     Raises:
         InvalidSpec: it is missing, or not within the grammar.
@@ -72,7 +72,7 @@ def name(body: Mapping[str, Any], key: str, what: str) -> str:
     value = text(body, key)
     if not _NAME.match(value):
         raise InvalidSpec(
-            f"`{value[:50]}` is not a valid `{key}`" if value else f"{what} has no `{key}`",
+            f"`{value[:50]}` is not a valid `{key}`" if value else f"{subject} has no `{key}`",
             "use 3 to 32 letters, digits and single dashes, beginning with a letter and not "
             "ending with a dash",
             at=(key,) if value else (),

@@ -165,7 +165,7 @@ _OWN_NOTE = """
 """
 
 
-def check(body: Any, table: Sequence[Key], at: Sequence[str | int], what: str) -> dict[str, Any]:
+def check(body: Any, table: Sequence[Key], at: Sequence[str | int], subject: str) -> dict[str, Any]:
     """The mapping, if all of its keys are in the table and none is refused there.
 
     Raises:
@@ -173,7 +173,7 @@ def check(body: Any, table: Sequence[Key], at: Sequence[str | int], what: str) -
     """
     if not isinstance(body, Mapping):
         raise InvalidSpec(
-            f"{what} must be a mapping of keys to values, not {described(body)}",
+            f"{subject} must be a mapping of keys to values, not {described(body)}",
             f"known keys: {', '.join(key.name for key in table if key.support != 'refused')}",
             at=tuple(at),
         )

@@ -102,17 +102,17 @@ def scale_settings(document: Mapping[str, Any]) -> ScaleSettings:
     body = _section(document, at[0], keys.SCALE)
     kind = word(body, "type", at, ("default", "target_utilization"), "default")
     least = bounded_integer(body, "min_instances", at, 1, 0, _MOST_INSTANCES)
-    most = bounded_integer(body, "max_instances", at, max(least, 1), 1, _MOST_INSTANCES)
-    if most < least:
+    maximum = bounded_integer(body, "max_instances", at, max(least, 1), 1, _MOST_INSTANCES)
+    if maximum < least:
         raise InvalidSpec(
-            f"`max_instances` is {most}, and `min_instances` is {least}",
+            f"`max_instances` is {maximum}, and `min_instances` is {least}",
             f"write {least} or more",
             at=(*at, "max_instances"),
         )
     return ScaleSettings(
         kind,
         least,
-        most,
+        maximum,
         _seconds(body, "polling_interval", at, 1),
         bounded_integer(body, "target_utilization_percentage", at, 70, 1, 100),
     )
@@ -145,7 +145,7 @@ def own_settings(document: Mapping[str, Any]) -> OwnSettings:
 
 
 def bounded_integer(
-    body: Mapping[str, Any], key: str, at: At, default: int, least: int, most: int
+    body: Mapping[str, Any], key: str, at: At, default: int, least: int, maximum: int
 ) -> int:
     """A whole number within its bounds; the default when it is left out.
 
@@ -157,9 +157,9 @@ def bounded_integer(
         return default
     if isinstance(value, float) and math.isfinite(value) and value == int(value):
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= maximum:
         raise InvalidSpec(
-            f"`{key}` must be a whole number from {least} to {most}, not {described(value)}",
+            f"`{key}` must be a whole number from {least} to {maximum}, not {described(value)}",
             f"for example `{key}: {max(default, least)}`",
             at=(*at, key),
         )

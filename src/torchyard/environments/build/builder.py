@@ -103,8 +103,8 @@ def make(spec: EnvironmentSpec, final: Path, known_lock: str, uv: Uv, working: P
     if taken is not None:
         uv.say(taken.notice)
         locked = python_choice.without(known_lock)
-        named = python_choice.with_python(spec, taken.python)
-        return taken.mark + _make_with(named, final, locked, uv, working)
+        resolved = python_choice.with_python(spec, taken.python)
+        return taken.mark + _make_with(resolved, final, locked, uv, working)
     try:
         return _make_with(spec, final, known_lock, uv, working)
     except BuildCanceled:
@@ -138,8 +138,8 @@ def _make_with_another(
         uv.say(f"{choice.reason}: trying Python {python}")
         image_folder.remove(venv)
         try:
-            named = python_choice.with_python(spec, python)
-            return taken.mark + _make_with(named, final, "", uv, working)
+            resolved = python_choice.with_python(spec, python)
+            return taken.mark + _make_with(resolved, final, "", uv, working)
         except BuildCanceled:
             raise
         except BuildFailed as another:
@@ -269,9 +269,9 @@ def site_packages(venv: Path) -> Path:
 
 def _make_venv(spec: EnvironmentSpec, uv: Uv, working: Path) -> str:
     """Make `working`/venv; the version of its Python as `3.11`."""
-    wanted = pythons.interpreter(spec.python)
+    interpreter = pythons.interpreter(spec.python)
     outcome = uv.run(
-        ["venv", "--quiet", "--relocatable", "--no-project", "--python", wanted, "venv"],
+        ["venv", "--quiet", "--relocatable", "--no-project", "--python", interpreter, "venv"],
         working,
         f"uv venv --relocatable --python {spec.python}",
     )

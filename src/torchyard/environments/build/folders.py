@@ -59,9 +59,9 @@ class BuiltFolders:
             return spec
         if spec.is_any_python and not self.paths(spec.hash).lock.exists():
             # It names what is tried first: where that is built, nothing has to be chosen.
-            named = python_choice.with_python(spec, spec.python)
-            if self.find(named) is not None:
-                return named
+            resolved = python_choice.with_python(spec, spec.python)
+            if self.find(resolved) is not None:
+                return resolved
         taken = self.taken_python(spec)
         if taken is None:
             return spec

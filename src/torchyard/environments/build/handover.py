@@ -156,9 +156,9 @@ def _is_trusted(program: Path) -> bool:
     return True
 
 
-def _refused(path: str, what: str) -> BuildFailed:
+def _refused(path: str, fault: str) -> BuildFailed:
     return BuildFailed(
-        f"the build left `{path}`, which {what}",
+        f"the build left `{path}`, which {fault}",
         "a package that it builds from source does that: use another one, or another version",
         code="build_refused",
     )

@@ -139,12 +139,12 @@ class _ImageBuild:
 
     def _of_base(self, image: ImageSpec, base: EnvironmentSpec) -> str:
         """The image of an environment that a FROM line names."""
-        what = base.ref or f"environment {base.hash[:12]}"
+        subject = base.ref or f"environment {base.hash[:12]}"
         if base.image is None:
             os_image, facts = self._there(image.os_image)
-            self._say_base(f"# base {what} {base.hash} over {os_image}\n")
+            self._say_base(f"# base {subject} {base.hash} over {os_image}\n")
             return self._over(os_image, facts, base)
-        self._say_base(f"# base {what} {base.hash}\n")
+        self._say_base(f"# base {subject} {base.hash}\n")
         # The same that jobs in that environment have, unless the engine has lost it.
         tag = f"{PREFIX}:{base.hash[:24]}"
         is_there = not base.python and self.engine.facts(tag) is not None
@@ -202,26 +202,26 @@ class _ImageBuild:
         self.tags.append(tag)
         if self.engine.facts(tag) is not None:
             return tag
-        what = spec.ref or f"environment {spec.hash[:12]}"
+        subject = spec.ref or f"environment {spec.hash[:12]}"
         python = self.working / "python"
         interpreter.copy(folder, python)
         file = self.working / "Dockerfile.python"
         file.write_text(f"FROM {self._named_from(base)}\nCOPY . /\n", encoding="utf-8")
         below = f"{tag}-python"
         nothing = MachineFiles({})
-        self.engine.build(file, python, below, nothing, self.log, f"(Python of {what})")
+        self.engine.build(file, python, below, nothing, self.log, f"(Python of {subject})")
         shutil.rmtree(python)
         path = facts.variables.get("PATH") or _PATH
         text = _OVER.format(base=self._named_from(below), target=target, path=path)
         file.write_text(text, encoding="utf-8")
         try:
-            self.engine.build(file, folder, tag, nothing, self.log, f"({what} over {base})")
+            self.engine.build(file, folder, tag, nothing, self.log, f"({subject} over {base})")
         except BuildFailed as error:
             if "ldconfig" not in error.message:
                 raise
             raise BuildFailed(
-                f"the Python of {what} does not run on `{base}`: its C library may be older than "
-                "this machine's, or a different one",
+                f"the Python of {subject} does not run on `{base}`: its C library may be older "
+                "than this machine's, or a different one",
                 "use a newer image; for FROM lines that name an environment, set `os_image` in "
                 f"`{containers.FILE}` in the server's home folder",
             ) from error
@@ -248,21 +248,21 @@ def _remove_mount_points(rootfs: Path, targets: Mapping[str, Path]) -> None:
     """Remove the empty files and folders at which machine files were mounted."""
     root = rootfs.resolve()
     for name in targets:
-        place = rootfs / name.lstrip("/")
+        path = rootfs / name.lstrip("/")
         # A link of the image may lead out of it.
-        if place.is_symlink() or not place.parent.resolve().is_relative_to(root):
+        if path.is_symlink() or not path.parent.resolve().is_relative_to(root):
             continue
-        is_empty_file = place.is_file() and not place.stat().st_size
-        if not is_empty_file and not (place.is_dir() and not any(place.iterdir())):
+        is_empty_file = path.is_file() and not path.stat().st_size
+        if not is_empty_file and not (path.is_dir() and not any(path.iterdir())):
             continue
         # An ordinary user removes nothing from a folder without write bits.
-        mode = place.parent.stat().st_mode
-        place.parent.chmod(mode | stat.S_IRWXU)
+        mode = path.parent.stat().st_mode
+        path.parent.chmod(mode | stat.S_IRWXU)
         if is_empty_file:
-            place.unlink()
+            path.unlink()
         else:
-            place.rmdir()
-        place.parent.chmod(mode)
+            path.rmdir()
+        path.parent.chmod(mode)
 
 
 def _with_registry(image: str) -> str:

@@ -42,12 +42,12 @@ class FileList:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def file_list(folder: Path, part: str, kept: Path) -> FileList:
+def file_list(folder: Path, part: str, lists: Path) -> FileList:
     """The list of an environment, or of the Python that it needs.
 
     Args:
         folder: the built environment.
-        kept: a folder of the server's own, where lists are kept.
+        lists: a folder of the server's own, where lists are kept.
 
     Raises:
         NotFound: it is not there, or needs no Python of its own.
@@ -55,9 +55,9 @@ def file_list(folder: Path, part: str, kept: Path) -> FileList:
     mark = mark_of(folder)
     if not mark:
         raise NotFound(f"environment `{folder.name[:12]}` is not built on this server")
-    kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = kept / f"{folder.name}.{part}"
-    with locks.hold(kept / f"{file.name}.lock"):
+    lists.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = lists / f"{folder.name}.{part}"
+    with locks.hold(lists / f"{file.name}.lock"):
         written = _read(file, mark)
         if written is None:
             body = _python(folder) if part == PYTHON else _environment(folder)

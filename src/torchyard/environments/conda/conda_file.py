@@ -194,8 +194,8 @@ class _Dependencies:
                 f"`{_NUMPY_1}` is added, as conda does: `{self.for_numpy_1}` was built for NumPy 1"
             )
         is_old = self.pins_pip or bool(self.has_pip and _OLD_PYTHON.fullmatch(self.python))
-        wanted = is_old or any(_NEED_SETUPTOOLS.match(line) for line in self.lines)
-        if wanted and not any(_SETUPTOOLS.match(line) for line in self.lines):
+        is_needed = is_old or any(_NEED_SETUPTOOLS.match(line) for line in self.lines)
+        if is_needed and not any(_SETUPTOOLS.match(line) for line in self.lines):
             self.lines.append(_WITH_PIP)
             self.notices.append(f"`{_WITH_PIP}` is added, as conda's `pip` depends on setuptools")
 

@@ -143,8 +143,8 @@ def _written(record: rattler.RepoDataRecord, channels: Sequence[Channel]) -> dic
     fields = json.loads(record.to_json())
     channel_url = record.url.rsplit("/", 2)[0]
     channel = next(candidate for candidate in channels if candidate.url == channel_url)
-    kept = {key: value for key, value in fields.items() if key not in _OF_THE_PLACE}
-    return {"label": channel.label, "part": channel.part, "file": record.file_name, **kept}
+    record_fields = {key: value for key, value in fields.items() if key not in _OF_THE_PLACE}
+    return {"label": channel.label, "part": channel.part, "file": record.file_name, **record_fields}
 
 
 def _read(fields: Mapping[str, Any], channels: Sequence[Channel]) -> rattler.RepoDataRecord:

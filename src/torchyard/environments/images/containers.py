@@ -95,27 +95,27 @@ def find(settings: ContainerSettings, variables: Mapping[str, str]) -> EngineSea
     return EngineSearch(None, tuple(messages))
 
 
-def only_as_server_user(what: str) -> BuildFailed:
+def only_as_server_user(subject: str) -> BuildFailed:
     """
     Args:
-        what: as `missing` has it.
+        subject: as `missing` has it.
     """
     return BuildFailed(
-        f"{what} is not built on this server: the engine would run its steps as the server's own "
-        "user, and jobs and builds run as others here",
+        f"{subject} is not built on this server: the engine would run its steps as the server's "
+        "own user, and jobs and builds run as others here",
         "name packages of pip or conda instead; the server's owner can allow it with "
         f"`{_AS_SERVER_USER}: true` in `{FILE}`, for people whom they trust with the server",
         code="image_refused",
     )
 
 
-def missing(what: str, search: EngineSearch) -> BuildFailed:
+def missing(subject: str, search: EngineSearch) -> BuildFailed:
     """
     Args:
-        what: the subject of the message, which needs an engine.
+        subject: the subject of the message, which needs an engine.
     """
     return BuildFailed(
-        f"{what} needs podman or docker, and neither works on the server's machine: "
+        f"{subject} needs podman or docker, and neither works on the server's machine: "
         f"{'; '.join(search.messages)}",
         "install podman there (`apt-get install podman`), or write the environment as "
         "`conda_file` or `pip_requirements`, which need no engine",
@@ -147,24 +147,24 @@ def machine_files(config: MachineConfig, folder: Path) -> MachineFiles:
         file.touch(mode=0o600)
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         by_target[_PIP_FILE] = file
-    by_target |= {str(place): place for place in package_folders(config)}
+    by_target |= {str(package_folder): package_folder for package_folder in package_folders(config)}
     return MachineFiles(by_target)
 
 
 def package_folders(config: MachineConfig) -> list[Path]:
     """Folders of this machine that hold packages."""
-    folders = [_folder(place) for place in config.find_links]
+    folders = [_folder(link) for link in config.find_links]
     # An index's pages link to files beside its own folder.
     folders += [folder and folder.parent for folder in map(_folder, config.indexes)]
-    kept = [folder for folder in folders if folder and folder.exists() and folder != Path("/")]
-    return list(dict.fromkeys(kept))
+    existing = [folder for folder in folders if folder and folder.exists() and folder != Path("/")]
+    return list(dict.fromkeys(existing))
 
 
-def _folder(place: str) -> Path | None:
-    parts = urlsplit(place)
+def _folder(link: str) -> Path | None:
+    parts = urlsplit(link)
     if parts.scheme not in ("", "file"):
         return None
-    folder = Path(unquote(parts.path) if parts.scheme else place)
+    folder = Path(unquote(parts.path) if parts.scheme else link)
     return folder if folder.is_absolute() else None
 
 
@@ -186,10 +186,10 @@ def _answer(program: str, is_podman: bool, variables: Mapping[str, str]) -> tupl
 
 def _check(file: Path, key: Any, value: Any) -> None:
     if key not in _KEYS:
-        near = nearest(str(key), _KEYS)
+        guess = nearest(str(key), _KEYS)
         raise InvalidInput(
             f"`{file}` has the unknown key `{key}`",
-            f"did you mean `{near}`?" if near else f"known keys: {', '.join(_KEYS)}",
+            f"did you mean `{guess}`?" if guess else f"known keys: {', '.join(_KEYS)}",
         )
     if key == _AS_SERVER_USER:
         if not isinstance(value, bool):

@@ -60,7 +60,7 @@ def put_into(image: str, spec: EnvironmentSpec, at: At) -> EnvironmentSpec:
 def of_build(
     build: Any,
     empty: EnvironmentSpec,
-    named: Callable[[str, At], EnvironmentSpec],
+    resolve: Callable[[str, At], EnvironmentSpec],
     sources: Sources,
     at: At,
 ) -> EnvironmentSpec:
@@ -68,7 +68,7 @@ def of_build(
 
     Args:
         empty: an empty spec on the platform to build for.
-        named: the spec of the environment that a FROM line names, from its name and place.
+        resolve: the spec of the environment that a FROM line names, from its name and place.
 
     Raises:
         InvalidSpec: `build` is not valid, or its Dockerfile is missing.
@@ -93,14 +93,14 @@ def of_build(
     if path.startswith(_LOCAL):
         # The document is only checked: its context is not uploaded yet.
         return replace(empty, image=ImageSpec(context=path, dockerfile=file))
-    return _read(path.removeprefix(_SNAPSHOT), file, empty, named, sources, at)
+    return _read(path.removeprefix(_SNAPSHOT), file, empty, resolve, sources, at)
 
 
 def _read(
     snapshot: str,
     file: str,
     empty: EnvironmentSpec,
-    named: Callable[[str, At], EnvironmentSpec],
+    resolve: Callable[[str, At], EnvironmentSpec],
     sources: Sources,
     at: At,
 ) -> EnvironmentSpec:
@@ -119,14 +119,14 @@ def _read(
     for line in lines:
         name = image_names.published_in(line.name)
         if name and line.name not in bases:
-            bases[line.name] = based = named(name, here)
+            bases[line.name] = based = resolve(name, here)
             notices += based.notices
-            what = f"`FROM {line.name}` is {based.ref or name}"
+            subject = f"`FROM {line.name}` is {based.ref or name}"
             if based.image is not None:
-                notices.append(f"{what}, an image itself")
+                notices.append(f"{subject}, an image itself")
                 continue
             os_image = os_image or sources.os_image()
-            notices.append(f"{what} over {os_image}")
+            notices.append(f"{subject} over {os_image}")
     image = ImageSpec(
         context=snapshot,
         dockerfile=file,

@@ -70,16 +70,16 @@ def _read(opened: IO[bytes], folder: str) -> Needs | None:
         elif type == _DYNAMIC:
             content = opened.read(min(length, _MOST_DYNAMIC_BYTES))
             pair = order + ("qQ" if is_64 else "iI")
-            whole = len(content) - len(content) % struct.calcsize(pair)
-            dynamic = list(struct.iter_unpack(pair, content[:whole]))
+            end = len(content) - len(content) % struct.calcsize(pair)
+            dynamic = list(struct.iter_unpack(pair, content[:end]))
     strings = _strings(opened, dynamic, headers)
     libraries = tuple(_text(strings, value) for tag, value in dynamic if tag == _NEEDED)
     paths = [_text(strings, value) for tag, value in dynamic if tag in (_RPATH, _RUNPATH)]
     search = tuple(
-        place.replace("${ORIGIN}", folder).replace("$ORIGIN", folder)
+        part.replace("${ORIGIN}", folder).replace("$ORIGIN", folder)
         for path in paths
-        for place in path.split(":")
-        if place
+        for part in path.split(":")
+        if part
     )
     return Needs(kind, libraries, search, loader)
 

@@ -254,9 +254,9 @@ def _build_failure(engine: str, outcome: Outcome) -> BuildFailed:
     if is_full(words):
         return no_space()
     if _NOT_PULLED.search(words):
-        named = _PULLED_FROM.findall(words)
-        if named:
-            return not_pulled(engine, named[-1].rstrip("."), words)
+        images = _PULLED_FROM.findall(words)
+        if images:
+            return not_pulled(engine, images[-1].rstrip("."), words)
     step = dockerfile.failed_step(words)
     package = dockerfile.missing_package(words)
     where = f"the Dockerfile's step `{step[:300]}`" if step else "the Dockerfile"

@@ -54,7 +54,7 @@ def plan(folder: Path, visible: Iterable[Path]) -> ImagePlan | None:
     return ImagePlan(
         rootfs=str(folder / ROOT),
         variables=facts["variables"],
-        visible=[str(place) for place in visible],
+        visible=[str(path) for path in visible],
     )
 
 
@@ -65,7 +65,7 @@ def packages_as_lock(folder: Path) -> str:
     paths = _site_packages(folder / ROOT, facts["variables"])
     versions = {
         normal(distribution.metadata["Name"]): distribution.version
-        for distribution in distributions(path=[str(place) for place in paths])
+        for distribution in distributions(path=[str(path) for path in paths])
         if distribution.metadata["Name"]
     }
     return "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))

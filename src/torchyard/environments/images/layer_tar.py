@@ -168,8 +168,8 @@ def _walk(
                     "build the environment without that file",
                 )
         links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
-        kept = [name for name in folders if name not in links and not is_left_out(parent, name)]
-        folders[:] = sorted(kept)
+        included = [name for name in folders if name not in links and not is_left_out(parent, name)]
+        folders[:] = sorted(included)
         yield (
             parent,
             folders,

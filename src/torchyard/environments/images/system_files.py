@@ -110,8 +110,8 @@ class Closure:
 
     def sorted(self, without: Iterable[str] = ()) -> list[Entry]:
         """Folders come before what is in them."""
-        gone = set(without)
-        return [entry for path, entry in sorted(self.entries.items()) if path not in gone]
+        excluded = set(without)
+        return [entry for path, entry in sorted(self.entries.items()) if path not in excluded]
 
 
 def of_python(environment: Path) -> Closure:
@@ -122,9 +122,9 @@ def of_python(environment: Path) -> Closure:
     """
     closure = Closure()
     python = interpreter.files_of(environment)
-    named = environment / "bin" / "python"
-    if named.is_symlink():
-        closure.add(os.path.join(named.parent, os.readlink(named)))
+    program = environment / "bin" / "python"
+    if program.is_symlink():
+        closure.add(os.path.join(program.parent, os.readlink(program)))
     closure.add(str(python.real))
     closure.entries = {
         path: entry
@@ -137,8 +137,8 @@ def of_python(environment: Path) -> Closure:
     for needs in filter(None, map(elf.read, _binaries([python.real]))):
         # A Python that is a library of its own beside the program.
         for name in needs.libraries:
-            for place in needs.search_path:
-                closure.add(os.path.join(place, name))
+            for search_folder in needs.search_path:
+                closure.add(os.path.join(search_folder, name))
     return closure
 
 
@@ -181,8 +181,8 @@ def _add_libraries(closure: Closure, users: Iterable[Path]) -> None:
             "give one that podman has: `--base debian:12-slim`",
         )
     standard = os.path.dirname(c_library)
-    wanted = elf.read(c_library)
-    assert wanted is not None
+    library = elf.read(c_library)
+    assert library is not None
     left = [*_BY_NAME]
     for user in users:
         left += _names_needed(closure, user)
@@ -194,7 +194,7 @@ def _add_libraries(closure: Closure, users: Iterable[Path]) -> None:
         seen.add(name)
         for path in library_paths.get(name, ()):
             needs = elf.read(path)
-            if needs is None or needs.kind != wanted.kind:
+            if needs is None or needs.kind != library.kind:
                 continue
             closure.add(path)
             if os.path.realpath(os.path.dirname(path)) != os.path.realpath(standard):

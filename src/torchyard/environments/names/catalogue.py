@@ -267,9 +267,13 @@ def _suggest_name(name: str, owned: Owned) -> str:
     """A hint with the name that is most like this one: it is never used in its place."""
     prefix = name[: len(name) - len(bare(name))]
     names = [
-        *(prefix + named.name for named in curated_environments.every() if named.name != PLAIN),
+        *(
+            prefix + environment.name
+            for environment in curated_environments.every()
+            if environment.name != PLAIN
+        ),
         *(prefix + published_name for published_name in published.names()),
-        *(named.name for named in owned("")),
+        *(environment.name for environment in owned("")),
         PLAIN,
     ]
     guess = nearest(name, names)

@@ -121,7 +121,7 @@ def _variant(name: str, document: Mapping[str, Any]) -> Curated:
     like = next(environment for environment in every() if environment.name == document["like"])
     packages = document.get("packages", [])
     replaced = {_package(line) for line in (*packages, *document.get("without", ()))}
-    kept = [line for line in like.requirements if _package(line) not in replaced]
+    inherited = [line for line in like.requirements if _package(line) not in replaced]
     return Curated(
         name=name,
         version=like.version,
@@ -129,7 +129,7 @@ def _variant(name: str, document: Mapping[str, Any]) -> Curated:
         python=document["python"],
         accelerator=document.get("accelerator", like.accelerator),
         twin=document.get("twin", ""),
-        requirements=(*packages, *kept),
+        requirements=(*packages, *inherited),
         variables=like.variables,
         unavailable=like.unavailable,
     )

@@ -83,14 +83,14 @@ def read(image: str, platform: Platform, at: tuple[str | int, ...]) -> Image | N
     if carried:
         entry = catalogue.find(carried, platform, catalogue.no_assets, at)
         assert entry.curated is not None
-        what = f"image `{image}`"
+        subject = f"image `{image}`"
         curated = entry.curated
-        notice, place = (
-            catalogue.found_substitute(what, curated, entry.variables).notice,
-            catalogue.substitute_for(what, curated),
+        notice, policy = (
+            catalogue.found_substitute(subject, curated, entry.variables).notice,
+            catalogue.substitute_for(subject, curated),
         )
         variables = curated.variables, entry.variables
-        return Image(curated.python, curated.pinned, notice, place, *variables)
+        return Image(curated.python, curated.pinned, notice, policy, *variables)
     return None
 
 

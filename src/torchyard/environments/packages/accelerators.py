@@ -78,8 +78,8 @@ def _is_for(version: str, accelerator: str) -> bool:
 def local_torches(config: MachineConfig, python: str) -> list[str]:
     """As `cpu_torches`, but builds for any accelerator."""
     names: set[str] = set()
-    for place in config.find_links:
-        names.update(_listed(place, config.certificates))
+    for source in config.find_links:
+        names.update(_listed(source, config.certificates))
     for index in config.indexes:
         names.update(_listed(index.rstrip("/") + "/torch/", config.certificates))
     tag = "cp" + python.replace(".", "")
@@ -142,12 +142,12 @@ def _order(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version.split("+")[0])]
 
 
-def _listed(place: str, certificates: str) -> list[str]:
+def _listed(source: str, certificates: str) -> list[str]:
     """File names of torch wheels in a folder, a page of links or an index page."""
-    parts = urlsplit(place)
+    parts = urlsplit(source)
     if parts.scheme in ("http", "https"):
-        return [unquote(name) for name in _LINK.findall(_page(place, certificates))]
-    folder = Path(unquote(parts.path) if parts.scheme == "file" else place)
+        return [unquote(name) for name in _LINK.findall(_page(source, certificates))]
+    folder = Path(unquote(parts.path) if parts.scheme == "file" else source)
     try:
         if folder.is_file():
             return [unquote(name) for name in _LINK.findall(folder.read_text(errors="replace"))]

@@ -29,14 +29,14 @@ def in_use(folder: Path) -> Iterator[None]:
 
 def remove(folder: Path) -> bool:
     """Remove it; False when it is in use. Later builds download again."""
-    gone = folder.with_name(f".removing-{folder.name}")
+    trash = folder.with_name(f".removing-{folder.name}")
     with _open_lock(folder) as descriptor:
         if not locks.try_lock(descriptor):
             return False
-        shutil.rmtree(gone, ignore_errors=True)
+        shutil.rmtree(trash, ignore_errors=True)
         with suppress(FileNotFoundError):
-            folder.rename(gone)
-    shutil.rmtree(gone, ignore_errors=True)
+            folder.rename(trash)
+    shutil.rmtree(trash, ignore_errors=True)
     return True
 
 

@@ -56,7 +56,7 @@ class CondaConfig:
         url = self._url(channel)
         for name in (channel, url):
             if name in self.mirrors:
-                return [place.rstrip("/") for place in self.mirrors[name]]
+                return [mirror.rstrip("/") for mirror in self.mirrors[name]]
         return [url]
 
     def _url(self, channel: str) -> str:

@@ -110,16 +110,16 @@ def split(
     """
     by_name = {name: layer for layer in LAYERS for name in (layer.name, *layer.aliases)}
     torch = _torch(lines)
-    kept, names, notices = [], [], []
+    requirements, names, notices = [], [], []
     for line in lines:
         layer = None if "@" in line else by_name.get(package_name(line))
         if layer is None or torch < layer.oldest_torch:
-            kept.append(line)
+            requirements.append(line)
             continue
         names += [layer.name, *layer.needs]
         shown = package_name(line) if line in unnamed else line
         notices.append(f"package `{shown}` {layer.reason}")
-    return kept, tuple(sorted(set(names))), notices
+    return requirements, tuple(sorted(set(names))), notices
 
 
 def _torch(lines: Sequence[str]) -> int:

@@ -129,7 +129,7 @@ def _with_yielding(
 ) -> str:
     """The lock of the other packages, as it would be alone, and of the one that gives way."""
     requirements = folder / "requirements.in"
-    whole = requirements.read_text(encoding="utf-8")
+    text = requirements.read_text(encoding="utf-8")
     others = [line for line in lines if line != _YIELDS]
     requirements.write_text("\n".join(others) + "\n", encoding="utf-8")
     outcome = _compile(way, (), uv, folder)
@@ -141,7 +141,7 @@ def _with_yielding(
         for name, version in versions.items()
     )
     uv.say(f"the limits of `{_YIELDS}` give way to the versions of the others")
-    requirements.write_text(whole, encoding="utf-8")
+    requirements.write_text(text, encoding="utf-8")
     way = replace(way, settled=settled)
     outcome = _compile(way, (), uv, folder)
     if outcome.code != 0:
@@ -287,8 +287,8 @@ def avoidable_sources(text: str, uv: Uv, folder: Path) -> tuple[str, ...]:
     versions = pins(text)
     sources: list[str] = []
     while True:
-        kept = [f"{name}=={version}" for name, version in versions.items() if "/" not in version]
-        name = _without_wheel(kept, uv, folder)
+        pinned = [f"{name}=={version}" for name, version in versions.items() if "/" not in version]
+        name = _without_wheel(pinned, uv, folder)
         if name not in versions:
             break
         del versions[name]
@@ -313,11 +313,11 @@ def _compile_with(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) ->
     arguments += ["--python", "venv/bin/python", "--generate-hashes"]
     arguments += ["--no-header", "--no-annotate"]
     shown = "uv pip compile requirements.in"
-    kept = [f"torch=={way.pin}", *way.there] if way.pin else list(way.there)
-    kept += [f"torch!={version}" for version in way.never]
-    kept += way.limits
-    if kept:
-        (folder / "constraints.txt").write_text("\n".join(kept) + "\n", encoding="utf-8")
+    constraints = [f"torch=={way.pin}", *way.there] if way.pin else list(way.there)
+    constraints += [f"torch!={version}" for version in way.never]
+    constraints += way.limits
+    if constraints:
+        (folder / "constraints.txt").write_text("\n".join(constraints) + "\n", encoding="utf-8")
         arguments += ["--constraint", "constraints.txt"]
     if way.pin:
         shown += f" (torch, if any, is {way.pin})"

@@ -75,17 +75,17 @@ class MachineConfig:
         return line
 
     def _private(self) -> Iterable[tuple[str, str]]:
-        places = {*self.indexes, *self.find_links, *self.conda.private()}
-        paths = sorted(places, key=len, reverse=True)
-        for place in paths:
-            parts = urlsplit(place)
-            bare = place.replace(f"{parts.username}:{parts.password}@", "").rstrip("/")
-            yield place.rstrip("/"), "<index>"
+        urls = {*self.indexes, *self.find_links, *self.conda.private()}
+        paths = sorted(urls, key=len, reverse=True)
+        for url in paths:
+            parts = urlsplit(url)
+            bare = url.replace(f"{parts.username}:{parts.password}@", "").rstrip("/")
+            yield url.rstrip("/"), "<index>"
             yield bare, "<index>"
             if parts.scheme == "file" and parts.path not in ("", "/"):
                 yield parts.path.rstrip("/"), "<index>"
-        for place in paths:
-            host = urlsplit(place).hostname
+        for url in paths:
+            host = urlsplit(url).hostname
             if host:
                 yield host, "<index>"
         for name in ("http_proxy", "https_proxy", "all_proxy"):

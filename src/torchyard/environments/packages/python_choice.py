@@ -104,8 +104,8 @@ def choose(
     """
     question = uv.quiet()
     lines = [line for line in spec.packages if _is_limited(line)]
-    named = {package_name(line) for line in lines}
-    lines += [line for line in _blamed(error) if package_name(line) not in named]
+    names = {package_name(line) for line in lines}
+    lines += [line for line in _blamed(error) if package_name(line) not in names]
     missing = _without_wheel(spec, lines, python, question, folder)
     if not missing:
         return None
@@ -171,10 +171,10 @@ def with_python(spec: EnvironmentSpec, python: str) -> EnvironmentSpec:
     return replace(spec, python=python, is_any_python=False)
 
 
-def _is_within(wanted: str, minor: str) -> bool:
+def _is_within(python: str, minor: str) -> bool:
     # The last part of the version is not known before it is installed.
     number = tuple(int(part) for part in minor.split("."))
-    return pythons.fits(wanted, number) or pythons.fits(wanted, (*number, 99))
+    return pythons.fits(python, number) or pythons.fits(python, (*number, 99))
 
 
 def _is_limited(line: str) -> bool:

@@ -54,24 +54,31 @@ class Pythons:
             InvalidSpec: `policy` refuses the substitute.
         """
         spec = _for_layers(spec, policy)
-        wanted = spec.python
-        match = _VERSION.fullmatch(wanted)
-        if match is None or wanted == match[1] or spec.conda or is_here(wanted):
+        requested_python = spec.python
+        match = _VERSION.fullmatch(requested_python)
+        if match is None or requested_python == match[1] or spec.conda or is_here(requested_python):
             return spec
         here = _versions_here(match[1])
         offers = self._offered(match[1]) or {}
         here += [version for version, is_there in offers.items() if is_there]
-        if wanted in here or not (here or offers) or (wanted in offers and not here):
+        if (
+            requested_python in here
+            or not (here or offers)
+            or (requested_python in offers and not here)
+        ):
             return spec
         best = max(here or offers, key=_numbers)
         python, instead = f"Python {best}", f"python={match[1]}"
         try:
-            policy(Substitute(f"Python {wanted}", python, instead), ("conda_file", "dependencies"))
+            policy(
+                Substitute(f"Python {requested_python}", python, instead),
+                ("conda_file", "dependencies"),
+            )
         except InvalidSpec:
-            if wanted in offers:
+            if requested_python in offers:
                 return spec
             raise
-        notice = f"Python {wanted} is not here: {python} takes its place"
+        notice = f"Python {requested_python} is not here: {python} takes its place"
         return replace(spec, python=best, notices=(*spec.notices, notice), is_any_python=True)
 
     def refuse(self, spec: EnvironmentSpec) -> None:
@@ -135,32 +142,35 @@ def _for_layers(spec: EnvironmentSpec, policy: SubstitutePolicy) -> EnvironmentS
     """The spec with the oldest Python that its layers run on, where its own is older."""
     if not layers.is_python_too_old(spec) or spec.conda:
         return spec
-    best, wanted = layers.oldest_python(spec.layers), spec.python
-    place = Substitute(f"Python {wanted}", f"Python {best}", f"python={best}")
+    best, requested_python = layers.oldest_python(spec.layers), spec.python
+    substitute = Substitute(f"Python {requested_python}", f"Python {best}", f"python={best}")
     try:
-        policy(place, ("conda_file", "dependencies"))
+        policy(substitute, ("conda_file", "dependencies"))
     except InvalidSpec:
         return spec  # refused by its layer's name
-    notice = f"Python {wanted} is too old for torchyard's layer `{spec.layers[0]}`: Python {best} "
-    return replace(spec, python=best, notices=(*spec.notices, f"{notice}takes its place"))
+    notice = (
+        f"Python {requested_python} is too old for torchyard's layer `{spec.layers[0]}`: "
+        f"Python {best} takes its place"
+    )
+    return replace(spec, python=best, notices=(*spec.notices, notice))
 
 
 _PLAIN = ("cpython", "default")
 
 
-def interpreter(wanted: str) -> str:
+def interpreter(python: str) -> str:
     """A Python for uv: the path of an installed one where there is one, else the version."""
-    if fits(wanted, sys.version_info[:3]):
+    if fits(python, sys.version_info[:3]):
         return str(Path(getattr(sys, "_base_executable", "") or sys.executable).resolve())
-    for version, program in _beside(wanted):
-        if fits(wanted, _numbers(version)):
+    for version, program in _beside(python):
+        if fits(python, _numbers(version)):
             return str(program)
-    return wanted
+    return python
 
 
-def is_here(wanted: str) -> bool:
+def is_here(python: str) -> bool:
     """Whether a Python of that version is installed, without running uv."""
-    return interpreter(wanted) != wanted
+    return interpreter(python) != python
 
 
 def installed() -> list[str]:
@@ -169,9 +179,9 @@ def installed() -> list[str]:
     return sorted({platform_python(), *beside})
 
 
-def fits(wanted: str, version: tuple[int, ...]) -> bool:
-    """Whether `version` fits `wanted` (`3.11`, `3.11.4`, `>=3.9,<3.12`)."""
-    return all(_clause_fits(clause, version) for clause in wanted.split(","))
+def fits(specifier: str, version: tuple[int, ...]) -> bool:
+    """Whether `version` fits `specifier` (`3.11`, `3.11.4`, `>=3.9,<3.12`)."""
+    return all(_clause_fits(clause, version) for clause in specifier.split(","))
 
 
 def _versions_here(minor: str) -> list[str]:
@@ -180,13 +190,13 @@ def _versions_here(minor: str) -> list[str]:
     return versions + [version for version, _ in _beside(minor)]
 
 
-def _beside(wanted: str) -> Iterator[tuple[str, Path]]:
-    """(version, program) of the Pythons beside this one with the minor version of `wanted`, of
+def _beside(python: str) -> Iterator[tuple[str, Path]]:
+    """(version, program) of the Pythons beside this one with the minor version of `python`, of
     all when it is a range, newest first.
 
     Tools that keep several Pythons (pyenv, uv, asdf) keep each in a folder named by version.
     """
-    minor = _VERSION.fullmatch(wanted)
+    minor = _VERSION.fullmatch(python)
     name = f"python{minor[1]}" if minor else "python3.*"
     programs = []
     for program in Path(sys.base_prefix).parent.glob(f"*/bin/{name}"):

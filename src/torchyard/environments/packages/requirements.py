@@ -53,7 +53,7 @@ def read(lines: Any, at: At) -> list[str]:
         raise InvalidSpec(
             "pip requirements are not a list of lines", "write `- torch==2.13.0`", at=at
         )
-    kept = []
+    requirement_lines = []
     for position, line in enumerate(lines):
         here = (*at, position)
         if not isinstance(line, str):
@@ -61,8 +61,8 @@ def read(lines: Any, at: At) -> list[str]:
         text = " ".join(_COMMENT.sub("", line).split())
         if text:
             _check(text, here)
-            kept.append(text)
-    return kept
+            requirement_lines.append(text)
+    return requirement_lines
 
 
 def canonical(lines: list[str]) -> tuple[str, ...]:
@@ -74,9 +74,9 @@ def canonical(lines: list[str]) -> tuple[str, ...]:
 
 def over(lines: Sequence[str], others: Sequence[str]) -> list[str]:
     """The lines of both, but those of `others` win for packages in both."""
-    named = {package_name(line) for line in others if not line.startswith("-")}
-    kept = [line for line in lines if line.startswith("-") or package_name(line) not in named]
-    return [*kept, *others]
+    names = {package_name(line) for line in others if not line.startswith("-")}
+    inherited = [line for line in lines if line.startswith("-") or package_name(line) not in names]
+    return [*inherited, *others]
 
 
 def package_name(line: str) -> str:

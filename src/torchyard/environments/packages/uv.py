@@ -200,21 +200,21 @@ class Uv:
                 elif process.poll() is None:
                     continue
                 # The process has ended, but its children may keep the pipe open forever.
-                *whole, rest = (rest + data).split(b"\n")
+                *complete_lines, rest = (rest + data).split(b"\n")
                 if not data and rest:
-                    whole.append(rest)
-                for line in whole:
+                    complete_lines.append(rest)
+                for line in complete_lines:
                     text = self.clean(line.decode("utf-8", "replace"))
                     self.say(text)
                     lines.append(text)
                 if not data:
                     # A failed build is named first, and may have printed thousands of lines.
-                    kept = (
+                    summary = (
                         lines
                         if len(lines) <= 2 * _KEPT_LINES
                         else (lines[:_KEPT_LINES] + lines[-_KEPT_LINES:])
                     )
-                    return "\n".join(kept)
+                    return "\n".join(summary)
 
 
 # How uv names the package at fault; the first pattern that matches counts.
@@ -277,9 +277,9 @@ def package_at_fault(words: str) -> str:
 
 def _reason(words: str) -> str:
     for start in ("Because ", "Failed to "):
-        place = words.find(start)
-        if place >= 0:
-            words = words[place:]
+        position = words.find(start)
+        if position >= 0:
+            words = words[position:]
             break
     if words.startswith("Because "):
         words = words.split(", we can conclude")[0].removeprefix("Because ")

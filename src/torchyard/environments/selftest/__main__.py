@@ -44,8 +44,8 @@ def run_tests(
     python = folder / "bin" / "python"
     on_disk = running.distributions(python, os.environ)
     pairs, faults = running.pairs(python, os.environ)
-    held = components.components_of(curated) if components.promises(curated) else ()
-    there = [entry for entry in held if entry.state != "unavailable"]
+    promised = components.components_of(curated) if components.promises(curated) else ()
+    there = [entry for entry in promised if entry.state != "unavailable"]
     chosen = [entry for entry in there if not only or entry.component.step in only]
     steps = {
         entry.component.name: previous.steps[entry.component.name]
@@ -80,12 +80,14 @@ def run_tests(
 
 def record(file: Path, run: TestRun) -> None:
     """Write a run to a `tests.json`, in place of one on the same hardware or of a past version."""
-    kept = [
+    other_runs = [
         entry
         for entry in components.read_runs(file)
         if entry.hardware != run.hardware and entry.version == run.version
     ]
-    entries = [_to_json(entry) for entry in sorted([*kept, run], key=lambda run: run.hardware)]
+    entries = [
+        _to_json(entry) for entry in sorted([*other_runs, run], key=lambda run: run.hardware)
+    ]
     text = json.dumps(entries, indent=1, ensure_ascii=False) + "\n"
     file.write_text(text, encoding="utf-8")
 
@@ -100,8 +102,8 @@ def _to_json(run: TestRun) -> dict[str, object]:
 
 
 def _line(environment: str, component: str, step: components.StepResult) -> str:
-    what = f"error: {step.error}" if step.error else step.result
-    return f"{environment}: {component} {step.version}: {what} ({step.seconds} s)"
+    outcome = f"error: {step.error}" if step.error else step.result
+    return f"{environment}: {component} {step.version}: {outcome} ({step.seconds} s)"
 
 
 def main() -> None:

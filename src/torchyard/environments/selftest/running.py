@@ -29,7 +29,7 @@ _PASSED_ON = ("PATH", "LANG", "JAVA_HOME", "LD_LIBRARY_PATH")
 _PASSED_ON_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "OPENBLAS_")
 
 
-def run_step(python: Path, held: Held, variables: Mapping[str, str]) -> StepResult:
+def run_step(python: Path, promised: Held, variables: Mapping[str, str]) -> StepResult:
     """Do the one-step test of a component.
 
     Args:
@@ -38,14 +38,14 @@ def run_step(python: Path, held: Held, variables: Mapping[str, str]) -> StepResu
     """
     start = time.monotonic()
     try:
-        outcome = _run(python, [str(_PROGRAMS / "step.py"), held.component.step], variables)
+        outcome = _run(python, [str(_PROGRAMS / "step.py"), promised.component.step], variables)
     except subprocess.TimeoutExpired:
-        return StepResult(held.version, _STEP_S, error=f"not done after {_STEP_S:.0f} s")
+        return StepResult(promised.version, _STEP_S, error=f"not done after {_STEP_S:.0f} s")
     seconds = round(time.monotonic() - start, 1)
     result = _result_of(outcome.stdout) if outcome.returncode == 0 else ""
     if result:
-        return StepResult(held.version, seconds, result)
-    return StepResult(held.version, seconds, error=_last_lines(outcome))
+        return StepResult(promised.version, seconds, result)
+    return StepResult(promised.version, seconds, error=_last_lines(outcome))
 
 
 def pairs(python: Path, variables: Mapping[str, str]) -> tuple[int, list[str]]:
@@ -164,11 +164,11 @@ def _processor() -> str:
 
 
 def _variables(variables: Mapping[str, str], python: Path, folder: str) -> dict[str, str]:
-    kept = {
+    environ = {
         name: value
         for name, value in variables.items()
         if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
     }
-    kept["PATH"] = f"{python.parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
+    environ["PATH"] = f"{python.parent}{os.pathsep}{environ.get('PATH', os.defpath)}"
     # Libraries keep caches below the home, and Spark and MLflow write there.
-    return {**kept, "HOME": folder, "TMPDIR": folder}
+    return {**environ, "HOME": folder, "TMPDIR": folder}

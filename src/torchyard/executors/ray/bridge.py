@@ -71,8 +71,8 @@ class ClusterAddress:
 
 def variables(environ: Mapping[str, str], token_file: str) -> dict[str, str]:
     """What a program of Ray gets: its token by the file's name, never by itself."""
-    kept = {name: environ[name] for name in _KEPT_VARIABLES if name in environ}
-    return {**kept, **ray_variables.common(token_file)}
+    inherited = {name: environ[name] for name in _KEPT_VARIABLES if name in environ}
+    return {**inherited, **ray_variables.common(token_file)}
 
 
 class Bridge:
@@ -361,8 +361,8 @@ class Bridge:
         reason = f": {message.strip().splitlines()[0][:200]}" if message.strip() else ""
         return self._unreachable(f"can't be used{reason}", f"the log is {self._log}")
 
-    def _unreachable(self, what: str, hint: str = "") -> EngineUnreachable:
-        return EngineUnreachable(f"the Ray cluster at `{self._cluster.address}` {what}", hint)
+    def _unreachable(self, fault: str, hint: str = "") -> EngineUnreachable:
+        return EngineUnreachable(f"the Ray cluster at `{self._cluster.address}` {fault}", hint)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

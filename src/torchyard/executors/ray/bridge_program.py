@@ -97,11 +97,11 @@ class Node:
             "code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
             "os._exit(code if code >= 0 else 128 - code)\n"
         )
-        place = ["--node", str(number), "--address", address, "--devices", json.dumps(devices)]
-        place.append("--until-eof")
+        arguments = ["--node", str(number), "--address", address, "--devices", json.dumps(devices)]
+        arguments.append("--until-eof")
         scrubbed = ("PYTHONPATH", "OMP_NUM_THREADS", "VIRTUAL_ENV", "PYTHONBREAKPOINT")
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", apart, source, *place],
+            [sys.executable, "-I", "-S", "-c", apart, source, *arguments],
             env={
                 name: value
                 for name, value in os.environ.items()
@@ -438,7 +438,7 @@ class Bridge:
         """By attempt; `unknown` where this bridge must be told to take it over."""
         answer: dict[str, Any] = {}
         nodes: dict[str, Any] = {}
-        most: int | None = None
+        node_limit: int | None = None
         with self.lock:
             self._looks = _MOST_LOOKS
             for attempt in request["attempts"]:
@@ -451,8 +451,8 @@ class Bridge:
                 }
                 if any(node["state"] == "pending" for node in answer[attempt]["nodes"]):
                     nodes = nodes or self._nodes()
-                    most = self._most_nodes() if most is None else most
-                    answer[attempt]["waiting"] = self._waiting(entry, nodes, most)
+                    node_limit = self._most_nodes() if node_limit is None else node_limit
+                    answer[attempt]["waiting"] = self._waiting(entry, nodes, node_limit)
         return answer
 
     def _node(self, entry: Attempt, node: int) -> dict[str, Any]:

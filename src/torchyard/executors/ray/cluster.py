@@ -35,11 +35,11 @@ class Cluster:
         self,
         bridge: Bridge,
         request_of: Callable[[str], Request | None],
-        kept: Callable[[], list[str]],
+        used_keys: Callable[[], list[str]],
     ) -> None:
         self.bridge = bridge
         self._request_of = request_of
-        self._kept = kept
+        self._kept = used_keys
         self._lock = threading.Lock()
         self._watched: dict[str, float] = {}
         self._reports: dict[str, dict[str, Any]] = {}
@@ -81,13 +81,13 @@ class Cluster:
         answer = self.bridge.ask("status", _STATUS_LIMIT_S, attempts=open_attempts)
         unknown = [attempt for attempt in open_attempts if answer[attempt].get("unknown")]
         if unknown:
-            gone = {
+            unreachable = {
                 attempt: report
                 for attempt in unknown
                 if (report := self._take_over(attempt, node_count)) is not None
             }
             answer = self.bridge.ask("status", _STATUS_LIMIT_S, attempts=open_attempts)
-            answer.update(gone)
+            answer.update(unreachable)
         for attempt, report in answer.items():
             if not report.get("unknown"):
                 self._reports[attempt] = report

@@ -137,12 +137,12 @@ class RayEngine:
             for node in answer["lost"]
             if (reason := node["reason"] or "it does not respond")
         ]
-        most = int(answer["most_nodes"])
+        maximum = int(answer["most_nodes"])
         return EngineCluster(
             NAME,
             f"{cluster.bridge.version.ray}, Python {cluster.bridge.version.python}",
             tuple(_named_apart(nodes + lost)),
-            max(most, 0),
+            max(maximum, 0),
             _notices(settings),
         )
 

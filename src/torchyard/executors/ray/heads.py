@@ -159,31 +159,34 @@ class Heads:
         body = _read(folder) or {}
         return head if body.get("answers") else None
 
-    def keep(self, wanted: Callable[[], Collection[str]]) -> None:
+    def keep(self, find_needed: Callable[[], Collection[str]]) -> None:
         """End, in a thread of its own, the heads of all clusters but the wanted ones.
 
         Args:
-            wanted: the keys; asked again before a head is ended, for its cluster may be made again.
+            find_needed: the keys; asked again before a head is ended, for its cluster may be made
+                again.
         """
-        keys = wanted()
+        keys = find_needed()
         folders = self._folder.iterdir() if self._folder.exists() else iter(())
         for folder in folders:
             if folder.name in keys:
                 continue
             if self._running(folder) is not None or _record_begun(folder):
-                threading.Thread(target=self._end, args=(folder.name, wanted), daemon=True).start()
+                threading.Thread(
+                    target=self._end, args=(folder.name, find_needed), daemon=True
+                ).start()
 
     def stop(self, key: str) -> None:
         """End the head and all of its processes; machines that joined wait for it to come back."""
         self._end(key, lambda: ())
 
-    def _end(self, key: str, wanted: Callable[[], Collection[str]]) -> None:
+    def _end(self, key: str, find_needed: Callable[[], Collection[str]]) -> None:
         folder = self._folder / key
         if not folder.exists():
             return
         # Never while it is being started: the records would be those of the next one.
         with self._starting, locks.hold(folder / "lock"):
-            if key not in wanted():
+            if key not in find_needed():
                 self._stop(key, folder)
 
     def _stop(self, key: str, folder: Path) -> None:
@@ -229,9 +232,9 @@ class Heads:
         token_file = _ensure_token(folder)
         host = self._own_address()
         port = _port(folder, host)
-        place = _temporary(folder)
+        sessions = _temporary(folder)
         # By it Ray would take a node on this machine for a head that still runs.
-        (place / "ray_current_cluster").unlink(missing_ok=True)
+        (sessions / "ray_current_cluster").unlink(missing_ok=True)
         version = environment.version
         head = RayHead(f"{host}:{port}", version.ray, version.python, token_file)
         body = {"address": head.address, "version": head.version, "python": head.python}
@@ -244,7 +247,7 @@ class Heads:
                     f"--node-ip-address={host}", f"--port={port}",
                     "--num-cpus=0", "--num-gpus=0", "--include-dashboard=false",
                     "--disable-usage-stats", f"--object-store-memory={_OBJECT_STORE_BYTES}",
-                    _place_option(place),
+                    _place_option(sessions),
                 ],
                 env=variables(self._environ, environment, token_file),
                 stdin=subprocess.DEVNULL,
@@ -322,9 +325,9 @@ def _record_begun(folder: Path) -> bool:
     return False
 
 
-def _place_option(place: Path) -> str:
+def _place_option(sessions: Path) -> str:
     """Of `ray start`; no other head has it."""
-    return f"--temp-dir={place}"
+    return f"--temp-dir={sessions}"
 
 
 def _ensure_token(folder: Path) -> Path:
@@ -341,8 +344,8 @@ def _ensure_token(folder: Path) -> Path:
 def _port(folder: Path, host: str) -> int:
     """The port of the head before, while it is free; else another."""
     file = folder / "port"
-    wanted = int(file.read_text()) if file.exists() else 0
-    for port in (wanted, 0):
+    remembered = int(file.read_text()) if file.exists() else 0
+    for port in (remembered, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
@@ -354,10 +357,10 @@ def _port(folder: Path, host: str) -> int:
 
 def _temporary(folder: Path) -> Path:
     """Ray's sessions; the paths of sockets below must fit into 107 characters."""
-    place = folder / "s"
-    if len(str(place)) <= _LONGEST_PLACE:
-        place.mkdir(mode=0o700, exist_ok=True)
-        return place
+    sessions = folder / "s"
+    if len(str(sessions)) <= _LONGEST_PLACE:
+        sessions.mkdir(mode=0o700, exist_ok=True)
+        return sessions
     noted = folder / "sessions"
     if noted.exists() and Path(noted.read_text()).is_dir():
         return Path(noted.read_text())

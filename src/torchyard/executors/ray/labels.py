@@ -30,7 +30,7 @@ def selector(person: str, drained: Collection[str] = ()) -> dict[str, str]:
     Args:
         drained: machines that take no further job.
     """
-    wanted = {OWNER: person_label(person)}
+    labels = {OWNER: person_label(person)}
     if drained:
-        wanted[MACHINE] = f"!in({','.join(sorted(drained))})"
-    return wanted
+        labels[MACHINE] = f"!in({','.join(sorted(drained))})"
+    return labels

@@ -25,13 +25,13 @@ def variables(
     environ: Mapping[str, str], environment: RayEnvironment, token_file: Path | None
 ) -> dict[str, str]:
     """Of a Ray process; torchyard's own and those of another Ray are left out."""
-    kept = {
+    inherited = {
         name: text
         for name, text in environ.items()
         if name in _KEPT or not name.startswith(_DROPPED)
     }
     path = os.pathsep.join([str(environment.folder / "bin"), environ.get("PATH", os.defpath)])
-    return {**kept, **common(token_file), "PATH": path}
+    return {**inherited, **common(token_file), "PATH": path}
 
 
 def common(token_file: Path | str | None) -> dict[str, str]:

@@ -48,8 +48,8 @@ def describe(slurm: Slurm, settings: SlurmSettings) -> EngineCluster:
         if not is_passing(refusal, nodes, slurm):
             raise
         notices.append(refusal.message)
-    most = limits.most_nodes(partition) or len(nodes)
-    return EngineCluster("slurm", version, tuple(nodes), most, tuple(notices))
+    maximum = limits.most_nodes(partition) or len(nodes)
+    return EngineCluster("slurm", version, tuple(nodes), maximum, tuple(notices))
 
 
 def is_passing(refusal: EngineRefused, nodes: Sequence[EngineNode], slurm: Slurm) -> bool:
@@ -97,10 +97,10 @@ def names_of(listed: str) -> Iterator[str]:
 def _parts(listed: str) -> Iterator[str]:
     """What stands between the commas that are not inside of brackets."""
     start, is_inside = 0, False
-    for place, character in enumerate(listed):
+    for index, character in enumerate(listed):
         if character == "," and not is_inside:
-            yield listed[start:place]
-            start = place + 1
+            yield listed[start:index]
+            start = index + 1
         elif character in "[]":
             is_inside = character == "["
     yield listed[start:]

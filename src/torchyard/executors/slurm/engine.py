@@ -123,8 +123,10 @@ class SlurmEngine:
             return dict.fromkeys(silent, "Slurm has put its job back into the queue")
         names = list(cluster.names_of(row.nodes))
         nodes = {node: names[node] for node in silent if node < len(names)}
-        gone = {node for node, name in nodes.items() if not cluster.answers(slurm, name)}
-        lost = {node: f"{nodes[node]}: the machine does not respond any more" for node in gone}
+        silent_nodes = {node for node, name in nodes.items() if not cluster.answers(slurm, name)}
+        lost = {
+            node: f"{nodes[node]}: the machine does not respond any more" for node in silent_nodes
+        }
         # Asked only when all answer: it would wait for a machine that is gone.
         listed = None if lost else slurm.step_nodes(row.id)
         alive = {name for part in listed or () for name in cluster.names_of(part)}
@@ -334,6 +336,6 @@ def _found(slurm: Slurm, name: str) -> int | None:
 
 def _signal_s(plan: LaunchPlan, settings: SlurmSettings) -> int:
     """How long before its time limit a job is asked to end."""
-    wanted = int(plan.grace_s + _DELIVERY_S)
+    notice_s = int(plan.grace_s + _DELIVERY_S)
     limit = seconds(settings.time_limit)
-    return min(wanted, int(limit / 3)) if limit and limit != UNLIMITED else wanted
+    return min(notice_s, int(limit / 3)) if limit and limit != UNLIMITED else notice_s

@@ -42,8 +42,8 @@ def partition_of(slurm: Slurm, settings: SlurmSettings) -> dict[str, str]:
 
 def most_nodes(partition: Mapping[str, str]) -> int:
     """How many one job could ever have; 0 where that is not known."""
-    total, most = partition.get("TotalNodes", ""), partition.get("MaxNodes", "")
-    counts = [int(text) for text in (total, most) if text.isdigit()]
+    total, maximum = partition.get("TotalNodes", ""), partition.get("MaxNodes", "")
+    counts = [int(text) for text in (total, maximum) if text.isdigit()]
     return min(counts, default=0)
 
 
@@ -55,10 +55,11 @@ def check(partition: Mapping[str, str], settings: SlurmSettings, nodes: int) -> 
     if not partition:
         return
     name = partition["PartitionName"]
-    most = most_nodes(partition)
-    if most and nodes > most:
+    maximum = most_nodes(partition)
+    if maximum and nodes > maximum:
         raise EngineRefused(
-            f"the job needs {nodes} nodes, and partition `{name}` gives a job {most} at the most",
+            f"the job needs {nodes} nodes, and partition `{name}` gives a job {maximum} at "
+            "the most",
             "ask for fewer nodes, or choose another partition (`sinfo -s` lists them)",
         )
     longest = seconds(partition.get("MaxTime", "")) or UNLIMITED

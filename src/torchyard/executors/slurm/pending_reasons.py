@@ -93,7 +93,7 @@ def text(reason: str) -> str:
     for beginning, whose in _WHOSE:
         if key.startswith(beginning):
             limited = key[len(beginning) :]
-            of = next((what for word, what in _OF if word in limited), "")
+            of = next((subject for word, subject in _OF if word in limited), "")
             return f"{whose} reached a limit{f' of {of}' if of else ''} ({key})"
     return f"Slurm says {reason[:200]}"
 

@@ -100,15 +100,15 @@ def _check(
     """
     if compute.deleting:
         raise InvalidSpec("it is being deleted", "use another")
-    most, view = compute.max_instances, None
+    maximum, view = compute.max_instances, None
     if not compute.is_local:
         try:
             view = services.engines.describe(compute.engine, compute.settings, _VIEW_S)
         except (EngineUnreachable, EngineRefused) as error:
             raise InvalidSpec(error.message, error.hint) from error
-        most = min(most, view.most_nodes or most)
-    if job.fewest_nodes > most:
-        raise InvalidSpec(f"it has at most {most} nodes", "use fewer")
+        maximum = min(maximum, view.most_nodes or maximum)
+    if job.fewest_nodes > maximum:
+        raise InvalidSpec(f"it has at most {maximum} nodes", "use fewer")
     processes = (job.fewest_nodes, job.process_count_per_instance)
     gpus.check(services.devices, compute, *processes, job.properties, rehearsed)
     return view
@@ -124,20 +124,20 @@ def _candidates(
     now = services.clock.now()
     with services.db.read() as connection:
         every = shares.read(connection, machine.bounds(services))
-        held = queue_store.list_running(connection)
-        wanted = store.nodes_wanted(connection, now)
-    running = [every.running(attempt, now.timestamp()) for attempt in held]
+        active = queue_store.list_running(connection)
+        queued_nodes = store.nodes_wanted(connection, now)
+    running = [every.running(attempt, now.timestamp()) for attempt in active]
     free = dict(every.capacity)
     for attempt in running:
         free = queue.less(free, attempt.holds)
     candidates = []
     for compute, view in able:
-        place = (workspace, compute.name)
-        nodes_name = shares.nodes_of(*place)
-        waiting = _as_waiting(services.devices, every, place, compute, job, rehearsed)
+        cluster_key = (workspace, compute.name)
+        nodes_name = shares.nodes_of(*cluster_key)
+        waiting = _as_waiting(services.devices, every, cluster_key, compute, job, rehearsed)
         left = free.get(nodes_name, 0)
         idle = left if view is None else _idle(view, left)
-        queued = wanted.get(place, 0)
+        queued = queued_nodes.get(cluster_key, 0)
         fits = queue.fits(free, waiting.needs) and idle >= job.fewest_nodes
         starts_in_s = 0.0 if fits and not queued else _starts_in_s(waiting, free, running, queued)
         busy = every.capacity.get(nodes_name, 0) - left + queued
@@ -150,18 +150,20 @@ def _candidates(
 def _as_waiting(
     devices: Machine,
     every: Shares,
-    place: shares.Place,
+    cluster_key: shares.Place,
     compute: Compute,
     job: JobSpec,
     rehearsed: bool,
 ) -> Waiting:
-    each = dict(every.per_node.get(place, {}))
+    each = dict(every.per_node.get(cluster_key, {}))
     if compute.is_local and shares.GPUS in every.capacity:
         processes = (job.fewest_nodes, job.process_count_per_instance)
         each[shares.GPUS] = gpus.per_node(devices, compute, *processes, job.properties, rehearsed)
     rank = queue.priority_rank_of(job.job_tier, job.priority)
     needs = queue.times(each, job.fewest_nodes)
-    return Waiting(0, "/".join(place), needs, rank, job.timeout_s, every.is_low(place, rank))
+    return Waiting(
+        0, "/".join(cluster_key), needs, rank, job.timeout_s, every.is_low(cluster_key, rank)
+    )
 
 
 def _idle(view: EngineCluster, left: int) -> int:

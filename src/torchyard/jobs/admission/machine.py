@@ -52,11 +52,11 @@ def bounds(services: Services) -> dict[str, int]:
 
 def _bound(file: Path, name: Any, value: Any) -> tuple[str, int]:
     if name not in _NAMES:
-        near = nearest(str(name), list(_NAMES))
+        guess = nearest(str(name), list(_NAMES))
         names = ", ".join(_NAMES)
         raise InvalidInput(
             f"`{file}` has the unknown key `{name}`",
-            f"did you mean `{near}`?" if near else f"known keys: {names}",
+            f"did you mean `{guess}`?" if guess else f"known keys: {names}",
         )
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidInput(

@@ -129,13 +129,13 @@ def spare(needs: Amounts, free: Amounts, running: Iterable[Running]) -> dict[str
     Which jobs end first is unknown, so every set of them that frees enough is considered. None
     when even all together do not.
     """
-    held = [candidate.holds for candidate in running]
+    holdings = [candidate.holds for candidate in running]
     least: dict[str, int] = {}
     for name, needed in needs.items():
         if name not in free:
             continue
         over = _least_over(
-            needed - free[name], [candidate[name] for candidate in held if candidate.get(name)]
+            needed - free[name], [candidate[name] for candidate in holdings if candidate.get(name)]
         )
         if over is None:
             return None
@@ -238,12 +238,12 @@ def most_that_may_start(job: Waiting, free: Amounts, heads: Iterable[Head], each
     Args:
         each: what one of its nodes takes.
     """
-    most = most_nodes(each, free)
+    limit = most_nodes(each, free)
     for head in heads:
         if concerns(head, job.low) and not 0 < job.limit_s <= longest_limit_s(head):
             assert head.spare is not None
-            most = min(most, most_nodes(each, head.spare))
-    return most
+            limit = min(limit, most_nodes(each, head.spare))
+    return limit
 
 
 def times(per_node: Amounts, count: int) -> dict[str, int]:
@@ -297,13 +297,13 @@ def _without_needless(
     chosen: Sequence[tuple[str, Running, float]], needs: Amounts, left: Amounts
 ) -> list[tuple[str, Running, float]]:
     """Keep only the needed ones: the earliest started are spared first."""
-    kept = list(chosen)
+    remaining = list(chosen)
     for candidate in sorted(chosen, key=lambda candidate: candidate[2]):
         without = less(left, candidate[1].holds)
         if fits(without, needs):
-            kept.remove(candidate)
+            remaining.remove(candidate)
             left = without
-    return kept
+    return remaining
 
 
 def _sum(amounts: Iterable[Amounts]) -> dict[str, int]:

@@ -68,28 +68,28 @@ def waiting_reason(connection: Connection, job: Job, is_new: bool = True) -> str
     limits = quotas.limits(connection, job.workspace)
     if not limits:
         return ""
-    wanted = of_job(connection, job)
+    needs = of_job(connection, job)
     for limit in quotas.held_by(limits, job.owner):
-        if limit.name not in wanted.amounts or (limit.name == "jobs" and not is_new):
+        if limit.name not in needs.amounts or (limit.name == "jobs" and not is_new):
             continue
         in_use = used(connection, job.workspace, "" if limit.user == ALL else job.owner)
-        if in_use[limit.name] + wanted.amounts[limit.name] > limit.most:
-            return _waits(limit, wanted, in_use[limit.name])
+        if in_use[limit.name] + needs.amounts[limit.name] > limit.most:
+            return _waits(limit, needs, in_use[limit.name])
     return ""
 
 
-def refuse_never(connection: Connection, wanted: Needs) -> None:
+def refuse_never(connection: Connection, needs: Needs) -> None:
     """
     Raises:
         LimitExceeded: the job could not start even if nothing else ran.
     """
-    for limit in quotas.held_by(quotas.limits(connection, wanted.workspace), wanted.user):
-        shortage = _never(connection, limit, wanted)
+    for limit in quotas.held_by(quotas.limits(connection, needs.workspace), needs.user):
+        shortage = _never(connection, limit, needs)
         if shortage:
-            what, more = shortage
+            sentence, more = shortage
             raise LimitExceeded(
-                f"{what}; quota `{limit.name}` of {_whose(limit, wanted.user)} in workspace "
-                f"`{wanted.workspace}` is {limit.most}",
+                f"{sentence}; quota `{limit.name}` of {_whose(limit, needs.user)} in workspace "
+                f"`{needs.workspace}` is {limit.most}",
                 f"ask for more with `yard quota request {limit.name}={more}`"
                 + (", or request less in the job" if limit.name != "storage_bytes" else
                    ", or delete old jobs with `yard job delete`"),
@@ -99,8 +99,8 @@ def refuse_never(connection: Connection, wanted: Needs) -> None:
 
 def longest_s(limits: Sequence[Limit], user: str) -> int:
     """The run time that a workspace's quotas allow one job; 0 means without a limit."""
-    held = quotas.held_by(limits, user)
-    return min((limit.most for limit in held if limit.name == "run_time_s"), default=0)
+    own_limits = quotas.held_by(limits, user)
+    return min((limit.most for limit in own_limits if limit.name == "run_time_s"), default=0)
 
 
 def used(connection: Connection, workspace: str, user: str = "") -> dict[str, int]:
@@ -123,30 +123,30 @@ def use_of(services: Services, workspace: str, user: str = "") -> dict[str, int]
         return {**total, "storage_bytes": storage_use.known(connection, workspace, user)}
 
 
-def _never(connection: Connection, limit: Limit, wanted: Needs) -> tuple[str, int] | None:
+def _never(connection: Connection, limit: Limit, needs: Needs) -> tuple[str, int] | None:
     """What is too much, and which limit would suffice."""
     if limit.name == "storage_bytes":
-        user = "" if limit.user == ALL else wanted.user
-        kept = storage_use.known(connection, wanted.workspace, user)
-        if kept < limit.most:
+        user = "" if limit.user == ALL else needs.user
+        stored_bytes = storage_use.known(connection, needs.workspace, user)
+        if stored_bytes < limit.most:
             return None
-        return f"{kept} bytes of jobs are stored already", 2 * kept
+        return f"{stored_bytes} bytes of jobs are stored already", 2 * stored_bytes
     if limit.name == "run_time_s":
-        if wanted.timeout_s <= limit.most:
+        if needs.timeout_s <= limit.most:
             return None
-        return f"the job requests {wanted.timeout_s:.0f} s of run time", int(wanted.timeout_s)
-    amount = wanted.amounts[limit.name]
+        return f"the job requests {needs.timeout_s:.0f} s of run time", int(needs.timeout_s)
+    amount = needs.amounts[limit.name]
     if amount <= limit.most:
         return None
     return f"the job needs {amount} {_words(limit.name, amount)}", amount
 
 
-def _waits(limit: Limit, wanted: Needs, in_use: int) -> str:
-    amount = wanted.amounts[limit.name]
+def _waits(limit: Limit, needs: Needs, in_use: int) -> str:
+    amount = needs.amounts[limit.name]
     sentence = (
-        f"needs {amount} {_words(limit.name, amount)}; {_whose(limit, wanted.user)} "
+        f"needs {amount} {_words(limit.name, amount)}; {_whose(limit, needs.user)} "
         f"{'uses' if limit.user != ALL else 'is using'} {in_use} of the {limit.most} that quota "
-        f"`{limit.name}` of workspace `{wanted.workspace}` allows"
+        f"`{limit.name}` of workspace `{needs.workspace}` allows"
     )
     if amount > limit.most:
         sentence += f": ask for more with `yard quota request {limit.name}={amount}`"

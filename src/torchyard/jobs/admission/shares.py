@@ -37,27 +37,27 @@ class Shares:
 
     def needs(self, of: Held | Queued | Job) -> dict[str, int]:
         """What all nodes of a job take together."""
-        place = (of.workspace, of.compute)
-        each = dict(self.per_node.get(place, {}))
-        if of.gpus and GPUS in self.capacity and place not in self.elsewhere:
+        cluster_key = (of.workspace, of.compute)
+        each = dict(self.per_node.get(cluster_key, {}))
+        if of.gpus and GPUS in self.capacity and cluster_key not in self.elsewhere:
             each[GPUS] = of.gpus
         return queue.times(each, of.node_count)
 
-    def is_low(self, place: Place, priority_rank: int) -> bool:
-        return priority_rank >= queue.SPOT_RANK or place in self.low
+    def is_low(self, cluster_key: Place, priority_rank: int) -> bool:
+        return priority_rank >= queue.SPOT_RANK or cluster_key in self.low
 
-    def running(self, held: Held, now_s: float) -> Running:
+    def running(self, attempt: Held, now_s: float) -> Running:
         """A running attempt, as the queue sees it.
 
         Args:
             now_s: seconds since the epoch.
         """
-        place = (held.workspace, held.compute)
+        cluster_key = (attempt.workspace, attempt.compute)
         return Running(
-            self.needs(held),
-            queue.ends_in_s(held.limit_s, now_s - held.created_at.timestamp()),
-            self.is_low(place, held.priority_rank),
-            leaving=bool(held.order_reason),
+            self.needs(attempt),
+            queue.ends_in_s(attempt.limit_s, now_s - attempt.created_at.timestamp()),
+            self.is_low(cluster_key, attempt.priority_rank),
+            leaving=bool(attempt.order_reason),
         )
 
 
@@ -74,15 +74,15 @@ def of(clusters: Iterable[Compute], machine: Amounts) -> Shares:
     per_node: dict[Place, Amounts] = {}
     low, elsewhere = set(), set()
     for cluster in clusters:
-        place = (cluster.workspace, cluster.name)
-        nodes_name = nodes_of(*place)
+        cluster_key = (cluster.workspace, cluster.name)
+        nodes_name = nodes_of(*cluster_key)
         capacity[nodes_name] = 0 if cluster.deleting else cluster.max_instances
         takes = _of_machine(cluster, machine) if cluster.is_local else {}
-        per_node[place] = {nodes_name: 1, **takes}
+        per_node[cluster_key] = {nodes_name: 1, **takes}
         if not cluster.is_local:
-            elsewhere.add(place)
+            elsewhere.add(cluster_key)
         if cluster.tier == LOW_PRIORITY:
-            low.add(place)
+            low.add(cluster_key)
     return Shares(capacity, per_node, frozenset(low), frozenset(elsewhere))
 
 

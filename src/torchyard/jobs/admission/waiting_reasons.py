@@ -46,8 +46,8 @@ def describe(services: Services, job: Job) -> str:
         queued = queue_store.queued_by_id(connection, job.id)
         in_front, before = queue_store.in_front(connection, queued, now)
         every = shares.read(connection, machine.bounds(services))
-        held = queue_store.list_running(connection)
-    running = [every.running(attempt, now.timestamp()) for attempt in held]
+        active = queue_store.list_running(connection)
+    running = [every.running(attempt, now.timestamp()) for attempt in active]
     free = dict(every.capacity)
     for attempt in running:
         free = queue.less(free, attempt.holds)
@@ -60,7 +60,7 @@ def describe(services: Services, job: Job) -> str:
         parts.append(f"it is {_ordinal(in_front + 1)} in the queue, behind job `{before}`")
         if fits:
             parts[-1] += f", for which {'it is' if job.node_count == 1 else 'they are'} reserved"
-    leaving = _who_leaves(held, running, needs)
+    leaving = _who_leaves(active, running, needs)
     if leaving and not in_front:
         parts.append(f"{leaving} for it")
     return "; ".join(parts)
@@ -76,10 +76,10 @@ def _describe_shortage(job: Job, every: Shares, free: Amounts, needs: Amounts) -
     """What it needs and what is free: of its cluster, and of the machine where that is short."""
     nodes_name = shares.nodes_of(job.workspace, job.compute)
     nodes = "1 node" if job.node_count == 1 else f"{job.node_count} nodes"
-    most = every.capacity.get(nodes_name, 0)
+    total = every.capacity.get(nodes_name, 0)
     there = max(0, free.get(nodes_name, 0))
     are = "is" if there == 1 else "are"
-    sentence = f"needs {nodes}; {there} of {most} nodes of `{job.compute}` {are} free"
+    sentence = f"needs {nodes}; {there} of {total} nodes of `{job.compute}` {are} free"
     for name, words in _MACHINE.items():
         if name in needs and free[name] < needs[name]:
             sentence += (
@@ -88,10 +88,10 @@ def _describe_shortage(job: Job, every: Shares, free: Amounts, needs: Amounts) -
     return sentence
 
 
-def _who_leaves(held: Sequence[Held], running: Sequence[Running], needs: Amounts) -> str:
+def _who_leaves(active: Sequence[Held], running: Sequence[Running], needs: Amounts) -> str:
     names = [
         f"`{attempt.job_name}`"
-        for attempt, amounts in zip(held, running, strict=True)
+        for attempt, amounts in zip(active, running, strict=True)
         if amounts.leaving and any(name in needs for name in amounts.holds)
     ]
     if not names:
@@ -99,6 +99,6 @@ def _who_leaves(held: Sequence[Held], running: Sequence[Running], needs: Amounts
     return f"job{'s' * (len(names) > 1)} {', '.join(names)} {'make' if names[1:] else 'makes'} room"
 
 
-def _ordinal(place: int) -> str:
-    ending = "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10)
-    return f"{place}{ending or 'th'}"
+def _ordinal(number: int) -> str:
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10)
+    return f"{number}{ending or 'th'}"

@@ -64,10 +64,11 @@ class Heartbeats:
         shortest_s = min(self._missed_after_s, PROBED_AFTER_S)
         since = now - timedelta(seconds=shortest_s)
         with self._services.db.read() as connection:
-            wanted = round_store.to_listen_to(connection, since, now)
-            every = attempt_store.open_attempts(connection) if wanted else []
+            attempt_ids = round_store.to_listen_to(connection, since, now)
+            every = attempt_store.open_attempts(connection) if attempt_ids else []
             running = takeover.owned(
-                self._services.membership, [attempt for attempt in every if attempt.id in wanted]
+                self._services.membership,
+                [attempt for attempt in every if attempt.id in attempt_ids],
             )
             nodes = {
                 attempt.id: attempt_store.nodes_of(connection, attempt.id) for attempt in running
@@ -145,8 +146,8 @@ class Heartbeats:
         services = self._services
         with services.db.read() as connection:
             status = store.job_by_id(connection, attempt.job_id).status
-        wanted = {Status.RUNNING: bool(silent), Status.NOT_RESPONDING: not silent}
-        if not wanted.get(status):
+        is_due = {Status.RUNNING: bool(silent), Status.NOT_RESPONDING: not silent}
+        if not is_due.get(status):
             return
         with services.db.write() as connection:
             job = store.job_by_id(connection, attempt.job_id)

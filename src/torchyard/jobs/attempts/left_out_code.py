@@ -66,5 +66,5 @@ def _missing(message: str) -> list[str]:
 
 def _holds(path: str, script: str) -> bool:
     """Whether the script, whose path is the node's, is that file or in that folder."""
-    place = f"/{script}"
-    return f"/{path}" in place if path.endswith("/") else place.endswith(f"/{path}")
+    script_path = f"/{script}"
+    return f"/{path}" in script_path if path.endswith("/") else script_path.endswith(f"/{path}")

@@ -109,8 +109,8 @@ def plan(connection: Connection, services: Services, launch: Launch, server_url:
         timeout_s = float(quota_checks.longest_s(limits, job.owner))
     report_token, run_token = _tokens(connection, services.clock, job, attempt)
     image = services.environments.images.plan(environment) if environment else None
-    place = _place(connection, services, compute, launch, server_url)
-    endpoints = _client_endpoints(services, launch, run_token, place)
+    node_settings = _place(connection, services, compute, launch, server_url)
+    endpoints = _client_endpoints(services, launch, run_token, node_settings)
     return LaunchPlan(
         attempt_id=attempt.id,
         attempt=attempt.number,
@@ -130,7 +130,7 @@ def plan(connection: Connection, services: Services, launch: Launch, server_url:
         secrets=secrets.marked(spec.properties),
         not_secrets=secrets.marked(spec.properties, secrets.PLAIN),
         variables={
-            **variables(workspace, job, attempt, run_token, _url_for_scripts(place)),
+            **variables(workspace, job, attempt, run_token, _url_for_scripts(node_settings)),
             **endpoints.variables,
         },
         gate=endpoints.gate,
@@ -149,7 +149,7 @@ def plan(connection: Connection, services: Services, launch: Launch, server_url:
         hold_s=job_services.hold_s(spec.properties),
         system_metrics_s=system_metrics.interval_s(spec.properties),
         intercepts_saves=interception.is_intercepted(spec.properties),
-        **vars(place),
+        **vars(node_settings),
         **vars(_node(compute, services.devices, job)),
         **vars(watch_properties.read(spec.properties)),
     )
@@ -196,20 +196,24 @@ def _place(
 
 
 def _client_endpoints(
-    services: Services, launch: Launch, run_token: str, place: _Place
+    services: Services, launch: Launch, run_token: str, node_settings: _Place
 ) -> NodeEndpoints:
     """For Azure's clients, by addresses and files that the job's nodes have."""
     job, environment, endpoints = launch.job, launch.environment, services.client_endpoints
-    if place.engine_settings.get(shared_folders.KEY):
+    if node_settings.engine_settings.get(shared_folders.KEY):
         return NodeEndpoints()  # their network is closed
     if launch.attempt.is_local:
         return NodeEndpoints(endpoints.variables(job, run_token, environment))
-    return endpoints.for_nodes(job, run_token, environment, place.server_urls)
+    return endpoints.for_nodes(job, run_token, environment, node_settings.server_urls)
 
 
-def _url_for_scripts(place: _Place) -> str:
+def _url_for_scripts(node_settings: _Place) -> str:
     """Of the server; where no network leads to it, a name that says so in a client's error."""
-    return _NO_NETWORK if place.engine_settings.get(shared_folders.KEY) else place.server_url
+    return (
+        _NO_NETWORK
+        if node_settings.engine_settings.get(shared_folders.KEY)
+        else node_settings.server_url
+    )
 
 
 def _service_plans(services: Mapping[str, Service]) -> list[ServicePlan]:
@@ -271,14 +275,14 @@ def _node(compute: Compute | None, devices: Machine, job: Job) -> _Node:
 
 
 def _outputs(job: CommandJob) -> dict[str, OutputPlan]:
-    places = outputs.places_of(job)
-    return {name: _output(output, places[name]) for name, output in job.spec.outputs.items()}
+    locations = outputs.places_of(job)
+    return {name: _output(output, locations[name]) for name, output in job.spec.outputs.items()}
 
 
-def _output(output: Output, place: OutputPlace) -> OutputPlan:
+def _output(output: Output, location: OutputPlace) -> OutputPlan:
     if output.mode == "direct":
-        return OutputPlan(output.type, output.mode, value=place.uri)
-    return OutputPlan(output.type, output.mode, file=place.file)
+        return OutputPlan(output.type, output.mode, value=location.uri)
+    return OutputPlan(output.type, output.mode, file=location.file)
 
 
 def _framework(distribution: str) -> dict[str, str]:

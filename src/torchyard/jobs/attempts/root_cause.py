@@ -86,8 +86,8 @@ def _with_early_exit(failed: AttemptNode, nodes: Sequence[AttemptNode]) -> JobEr
     at, node, rank = min(early_exits)
     waited = failures.Failure(error.code, error.message, error.hint, details=error.details)
     left = {"rank": rank, "node": node, "exit_code": 0, "at": to_text(at)}
-    named = failures.with_early_exit(waited, left)
-    return JobError(named.code, named.message, named.hint, named.details)
+    failure = failures.with_early_exit(waited, left)
+    return JobError(failure.code, failure.message, failure.hint, failure.details)
 
 
 def is_at_fault(node: AttemptNode, nodes: Sequence[AttemptNode] = ()) -> bool:

@@ -31,13 +31,13 @@ def take_over(services: Services) -> int:
         living = {server.id: server for server in membership.living(connection)}
         me = living.get(membership.id)
         left = attempt_store.unfinished_beside(connection, membership.id)
-    wanted = [attempt for attempt in left if me and _is_wanted(attempt, me, living)]
-    if not wanted:
+    attempts = [attempt for attempt in left if me and _is_wanted(attempt, me, living)]
+    if not attempts:
         return 0
     taken = 0
     with services.db.write() as connection:
         membership.check(connection)
-        for attempt in wanted:
+        for attempt in attempts:
             taken += attempt_store.hand_over(connection, attempt, membership.id)
     _log.warning("took over %d attempts", taken)
     return taken

@@ -74,8 +74,8 @@ def _tell_resumed(services: Services, job: Job, received: Received) -> None:
 
 def take_left(services: Services, attempt: Attempt, node: int) -> None:
     """Store what an exited worker has not delivered; usually there is nothing."""
-    place = spool_folder(NodeFolders(Path()).spool)
-    folder = scratch.collect(services, attempt.id, node, place.as_posix()) / place
+    spool_path = spool_folder(NodeFolders(Path()).spool)
+    folder = scratch.collect(services, attempt.id, node, spool_path.as_posix()) / spool_path
     if not folder.is_dir():
         return
     spool = HistorySpool(folder)

@@ -80,15 +80,15 @@ def plan(services: Services, workspace: str, choice: Choice, lineage: bool = Fal
     chosen = _chosen(services, workspace, choice)
     bonds = _bonds(services, workspace, lineage)
     going: dict[int, Job] = {}
-    kept = []
+    blockers = []
     for job in chosen:
         family = list(_family(job, bonds))
-        held = next(filter(None, (_find_blocker(member, job, bonds) for member in family)), None)
-        if held is not None:
-            kept.append(held)
+        blocker = next(filter(None, (_find_blocker(member, job, bonds) for member in family)), None)
+        if blocker is not None:
+            blockers.append(blocker)
         else:
             going.update({member.id: member for member in family})
-    return Plan(list(going.values()), kept)
+    return Plan(list(going.values()), blockers)
 
 
 def delete(
@@ -152,7 +152,7 @@ def needs(services: Services, workspace: str) -> dict[str, str]:
 def _chosen(services: Services, workspace: str, choice: Choice) -> list[Job]:
     if choice.names:
         return [actions.get(services, workspace, name) for name in dict.fromkeys(choice.names)]
-    wanted = actions.status_named(choice.status) if choice.status else None
+    status = actions.status_named(choice.status) if choice.status else None
     with services.db.read() as connection:
         experiment_ids = None
         if choice.experiment_name:
@@ -165,7 +165,7 @@ def _chosen(services: Services, workspace: str, choice: Choice) -> list[Job]:
                 )
             experiment_ids = [experiment.id]
         jobs = store.ended_jobs(connection, workspace, experiment_ids, choice.ended_before)
-    return [job for job in jobs if wanted in (None, job.status)]
+    return [job for job in jobs if status in (None, job.status)]
 
 
 def _bonds(services: Services, workspace: str, lineage: bool) -> _Bonds:

@@ -96,9 +96,9 @@ def reclaim(services: Services, options: GcOptions) -> list[GcItem]:
         items = survey(services, options)
         # Together: each time, every record is looked through.
         chosen = {item.name for item in items if item.kind == _UNREGISTERED and item.remove}
-        gone = unregistered.remove(services, chosen, _unused_before_s(services.clock, options))
+        removed = unregistered.remove(services, chosen, _unused_before_s(services.clock, options))
         return [
-            (item if item.name in gone else _stays(item))
+            (item if item.name in removed else _stays(item))
             if item.kind == _UNREGISTERED and item.remove
             else _removed(services, options, item)
             for item in items
@@ -109,26 +109,26 @@ def _removed(services: Services, options: GcOptions, item: GcItem) -> GcItem:
     if not item.remove:
         return item
     now_s = services.clock.now().timestamp()
-    gone = True
+    is_removed = True
     if item.kind == "blobs":
         removed = services.blobs.remove(_unnamed(services), now_s - options.grace_s)
         return replace(item, name=f"{len(removed)} files") if removed else _stays(item)
     if item.kind == "environment":
-        gone = services.environments.folders.remove(
+        is_removed = services.environments.folders.remove(
             item.name, lambda connection: item.name in references.environments(connection)
         )
     elif item.kind == "input":
-        gone = services.fetcher.remove(item.name, item.used_at_s)
+        is_removed = services.fetcher.remove(item.name, item.used_at_s)
     elif item.kind == "cache":
-        gone = caches.remove(services.node.cache / item.name)
+        is_removed = caches.remove(services.node.cache / item.name)
     elif item.kind == "stale_file":
-        gone = _remove_stale_file(services, item.name, now_s - options.grace_s)
+        is_removed = _remove_stale_file(services, item.name, now_s - options.grace_s)
     elif item.kind == "scratch":
-        gone = _remove_scratch(services, item.name)
+        is_removed = _remove_scratch(services, item.name)
     elif item.kind == "logs":
         workspace, _, job = item.name.partition("/")
         shutil.rmtree(services.logs.folder(workspace, job), ignore_errors=True)
-    return item if gone else _stays(item)
+    return item if is_removed else _stays(item)
 
 
 def _stays(item: GcItem) -> GcItem:
@@ -140,10 +140,10 @@ def _stays(item: GcItem) -> GcItem:
 
 def _blobs(services: Services, options: GcOptions) -> Iterator[GcItem]:
     with services.db.read() as connection:
-        named = references.snapshots(connection)
+        references_by_snapshot = references.snapshots(connection)
     sizes = {sha256: (size, at) for sha256, size, at in services.blobs.all()}
     left = dict(sizes)
-    for snapshot, by in sorted(named.items()):
+    for snapshot, by in sorted(references_by_snapshot.items()):
         parts = [sha256 for sha256 in services.blobs.parts(snapshot) if left.pop(sha256, None)]
         if snapshot in sizes:
             more = f" and {len(by) - 1} more" if len(by) > 1 else ""
@@ -163,11 +163,11 @@ def _unnamed(services: Services) -> list[str]:
     # Listed before the records are read: what is uploaded later is not in the list.
     everything = [sha256 for sha256, _, _ in services.blobs.all()]
     with services.db.read() as connection:
-        named = references.snapshots(connection)
-    kept: set[str] = set()
-    for snapshot in named:
-        kept |= services.blobs.parts(snapshot)
-    return [sha256 for sha256 in everything if sha256 not in kept]
+        snapshots = references.snapshots(connection)
+    parts: set[str] = set()
+    for snapshot in snapshots:
+        parts |= services.blobs.parts(snapshot)
+    return [sha256 for sha256 in everything if sha256 not in parts]
 
 
 # Environments and inputs
@@ -310,8 +310,8 @@ def _scratch(services: Services, options: GcOptions) -> Iterator[GcItem]:
 def _remove_scratch(services: Services, name: str) -> bool:
     folder = scratch.folder(services, name)
     for lock in folder.glob("node-*/lock"):
-        with open(lock, "rb") as held:
-            if not locks.try_lock(held):
+        with open(lock, "rb") as lock_file:
+            if not locks.try_lock(lock_file):
                 return False  # a worker still uses it, whatever the records say
     with services.db.read() as connection:
         if name in references.attempts_with_folder(connection):

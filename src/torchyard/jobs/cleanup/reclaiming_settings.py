@@ -65,10 +65,10 @@ def options(home: Path, overrides: Mapping[str, Any]) -> GcOptions:
 def _check(values: Mapping[str, Any]) -> None:
     for key, value in values.items():
         if key not in KEYS:
-            near = nearest(key, KEYS)
+            guess = nearest(key, KEYS)
             raise InvalidInput(
                 f"`{key[:80]}` is not an option of `yard gc`",
-                f"did you mean `{near}`?" if near else f"use one of: {', '.join(KEYS)}",
+                f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(KEYS)}",
             )
         if value is None:
             continue

@@ -100,7 +100,7 @@ def _remove_all(
     services: Services, marks: Sequence[Mark], stopped: Callable[[], bool]
 ) -> list[str]:
     needed: dict[str, dict[str, str]] = {}
-    gone = []
+    removed = []
     for mark in marks:
         if stopped():
             break
@@ -108,14 +108,14 @@ def _remove_all(
             needed[mark.workspace] = deletion.needs(services, mark.workspace)
         try:
             if _remove(services, mark, mark.name in needed[mark.workspace]):
-                gone.append(mark.name)
+                removed.append(mark.name)
         except DatabaseUnreachable:
             raise
         except (OSError, TorchyardError) as error:
             _log.warning(
                 "job %s can't be deleted completely, will try again later: %s", mark.name, error
             )
-    return gone
+    return removed
 
 
 def _remove(services: Services, mark: Mark, needed: bool) -> bool:

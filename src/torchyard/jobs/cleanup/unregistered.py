@@ -59,8 +59,8 @@ def find(services: Services) -> list[StoredFolder]:
     if not stored:
         return []
     with services.db.read() as connection:
-        named = references.stored_folders(connection)
-    return [folder for folder in stored if folder.id not in named]
+        used_ids = references.stored_folders(connection)
+    return [folder for folder in stored if folder.id not in used_ids]
 
 
 def remove(services: Services, chosen: Collection[str], before_s: float) -> set[str]:
@@ -74,11 +74,11 @@ def remove(services: Services, chosen: Collection[str], before_s: float) -> set[
     folders = [folder for folder in find(services) if str(folder) in chosen]
 
     def unnamed(connection: Connection) -> list[StoredFolder]:
-        named = references.stored_folders(connection)
+        used_ids = references.stored_folders(connection)
         return [
             folder
             for folder in folders
-            if folder.id not in named and folder.touched_at_s <= before_s
+            if folder.id not in used_ids and folder.touched_at_s <= before_s
         ]
 
     return {str(folder) for folder in take_away(services, unnamed)}

@@ -65,8 +65,8 @@ def file(services: Services, job: Job, path: str) -> Path:
         return services.datastores.file(job.workspace, ARTIFACT_STORE, stored)
     except NotFound:
         existing_paths = [artifact.path for artifact in list_of(services, job)]
-        near = nearest(clean, existing_paths)
-        hint = f"did you mean `{near}`?" if near else "only `outputs/` and `logs/` are kept"
+        guess = nearest(clean, existing_paths)
+        hint = f"did you mean `{guess}`?" if guess else "only `outputs/` and `logs/` are kept"
         raise NotFound(f"job `{job.name}` has no file `{path}`", hint) from None
 
 

@@ -60,12 +60,14 @@ def _is_whole(manifest: Path, name: str, sizes: Mapping[str, int]) -> bool:
     """Whether the files that the manifest names are there; one that names none vouches for all."""
     if not 0 < manifest.stat().st_size <= _LARGEST_MANIFEST_BYTES:
         return False
-    named: Any = None
+    listed_files: Any = None
     try:
-        named = json.loads(manifest.read_bytes())["checkpoint"]["files"]
-        return all(sizes.get(f"{name}/{file}") == named[file]["size_bytes"] for file in named)
+        listed_files = json.loads(manifest.read_bytes())["checkpoint"]["files"]
+        return all(
+            sizes.get(f"{name}/{file}") == listed_files[file]["size_bytes"] for file in listed_files
+        )
     except (ValueError, RecursionError):
         return False
     except (KeyError, TypeError):
         # A script's own, not one of `torchyard.train`.
-        return named is None
+        return listed_files is None

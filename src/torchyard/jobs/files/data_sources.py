@@ -31,12 +31,12 @@ def find(services: Services, workspace: str, path: str) -> str:
     Raises:
         NotFound: no such job, or it has no such output.
     """
-    named = uris.job_output(path)
-    assert named is not None, path
-    job = actions.get(services, workspace, named.job)
-    if named.output in _ARTIFACTS:
-        return str(DatastoreUri(ARTIFACT_STORE, _join(artifacts_of(job.name), named.path)))
-    return str(_of_output(job, named))
+    job_uri = uris.job_output(path)
+    assert job_uri is not None, path
+    job = actions.get(services, workspace, job_uri.job)
+    if job_uri.output in _ARTIFACTS:
+        return str(DatastoreUri(ARTIFACT_STORE, _join(artifacts_of(job.name), job_uri.path)))
+    return str(_of_output(job, job_uri))
 
 
 def pin(services: Services, workspace: str, type: str, path: str, mode: str = "ro_mount") -> Pinned:
@@ -51,16 +51,16 @@ def pin(services: Services, workspace: str, type: str, path: str, mode: str = "r
     return data.pin(services.db, services.datastores, workspace, type, path, mode)
 
 
-def _of_output(job: Job, named: uris.JobUri) -> DatastoreUri:
-    places = outputs.places(job)
-    output_place = places.get(named.output)
+def _of_output(job: Job, job_uri: uris.JobUri) -> DatastoreUri:
+    locations = outputs.places(job)
+    output_place = locations.get(job_uri.output)
     if output_place is None:
-        near = nearest(named.output, [*places, "artifacts"])
+        guess = nearest(job_uri.output, [*locations, "artifacts"])
         raise NotFound(
-            f"job `{job.name}` has no output `{named.output}`",
-            f"did you mean `{near}`?" if near else "`artifacts` is what it wrote to `./outputs`",
+            f"job `{job.name}` has no output `{job_uri.output}`",
+            f"did you mean `{guess}`?" if guess else "`artifacts` is what it wrote to `./outputs`",
         )
-    return DatastoreUri(output_place.store, _join(output_place.path, named.path))
+    return DatastoreUri(output_place.store, _join(output_place.path, job_uri.path))
 
 
 def _join(folder: str, path: str) -> str:

@@ -38,10 +38,10 @@ def preview(blobs: Blobs, job: Job, path: str) -> dict[str, Any]:
     """
     by_path = {file.path: file for file in files_of(blobs, job)}
     if path not in by_path:
-        near = nearest(path, list(by_path))
+        guess = nearest(path, list(by_path))
         raise NotFound(
             f"the code of job `{job.name}` has no file `{path}`",
-            f"did you mean `{near}`?" if near else "list its files first",
+            f"did you mean `{guess}`?" if guess else "list its files first",
         )
     return served_files.preview(blobs.path(by_path[path].sha256), path)
 

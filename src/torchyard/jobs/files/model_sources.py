@@ -35,9 +35,9 @@ def find(services: Services, workspace: str, path: str) -> Iterator[Source]:
     if path.startswith(SNAPSHOT_PREFIX):
         yield _of_snapshot(services.blobs, path.removeprefix(SNAPSHOT_PREFIX))
         return
-    named = uris.job_output(path)
-    if named is not None:
-        yield _of_job(services, workspace, named)
+    job_uri = uris.job_output(path)
+    if job_uri is not None:
+        yield _of_job(services, workspace, job_uri)
         return
     if not uris.protocol_of(path) and not path.startswith("azureml:"):
         raise InvalidSpec(
@@ -60,30 +60,30 @@ def _of_snapshot(blobs: Blobs, snapshot_id: str) -> Source:
     return Source(model_files, single=_is_single(model_files))
 
 
-def _of_job(services: Services, workspace: str, named: uris.JobUri) -> Source:
-    job = actions.get(services, workspace, named.job)
-    wanted = named.path
+def _of_job(services: Services, workspace: str, job_uri: uris.JobUri) -> Source:
+    job = actions.get(services, workspace, job_uri.job)
+    folder = job_uri.path
     model_files: list[tuple[str, Path]] = []
-    if named.output in _ARTIFACTS:
+    if job_uri.output in _ARTIFACTS:
         paths = [artifact.path for artifact in artifacts.list_of(services, job)]
         model_files = [
-            (path, artifacts.file(services, job, path)) for path in paths if _below(path, wanted)
+            (path, artifacts.file(services, job, path)) for path in paths if _below(path, folder)
         ]
     else:
         model_files = [
-            (artifact.path, artifacts.output_file(services, job, named.output, artifact.path))
+            (artifact.path, artifacts.output_file(services, job, job_uri.output, artifact.path))
             for owner, artifact in artifacts.list_outputs(services, job)
-            if owner == named.output and _below(artifact.path, wanted)
+            if owner == job_uri.output and _below(artifact.path, folder)
         ]
     if not model_files:
         raise NotFound(
-            f"job `{named.job}` has nothing at `{wanted or named.output}`",
-            f"download its files to see what there is: `yard job download -n {named.job} --all`",
+            f"job `{job_uri.job}` has nothing at `{folder or job_uri.output}`",
+            f"download its files to see what there is: `yard job download -n {job_uri.job} --all`",
             at=["path"],
         )
-    single = len(model_files) == 1 and model_files[0][0] == wanted
+    single = len(model_files) == 1 and model_files[0][0] == folder
     return Source(
-        tuple((_in_model(path, wanted), file) for path, file in model_files),
+        tuple((_in_model(path, folder), file) for path, file in model_files),
         job.name,
         single,
         environment=job_environments.reference_or_definition(services.db, job),
@@ -91,19 +91,23 @@ def _of_job(services: Services, workspace: str, named: uris.JobUri) -> Source:
 
 
 def _of_data(services: Services, workspace: str, path: str, folder: Path) -> Source:
-    place = data.locate(services.db, services.datastores, workspace, path)
-    single = place.files.entry(place.path)
+    location = data.locate(services.db, services.datastores, workspace, path)
+    single = location.files.entry(location.path)
     if single is not None:
-        name = place.path.rpartition("/")[2] or place.uri.partition("?")[0].rpartition("/")[2]
-        wanted = [(place.path, name or "model")]
+        name = location.path.rpartition("/")[2] or location.uri.partition("?")[0].rpartition("/")[2]
+        sources = [(location.path, name or "model")]
     else:
-        top = f"{place.path.rstrip('/')}/" if place.path.strip("/") else ""
-        wanted = [(f"{top}{entry.path}", entry.path) for entry in place.files.walk(place.path)]
-    if not wanted:
+        top = f"{location.path.rstrip('/')}/" if location.path.strip("/") else ""
+        sources = [
+            (f"{top}{entry.path}", entry.path) for entry in location.files.walk(location.path)
+        ]
+    if not sources:
         raise NotFound(f"there is nothing at `{path}`", "check the path", at=["path"])
-    model_files = tuple((inside, folder / str(number)) for number, (_, inside) in enumerate(wanted))
-    place.files.fetch(
-        [(source, target) for (source, _), (_, target) in zip(wanted, model_files, strict=True)]
+    model_files = tuple(
+        (inside, folder / str(number)) for number, (_, inside) in enumerate(sources)
+    )
+    location.files.fetch(
+        [(source, target) for (source, _), (_, target) in zip(sources, model_files, strict=True)]
     )
     return Source(model_files, single=single is not None)
 
@@ -120,12 +124,12 @@ def _is_single(model_files: tuple[tuple[str, Path], ...]) -> bool:
     return len(model_files) == 1 and "/" not in model_files[0][0]
 
 
-def _below(path: str, wanted: str) -> bool:
-    return not wanted or path == wanted or path.startswith(wanted + "/")
+def _below(path: str, folder: str) -> bool:
+    return not folder or path == folder or path.startswith(folder + "/")
 
 
-def _in_model(path: str, wanted: str) -> str:
+def _in_model(path: str, folder: str) -> str:
     """A file keeps its own name, files of a folder their path below it."""
-    if path == wanted:
+    if path == folder:
         return path.rpartition("/")[2]
-    return path[len(wanted) + 1 :] if wanted else path
+    return path[len(folder) + 1 :] if folder else path

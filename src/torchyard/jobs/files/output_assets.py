@@ -34,15 +34,15 @@ def are_named(job: CommandJob) -> bool:
 
 def register(services: Services, job: CommandJob) -> None:
     """Give every output with a `name` of a job that is about to be Completed its version."""
-    places = None
+    locations = None
     for name, output in job.spec.outputs.items():
         if not output.name:
             continue
-        places = places or outputs.places_of(job)
+        locations = locations or outputs.places_of(job)
         try:
             # A server that takes over may come while the one before it is at work still.
             with locks.hold(services.lock(f"outputs-{job.id % _LOCKS}")):
-                _register(services, job, name, output, places[name])
+                _register(services, job, name, output, locations[name])
         except TorchyardError as error:
             _tell(services, job, f"output `{name}` could not be registered: {error.message}")
         except Exception:
@@ -50,15 +50,21 @@ def register(services: Services, job: CommandJob) -> None:
             _tell(services, job, f"output `{name}` could not be registered; see `yard server logs`")
 
 
-def _register(services: Services, job: Job, name: str, output: Output, place: OutputPlace) -> None:
+def _register(
+    services: Services, job: Job, name: str, output: Output, location: OutputPlace
+) -> None:
     asset_name, version = output.name, output.version
     if output.type in (*MODEL_TYPES, ONNX_TYPE):
         _register_model(services, job, name, output.type, asset_name, version)
         return
     request = assets.Request(
-        name=asset_name, path=place.uri, type=output.type, version=str(version or ""), job=job.name
+        name=asset_name,
+        path=location.uri,
+        type=output.type,
+        version=str(version or ""),
+        job=job.name,
     )
-    assets.register(services.db, services.clock, job.workspace, request, place.uri, job.owner)
+    assets.register(services.db, services.clock, job.workspace, request, location.uri, job.owner)
 
 
 def _register_model(
@@ -75,7 +81,7 @@ def _register_model(
         services.db,
         services.clock,
         services.datastores,
-        lambda workspace, wanted: model_sources.find(services, workspace, wanted),
+        lambda workspace, source_path: model_sources.find(services, workspace, source_path),
         job.workspace,
         document,
         job.owner,

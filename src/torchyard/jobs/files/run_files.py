@@ -73,16 +73,16 @@ class RunFiles:
                 yield item
             last = _path(item)
 
-    def read(self, path: str, start: int = 0, most: int | None = None) -> Iterator[bytes]:
+    def read(self, path: str, start: int = 0, limit: int | None = None) -> Iterator[bytes]:
         log = None if self._stored.entry(path) is not None else self._log(path)
         if log is None:
-            return self._stored.read(path, start, most)
+            return self._stored.read(path, start, limit)
         file = open(log, "rb")
         file.seek(start)
-        return files.chunks(file, most)
+        return files.chunks(file, limit)
 
-    def fetch(self, wanted: Sequence[tuple[str, Path]]) -> None:
-        for path, target in wanted:
+    def fetch(self, pairs: Sequence[tuple[str, Path]]) -> None:
+        for path, target in pairs:
             shutil.copyfile(self.local(path), target)
 
     def writing(self, path: str) -> AbstractContextManager[files.Writing]:
@@ -139,15 +139,15 @@ class RunFiles:
         start = f"{_TOP}/{_MARK}"
         if not prefix.startswith(start) and not start.startswith(prefix):
             return []
-        wanted, slash, _ = prefix.removeprefix(start).partition("/")
+        name_start, slash, _ = prefix.removeprefix(start).partition("/")
         if prefix.startswith(start) and slash:
-            return [wanted]
-        wanted = wanted if prefix.startswith(start) else ""
+            return [name_start]
+        name_start = name_start if prefix.startswith(start) else ""
         try:
             names = os.listdir(self._services.logs.folder(self._workspace, "_").parent)
         except FileNotFoundError:
             return []
-        return sorted((name for name in names if name.startswith(wanted)), key=_as_folder)
+        return sorted((name for name in names if name.startswith(name_start)), key=_as_folder)
 
     def _job(self, name: str) -> Job | None:
         return actions.find_by_name(self._services.db, self._workspace, name) if name else None

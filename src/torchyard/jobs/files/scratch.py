@@ -36,12 +36,12 @@ def node_folder(services: Services, attempt_id: str, node: int) -> Path:
     return folder(services, attempt_id) / f"node-{node}"
 
 
-def collect(services: Services, attempt_id: str, node: int, what: str) -> Path:
+def collect(services: Services, attempt_id: str, node: int, folder: str) -> Path:
     """The node's folder as the server reads it: the folder itself, or a copy of what is wanted,
     where the job is another user's.
 
     Args:
-        what: the file, or the folder whose files are wanted.
+        folder: the file, or the folder whose files are wanted.
 
     Raises:
         RunnerUnreachable: the next round tries again.
@@ -52,7 +52,7 @@ def collect(services: Services, attempt_id: str, node: int, what: str) -> Path:
     ask, left_bytes = services.runner.ask, _MOST_COLLECTED_BYTES
     for entry in ask("left_files", attempt=attempt_id, node=node)[0]["files"]:
         path = str(entry["path"])
-        if path != what and not path.startswith(f"{what}/"):
+        if path != folder and not path.startswith(f"{folder}/"):
             continue
         _, [descriptor] = ask("open_left", attempt=attempt_id, node=node, path=path)
         copied = files.inside(target, files.safe_relative(path))

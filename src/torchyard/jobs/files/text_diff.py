@@ -32,20 +32,20 @@ class Hunk:
 def hunks(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
     """The changes that make `new` of `old`, each with three equal lines before and after it."""
     lines = changed_lines(old, new)
-    near = {
-        place
+    context = {
+        index
         for changed, (sign, _) in enumerate(lines)
         if sign != " "
-        for place in range(changed - _CONTEXT, changed + _CONTEXT + 1)
+        for index in range(changed - _CONTEXT, changed + _CONTEXT + 1)
     }
     parts: list[Hunk] = []
     old_number, new_number, is_open = 1, 1, False
-    for place, (sign, text) in enumerate(lines):
-        if place in near:
+    for index, (sign, text) in enumerate(lines):
+        if index in context:
             if not is_open:
                 parts.append(Hunk(old_number, new_number))
             parts[-1].lines.append((sign, text))
-        is_open = place in near
+        is_open = index in context
         old_number += sign != "+"
         new_number += sign != "-"
     return parts

@@ -130,8 +130,8 @@ class _Search:
 
     def add(self, piece: bytes) -> bool:
         """Whether there are as many hits as wanted."""
-        whole, newline, rest = (self._rest + piece).rpartition(b"\n")
-        block = whole + newline
+        lines, newline, rest = (self._rest + piece).rpartition(b"\n")
+        block = lines + newline
         if block:
             for line, start in _in_block(block, self._sought, self._number, self._position):
                 if self._note(line, self._start if line == self._number else start):
@@ -146,9 +146,9 @@ class _Search:
             # The rest of the line is searched, too, but not joined to what was searched already.
             if self._sought in rest:
                 self._note(self._number, self._start)
-            kept = len(self._sought)
-            self._position += len(rest) - kept
-            self._rest = rest[-kept:]
+            overlap = len(self._sought)
+            self._position += len(rest) - overlap
+            self._rest = rest[-overlap:]
         return False
 
     def end(self) -> None:
@@ -167,8 +167,8 @@ class _Search:
 
 def _in_block(block: bytes, sought: bytes, number: int, position: int) -> Iterator[tuple[int, int]]:
     """(line, first byte) of the hits in whole lines, each line once."""
-    counted, place = 0, 0
-    while (at := block.find(sought, place)) >= 0:
+    counted, offset = 0, 0
+    while (at := block.find(sought, offset)) >= 0:
         start = block.rfind(b"\n", 0, at) + 1
         number += block.count(b"\n", counted, start)
         counted = start
@@ -176,7 +176,7 @@ def _in_block(block: bytes, sought: bytes, number: int, position: int) -> Iterat
         end = block.find(b"\n", at)
         if end < 0:
             return
-        place = end + 1
+        offset = end + 1
 
 
 def _pieces(file: Path, offset: int, most_bytes: int) -> Iterator[bytes]:

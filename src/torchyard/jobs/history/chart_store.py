@@ -241,9 +241,9 @@ def _axis(by: By) -> tuple[Any, Any]:
 def _place(job_id: int, key: str, window: Window) -> list[ColumnElement[bool]]:
     table = metric_blocks_table.c
     first, last = _axis(window.by)
-    wanted = [table.job_id == job_id, table.key == key]
+    conditions = [table.job_id == job_id, table.key == key]
     if window.start is not None:
-        wanted.append(last >= window.start)
+        conditions.append(last >= window.start)
     if window.end is not None:
-        wanted.append(first <= window.end)
-    return wanted
+        conditions.append(first <= window.end)
+    return conditions

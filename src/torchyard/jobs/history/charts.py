@@ -94,24 +94,24 @@ def reduce(
     end = highest if end is None else min(end, highest)
     if start > end:
         return Chart(0, start, end)
-    near = [span for span in spans if span.first <= end and span.last >= start]
-    most = 2 * width
-    inside = sum(span.points for span in near if start <= span.first and span.last <= end)
-    if inside <= most:
-        points = _exact(near, read, tail, start, end, most)
+    overlapping = [span for span in spans if span.first <= end and span.last >= start]
+    limit = 2 * width
+    inside = sum(span.points for span in overlapping if start <= span.first and span.last <= end)
+    if inside <= limit:
+        points = _exact(overlapping, read, tail, start, end, limit)
         if points is not None:
             return Chart(len(points), start, end, points=points)
-    return _reduced(near, read, tail, start, end, width)
+    return _reduced(overlapping, read, tail, start, end, width)
 
 
 def _exact(
-    spans: Sequence[Span], read: Read, tail: Line, start: int, end: int, most: int
+    spans: Sequence[Span], read: Read, tail: Line, start: int, end: int, limit: int
 ) -> list[tuple[int, float]] | None:
     """The points of the range by x, those of one x in order of arrival; None when too many."""
     pairs: list[tuple[int, float]] = []
     for xs, values in _all(spans, read, tail):
         pairs += [pair for pair in zip(xs, values, strict=True) if start <= pair[0] <= end]
-        if len(pairs) > most:
+        if len(pairs) > limit:
             return None
     return sorted(pairs, key=_x)
 
@@ -178,7 +178,7 @@ class _Grid:
         else:
             order = sorted(range(len(xs)), key=xs.__getitem__)
             self._add_ordered(
-                [xs[place] for place in order], [line.values[place] for place in order]
+                [xs[index] for index in order], [line.values[index] for index in order]
             )
 
     def _add_ordered(self, xs: Sequence[int], values: Sequence[float]) -> None:

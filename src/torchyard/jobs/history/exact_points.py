@@ -84,11 +84,11 @@ def _inside(points: Points, window: Window) -> Points:
     end = last if window.end is None else window.end
     if start <= first and last <= end:
         return points
-    places = [place for place, x in enumerate(axis) if start <= x <= end]
+    indexes = [index for index, x in enumerate(axis) if start <= x <= end]
     return Points(
-        array("q", [points.timestamps[place] for place in places]),
-        array("q", [points.steps[place] for place in places]),
-        array("d", [points.values[place] for place in places]),
+        array("q", [points.timestamps[index] for index in indexes]),
+        array("q", [points.steps[index] for index in indexes]),
+        array("d", [points.values[index] for index in indexes]),
     )
 
 

@@ -77,7 +77,7 @@ class _Batch:
     model_metrics: list[ModelMetric] = field(default_factory=list)
     types: dict[str, str] = field(default_factory=dict)
 
-    def add(self, place: int, record: Record) -> None:
+    def add(self, index: int, record: Record) -> None:
         if isinstance(record, ModelMetric):
             self.model_metrics.append(record)
             record = record.metric
@@ -86,14 +86,14 @@ class _Batch:
             record = record.metric
         if isinstance(record, Metric):
             # `metric()` has made the value the one NaN, if it is one.
-            kept = Point(record.timestamp, record.step, record.value)
-            self.points.setdefault(record.key, []).append(kept)
+            point = Point(record.timestamp, record.step, record.value)
+            self.points.setdefault(record.key, []).append(point)
         elif isinstance(record, Param):
-            self.params.append((place, record))
+            self.params.append((index, record))
         elif isinstance(record, Row):
             self.rows.append(record)
         elif isinstance(record, Property):
-            self.properties.setdefault(record.key, (place, record.value))
+            self.properties.setdefault(record.key, (index, record.value))
         else:
             self.tags[record.key] = record.value
 
@@ -118,8 +118,8 @@ class History:
             InvalidInput: a parameter has another value already (code `param_changed`).
         """
         batch = _Batch()
-        for place, record in enumerate(records):
-            batch.add(place, record)
+        for index, record in enumerate(records):
+            batch.add(index, record)
         with self._db.write(*_alone([job_id], bool(batch.model_metrics))) as connection:
             refused = self._store(connection, job_id, batch)
             if refused:
@@ -168,7 +168,7 @@ class History:
                 store.set_cursor(connection, attempt_id, node, before, following)
         return Received(
             following,
-            [{"seq": seq + place, "message": message} for place, message in sorted(rejected)],
+            [{"seq": seq + index, "message": message} for index, message in sorted(rejected)],
             resumed,
         )
 
@@ -179,12 +179,12 @@ class History:
         if batch.params:
             stored = {key: value for _, key, value in store.params_of(connection, [job_id])}
             added: dict[str, str] = {}
-            for place, record in batch.params:
+            for index, record in batch.params:
                 old = stored.get(record.key, added.get(record.key))
                 if old is None:
                     added[record.key] = record.value
                 elif old != record.value:
-                    refused.append((place, param_changed(record.key, old, record.value)))
+                    refused.append((index, param_changed(record.key, old, record.value)))
             store.add_params(connection, job_id, added)
         if batch.points:
             store.add_points(connection, job_id, batch.points, counted)
@@ -303,17 +303,17 @@ def _sorted(
     """
     batches: dict[int, _Batch] = {}
     rejected: list[tuple[int, str]] = []
-    for place, body in enumerate(records):
+    for index, body in enumerate(records):
         try:
             run, record = read(body)
         except InvalidInput as error:
-            rejected.append((place, error.message))
+            rejected.append((index, error.message))
             continue
         job_id = jobs.get(run)
         if job_id is None:
-            rejected.append((place, f"run `{run[:100]}` does not exist"))
-        elif place >= stored_count or isinstance(record, Param):
-            batches.setdefault(job_id, _Batch()).add(place, record)
+            rejected.append((index, f"run `{run[:100]}` does not exist"))
+        elif index >= stored_count or isinstance(record, Param):
+            batches.setdefault(job_id, _Batch()).add(index, record)
     return batches, rejected
 
 

@@ -202,11 +202,11 @@ def _appended(row: Row[Any], points: Sequence[Point]) -> dict[str, Any] | None:
 
     Most points do, and then the last is the latest and the tail need not be read.
     """
-    place = row.max_step
+    step = row.max_step
     for point in points:
-        if point.step <= place or stepless_points.waits(point):
+        if point.step <= step or stepless_points.waits(point):
             return None
-        place = point.step
+        step = point.step
     oldest = metric_blocks.first_step(row.tail)
     if oldest is not None and stepless_points.is_moment(oldest):
         return None
@@ -288,8 +288,8 @@ def _unsettled(
         for (data,) in connection.execute(query)
         for point in metric_blocks.unpack(data)
     }
-    gone = {point for point in late if (point.timestamp, point.value) in settled}
-    return [point for point in points if point not in gone]
+    removed = {point for point in late if (point.timestamp, point.value) in settled}
+    return [point for point in points if point not in removed]
 
 
 def _without_twins(
@@ -398,12 +398,12 @@ def _points_from(
 ) -> Iterator[Point]:
     """From `offset` on; those beyond `limit` may be missing."""
     table = metric_blocks_table.c
-    place = (table.job_id == job_id) & (table.key == key)
-    query = select(table.data).where(place).order_by(table.number)
+    series = (table.job_id == job_id) & (table.key == key)
+    query = select(table.data).where(series).order_by(table.number)
     skip = offset
     if offset or limit is not None:
         # PostgreSQL's driver fetches all that a query finds, and a page is a small part of it.
-        rows = connection.execute(select(table.count).where(place).order_by(table.number)).all()
+        rows = connection.execute(select(table.count).where(series).order_by(table.number)).all()
         ends = list(accumulate(count for (count,) in rows))
         first = bisect_right(ends, offset)
         skip -= ends[first - 1] if first else 0
@@ -506,8 +506,8 @@ def cursor(connection: Connection, attempt_id: str, node: int) -> int | None:
 
     A worker whose request took too long sends it again, and both must not count from one number.
     """
-    place = {"of_attempt": attempt_id, "of_node": node}
-    number: int | None = connection.execute(_CURSOR, place).scalar()
+    key = {"of_attempt": attempt_id, "of_node": node}
+    number: int | None = connection.execute(_CURSOR, key).scalar()
     return number
 
 
@@ -568,12 +568,12 @@ def take_points(
     if row is None:
         return []
     table = metric_blocks_table
-    place = (table.c.job_id == job_id) & (table.c.key == key)
+    series = (table.c.job_id == job_id) & (table.c.key == key)
     first = connection.execute(
-        select(func.min(table.c.number)).where(place, table.c.max_timestamp > after)
+        select(func.min(table.c.number)).where(series, table.c.max_timestamp > after)
     ).scalar()
     first = row.blocks if first is None else first
-    query = select(table.c.data).where(place, table.c.number >= first).order_by(table.c.number)
+    query = select(table.c.data).where(series, table.c.number >= first).order_by(table.c.number)
     points = [
         point for (data,) in connection.execute(query) for point in metric_blocks.unpack(data)
     ]
@@ -582,9 +582,9 @@ def take_points(
     taken = [point for point in points if after < point.timestamp <= until]
     if not taken:
         return []
-    kept = [point for point in points if not after < point.timestamp <= until]
-    connection.execute(delete(table).where(place, table.c.number >= first))
-    _lay_again(connection, row, first, before, kept)
+    remaining = [point for point in points if not after < point.timestamp <= until]
+    connection.execute(delete(table).where(series, table.c.number >= first))
+    _lay_again(connection, row, first, before, remaining)
     return taken
 
 
@@ -603,8 +603,8 @@ def _lay_again(
         connection.execute(insert(metric_blocks_table), made)
     furthest = [*_furthest(connection, row), *tail]
     if not furthest:
-        place = (metrics.c.job_id == row.job_id) & (metrics.c.key == row.key)
-        connection.execute(delete(metrics).where(place))
+        series = (metrics.c.job_id == row.job_id) & (metrics.c.key == row.key)
+        connection.execute(delete(metrics).where(series))
         return
     values = _grown(_KeyState(), before + len(points), furthest)
     values["blocks"] = first + len(blocks)
@@ -615,12 +615,12 @@ def _lay_again(
 def _furthest(connection: Connection, row: Row[Any]) -> list[Point]:
     """The points of those blocks that hold the last step, and the last moment."""
     table = metric_blocks_table.c
-    place = (table.job_id == row.job_id) & (table.key == row.key)
+    series = (table.job_id == row.job_id) & (table.key == row.key)
     step, time = connection.execute(
-        select(func.max(table.max_step), func.max(table.max_timestamp)).where(place)
+        select(func.max(table.max_step), func.max(table.max_timestamp)).where(series)
     ).one()
     query = select(table.data).where(
-        place, (table.max_step == step) | (table.max_timestamp == time)
+        series, (table.max_step == step) | (table.max_timestamp == time)
     )
     return [point for (data,) in connection.execute(query) for point in metric_blocks.unpack(data)]
 

@@ -92,10 +92,10 @@ def joined(first: bytes, second: bytes) -> bytes:
     old, new = len(first) // 3, len(second) // 3
     return b"".join(
         part
-        for place in range(3)
+        for column in range(3)
         for part in (
-            first[place * old : place * old + old],
-            second[place * new : place * new + new],
+            first[column * old : column * old + old],
+            second[column * new : column * new + new],
         )
     )
 

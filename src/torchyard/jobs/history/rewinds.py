@@ -109,13 +109,13 @@ def late(
         metric_rewinds.c.job_id == job_id, metric_rewinds.c.key == ""
     )
     rewinds = [Rewind(0, after, until) for after, until in connection.execute(query)]
-    kept: dict[str, list[Point]] = {}
+    remaining: dict[str, list[Point]] = {}
     for key, points in points_by_key.items():
         aside = [] if is_sampled(key) else [each for each in points if _is_in(rewinds, each)]
         if aside:
             _put_aside(connection, job_id, key, rewinds[-1], aside)
-        kept[key] = [each for each in points if each not in aside] if aside else list(points)
-    return {key: points for key, points in kept.items() if points}
+        remaining[key] = [each for each in points if each not in aside] if aside else list(points)
+    return {key: points for key, points in remaining.items() if points}
 
 
 def settle(connection: Connection, job_id: int) -> None:

@@ -63,32 +63,32 @@ def add(tail: Sequence[Point], fresh: Sequence[Point], before: int) -> Laid:
     stepped = [point for point in fresh if not waits(point)]
     waiting = [point for point in fresh if waits(point)]
     finished: list[Point] = []
-    kept = list(tail)
+    pending = list(tail)
     if stepped:
-        if kept and waits(kept[0]):
+        if pending and waits(pending[0]):
             # The same point may still come with a step.
             recent_from = max(point.timestamp for point in stepped) - TWINS_WITHIN_MS
-            old = [point for point in kept if point.timestamp < recent_from]
-            waiting += kept[len(old) :]
-            finished, kept = number_tail(kept[: len(old)], before), []
-        kept += stepped
+            old = [point for point in pending if point.timestamp < recent_from]
+            waiting += pending[len(old) :]
+            finished, pending = number_tail(pending[: len(old)], before), []
+        pending += stepped
     if not waiting:
-        if len(kept) >= TAIL_POINTS:
-            finished, kept = finished + kept, []
-        return Laid(finished, kept, stepped)
-    if kept and not waits(kept[0]):
-        finished, kept = finished + kept, []
-    kept = sorted([*kept, *waiting], key=_moment)
-    new_points = number_tail(kept, before + len(finished))
-    settled = _settled(kept)
-    return Laid(finished + new_points[:settled], kept[settled:], stepped + new_points)
+        if len(pending) >= TAIL_POINTS:
+            finished, pending = finished + pending, []
+        return Laid(finished, pending, stepped)
+    if pending and not waits(pending[0]):
+        finished, pending = finished + pending, []
+    pending = sorted([*pending, *waiting], key=_moment)
+    new_points = number_tail(pending, before + len(finished))
+    settled = _settled(pending)
+    return Laid(finished + new_points[:settled], pending[settled:], stepped + new_points)
 
 
 def number_tail(tail: Sequence[Point], before: int) -> list[Point]:
     """A tail as readers see it, after `before` points."""
     if not tail or not waits(tail[0]):
         return list(tail)
-    return [point._replace(step=before + place) for place, point in enumerate(tail)]
+    return [point._replace(step=before + index) for index, point in enumerate(tail)]
 
 
 def number_steps(steps: array[int], before: int) -> array[int]:

@@ -98,19 +98,19 @@ def _open(services: Services, workspace: str, parts: Sequence[str]) -> Find:
     asset = assets.get(services.db, workspace, name, parts[3])
     if asset.type == "uri_file":
         raise NotFound(f"data `{name}` is one file", "download it by its own route")
-    place = data.locate(services.db, services.datastores, workspace, asset.uri)
-    return lambda path: services.fetcher.file(workspace, place, path)
+    location = data.locate(services.db, services.datastores, workspace, asset.uri)
+    return lambda path: services.fetcher.file(workspace, location, path)
 
 
 def _blocks(paths: Sequence[Path]) -> Iterator[bytes]:
     """The frames, gathered: each block that is yielded costs a change of threads."""
-    held: list[Any] = []
+    pieces: list[Any] = []
     size_bytes = 0
     for path in paths:
         content = path.read_bytes()
-        held += (b"%d\n" % len(content), content)
+        pieces += (b"%d\n" % len(content), content)
         size_bytes += len(content)
         if size_bytes >= _BLOCK_BYTES:
-            yield b"".join(held)
-            held, size_bytes = [], 0
-    yield b"".join(held)
+            yield b"".join(pieces)
+            pieces, size_bytes = [], 0
+    yield b"".join(pieces)

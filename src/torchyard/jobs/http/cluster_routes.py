@@ -98,7 +98,7 @@ def delete(
     identity: Person,
     force: bool = False,
 ) -> dict[str, Any]:
-    gone = clusters.delete(services, workspace, name, identity.user, force=force)
-    if gone:
+    is_removed = clusters.delete(services, workspace, name, identity.user, force=force)
+    if is_removed:
         heads.keep(lambda: computes.ray_heads(services.db))
-    return {"gone": gone}
+    return {"gone": is_removed}

@@ -111,10 +111,10 @@ def overlay(
     jobs = [actions.get(services, workspace, name) for name in job]
     window = Window(x, start, end)
     lines = [
-        {"job": charted.name, "key": wanted, "x": x, **_chart_json(drawn)}
+        {"job": charted.name, "key": metric, "x": x, **_chart_json(drawn)}
         for charted in jobs
-        for wanted in key
-        if (drawn := _chart(services.db, charted, wanted, window, width)) is not None
+        for metric in key
+        if (drawn := _chart(services.db, charted, metric, window, width)) is not None
     ]
     return _json_response({"value": lines})
 
@@ -154,9 +154,9 @@ def export(
     end: End = None,
 ) -> StreamingResponse:
     job = actions.get(services, workspace, name)
-    wanted = _check_keys(services.db, job, key)
+    keys = _check_keys(services.db, job, key)
     series = (
-        ((key,), points) for key, points in _series(services.db, job, wanted, Window(x, start, end))
+        ((key,), points) for key, points in _series(services.db, job, keys, Window(x, start, end))
     )
     return _file(format, series, ("key",))
 
@@ -178,12 +178,12 @@ def export_of_jobs(
             f"{len(job)} jobs are too many for one file", f"name {_MOST_SERIES} or fewer"
         )
     jobs = [actions.get(services, workspace, name) for name in dict.fromkeys(job)]
-    wanted = _keys_by_job(services.db, jobs, key)
+    keys = _keys_by_job(services.db, jobs, key)
     window = Window(x, start, end)
     series = (
         ((exported.name, key), points)
         for exported in jobs
-        for key, points in _series(services.db, exported, wanted[exported.name], window)
+        for key, points in _series(services.db, exported, keys[exported.name], window)
     )
     return _file(format, series, ("job", "key"))
 
@@ -231,38 +231,38 @@ def _json_response(body: dict[str, Any]) -> Response:
 
 
 def _keys_by_job(
-    db: Database, jobs: Sequence[Job], wanted: list[str] | None
+    db: Database, jobs: Sequence[Job], requested_keys: list[str] | None
 ) -> dict[str, list[str]]:
     """Which of the keys each job has, or all of its keys; each is one job's at least."""
     with db.read() as connection:
-        sampled: Sampled = "hidden" if wanted is None else "too"
+        sampled: Sampled = "hidden" if requested_keys is None else "too"
         keys = {job.name: chart_store.keys(connection, job.id, sampled) for job in jobs}
     logged = sorted({key for names in keys.values() for key in names})
-    for key in wanted or ():
+    for key in requested_keys or ():
         if key not in logged:
-            near = nearest(key, logged)
+            guess = nearest(key, logged)
             listed = ", ".join(f"`{name}`" for name in logged[:20])
             raise NotFound(
                 f"none of the jobs has a metric `{key}`",
-                f"did you mean `{near}`?" if near else f"they have {listed or 'none yet'}",
+                f"did you mean `{guess}`?" if guess else f"they have {listed or 'none yet'}",
                 code="metric_not_found",
             )
-    if wanted is None:
+    if requested_keys is None:
         return keys
     return {
-        name: [key for key in dict.fromkeys(wanted) if key in set(names)]
+        name: [key for key in dict.fromkeys(requested_keys) if key in set(names)]
         for name, names in keys.items()
     }
 
 
-def _check_keys(db: Database, job: Job, wanted: list[str] | None) -> list[str]:
+def _check_keys(db: Database, job: Job, requested_keys: list[str] | None) -> list[str]:
     """The keys asked for, or all of them."""
     with db.read() as connection:
-        keys = chart_store.keys(connection, job.id, "hidden" if wanted is None else "too")
-    for key in wanted or ():
+        keys = chart_store.keys(connection, job.id, "hidden" if requested_keys is None else "too")
+    for key in requested_keys or ():
         if key not in keys:
             raise _unknown(job, key, keys)
-    return keys if wanted is None else list(dict.fromkeys(wanted))
+    return keys if requested_keys is None else list(dict.fromkeys(requested_keys))
 
 
 def _no_key(db: Database, job: Job, key: str) -> NotFound:
@@ -271,7 +271,9 @@ def _no_key(db: Database, job: Job, key: str) -> NotFound:
 
 
 def _unknown(job: Job, key: str, keys: Sequence[str]) -> NotFound:
-    near = nearest(key, keys)
+    guess = nearest(key, keys)
     listed = ", ".join(f"`{name}`" for name in keys[:20])
-    hint = f"did you mean `{near}`?" if near else f"it has {listed}" if keys else "it has none yet"
+    hint = (
+        f"did you mean `{guess}`?" if guess else f"it has {listed}" if keys else "it has none yet"
+    )
     return NotFound(f"job `{job.name}` has no metric `{key}`", hint, code="metric_not_found")

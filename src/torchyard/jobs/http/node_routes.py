@@ -97,5 +97,5 @@ def _files(services: Services, attempt_id: str, part: str) -> transport.FileList
     environment = _plan(services, attempt_id).get("environment")
     if not environment:
         raise NotFound("the job has no environment of its own", "nothing needs to be done")
-    kept = services.home / "environments" / _LISTS
-    return transport.file_list(Path(environment), part, kept)
+    folder = services.home / "environments" / _LISTS
+    return transport.file_list(Path(environment), part, folder)

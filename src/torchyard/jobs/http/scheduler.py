@@ -221,8 +221,8 @@ class Scheduler:
         try:
             if retention_due:
                 retention.delete_expired(self._services)
-            gone = removal.work(self._services, self._stopping.is_set)
-            self._stuck = 0 if gone or not removal.is_due(self._services.db) else self._stuck + 1
+            removed = removal.work(self._services, self._stopping.is_set)
+            self._stuck = 0 if removed or not removal.is_due(self._services.db) else self._stuck + 1
             pause_s = (
                 min(_LONGEST_PAUSE_S, 0.5 * 2.0 ** (self._stuck - 1)) if self._stuck > 1 else 0
             )

@@ -35,9 +35,9 @@ async def open_tunnel(services: ServicesOf, attempt_id: str, node: int = 0) -> L
     attempt, _ = await run_in_threadpool(worker_reports.get, services, attempt_id)
     if not 0 <= node < attempt.node_count:
         raise InvalidInput(f"the attempt has no node {node}")
-    tunnel, place = Tunnel(), (attempt_id, node)
-    services.tunnels.add(place, tunnel)
-    return LiveStream(_outgoing(services.tunnels, place, tunnel), _BYTES)
+    tunnel, node_key = Tunnel(), (attempt_id, node)
+    services.tunnels.add(node_key, tunnel)
+    return LiveStream(_outgoing(services.tunnels, node_key, tunnel), _BYTES)
 
 
 @router.post("/tunnel/{name}")
@@ -55,9 +55,9 @@ async def receive(
     return {}
 
 
-async def _outgoing(tunnels: Tunnels, place: Place, tunnel: Tunnel) -> AsyncIterator[bytes]:
+async def _outgoing(tunnels: Tunnels, node_key: Place, tunnel: Tunnel) -> AsyncIterator[bytes]:
     try:
         async for data in tunnel.outgoing():
             yield data
     finally:
-        tunnels.remove(place, tunnel)
+        tunnels.remove(node_key, tunnel)

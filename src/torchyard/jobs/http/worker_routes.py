@@ -81,8 +81,8 @@ async def stop_request(
         lambda: worker_reports.stop_request(services, attempt_id),
         is_news,
     )
-    wanted = {"tunnel": True} if tunnels.is_wanted(attempt_id, node) else {}
-    return {**_control(stop), **wanted}
+    extras = {"tunnel": True} if tunnels.is_wanted(attempt_id, node) else {}
+    return {**_control(stop), **extras}
 
 
 @router.post("/rendezvous")

@@ -94,12 +94,12 @@ class Sender:
             except Exception:
                 _log.exception("messages could not be sent; the next round comes")
 
-    def _claimed(self, kind: str, most: int) -> list[Message]:
-        if most <= 0:
+    def _claimed(self, kind: str, limit: int) -> list[Message]:
+        if limit <= 0:
             return []
         now = self._clock.now()
         with self._db.read() as connection:
-            ids = message_store.due(connection, kind, now, most)
+            ids = message_store.due(connection, kind, now, limit)
         if not ids:
             return []
         with self._db.write() as connection:

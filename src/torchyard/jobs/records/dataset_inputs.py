@@ -64,11 +64,11 @@ def add(connection: Connection, job_id: int, inputs: Sequence[DatasetInput]) -> 
     """Add those that the run does not hold yet, behind those it has."""
     if not inputs:
         return
-    held = connection.execute(
+    count = connection.execute(
         select(func.count()).select_from(run_datasets).where(run_datasets.c.job_id == job_id)
     ).scalar_one()
     rows = [
-        {"job_id": job_id, "place": held + at, **vars(dataset_input)}
+        {"job_id": job_id, "place": count + at, **vars(dataset_input)}
         for at, dataset_input in enumerate(inputs)
     ]
     insert_new(connection, run_datasets, rows)

@@ -41,15 +41,15 @@ _LAST_LETTER, _BEFORE_SURROGATES, _AFTER_SURROGATES = 0x10FFFF, 0xD7FF, 0xE000
 Source = Sequence[Select[Any]]
 
 
-def few(connection: Connection, sources: Sequence[Source], most: int = FEW) -> Select[Any] | None:
-    """The smallest source as one query; None if each of them has more than `most`."""
+def few(connection: Connection, sources: Sequence[Source], limit: int = FEW) -> Select[Any] | None:
+    """The smallest source as one query; None if each of them has more than `limit`."""
     counted = sources[:_MOST_COUNTED]
     if not counted:
         return None
-    counts = [_count(source, most) for source in counted]
+    counts = [_count(source, limit) for source in counted]
     numbers = connection.execute(select(*counts)).one()
     fewest = min(range(len(counted)), key=lambda number: numbers[number])
-    if numbers[fewest] > most:
+    if numbers[fewest] > limit:
         return None
     # The limit tells a database that guesses how few they are.
     bound = max(1, numbers[fewest])
@@ -58,9 +58,9 @@ def few(connection: Connection, sources: Sequence[Source], most: int = FEW) -> S
 
 
 def few_in_all(
-    connection: Connection, sources: Sequence[Source], most: int = FEW
+    connection: Connection, sources: Sequence[Source], limit: int = FEW
 ) -> Select[Any] | None:
-    """The jobs that are in all sources of one query; None if these are more than `most`.
+    """The jobs that are in all sources of one query; None if these are more than `limit`.
 
     It reads the first source, and looks each of its jobs up in the others.
     """
@@ -74,16 +74,16 @@ def few_in_all(
         query.where(next(iter(query.selected_columns)) == job_id).correlate(first).exists()
         for query in (each.order_by(None) for each in queries[1:])
     ]
-    joint = select(job_id).where(*others).limit(most + 1)
+    joint = select(job_id).where(*others).limit(limit + 1)
     ids = list(connection.execute(joint).scalars())
-    return None if len(ids) > most else of_ids(ids)
+    return None if len(ids) > limit else of_ids(ids)
 
 
-def _count(source: Source, most: int) -> ColumnElement[int]:
+def _count(source: Source, limit: int) -> ColumnElement[int]:
     """How many candidates a source has, none counted beyond what is too many."""
     total: ColumnElement[int] = literal_column("0")
     for query in source:
-        some = query.limit(most + 1).subquery()
+        some = query.limit(limit + 1).subquery()
         total = total + select(func.count()).select_from(some).scalar_subquery()
     return total
 
@@ -116,8 +116,8 @@ def sources_of(workspace: str, sought: Sequence[Having]) -> list[Source]:
         elif having.kind == "status":
             sources.append(of_column(jobs.c.status, having.values))
         elif having.kind == "name":
-            named = select(jobs.c.id).where(jobs.c.workspace == workspace)
-            sources.append([named.where(one_of(jobs.c.name, having.values))])
+            by_name = select(jobs.c.id).where(jobs.c.workspace == workspace)
+            sources.append([by_name.where(one_of(jobs.c.name, having.values))])
     return sources
 
 
@@ -167,8 +167,8 @@ def begins_with(column: ColumnElement[Any], start: str) -> ColumnElement[bool]:
 
 def _behind(start: str) -> str | None:
     """The first text behind all that begin with `start`; None if all later ones do."""
-    kept = start.rstrip(chr(_LAST_LETTER))
-    if not kept:
+    prefix = start.rstrip(chr(_LAST_LETTER))
+    if not prefix:
         return None
-    last = ord(kept[-1])
-    return kept[:-1] + chr(_AFTER_SURROGATES if last == _BEFORE_SURROGATES else last + 1)
+    last = ord(prefix[-1])
+    return prefix[:-1] + chr(_AFTER_SURROGATES if last == _BEFORE_SURROGATES else last + 1)

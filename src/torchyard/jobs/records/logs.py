@@ -114,8 +114,8 @@ class Logs:
                 after = self.append(workspace, job, attempt, path, offset, content)
                 self._totals[workspace, job] += max(0, after - size)
                 return after
-            kept = content[: len(content) - len(fresh) + max(0, left)]
-            after = self.append(workspace, job, attempt, path, offset, kept)
+            accepted = content[: len(content) - len(fresh) + max(0, left)]
+            after = self.append(workspace, job, attempt, path, offset, accepted)
             newline = b"" if not after or _ends_with(target, b"\n") else b"\n"
             after = self.append(workspace, job, attempt, path, after, newline + last_line)
             self._totals[workspace, job] += after - size

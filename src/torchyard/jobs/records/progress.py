@@ -315,14 +315,15 @@ def preempted(
     _queue_again(connection, job, now, exit_code, attempt.error, attempt, "was preempted")
 
 
-def resized(connection: Connection, job: Job, now: datetime, attempt: Attempt, what: str) -> None:
+def resized(connection: Connection, job: Job, now: datetime, attempt: Attempt, change: str) -> None:
     """End an attempt of an elastic job, which goes on at once with another number of nodes.
 
     Args:
-        attempt: its error says why it ended; `what` happened to it, as its job waits for the next.
+        attempt: its error says why it ended; `change` happened to it, as its job waits for the
+            next.
     """
     assert attempt.error is not None
-    _queue_again(connection, job, now, attempt.exit_code, attempt.error, attempt, what)
+    _queue_again(connection, job, now, attempt.exit_code, attempt.error, attempt, change)
 
 
 def put_back(connection: Connection, job: Job, now: datetime, attempt: Attempt, why: str) -> None:
@@ -347,12 +348,12 @@ def _queue_again(
     exit_code: int | None,
     error: JobError,
     attempt: Attempt,
-    what: str,
+    change: str,
 ) -> None:
     _end_attempt(connection, attempt, now, exit_code, error)
     _wait_for_fewest(connection, job)
     workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
-    start_stage(connection, job, Stage.SCALING, now, f"attempt {attempt.number} {what}")
+    start_stage(connection, job, Stage.SCALING, now, f"attempt {attempt.number} {change}")
     move(connection, job, Status.QUEUED, now)
 
 

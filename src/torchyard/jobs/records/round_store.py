@@ -58,11 +58,11 @@ def to_prepare(
     connection: Connection, environment_hash: str, limit: int, status: Status | None = None
 ) -> list[int]:
     """Ids of jobs with that environment that are not queued yet, the earliest first."""
-    wanted = _TO_PREPARE if status is None else (status.value,)
+    statuses = _TO_PREPARE if status is None else (status.value,)
     query = (
         select(jobs.c.id)
         .where(
-            jobs.c.status.in_(wanted),
+            jobs.c.status.in_(statuses),
             jobs.c.environment_hash == environment_hash,
             jobs.c.type == "command",
         )

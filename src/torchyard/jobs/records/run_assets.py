@@ -69,18 +69,18 @@ def put(connection: Connection, job_id: int, asset: RunAsset) -> None:
         LimitExceeded: the run has `ASSETS_MAX` already.
     """
     values = {**vars(asset), "artifacts": [dict(artifact) for artifact in asset.artifacts]}
-    kept = _rows(connection, job_id)
-    for number, other in kept.items():
+    assets = _rows(connection, job_id)
+    for number, other in assets.items():
         if list(other.artifacts) == values["artifacts"]:
             of_asset = (run_assets.c.job_id == job_id, run_assets.c.number == number)
             connection.execute(update(run_assets).where(*of_asset).values(values))
             return
-    if len(kept) >= ASSETS_MAX:
+    if len(assets) >= ASSETS_MAX:
         raise LimitExceeded(
             f"a run has at most {ASSETS_MAX} assets, and this one has as many",
             "delete the run, or keep the files as its artifacts",
         )
-    number = max(kept, default=0) + 1
+    number = max(assets, default=0) + 1
     connection.execute(insert(run_assets).values({**values, "job_id": job_id, "number": number}))
 
 
@@ -91,13 +91,13 @@ def of_job(connection: Connection, job_id: int) -> list[RunAsset]:
 
 def _rows(connection: Connection, job_id: int) -> dict[int, RunAsset]:
     query = select(run_assets).where(run_assets.c.job_id == job_id).order_by(run_assets.c.number)
-    kept = {}
+    assets = {}
     for row in connection.execute(query):
         values = dict(row._mapping)
         del values["job_id"]
         number = values.pop("number")
-        kept[number] = RunAsset(**values)
-    return kept
+        assets[number] = RunAsset(**values)
+    return assets
 
 
 def drop(connection: Connection, job_id: int) -> None:

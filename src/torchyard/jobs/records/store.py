@@ -219,8 +219,8 @@ def tag_of(column: Column[Any], key: str, dialect: str) -> ColumnElement[Any]:
     SQLite compares keys as the JSON is written, so `key` is written alike.
     """
     written = json.dumps(key)[1:-1] if dialect == "sqlite" else key
-    held: ColumnElement[Any] = column[written].as_string()
-    return held
+    tag: ColumnElement[Any] = column[written].as_string()
+    return tag
 
 
 def ended_jobs(
@@ -517,8 +517,8 @@ def add_events(
     connection: Connection, job_id: int, at: datetime, bodies: Sequence[EventBody]
 ) -> None:
     """Add events that happened together, in this order."""
-    place = {"of_job": job_id, "the_job": job_id, "the_time": at}
-    rows = [{**place, "the_kind": body.kind, "the_body": body.to_json()} for body in bodies]
+    parameters = {"of_job": job_id, "the_job": job_id, "the_time": at}
+    rows = [{**parameters, "the_kind": body.kind, "the_body": body.to_json()} for body in bodies]
     execute_each(connection, _ADD_EVENT, rows)
 
 

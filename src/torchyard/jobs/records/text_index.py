@@ -146,17 +146,17 @@ class TextIndex:
         return self._settled
 
 
-def candidates(connection: Connection, parts: Iterable[str], most: int) -> Source | None:
+def candidates(connection: Connection, parts: Iterable[str], limit: int) -> Source | None:
     """The jobs one of whose texts may contain all the parts, together by several queries.
 
-    None if the index can't tell, or has more than `most`.
+    None if the index can't tell, or has more than `limit`.
     """
     letters = set().union(*map(_letters_of, parts))
     if not letters:
         return None
     progress = _progress(connection)
     ids = _jobs_with(connection, letters, progress.batches)
-    if ids is None or len(ids) > most:
+    if ids is None or len(ids) > limit:
         return None
     return [
         of_ids(sorted(ids)),
@@ -168,10 +168,10 @@ def candidates(connection: Connection, parts: Iterable[str], most: int) -> Sourc
 def _jobs_with(connection: Connection, letters: set[int], batches: int) -> set[int] | None:
     """Those in the index that have all of these; None if even the rarest of them are common."""
     # Every place is named, because the index begins with the batch.
-    places = job_letters.c.batch.in_(_written(range(batches))) if batches else false()
+    condition = job_letters.c.batch.in_(_written(range(batches))) if batches else false()
     sizes: dict[int, int] = {}
     query = select(job_letters.c.letters, func.length(job_letters.c.ids)).where(
-        places, job_letters.c.letters.in_(_written(letters))
+        condition, job_letters.c.letters.in_(_written(letters))
     )
     for each, size_bytes in connection.execute(query):
         sizes[each] = sizes.get(each, 0) + size_bytes
@@ -183,10 +183,10 @@ def _jobs_with(connection: Connection, letters: set[int], batches: int) -> set[i
         return None
     ids: dict[int, set[int]] = {each: set() for each in looked_for}
     query = select(job_letters.c.letters, job_letters.c.ids).where(
-        places, job_letters.c.letters.in_(_written(looked_for))
+        condition, job_letters.c.letters.in_(_written(looked_for))
     )
-    for each, held in connection.execute(query):
-        ids[each].update(_unpacked(held))
+    for each, packed in connection.execute(query):
+        ids[each].update(_unpacked(packed))
     return set.intersection(*ids.values())
 
 
@@ -211,16 +211,16 @@ def _is_many(connection: Connection, query: Select[tuple[int]], count: int) -> b
 
 
 def _progress(connection: Connection) -> _Progress:
-    held = connection.execute(select(job_letters.c.ids).where(_IS_PROGRESS)).scalar()
-    return _Progress() if held is None else _Progress(*struct.unpack(_PROGRESS_FORMAT, held))
+    packed = connection.execute(select(job_letters.c.ids).where(_IS_PROGRESS)).scalar()
+    return _Progress() if packed is None else _Progress(*struct.unpack(_PROGRESS_FORMAT, packed))
 
 
 def _note(connection: Connection, before: _Progress, now: _Progress) -> None:
-    held = struct.pack(_PROGRESS_FORMAT, *now)
+    packed = struct.pack(_PROGRESS_FORMAT, *now)
     if before.batches:
-        connection.execute(update(job_letters).where(_IS_PROGRESS).values(ids=held))
+        connection.execute(update(job_letters).where(_IS_PROGRESS).values(ids=packed))
     else:
-        row = {"batch": _PROGRESS, "letters": _PROGRESS, "ids": held}
+        row = {"batch": _PROGRESS, "letters": _PROGRESS, "ids": packed}
         connection.execute(insert(job_letters), row)
 
 
@@ -264,5 +264,5 @@ def _number(letters: str) -> int:
     return first << 14 | second << 7 | third
 
 
-def _unpacked(held: bytes) -> Iterator[int]:
-    return (number for (number,) in struct.iter_unpack("<I", held))
+def _unpacked(packed: bytes) -> Iterator[int]:
+    return (number for (number,) in struct.iter_unpack("<I", packed))

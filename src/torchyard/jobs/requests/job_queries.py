@@ -86,9 +86,9 @@ def list_page(services: Services, workspace: str, request: ListRequest) -> dict[
     """
     order = _order(request)
     columns = _columns([name for name in request.columns if name != _WAITING])
-    most = _MOST_JOBS_WITH_ALL if None in columns.values() else _MOST_JOBS
-    if not 1 <= request.limit <= most:
-        raise InvalidInput(f"`limit` is {request.limit}", f"use 1 to {most}")
+    maximum = _MOST_JOBS_WITH_ALL if None in columns.values() else _MOST_JOBS
+    if not 1 <= request.limit <= maximum:
+        raise InvalidInput(f"`limit` is {request.limit}", f"use 1 to {maximum}")
     after = _parse_token(request.before, order)
     if request.parent:
         actions.get(services, workspace, request.parent)
@@ -215,10 +215,10 @@ def _order(request: ListRequest) -> JobOrder | None:
     if request.sort in job_search.FIELDS:
         return JobOrder("", request.sort, request.descending)
     choices = [*job_search.FIELDS, *(f"{group}.NAME" for group in GROUPS)]
-    near = nearest(request.sort, job_search.FIELDS)
+    guess = nearest(request.sort, job_search.FIELDS)
     raise InvalidInput(
         f"jobs can't be sorted by `{request.sort[:80]}`",
-        f"did you mean `{near}`?" if near else f"use one of: {', '.join(choices)}",
+        f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(choices)}",
     )
 
 
@@ -287,24 +287,24 @@ def _inputs(job: Job, names: Sequence[str] | None) -> dict[str, Any]:
     return values
 
 
-def _token(place: Place, order: JobOrder | None) -> int | str:
+def _token(position: Place, order: JobOrder | None) -> int | str:
     """How a list goes on; a number where only the order of submission counts."""
     if order is None:
-        return place.job_id
-    body = json.dumps([*_signature(order), place.segment, place.value, place.job_id])
+        return position.job_id
+    body = json.dumps([*_signature(order), position.segment, position.value, position.job_id])
     return base64.urlsafe_b64encode(body.encode()).decode()
 
 
 def _parse_token(token: str, order: JobOrder | None) -> Place | None:
     if not token:
         return None
-    place = _number_place(token) if order is None else _read_place(token, order)
-    if place is None or not 0 <= place.job_id < 2**63:
+    position = _number_place(token) if order is None else _read_place(token, order)
+    if position is None or not 0 <= position.job_id < 2**63:
         raise InvalidInput(
             "`before` is not where a list in this order ended",
             "take `next` of the page before, and change neither `sort` nor `descending`",
         )
-    return place
+    return position
 
 
 def _number_place(token: str) -> Place | None:

@@ -156,10 +156,10 @@ def find_page(
         *_sources(job_filter),
     ]
     if job_filter.text:
-        named = text_index.candidates(connection, [job_filter.text], few)
-        sources += [] if named is None else [named]
+        text_source = text_index.candidates(connection, [job_filter.text], few)
+        sources += [] if text_source is None else [text_source]
     candidates = job_candidates.few(connection, sources, few)
-    places: list[Place] = []
+    positions: list[Place] = []
     for number, segment in enumerate(segments):
         if after is not None and number < after.segment:
             continue
@@ -167,12 +167,12 @@ def find_page(
         query = _rows(segment, start, order is not None and order.descending).where(*wheres)
         if candidates is not None:
             query = query.where(segment.job_id.in_(candidates))
-        rows = connection.execute(query.limit(limit + 1 - len(places)))
-        places += [Place(number, row.value, row.id) for row in rows]
-        if len(places) > limit:
+        rows = connection.execute(query.limit(limit + 1 - len(positions)))
+        positions += [Place(number, row.value, row.id) for row in rows]
+        if len(positions) > limit:
             break
-    end = places[limit - 1] if len(places) > limit else None
-    ids = [place.job_id for place in places[:limit]]
+    end = positions[limit - 1] if len(positions) > limit else None
+    ids = [position.job_id for position in positions[:limit]]
     jobs_by_id = store.jobs_by_id(connection, ids)
     return Page([jobs_by_id[id] for id in ids if id in jobs_by_id], end)
 
@@ -209,8 +209,8 @@ def _segments(order: JobOrder, dialect: str) -> list[_Segment]:
         return list(_by_param(order.key, dialect))
     if not order.group:
         return list(_by_field(order.key))
-    held = _input(order.key) if order.group == "inputs" else _tag(order.key, dialect)
-    return list(_by_text(jobs, held, dialect))
+    value = _input(order.key) if order.group == "inputs" else _tag(order.key, dialect)
+    return list(_by_text(jobs, value, dialect))
 
 
 def _by_metric(key: str) -> Iterator[_Segment]:
@@ -232,12 +232,12 @@ def _by_param(key: str, dialect: str) -> Iterator[_Segment]:
     yield _Segment(jobs, jobs.c.id, ~there)
 
 
-def _by_text(source: FromClause, held: ColumnElement[Any], dialect: str) -> Iterator[_Segment]:
+def _by_text(source: FromClause, value: ColumnElement[Any], dialect: str) -> Iterator[_Segment]:
     """Numbers come before other texts."""
-    number = _number_in(held, dialect)
+    number = _number_in(value, dialect)
     yield _Segment(source, jobs.c.id, number.is_not(None), number)
-    yield _Segment(source, jobs.c.id, and_(number.is_(None), held.is_not(None)), held)
-    yield _Segment(source, jobs.c.id, held.is_(None))
+    yield _Segment(source, jobs.c.id, and_(number.is_(None), value.is_not(None)), value)
+    yield _Segment(source, jobs.c.id, value.is_(None))
 
 
 def _by_field(key: str) -> Iterator[_Segment]:
@@ -253,24 +253,24 @@ def _by_field(key: str) -> Iterator[_Segment]:
 
 def _input(name: str) -> ColumnElement[Any]:
     """A literal, the `value` of a longer one, or the `path` of data."""
-    places = (("inputs", name, "value"), ("inputs", name, "path"), ("inputs", name))
-    held: ColumnElement[Any] = func.coalesce(
-        *(cast(jobs.c.spec[place].as_string(), Text) for place in places)
+    paths = (("inputs", name, "value"), ("inputs", name, "path"), ("inputs", name))
+    value: ColumnElement[Any] = func.coalesce(
+        *(cast(jobs.c.spec[path].as_string(), Text) for path in paths)
     )
-    return held
+    return value
 
 
 def _tag(key: str, dialect: str) -> ColumnElement[Any]:
     return tag_of(jobs.c.tags, key, dialect)
 
 
-def _number_in(held: ColumnElement[Any], dialect: str) -> ColumnElement[Any]:
+def _number_in(value: ColumnElement[Any], dialect: str) -> ColumnElement[Any]:
     """The number that a text is, null for another text."""
     if dialect == "sqlite":
         # An outer `case` because `json_type` fails where the text is not JSON.
-        kind = case((func.json_valid(held) == 1, func.json_type(held)), else_=None)
-        return case((kind.in_(("integer", "real")), cast(held, Double)), else_=None)
-    return case((held.regexp_match(_NUMBER), cast(held, Double)), else_=None)
+        kind = case((func.json_valid(value) == 1, func.json_type(value)), else_=None)
+        return case((kind.in_(("integer", "real")), cast(value, Double)), else_=None)
+    return case((value.regexp_match(_NUMBER), cast(value, Double)), else_=None)
 
 
 def _sources(job_filter: JobFilter) -> Iterator[Source]:
@@ -283,8 +283,8 @@ def _sources(job_filter: JobFilter) -> Iterator[Source]:
         yield job_candidates.of_column(jobs.c.owner, (job_filter.owner,))
     if job_filter.created_from is not None or job_filter.created_to is not None:
         yield job_candidates.of_submission(job_filter.created_from, job_filter.created_to)
-    for key, wanted in (job_filter.tags or {}).items():
-        yield job_candidates.of_tag(key, None if wanted is None else (wanted,))
+    for key, tag_value in (job_filter.tags or {}).items():
+        yield job_candidates.of_tag(key, None if tag_value is None else (tag_value,))
 
 
 def _conditions(job_filter: JobFilter, dialect: str) -> list[ColumnElement[bool]]:
@@ -310,9 +310,9 @@ def _conditions(job_filter: JobFilter, dialect: str) -> list[ColumnElement[bool]
         wheres.append(jobs.c.created_at >= job_filter.created_from)
     if job_filter.created_to is not None:
         wheres.append(jobs.c.created_at < job_filter.created_to)
-    for key, wanted in (job_filter.tags or {}).items():
-        held = tag_of(jobs.c.tags, key, dialect)
-        wheres.append(held.is_not(None) if wanted is None else held == wanted)
+    for key, tag_value in (job_filter.tags or {}).items():
+        tag = tag_of(jobs.c.tags, key, dialect)
+        wheres.append(tag.is_not(None) if tag_value is None else tag == tag_value)
     if job_filter.text:
         columns = (jobs.c.name, jobs.c.display_name, jobs.c.description)
         wheres.append(or_(*(c.icontains(job_filter.text, autoescape=True) for c in columns)))

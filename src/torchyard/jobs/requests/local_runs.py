@@ -199,9 +199,9 @@ class LocalRunMonitor:
         silent_s = now.timestamp() - max(heard_at, self._since.timestamp())
         if silent_s < MISSED_AFTER_S:
             return
-        place = json.loads(file.read_text(encoding="utf-8"))
+        run = json.loads(file.read_text(encoding="utf-8"))
         with self._services.db.write() as connection:
-            job = store.job_named(connection, place["workspace"], place["name"])
+            job = store.job_named(connection, run["workspace"], run["name"])
             if job is None or (job.status in ENDED and not _is_given_up(job)):
                 file.unlink(missing_ok=True)
                 return

@@ -89,19 +89,20 @@ def code_exists(blobs: Blobs, path: str, uploaded: bool = True) -> None:
 
 
 def _of_job(services: Services, workspace: str, job: str, job_input: Input) -> Pinned:
-    named = uris.job_output(job_input.path)
-    assert named is not None
-    if job and named.job == job:
+    job_uri = uris.job_output(job_input.path)
+    assert job_uri is not None
+    if job and job_uri.job == job:
         raise InvalidInput(
             f"job `{job}` names its own output as an input",
             "name the job that made it",
             code="cyclic_reference",
         )
-    source = actions.get(services, workspace, named.job)
+    source = actions.get(services, workspace, job_uri.job)
     if not source.status.ended:
         raise InvalidInput(
-            f"job `{named.job}` is {source.status.value}: its outputs are whole when it has ended",
-            f"wait for it: `yard job stream -n {named.job}`",
+            f"job `{job_uri.job}` is {source.status.value}: its outputs are whole when it has "
+            "ended",
+            f"wait for it: `yard job stream -n {job_uri.job}`",
             code="job_not_ended",
         )
     uri = data_sources.find(services, workspace, job_input.path)
@@ -111,8 +112,8 @@ def _of_job(services: Services, workspace: str, job: str, job_input: Input) -> P
         )
     except NotFound as error:
         raise NotFound(
-            f"job `{named.job}` has nothing at `{named.path or named.output}`",
-            f"see what it left: `yard job download -n {named.job} --all`",
+            f"job `{job_uri.job}` has nothing at `{job_uri.path or job_uri.output}`",
+            f"see what it left: `yard job download -n {job_uri.job} --all`",
         ) from error
     return Pinned(pinned.path, (*pinned.notices, f"`{job_input.path}` is `{pinned.path}`"))
 

@@ -44,16 +44,16 @@ class Places(NamedTuple):
 
 def sources(
     conditions: Sequence[Condition],
-    places: Places,
+    scope: Places,
     implied_tags: Mapping[str, str],
 ) -> list[Source]:
     """Of each condition that an index serves, exact ones first."""
     ordered = sorted(conditions, key=lambda condition: condition.operator not in ("=", "IN"))
-    every = (_source(condition, places, implied_tags) for condition in ordered)
+    every = (_source(condition, scope, implied_tags) for condition in ordered)
     return [source for source in every if source is not None]
 
 
-def _source(condition: Condition, places: Places, implied_tags: Mapping[str, str]) -> Source | None:
+def _source(condition: Condition, scope: Places, implied_tags: Mapping[str, str]) -> Source | None:
     if condition.operator == "IS NULL":
         return None
     match condition.kind:
@@ -62,10 +62,10 @@ def _source(condition: Condition, places: Places, implied_tags: Mapping[str, str
         case "param":
             return [_by_value(select(params.c.job_id), params.c.key, PARAM_START, condition)]
         case "tag":
-            return _by_tag(condition, places, implied_tags)
+            return _by_tag(condition, scope, implied_tags)
         case "dataset":
             return _by_dataset(condition)
-    return _by_attribute(condition, places)
+    return _by_attribute(condition, scope)
 
 
 def _by_metric(condition: Condition) -> Select[Any]:
@@ -81,19 +81,19 @@ def _by_value(
 ) -> Select[Any]:
     """By as much of the value as the index holds; by the key alone if that tells nothing."""
     query = query.where(key == condition.key)
-    held = _index_condition(start, condition, VALUE_LENGTH)
-    return query if held is None else query.where(held)
+    index_condition = _index_condition(start, condition, VALUE_LENGTH)
+    return query if index_condition is None else query.where(index_condition)
 
 
 def _index_condition(
     column: ColumnElement[Any], condition: Condition, length: int = 0
 ) -> ColumnElement[bool] | None:
     """What an index can tell of a text; None if it can't."""
-    wanted = _texts(condition)
+    values = _texts(condition)
     # SQLite takes such a character for the end of a text.
-    if not wanted or len(wanted) > _MOST_VALUES or any("\0" in text for text in wanted):
+    if not values or len(values) > _MOST_VALUES or any("\0" in text for text in values):
         return None
-    cut = sorted({text[:length] if length else text for text in wanted})
+    cut = sorted({text[:length] if length else text for text in values})
     if condition.operator != "LIKE":
         return one_of(column, cut)
     start = cut[0].partition("%")[0].partition("_")[0]
@@ -106,7 +106,7 @@ def _texts(condition: Condition) -> Sequence[str]:
     return condition.value if condition.operator == "IN" else ()
 
 
-def _by_tag(condition: Condition, places: Places, implied_tags: Mapping[str, str]) -> Source | None:
+def _by_tag(condition: Condition, scope: Places, implied_tags: Mapping[str, str]) -> Source | None:
     of_key = Condition(condition.kind, key_of(condition.key), condition.operator, condition.value)
     tagged = _by_value(select(job_tags.c.job_id), job_tags.c.key, job_tags.c.value, of_key)
     implied = implied_tags.get(condition.key)
@@ -115,19 +115,23 @@ def _by_tag(condition: Condition, places: Places, implied_tags: Mapping[str, str
     if implied.startswith("'"):
         return None
     others = _by_attribute(
-        Condition("attribute", implied, condition.operator, condition.value), places
+        Condition("attribute", implied, condition.operator, condition.value), scope
     )
     return None if others is None else [tagged, *others]
 
 
 def _by_dataset(condition: Condition) -> Source | None:
-    held = _index_condition(run_datasets.c.name, condition) if condition.key == "name" else None
-    return None if held is None else [select(run_datasets.c.job_id).where(held)]
+    index_condition = (
+        _index_condition(run_datasets.c.name, condition) if condition.key == "name" else None
+    )
+    return (
+        None if index_condition is None else [select(run_datasets.c.job_id).where(index_condition)]
+    )
 
 
-def _by_attribute(condition: Condition, places: Places) -> Source | None:
+def _by_attribute(condition: Condition, scope: Places) -> Source | None:
     if condition.key == "start_time":
-        return _by_start(condition, places)
+        return _by_start(condition, scope)
     columns = {
         "run_id": jobs.c.name,
         "run_name": RUN_NAME,
@@ -136,24 +140,24 @@ def _by_attribute(condition: Condition, places: Places) -> Source | None:
         "parent": jobs.c.parent,
     }
     column = columns.get(condition.key)
-    held = None if column is None else _index_condition(column, condition)
-    if held is None:
+    index_condition = None if column is None else _index_condition(column, condition)
+    if index_condition is None:
         is_part = condition.key == "run_name" and condition.operator in ("LIKE", "ILIKE")
-        return places.named(_ANY_LETTERS.split(condition.value)) if is_part else None
+        return scope.named(_ANY_LETTERS.split(condition.value)) if is_part else None
     if condition.key == "parent":
         return of_parent(_texts(condition)) if condition.operator != "LIKE" else None
-    query = select(jobs.c.id).where(held)
+    query = select(jobs.c.id).where(index_condition)
     if condition.key == "run_id":
         workspaces = select(experiments.c.workspace).where(
-            experiments.c.id.in_(places.experiment_ids)
+            experiments.c.id.in_(scope.experiment_ids)
         )
         return [query.where(jobs.c.workspace.in_(workspaces))]
     if condition.key == "run_name":
-        return _in_each_place(query, places)
+        return _in_each_place(query, scope)
     return [query]
 
 
-def _by_start(condition: Condition, places: Places) -> Source | None:
+def _by_start(condition: Condition, scope: Places) -> Source | None:
     """Within a few milliseconds; a run that has not started counts from its submission."""
     if condition.operator not in _COMPARISONS or condition.value != condition.value:
         return None
@@ -168,16 +172,16 @@ def _by_start(condition: Condition, places: Places) -> Source | None:
         query = query.where(start >= bound - 2 * _MILLISECOND_US)
     if ">" not in condition.operator:
         query = query.where(start <= bound + 2 * _MILLISECOND_US)
-    return _in_each_place(query, places)
+    return _in_each_place(query, scope)
 
 
-def _in_each_place(query: Select[Any], places: Places) -> Source | None:
-    if not 0 < len(places.experiment_ids) <= _MOST_EXPERIMENTS:
+def _in_each_place(query: Select[Any], scope: Places) -> Source | None:
+    if not 0 < len(scope.experiment_ids) <= _MOST_EXPERIMENTS:
         return None
     # Both columns come first in the index.
-    kinds = (False, True) if places.deleted is None else (places.deleted,)
+    kinds = (False, True) if scope.deleted is None else (scope.deleted,)
     return [
         query.where(jobs.c.experiment_id == number, jobs.c.deleted == deleted)
-        for number in places.experiment_ids
+        for number in scope.experiment_ids
         for deleted in kinds
     ]

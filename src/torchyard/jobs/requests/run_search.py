@@ -164,14 +164,14 @@ class Question:
         return list(self.connection.execute(_page(query, self.view)).scalars())
 
     def _sources(self) -> list[job_candidates.Source]:
-        named = partial(text_index.candidates, self.connection, most=self.few)
-        places = run_candidates.Places(self.experiment_ids, self.view.deleted, named)
-        return run_candidates.sources(self.view.conditions, places, self.implied_tags)
+        by_name = partial(text_index.candidates, self.connection, limit=self.few)
+        scope = run_candidates.Places(self.experiment_ids, self.view.deleted, by_name)
+        return run_candidates.sources(self.view.conditions, scope, self.implied_tags)
 
     def _ids_among(self, candidates: Select[Any]) -> list[int]:
         # Not by an index of experiments, which has all of their runs.
-        place = jobs.c.experiment_id + 0
-        query = self._ordered(self._search(), place.in_(self.experiment_ids))
+        experiment = jobs.c.experiment_id + 0
+        query = self._ordered(self._search(), experiment.in_(self.experiment_ids))
         query = query.where(jobs.c.id.in_(candidates))
         return list(self.connection.execute(_page(query, self.view)).scalars())
 
@@ -225,9 +225,9 @@ class Question:
         columns: Sequence[ColumnElement[Any]] = (),
     ) -> Select[Any]:
         """What was asked for in order, not cut to the page."""
-        place = jobs.c.experiment_id
+        experiment = jobs.c.experiment_id
         is_one = len(experiment_ids) == 1
-        in_place = place == experiment_ids[0] if is_one else place.in_(experiment_ids)
+        in_place = experiment == experiment_ids[0] if is_one else experiment.in_(experiment_ids)
         return self._ordered(search, in_place, columns)
 
     def _ordered(
@@ -381,26 +381,26 @@ def _of_experiment(criterion: Condition | Order, dialect: str) -> _Side:
 
 
 def _holds(side: _Side, condition: Condition, dialect: str) -> ColumnElement[bool]:
-    value, wanted = side.value, condition.value
+    value, expected = side.value, condition.value
     match condition.operator:
         case "IS NULL":
             return value.is_(None)
         case "IS NOT NULL":
             return value.is_not(None)
         case "IN":
-            return value.in_(wanted) if wanted else false()
+            return value.in_(expected) if expected else false()
         case "NOT IN":
-            return value.not_in(wanted) if wanted else value.is_not(None)
+            return value.not_in(expected) if expected else value.is_not(None)
         case "LIKE":
-            return _like(value, wanted, dialect)
+            return _like(value, expected, dialect)
         case "ILIKE":
-            return value.ilike(_escaped(wanted), escape="\\")
+            return value.ilike(_escaped(expected), escape="\\")
         case "!=":
-            different = value != wanted
+            different = value != expected
             # A NaN is kept as null and differs from everything.
             return different if side.there is None else or_(different, _is_nan(side))
         case _:
-            return value.op(condition.operator, is_comparison=True)(wanted)
+            return value.op(condition.operator, is_comparison=True)(expected)
 
 
 def _like(value: ColumnElement[Any], pattern: str, dialect: str) -> ColumnElement[bool]:

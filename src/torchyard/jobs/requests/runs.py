@@ -197,51 +197,51 @@ class RunRequest:
     document: Mapping[str, Any] | None = None
 
 
-def create_run(services: Services, wanted: RunRequest) -> Job:
+def create_run(services: Services, request: RunRequest) -> Job:
     """
     Raises:
         NotFound: its experiment does not exist.
     """
-    workspace = wanted.workspace
+    workspace = request.workspace
     with services.db.write() as connection:
-        experiment = _existing_experiment(connection, workspace, wanted.experiment_id)
-        existing = store.job_named(connection, workspace, wanted.name) if wanted.name else None
-        if existing is None and wanted.request:
-            job_id = run_requests.job_made_by(connection, workspace, wanted.request)
+        experiment = _existing_experiment(connection, workspace, request.experiment_id)
+        existing = store.job_named(connection, workspace, request.name) if request.name else None
+        if existing is None and request.request:
+            job_id = run_requests.job_made_by(connection, workspace, request.request)
             existing = None if job_id is None else store.job_by_id(connection, job_id)
         if existing is not None:
             return existing
-        job = store.add_job(connection, _new_job(wanted, experiment, services.clock.now()))
-        if wanted.request:
-            run_requests.add(connection, workspace, wanted.request, job.id)
+        job = store.add_job(connection, _new_job(request, experiment, services.clock.now()))
+        if request.request:
+            run_requests.add(connection, workspace, request.request, job.id)
         return job
 
 
-def _new_job(wanted: RunRequest, place: Experiment, now: datetime) -> NewJob:
-    run_name = wanted.name or names.generate()
+def _new_job(request: RunRequest, experiment: Experiment, now: datetime) -> NewJob:
+    run_name = request.name or names.generate()
     return NewJob(
-        workspace=wanted.workspace,
+        workspace=request.workspace,
         name=run_name,
         type=RUN,
-        experiment_id=place.id,
-        status=wanted.status,
-        owner=wanted.owner,
-        display_name=wanted.display_name or run_name.rpartition("_")[0] or run_name,
-        document=dict(wanted.document or {}),
+        experiment_id=experiment.id,
+        status=request.status,
+        owner=request.owner,
+        display_name=request.display_name or run_name.rpartition("_")[0] or run_name,
+        document=dict(request.document or {}),
         created_at=now,
-        started_at=wanted.started_at,
-        tags=dict(wanted.tags),
-        properties=_properties(place, run_name, wanted.owner, wanted.made_by),
-        parent=wanted.parent,
+        started_at=request.started_at,
+        tags=dict(request.tags),
+        properties=_properties(experiment, run_name, request.owner, request.made_by),
+        parent=request.parent,
     )
 
 
-def _properties(place: Experiment, run_name: str, owner: str, made_by: str) -> dict[str, str]:
+def _properties(experiment: Experiment, run_name: str, owner: str, made_by: str) -> dict[str, str]:
     """Where a new run's artifacts go, and who made it, where neither goes without saying."""
     properties = {}
-    if place.artifact_location:
+    if experiment.artifact_location:
         # It stays with the run, for it was told to the client. A query stays at the end.
-        location, mark, query = place.artifact_location, "", ""
+        location, mark, query = experiment.artifact_location, "", ""
         if "://" in location:
             location, mark, query = location.partition("?")
         uri = f"{location.rstrip('/')}/{run_name}/artifacts{mark}{query}"

@@ -196,12 +196,12 @@ class _Follower:
             with open(path, "rb") as file:
                 file.seek(offset)
                 while len(blocks) < _FRAMES_AT_ONCE:
-                    wanted = _FRAME_BYTES if end is None else min(_FRAME_BYTES, end - offset)
-                    content = file.read(wanted)
+                    size_bytes = _FRAME_BYTES if end is None else min(_FRAME_BYTES, end - offset)
+                    content = file.read(size_bytes)
                     if not content:
                         break
-                    place = {"offset": offset, "size": len(content)}
-                    blocks.append(_frame({**header, **place}) + content)
+                    range_fields = {"offset": offset, "size": len(content)}
+                    blocks.append(_frame({**header, **range_fields}) + content)
                     offset += len(content)
         except FileNotFoundError:
             return [], False

@@ -85,10 +85,10 @@ def check(services: Services, workspace: str, document: Any, *, uploaded: bool =
 
 def _checked(services: Services, workspace: str, document: Any, uploaded: bool) -> Checked:
     job = job_spec.read(document)
-    place = workspaces.get(services.db, workspace)
-    rehearsed = rehearsal.is_asked(job.properties, place)
-    limit_properties.check(job.properties, place, job.most_nodes, job.distribution)
-    job, chosen = _with_compute(services, place, job, rehearsed)
+    workspace_record = workspaces.get(services.db, workspace)
+    rehearsed = rehearsal.is_asked(job.properties, workspace_record)
+    limit_properties.check(job.properties, workspace_record, job.most_nodes, job.distribution)
+    job, chosen = _with_compute(services, workspace_record, job, rehearsed)
     fitting = [*chosen, *_fits(services, workspace, job, rehearsed)]
     environment = _at(("environment",), lambda: _environment(services.environments, workspace, job))
     if job.code:
@@ -96,8 +96,12 @@ def _checked(services: Services, workspace: str, document: Any, uploaded: bool) 
     if job.parent_job_name:
         _parent_exists(services, workspace, job)
     paths = {}
-    notices = [*rehearsal.notices(job.properties, place), *job.notices, *environment.notices]
-    notices += limit_properties.notices(job.properties, place)
+    notices = [
+        *rehearsal.notices(job.properties, workspace_record),
+        *job.notices,
+        *environment.notices,
+    ]
+    notices += limit_properties.notices(job.properties, workspace_record)
     notices += interception.notices(job.properties, environment)
     notices += fitting
     notices += _mpi_notices(job, environment)
@@ -112,7 +116,7 @@ def _checked(services: Services, workspace: str, document: Any, uploaded: bool) 
             notices += [f"input `{name}`: {notice}" for notice in pinned.notices]
     for name, output in job.outputs.items():
         _at(("outputs", name, "path"), partial(outputs.check, services, workspace, name, output))
-    properties = limit_properties.recorded(job.properties, place)
+    properties = limit_properties.recorded(job.properties, workspace_record)
     return Checked(job, environment, paths, tuple(notices), rehearsed, properties)
 
 
@@ -215,10 +219,10 @@ def allowed(services: Services, workspace: str, checked: Checked, user: str) -> 
     storage_use.measure(services, workspace)
     job = checked.spec
     with services.db.read() as connection:
-        wanted = quota_checks.needs(
+        needs = quota_checks.needs(
             connection, workspace, user, job.compute, job.fewest_nodes, job.timeout_s
         )
-        quota_checks.refuse_never(connection, wanted)
+        quota_checks.refuse_never(connection, needs)
         longest_s = quota_checks.longest_s(quotas.limits(connection, workspace), user)
     if not longest_s or job.timeout_s:
         return checked
@@ -449,12 +453,12 @@ def _being_deleted(compute: str) -> Conflict:
     )
 
 
-def _at(place: tuple[str | int, ...], act: Callable[[], _Result]) -> _Result:
+def _at(key_path: tuple[str | int, ...], act: Callable[[], _Result]) -> _Result:
     """Call `act`; report its errors as errors at that place of the document."""
     try:
         return act()
     except DatabaseUnreachable:
         raise  # not an error in the document
     except TorchyardError as error:
-        at = error.at if error.at[: len(place)] == place else (*place, *error.at)
+        at = error.at if error.at[: len(key_path)] == key_path else (*key_path, *error.at)
         raise InvalidSpec(error.message, error.hint, code=error.code, at=at) from error

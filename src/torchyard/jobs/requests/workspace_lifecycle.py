@@ -42,13 +42,13 @@ def delete_empty(services: Services, workspace: str) -> None:
             f"workspace `{workspace}` is built in and can't be deleted",
             "delete its jobs with `yard job delete`",
         )
-    held = _describe_contents(services, workspace)
+    contents = _describe_contents(services, workspace)
     with services.db.write() as connection:
         jobs = len(store.job_names(connection, workspace, limit=None))
-        held = ([f"{jobs} job{'s' if jobs > 1 else ''}"] if jobs else []) + held
-        if held:
+        contents = ([f"{jobs} job{'s' if jobs > 1 else ''}"] if jobs else []) + contents
+        if contents:
             raise Conflict(
-                f"workspace `{workspace}` is not empty: it has {', '.join(held)}",
+                f"workspace `{workspace}` is not empty: it has {', '.join(contents)}",
                 "only empty workspaces can be deleted; create another one instead",
                 code="workspace_not_empty",
             )
@@ -66,7 +66,7 @@ def delete_empty(services: Services, workspace: str) -> None:
 
 def _describe_contents(services: Services, workspace: str) -> list[str]:
     """In words, what is in it besides jobs and what every workspace has."""
-    named = {
+    contents = {
         "model": [model.name for model in models.list_in(services.db, workspace)],
         "logged model": logged.names_in(services.db, workspace),
         "data": [asset.name for asset in assets.list_in(services.db, workspace, archived=None)],
@@ -91,4 +91,4 @@ def _describe_contents(services: Services, workspace: str) -> list[str]:
         ],
         "the map of": [url_map.prefix for url_map in url_maps.list_in(services.db, workspace)],
     }
-    return [f"{noun} `{name}`" for noun, names in named.items() for name in names]
+    return [f"{noun} `{name}`" for noun, names in contents.items() for name in names]

@@ -101,15 +101,15 @@ def _sized(
 
     After a loss, the nodes that were lost are left out while there are enough others.
     """
-    place = (job.workspace, job.compute)
-    compute = computes.find(connection, *place)
-    most = parse_job(job).spec.instance_count if before is None else sizes.max_nodes
-    most = min(most, most_nodes, holding.free(*place, job.avoided_slots or ()))
+    cluster_key = (job.workspace, job.compute)
+    compute = computes.find(connection, *cluster_key)
+    maximum = parse_job(job).spec.instance_count if before is None else sizes.max_nodes
+    maximum = min(maximum, most_nodes, holding.free(*cluster_key, job.avoided_slots or ()))
     machines = elastic_sizes.machines(services.engines, compute, before)
     for limit in (machines, elastic_sizes.left_after_giving(before)):
-        most = most if limit is None else min(most, limit)
-    sized = elastic_sizes.fitting(services.devices, connection, compute, job, sizes, most)
-    if holding.free(*place, job.avoided_slots or ()) < sized.node_count:
+        maximum = maximum if limit is None else min(maximum, limit)
+    sized = elastic_sizes.fitting(services.devices, connection, compute, job, sizes, maximum)
+    if holding.free(*cluster_key, job.avoided_slots or ()) < sized.node_count:
         sized = replace(sized, avoided_slots=None)
     if not _fits_machine(connection, sized, bounds):
         sized = elastic_sizes.with_nodes(services.devices, compute, sized, sizes.min_nodes)

@@ -199,7 +199,7 @@ def delete(services: Services, workspace: str, name: str, who: str, *, force: bo
         if live and not force:
             raise _busy(name, live)
 
-    gone = computes.delete(
+    is_removed = computes.delete(
         services.db, services.clock, workspace, name, force=force, check=check_jobs
     )
     error = JobError(
@@ -209,4 +209,4 @@ def delete(services: Services, workspace: str, name: str, who: str, *, force: bo
     )
     for job in live:
         actions.cancel(services, workspace, job.name, error)
-    return gone
+    return is_removed

@@ -35,10 +35,10 @@ def fitting(
     compute: Compute | None,
     job: Job,
     sizes: Elastic,
-    most: int,
+    maximum: int,
 ) -> Job:
-    """The job with the most nodes, up to `most`, that quotas and devices allow; else its fewest."""
-    for count in range(most, sizes.min_nodes, -1):
+    """The job with the most nodes, up to `maximum`, that quotas and devices allow, or fewest."""
+    for count in range(maximum, sizes.min_nodes, -1):
         sized = with_nodes(devices, compute, job, count)
         if quota_checks.waiting_reason(connection, sized):
             continue

@@ -73,8 +73,8 @@ def _growth(services: Services, walk: Walk, job: Job, compute: Compute) -> _Grow
     with services.db.read() as connection:
         every = shares.read(connection, machine.bounds(services))
         free = dict(every.capacity)
-        for held in queue_store.list_running(connection):
-            free = queue.less(free, every.needs(held))
+        for attempt in queue_store.list_running(connection):
+            free = queue.less(free, every.needs(attempt))
         # What others wait for is theirs, whenever they start.
         for head in walk.heads.values():
             free = queue.less(free, head.job.needs)

@@ -49,13 +49,13 @@ def by_person(
     people: dict[str, PersonHours] = {}
     jobs: dict[str, set[int]] = {}
     with services.db.read() as connection:
-        for held in store.held_between(connection, workspace, compute, since, until):
-            end = min(held.end or now, until, now)
-            hours = max((end - max(held.start, since)).total_seconds(), 0.0) / 3600
-            person = people.setdefault(held.owner, PersonHours(held.owner))
-            person.node_hours += hours * held.node_count
-            person.gpu_hours += hours * held.node_count * held.gpus
-            jobs.setdefault(held.owner, set()).add(held.job_id)
+        for usage in store.held_between(connection, workspace, compute, since, until):
+            end = min(usage.end or now, until, now)
+            hours = max((end - max(usage.start, since)).total_seconds(), 0.0) / 3600
+            person = people.setdefault(usage.owner, PersonHours(usage.owner))
+            person.node_hours += hours * usage.node_count
+            person.gpu_hours += hours * usage.node_count * usage.gpus
+            jobs.setdefault(usage.owner, set()).add(usage.job_id)
     for owner, person in people.items():
         person.job_count = len(jobs[owner])
     return sorted(people.values(), key=lambda person: (-person.node_hours, person.owner))

@@ -30,16 +30,16 @@ def preempt_for_heads(services: Services, walk: Walk) -> None:
         (head for head in walk.heads.values() if not head.job.low),
         key=lambda head: queue.sort_key(head.job),
     )
-    held = running_of(walk)
-    leaving = {attempt.attempt_id for attempt, running in held if running.leaving}
+    pairs = running_of(walk)
+    leaving = {attempt.attempt_id for attempt, running in pairs if running.leaving}
     left = dict(walk.free)
-    for _, running in held:
+    for _, running in pairs:
         if running.leaving:
             left = queue.more(left, running.holds)
     for head in waiting:
         candidates = [
             (attempt.attempt_id, running, attempt.created_at.timestamp())
-            for attempt, running in held
+            for attempt, running in pairs
             if running.low and attempt.attempt_id not in leaving
         ]
         chosen = queue.victims(head.job.needs, left, candidates)

@@ -63,8 +63,8 @@ class Preparer:
         """One round; jobs that wait for the same environment are handled together."""
         until = self._services.clock.now() + _ROUND
         with self._services.db.read() as connection:
-            wanted = round_store.environments_wanted(connection)
-        for waiting in wanted:
+            waiting_environments = round_store.environments_wanted(connection)
+        for waiting in waiting_environments:
             with self._services.db.read() as connection:
                 pinned = store.environment_of(connection, waiting.first_id)
             environment = environment_from_json(pinned)
@@ -116,11 +116,11 @@ class Preparer:
         _log.error("job %s cannot be prepared", job.name, exc_info=error)
         self._fail(job, JobError("internal", f"the job cannot be prepared: {error!r}"))
 
-    def _next(self, wanted: round_store.Waiting, status: Status | None) -> Iterator[Job]:
+    def _next(self, environment: round_store.Waiting, status: Status | None) -> Iterator[Job]:
         """Yield the jobs of one environment that can be advanced now."""
         with self._services.db.read() as connection:
             ids = round_store.to_prepare(
-                connection, wanted.environment_hash, _MOST + len(self._fetching), status
+                connection, environment.environment_hash, _MOST + len(self._fetching), status
             )
         for job_id in ids:
             if job_id not in self._fetching:

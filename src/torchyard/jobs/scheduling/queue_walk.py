@@ -58,7 +58,7 @@ class Walk:
             self.shares = shares.read(connection, machine)
             lines = queue_store.lines(connection, self.shares.low)
             self.held: Sequence[Held] = queue_store.list_running(connection) if lines else ()
-        self.running = [self.shares.running(held, now.timestamp()) for held in self.held]
+        self.running = [self.shares.running(attempt, now.timestamp()) for attempt in self.held]
         self.free = dict(self.shares.capacity)
         for running in self.running:
             self.free = queue.less(self.free, running.holds) if running.holds else self.free
@@ -97,14 +97,14 @@ class Walk:
             waiting, self.free, self.heads.values(), each=waiting.needs
         )
 
-    def passed(self, job: Queued, why_not: str, held: tuple[int, int] | None = None) -> None:
+    def passed(self, job: Queued, why_not: str, devices: tuple[int, int] | None = None) -> None:
         """It was started, or was not because of `quota`, because it is `gone` or `waits`.
 
         Args:
-            held: nodes and GPUs of each, of an elastic job that was started.
+            devices: nodes and GPUs of each, of an elastic job that was started.
         """
-        if held is not None and not why_not:
-            self.started(job, *held)
+        if devices is not None and not why_not:
+            self.started(job, *devices)
             return
         passed = {"": self.started, "quota": self.held_back, "gone": self.drop}
         passed.get(why_not, self.waits)(job)
@@ -168,15 +168,15 @@ class Walk:
     def _filter(self, line: Line) -> Filter:
         """What `queue.may_pass` says, in nodes of this line's cluster."""
         per_node = self.shares.per_node.get((line.workspace, line.compute), {})
-        most = queue.most_nodes(per_node, self.free)
-        nodes, longest_s = most, float("inf")
+        maximum = queue.most_nodes(per_node, self.free)
+        nodes, longest_s = maximum, float("inf")
         for head in self.heads.values():
             if queue.concerns(head, line.low):
                 assert head.spare is not None
                 nodes = min(nodes, queue.most_nodes(per_node, head.spare))
                 longest_s = min(longest_s, queue.longest_limit_s(head))
         longest_s = 0.0 if longest_s == float("inf") else longest_s
-        return Filter(nodes, most, longest_s, self.free.get(shares.GPUS))
+        return Filter(nodes, maximum, longest_s, self.free.get(shares.GPUS))
 
     def _may_start(self, cursor: _Cursor) -> bool:
         waiting = self._waiting(cursor)
@@ -189,9 +189,14 @@ class Walk:
         return self._as_waiting(cursor.job, cursor.line.low)
 
     def _as_waiting(self, job: Queued, low: bool) -> Waiting:
-        place = (job.workspace, job.compute)
+        cluster_key = (job.workspace, job.compute)
         return Waiting(
-            job.id, "/".join(place), self.shares.needs(job), job.priority_rank, job.limit_s, low
+            job.id,
+            "/".join(cluster_key),
+            self.shares.needs(job),
+            job.priority_rank,
+            job.limit_s,
+            low,
         )
 
 

@@ -84,15 +84,15 @@ def _candidates(services: Services, walk: Walk) -> dict[str, _Elastic]:
         ids = set(round_store.elastic(connection))
     candidates: dict[str, _Elastic] = {}
 
-    def add(held: Held) -> None:
+    def add(holder: Held) -> None:
         with services.db.read() as connection:
-            job = store.job_by_id(connection, held.job_id)
-            attempt = attempt_store.attempt_by_id(connection, held.attempt_id)
+            job = store.job_by_id(connection, holder.job_id)
+            attempt = attempt_store.attempt_by_id(connection, holder.attempt_id)
         if attempt is not None and resizing.is_due(services.clock, job, attempt):
-            low = walk.shares.is_low((held.workspace, held.compute), held.priority_rank)
-            candidates[held.attempt_id] = _Elastic(job, attempt, held, low)
+            low = walk.shares.is_low((holder.workspace, holder.compute), holder.priority_rank)
+            candidates[holder.attempt_id] = _Elastic(job, attempt, holder, low)
 
-    isolation.isolate_failures([held for held in walk.held if held.job_id in ids], add)
+    isolation.isolate_failures([holder for holder in walk.held if holder.job_id in ids], add)
     return candidates
 
 
@@ -103,15 +103,15 @@ def _gifts(
     givers = []
     for each in candidates.values():
         sizes = elastic.read(each.job.properties)
-        place = (each.held.workspace, each.held.compute)
-        if sizes is None or place != (waiting.workspace, waiting.compute):
+        cluster_key = (each.held.workspace, each.held.compute)
+        if sizes is None or cluster_key != (waiting.workspace, waiting.compute):
             continue
         # A dedicated job gives nothing to one that may be preempted.
         if head.job.low and not each.is_low:
             continue
-        most = each.held.node_count - sizes.min_nodes
+        maximum = each.held.node_count - sizes.min_nodes
         began_s = each.held.created_at.timestamp()
-        givers.append(Giver(each.held.attempt_id, began_s, most, _share(walk, each.held, 1)))
+        givers.append(Giver(each.held.attempt_id, began_s, maximum, _share(walk, each.held, 1)))
     return gifts(head.job.needs, left, givers)
 
 
@@ -121,6 +121,6 @@ def _give(services: Services, giver: _Elastic, count: int, waiting: Queued) -> N
     resizing.stop(services, giver.attempt, giver.held.node_count - count, because)
 
 
-def _share(walk: Walk, held: Held, count: int) -> dict[str, int]:
+def _share(walk: Walk, holder: Held, count: int) -> dict[str, int]:
     """What so many of its nodes take."""
-    return walk.shares.needs(replace(held, node_count=count))
+    return walk.shares.needs(replace(holder, node_count=count))

@@ -46,9 +46,9 @@ def _moves(
     if target is None or target.deleting or cluster.deleting:
         return []
     now = services.clock.now()
-    place = (target.workspace, target.name)
-    queued_there = store.nodes_wanted(connection, now).get(place, 0)
-    free = computes.available_nodes(connection, *place) - queued_there
+    cluster_key = (target.workspace, target.name)
+    queued_there = store.nodes_wanted(connection, now).get(cluster_key, 0)
+    free = computes.available_nodes(connection, *cluster_key) - queued_there
     free_here = computes.available_nodes(connection, cluster.workspace, cluster.name)
     moves = []
     for job in store.queued_at(connection, cluster.workspace, cluster.name):

@@ -102,11 +102,11 @@ def _tensorflow(body: Mapping[str, Any], nodes: int) -> Distribution:
     servers = count(body, "parameter_server_count", _AT, default=0)
     tasks = workers + servers
     if tasks % nodes:
-        named = "`worker_count` and `parameter_server_count`" if servers else "`worker_count`"
+        keys = "`worker_count` and `parameter_server_count`" if servers else "`worker_count`"
         raise InvalidSpec(
             f"{tasks} tasks of TensorFlow ({workers} workers, {servers} parameter servers) can't "
             f"be spread evenly over {nodes} nodes",
-            f"make {named} a multiple of `resources.instance_count: {nodes}` in sum, or change "
+            f"make {keys} a multiple of `resources.instance_count: {nodes}` in sum, or change "
             "`instance_count`",
             at=(*_AT, "worker_count"),
         )
@@ -114,5 +114,5 @@ def _tensorflow(body: Mapping[str, Any], nodes: int) -> Distribution:
 
 
 def _times(nodes: int, processes: int) -> str:
-    named = "1 node" if nodes == 1 else f"{nodes} nodes"
-    return f"{named} of {processes} each"
+    node_count = "1 node" if nodes == 1 else f"{nodes} nodes"
+    return f"{node_count} of {processes} each"

@@ -68,19 +68,19 @@ def read(properties: Mapping[str, str]) -> Elastic | None:
                     at=("properties", key),
                 )
         return None
-    most = own_properties.count(properties, MAX_NODES, 1, 1, _MOST_NODES)
+    maximum = own_properties.count(properties, MAX_NODES, 1, 1, _MOST_NODES)
     least = own_properties.count(properties, MIN_NODES, 1, 1, _MOST_NODES)
-    if least > most:
+    if least > maximum:
         raise InvalidSpec(
-            f"`{MIN_NODES}` is {least}, and `{MAX_NODES}` is {most}",
-            f"write a `{MIN_NODES}` of {most} at most",
+            f"`{MIN_NODES}` is {least}, and `{MAX_NODES}` is {maximum}",
+            f"write a `{MIN_NODES}` of {maximum} at most",
             at=("properties", MIN_NODES),
         )
     hint = "write a time such as `90s`, `10m` or `1h`, up to 7 days"
     grow_after_s = own_properties.bounded_duration_s(
         properties, GROW_AFTER, _DEFAULT_GROW_AFTER_S, _LONGEST_S, hint
     )
-    return Elastic(least, most, grow_after_s)
+    return Elastic(least, maximum, grow_after_s)
 
 
 def refuse_size(elastic: Elastic, instance_count: int) -> None:

@@ -225,10 +225,10 @@ def _unused_inputs(
     unused = [name for name in inputs if name not in used]
     notices = []
     for unused_name in unused[:_MOST_UNUSED]:
-        near = nearest(unused_name, sorted(used))
+        guess = nearest(unused_name, sorted(used))
         text = f"the command does not use input `{unused_name}`"
-        if near:
-            notices.append(f"{text}; did you mean `inputs.{near}`?")
+        if guess:
+            notices.append(f"{text}; did you mean `inputs.{guess}`?")
         else:
             notices.append(f"{text}; a script finds it in ${_INPUT_VARIABLE}{unused_name}")
     if len(unused) > _MOST_UNUSED:
@@ -268,12 +268,12 @@ def _unexpanded(variables: Mapping[str, str]) -> list[str]:
 
 def _compute(job: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
     written = plain_text(job, "compute").strip()
-    wanted = written.removeprefix("azureml:")
-    long = re.match(r"^/?/?subscriptions/.+/computes/([^/]+)\Z", wanted)
-    wanted = long[1] if long else wanted
-    if wanted.lower() == _SERVERLESS:
+    name = written.removeprefix("azureml:")
+    long = re.match(r"^/?/?subscriptions/.+/computes/([^/]+)\Z", name)
+    name = long[1] if long else name
+    if name.lower() == _SERVERLESS:
         return "local", [f"`compute: {written}` is this machine's compute `local`"]
-    return wanted or "local", ()
+    return name or "local", ()
 
 
 def _environment(job: Mapping[str, Any]) -> str | dict[str, Any]:

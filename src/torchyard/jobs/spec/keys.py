@@ -245,9 +245,9 @@ def below(parent: str) -> dict[str, Key]:
         if not key.path.startswith(start):
             continue
         name, _, rest = key.path[len(start) :].partition(".")
-        whole = not rest and not key.value
-        if whole or name not in keys:
-            keys[name] = key if whole else Key(f"{start}{name}", _H, "")
+        is_leaf = not rest and not key.value
+        if is_leaf or name not in keys:
+            keys[name] = key if is_leaf else Key(f"{start}{name}", _H, "")
     return keys
 
 

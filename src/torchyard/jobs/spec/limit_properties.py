@@ -61,14 +61,14 @@ def check(
     """
     requested = read(properties)
     name = workspace.name
-    for key, wanted, most in (
+    for key, amount, maximum in (
         (PROCESSES, requested.processes, workspace.max_processes),
         (DISK, requested.disk_mb, workspace.disk_quota_mb),
     ):
-        if wanted and most and wanted > most:
+        if amount and maximum and amount > maximum:
             raise InvalidSpec(
-                f"`{key}` is {wanted}; workspace `{name}` allows {most}",
-                f"ask for at most {most}, or ask an owner of the workspace to raise it",
+                f"`{key}` is {amount}; workspace `{name}` allows {maximum}",
+                f"ask for at most {maximum}, or ask an owner of the workspace to raise it",
                 code="limit_exceeded",
                 at=("properties", key),
             )
@@ -134,21 +134,21 @@ def _check_network(network: str, node_count: int, distribution: str) -> None:
 def _network(properties: Mapping[str, str]) -> str:
     written = properties.get(NETWORK, "")
     if written and written not in NETWORKS:
-        near = nearest(written, NETWORKS)
+        guess = nearest(written, NETWORKS)
         raise InvalidSpec(
             f"`{NETWORK}` is `{written[:50]}`",
-            f"did you mean `{near}`?" if near else f"use one of: {', '.join(NETWORKS)}",
+            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(NETWORKS)}",
             at=("properties", NETWORK),
         )
     return written
 
 
-def _count(properties: Mapping[str, str], key: str, least: int, most: int) -> int:
-    return own_properties.count(properties, key, least, least, most) if key in properties else 0
+def _count(properties: Mapping[str, str], key: str, least: int, maximum: int) -> int:
+    return own_properties.count(properties, key, least, least, maximum) if key in properties else 0
 
 
-def _least(wanted: int, most: int) -> int:
-    return min(wanted, most) if most else wanted
+def _least(requested: int, maximum: int) -> int:
+    return min(requested, maximum) if maximum else requested
 
 
 def _stricter(first: str, second: str) -> str:

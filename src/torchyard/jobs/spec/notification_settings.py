@@ -123,13 +123,13 @@ def read_workspace(stored: Mapping[str, Any]) -> tuple[Recipient, ...]:
     secret_values = dict(stored.get(notifications.SECRETS) or {})
     at = (notifications.NOTIFY,)
     items = _list(stored.get(notifications.NOTIFY), at, "of webhooks")
-    named = _Variables(
+    variables = _Variables(
         secret_values,
         frozenset(secret_values),
         f"`{notifications.SECRETS}` has no such secret",
         f"add it to `{notifications.SECRETS}`",
     )
-    recipients = [*_emails(stored), *_read_webhooks(items, at, named)]
+    recipients = [*_emails(stored), *_read_webhooks(items, at, variables)]
     return tuple(replace(recipient, of_workspace=True) for recipient in recipients)
 
 
@@ -153,12 +153,12 @@ def _emails(job: Mapping[str, Any]) -> list[Recipient]:
     body = section(job, KEY)
     on = _email_events(body)
     addresses = _list(body.get("emails"), (KEY, "emails"), "of e-mail addresses")
-    for place, address in enumerate(addresses):
+    for index, address in enumerate(addresses):
         if not isinstance(address, str) or not _ADDRESS.match(address):
             raise InvalidSpec(
                 f"{described(address)} is not an e-mail address",
                 "write `name@example.org`, without a display name",
-                at=(KEY, "emails", place),
+                at=(KEY, "emails", index),
             )
     if len(",".join(addresses)) > _LONGEST_ADDRESSES:
         raise InvalidSpec(
@@ -181,8 +181,8 @@ def _emails(job: Mapping[str, Any]) -> list[Recipient]:
 def _email_events(body: Mapping[str, Any]) -> tuple[str, ...]:
     at, path = (KEY, "email_on"), f"{KEY}.email_on"
     written = body.get("email_on")
-    what = "of JobCompleted, JobFailed and JobCancelled"
-    events = [written] if isinstance(written, str) else _list(written, at, what)
+    expected = "of JobCompleted, JobFailed and JobCancelled"
+    events = [written] if isinstance(written, str) else _list(written, at, expected)
     keys = [choice({"email_on": event}, "email_on", (KEY,), path, "") for event in events]
     return tuple(dict.fromkeys(_EMAIL_EVENTS[key.value] for key in keys))
 
@@ -194,21 +194,21 @@ def _webhooks(job: Mapping[str, Any], variables: Mapping[str, str]) -> list[Reci
         return []
     at = ("properties", NOTIFY)
     secret_values = secrets.values({**job, "environment_variables": dict(variables)})
-    named = _Variables(
+    known_variables = _Variables(
         variables,
         frozenset(name for name, value in variables.items() if value in secret_values),
         "the job has no such variable",
         f"add it to `environment_variables` and to `{secrets.MARKED}`",
     )
-    return _read_webhooks(_items(written, at), at, named)
+    return _read_webhooks(_items(written, at), at, known_variables)
 
 
-def _read_webhooks(items: list[Any], at: At, named: _Variables) -> list[Recipient]:
+def _read_webhooks(items: list[Any], at: At, variables: _Variables) -> list[Recipient]:
     if len(items) > _MOST_WEBHOOKS:
         raise InvalidSpec(
             f"`{at[-1]}` has {len(items)} webhooks", f"name at most {_MOST_WEBHOOKS}", at=at
         )
-    return [_webhook(item, (*at, place), named) for place, item in enumerate(items)]
+    return [_webhook(item, (*at, index), variables) for index, item in enumerate(items)]
 
 
 def _items(written: Any, at: At) -> list[Any]:
@@ -224,7 +224,7 @@ def _items(written: Any, at: At) -> list[Any]:
     return _list(items, at, "of webhooks")
 
 
-def _webhook(item: Any, at: At, named: _Variables) -> Recipient:
+def _webhook(item: Any, at: At, variables: _Variables) -> Recipient:
     body = mapping(item, at, "a webhook")
     refuse_unknown(body, _WEBHOOK_KEYS)
     url, url_env, secret_env = (text(body, key, at) for key in ("url", "url_env", "secret_env"))
@@ -235,16 +235,18 @@ def _webhook(item: Any, at: At, named: _Variables) -> Recipient:
             at=at,
         )
     for key, name in (("url_env", url_env), ("secret_env", secret_env)):
-        if name and name not in named.secret_names:
-            near = nearest(name, list(named.values))
+        if name and name not in variables.secret_names:
+            guess = nearest(name, list(variables.values))
             raise InvalidSpec(
                 f"`{key}` names `{name[:80]}`, which is not a secret variable of the job"
-                if name in named.values
-                else f"`{key}` names `{name[:80]}`, but {named.none_such}",
-                f"did you mean `{near}`?" if near and name not in named.values else named.add,
+                if name in variables.values
+                else f"`{key}` names `{name[:80]}`, but {variables.none_such}",
+                f"did you mean `{guess}`?"
+                if guess and name not in variables.values
+                else variables.add,
                 at=(*at, key),
             )
-    written = url or named.values[url_env]
+    written = url or variables.values[url_env]
     if written not in (secrets.HIDDEN, secrets.LEFT_OUT) and parse_url(written) is None:
         shown = f"`{url[:80]}`" if url else f"the value of `{url_env}`"
         raise InvalidSpec(
@@ -261,21 +263,21 @@ def _events(value: Any, at: At) -> tuple[str, ...]:
     )
     for word in words:
         if str(word).lower() not in _EVENTS:
-            near = nearest(str(word), list(_EVENTS))
+            guess = nearest(str(word), list(_EVENTS))
             raise InvalidSpec(
                 f"{described(word)} is not how a job ends",
-                f"did you mean `{near}`?" if near else "use completed, failed and canceled",
+                f"did you mean `{guess}`?" if guess else "use completed, failed and canceled",
                 at=at,
             )
     events = (_EVENTS[str(word).lower()] for word in words or _EVENTS)
     return tuple(dict.fromkeys(events))
 
 
-def _list(value: Any, at: At, what: str) -> list[Any]:
+def _list(value: Any, at: At, expected: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise InvalidSpec(f"`{at[-1]}` must be a list {what}", f"not {described(value)}", at=at)
+        raise InvalidSpec(f"`{at[-1]}` must be a list {expected}", f"not {described(value)}", at=at)
     return value
 
 

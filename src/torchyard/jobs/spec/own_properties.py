@@ -97,10 +97,10 @@ def check(properties: Mapping[str, str]) -> None:
     """
     for key in properties:
         if key.startswith(PREFIX) and key not in TABLE:
-            near = nearest(key, list(TABLE))
+            guess = nearest(key, list(TABLE))
             raise InvalidSpec(
                 f"`{key[:80]}` is not a property of torchyard",
-                f"did you mean `{near}`?" if near else f"use one of: {', '.join(TABLE)}",
+                f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(TABLE)}",
                 at=("properties", key),
             )
 
@@ -153,7 +153,7 @@ def truth(properties: Mapping[str, str], key: str, default: bool) -> bool:
 
 
 def number(
-    properties: Mapping[str, str], key: str, default: float, least: float, most: float
+    properties: Mapping[str, str], key: str, default: float, least: float, maximum: float
 ) -> float:
     """
     Raises:
@@ -166,21 +166,21 @@ def number(
         value = float(written)
     except ValueError:
         value = math.nan
-    if not least <= value <= most:
+    if not least <= value <= maximum:
         raise InvalidSpec(
             f"`{key}` is `{written[:50]}`",
-            f"a number from {least:g} to {most:g}",
+            f"a number from {least:g} to {maximum:g}",
             at=("properties", key),
         )
     return value
 
 
-def count(properties: Mapping[str, str], key: str, default: int, least: int, most: int) -> int:
+def count(properties: Mapping[str, str], key: str, default: int, least: int, maximum: int) -> int:
     """
     Raises:
         InvalidSpec: it is not a whole number, or out of range.
     """
-    value = number(properties, key, default, least, most)
+    value = number(properties, key, default, least, maximum)
     if value != int(value):
         raise InvalidSpec(
             f"`{key}` is `{properties[key][:50]}`", "a whole number", at=("properties", key)
@@ -257,10 +257,10 @@ def preflight(properties: Mapping[str, str]) -> str:
     """
     written = properties.get(PREFLIGHT, _PREFLIGHT[0])
     if written not in _PREFLIGHT:
-        near = nearest(written, list(_PREFLIGHT))
+        guess = nearest(written, list(_PREFLIGHT))
         raise InvalidSpec(
             f"`{PREFLIGHT}` is `{written[:50]}`",
-            f"did you mean `{near}`?" if near else f"use one of: {', '.join(_PREFLIGHT)}",
+            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(_PREFLIGHT)}",
             at=("properties", PREFLIGHT),
         )
     return written

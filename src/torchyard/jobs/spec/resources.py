@@ -52,8 +52,8 @@ def read(job: Mapping[str, Any]) -> Shape:
     """
     resources = section(job, "resources")
     elastic = spec_elastic.read(spec_elastic.written(job))
-    most = elastic.max_nodes if elastic else 1
-    nodes = count(resources, "instance_count", ("resources",), default=most, least=1)
+    default = elastic.max_nodes if elastic else 1
+    nodes = count(resources, "instance_count", ("resources",), default=default, least=1)
     notices = []
     size = text(resources, "instance_type", ("resources",))
     if size:

@@ -129,17 +129,17 @@ def check_lengths(properties: Mapping[str, str]) -> None:
         InvalidInput: it is too long, or has too many entries.
     """
     for key in (_ON, _NEVER, _ELSEWHERE):
-        place = ("properties", key)
-        bounded(properties.get(key, ""), _LONGEST_POLICY, f"`{key}`", at=place)
+        key_path = ("properties", key)
+        bounded(properties.get(key, ""), _LONGEST_POLICY, f"`{key}`", at=key_path)
         words = _words(properties, key)
         if len(words) > _MOST_WORDS:
             raise InvalidSpec(
                 f"`{key}` has {len(words)} entries; the limit is {_MOST_WORDS}",
                 "join patterns by `|`",
-                at=place,
+                at=key_path,
             )
         for word in words:
-            bounded(word, _LONGEST_WORD, f"an entry of `{key}`", at=place)
+            bounded(word, _LONGEST_WORD, f"an entry of `{key}`", at=key_path)
 
 
 def read(properties: Mapping[str, str]) -> Policy:
@@ -148,8 +148,8 @@ def read(properties: Mapping[str, str]) -> Policy:
         InvalidSpec: a value is not understood.
     """
     retry_keys = [key for key in properties if key.startswith("torchyard.retry.")]
-    most = own_properties.count(properties, "torchyard.retry.max_attempts", 1, 1, _MOST_ATTEMPTS)
-    if retry_keys and most == 1 and retry_keys != ["torchyard.retry.max_attempts"]:
+    maximum = own_properties.count(properties, "torchyard.retry.max_attempts", 1, 1, _MOST_ATTEMPTS)
+    if retry_keys and maximum == 1 and retry_keys != ["torchyard.retry.max_attempts"]:
         raise InvalidSpec(
             f"`{retry_keys[0]}` says how to retry, but the job is tried only once",
             "add `torchyard.retry.max_attempts: 3` to the properties",
@@ -159,7 +159,7 @@ def read(properties: Mapping[str, str]) -> Policy:
     if _NEVER not in properties:
         never = tuple(Matcher("code", code=code) for code in HOPELESS)
     return Policy(
-        most,
+        maximum,
         own_properties.number(properties, "torchyard.retry.backoff_s", 10.0, 0.0, _LONGEST_PAUSE_S),
         _matchers(properties, _ON),
         never,
@@ -175,8 +175,8 @@ def decide(policy: Policy, attempt: int, failure: Failure) -> Decision | None:
     if attempt >= policy.max_attempts or failure.code in _MEANT:
         return None
     elsewhere = _any(policy.elsewhere, failure)
-    wanted = elsewhere or _any(policy.on, failure)
-    if not wanted and (policy.on or _any(policy.never, failure)):
+    matches = elsewhere or _any(policy.on, failure)
+    if not matches and (policy.on or _any(policy.never, failure)):
         return None
     pause_s = min(_LONGEST_PAUSE_S, policy.backoff_s * 2.0 ** (attempt - 1))
     return Decision(pause_s, elsewhere)

@@ -45,10 +45,10 @@ def read(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]
             )
         for name in names:
             if name not in variables:
-                near = nearest(name, list(variables))
+                guess = nearest(name, list(variables))
                 raise InvalidSpec(
                     f"`{key}` names `{name[:80]}`, but the job has no such variable",
-                    f"did you mean `{near}`?" if near else "add it to `environment_variables`",
+                    f"did you mean `{guess}`?" if guess else "add it to `environment_variables`",
                     at=at,
                 )
             if key == MARKED and 0 < len(variables[name]) < secret_values.SHORTEST_MARKED:

@@ -95,9 +95,9 @@ def _service(name: str, kind: str, body: Mapping[str, Any], at: At) -> Service:
             "`properties: {command: …}` for a program that listens on `$PORT`",
             at=at,
         )
-    for what, value in (("command", command), ("log_dir", log_dir)):
+    for key, value in (("command", command), ("log_dir", log_dir)):
         if "\0" in value or len(value) > _LONGEST:
-            raise InvalidSpec(f"`{what}` of `services.{name}` is not usable", "shorten it", at=at)
+            raise InvalidSpec(f"`{key}` of `services.{name}` is not usable", "shorten it", at=at)
     return Service(name, kind, port, _all_nodes(body, at), log_dir, command)
 
 

@@ -21,10 +21,10 @@ _EXPERIMENT = re.compile(r"^[a-zA-Z0-9](?:[\w -]{0,253}[\w-])?\Z", re.ASCII)
 At = tuple[str | int, ...]
 
 
-def mapping(value: Any, at: At, what: str) -> Mapping[Any, Any]:
+def mapping(value: Any, at: At, subject: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise InvalidSpec(
-            f"{what} must be a mapping of keys to values", f"not {described(value)}", at=at
+            f"{subject} must be a mapping of keys to values", f"not {described(value)}", at=at
         )
     return value
 
@@ -181,11 +181,11 @@ def choice(body: Mapping[Any, Any], key: str, at: At, path: str, default: str) -
     for value, known_key in choices.items():
         if plain == _plain(value):
             return known_key
-    near = nearest(written, list(choices))
+    guess = nearest(written, list(choices))
     served = [value for value, known_key in choices.items() if known_key.support != "refused"]
     raise InvalidSpec(
         f"`{written}` is not a valid `{key}`",
-        f"did you mean `{near}`?" if near else f"use one of: {', '.join(served)}",
+        f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(served)}",
         at=(*at, key),
     )
 
@@ -210,7 +210,7 @@ def _unknown(
     key: str, known_keys: Sequence[str], path: str, at: At, body: Mapping[Any, Any]
 ) -> InvalidSpec:
     shown = ", ".join(sorted(name for name in known_keys if not name.startswith(("$", "*"))))
-    near = nearest(key, [name for name in known_keys if name != "*"])
+    guess = nearest(key, [name for name in known_keys if name != "*"])
     homes = [home.replace("*", "<name>") for home in keys.homes(key) if home != path]
     hint = f"known keys: {shown}"
     inputs = body.get("inputs")
@@ -219,16 +219,16 @@ def _unknown(
         hint = _OTHER_NAMES[path, key]
     elif isinstance(inputs, Mapping) and key in inputs:
         hint = f"did you mean `inputs.{key}`?"
-    elif near and _plain(near) in (_plain(key), f"{_plain(key)}s"):
-        hint = f"did you mean `{near}`?"
+    elif guess and _plain(guess) in (_plain(key), f"{_plain(key)}s"):
+        hint = f"did you mean `{guess}`?"
     elif path and key in keys.below(""):
         hint = f"`{key}` belongs at the top of the job file, not under `{at[0]}`"
     elif homes:
         hint = f"it belongs under `{homes[0]}`"
     elif words := _hint_by_words(path, key):
         hint = words
-    elif near:
-        hint = f"did you mean `{near}`?"
+    elif guess:
+        hint = f"did you mean `{guess}`?"
     elif not path and near_input:
         hint = f"did you mean `inputs.{near_input}`?"
     under = f" under `{'.'.join(map(str, at))}`" if at else ""

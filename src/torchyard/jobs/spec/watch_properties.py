@@ -34,10 +34,10 @@ def read(properties: Mapping[str, str]) -> Watched:
     """
     action = properties.get(_ACTION, "dump")
     if action not in _ACTIONS:
-        near = nearest(action, _ACTIONS)
+        guess = nearest(action, _ACTIONS)
         raise InvalidSpec(
             f"`{_ACTION}` is `{action[:50]}`",
-            f"did you mean `{near}`?" if near else f"use one of: {', '.join(_ACTIONS)}",
+            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(_ACTIONS)}",
             at=("properties", _ACTION),
         )
     hang_after_s = _seconds(properties, "torchyard.hang_after_s")

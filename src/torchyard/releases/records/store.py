@@ -191,11 +191,11 @@ def add_advisories(
         connection.execute(insert(advisories), rows)
 
 
-def drop_unfinished(connection: Connection, workspace: str, kept: Iterable[str]) -> None:
+def drop_unfinished(connection: Connection, workspace: str, set_ids: Iterable[str]) -> None:
     """Drop the advisories of all sets but these."""
     in_workspace = advisories.c.workspace == workspace
     connection.execute(
-        delete(advisories).where(in_workspace, advisories.c.set_id.not_in(list(kept)))
+        delete(advisories).where(in_workspace, advisories.c.set_id.not_in(list(set_ids)))
     )
 
 

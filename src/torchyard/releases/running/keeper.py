@@ -91,8 +91,8 @@ class Keeper:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                with locks.held_if_free(self._services.lock("releases")) as held:
-                    while held and not self._stopping.is_set():
+                with locks.held_if_free(self._services.lock("releases")) as is_held:
+                    while is_held and not self._stopping.is_set():
                         self._keep()
             except DatabaseUnreachable:
                 pass  # the scheduler's rounds say so

@@ -61,9 +61,9 @@ def _by_name(name: str, installed: Mapping[str, str], contents: Mapping[str, Any
             lines.append(f"the name says {word} {version}, and the build holds {there}")
     python = _PYTHON.search(lower)
     if python is not None and contents["python"]:
-        wanted, there = f"{python['major']}.{python['minor']}", str(contents["python"])
-        if not _begins(there, wanted):
-            lines.append(f"the name says Python {wanted}, and the build holds {there}")
+        expected, there = f"{python['major']}.{python['minor']}", str(contents["python"])
+        if not _begins(there, expected):
+            lines.append(f"the name says Python {expected}, and the build holds {there}")
     return lines
 
 
@@ -84,6 +84,6 @@ def _is_same(left: str, right: str) -> bool:
         return left == right
 
 
-def _begins(version: str, wanted: str) -> bool:
-    parts, wanted_parts = version.partition("+")[0].split("."), wanted.split(".")
+def _begins(version: str, expected: str) -> bool:
+    parts, wanted_parts = version.partition("+")[0].split("."), expected.split(".")
     return parts[: len(wanted_parts)] == wanted_parts

@@ -164,6 +164,6 @@ def _distinct(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """One row for each kind of node."""
     kinds: dict[str, Mapping[str, Any]] = {}
     for row in rows:
-        named = {key: value for key, value in row.items() if key != "rank"}
-        kinds.setdefault(json.dumps(named, sort_keys=True), named)
+        figures = {key: value for key, value in row.items() if key != "rank"}
+        kinds.setdefault(json.dumps(figures, sort_keys=True), figures)
     return list(kinds.values())

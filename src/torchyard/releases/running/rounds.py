@@ -120,12 +120,12 @@ def _refuse(services: Services, job: Job, record: Record, gate: Gate, hint: str 
     """End as failed: this gate stops it."""
     record = replace(record, gates=(*record.gates, gate))
     code, verb = "gate_failed", "releases"
-    what = f"the release of `{record.environment}` is refused by the gate `{gate.name}`"
+    subject = f"the release of `{record.environment}` is refused by the gate `{gate.name}`"
     if record.kind != RELEASE:
         code, verb = "validation_failed", "validations"
-        what = f"the validation of `{record.base}` failed"
+        subject = f"the validation of `{record.base}` failed"
     shown = f"`yard environment {verb} {record.environment} --job {job.name}` shows all of it"
-    error = JobError(code, f"{what}: {gate.message}"[:_LONGEST], hint or shown)
+    error = JobError(code, f"{subject}: {gate.message}"[:_LONGEST], hint or shown)
     log.add(services, job, [f"{gate.name}: {gate.status}", *gate.message.splitlines()])
     _end(services, job, record, Status.FAILED, error)
     return False
@@ -210,10 +210,12 @@ def _create_jobs(services: Services, job: Job, record: Record, existing: dict[st
     environment, requested = stages.environment_of(services.environments, record)
     compute = str(record.request.get("compute") or "local")
     with services.db.read() as connection:
-        place = computes.find(connection, record.workspace, compute.removeprefix("azureml:"))
-    most = place.max_instances if place is not None else 2
+        cluster = computes.find(connection, record.workspace, compute.removeprefix("azureml:"))
+    node_limit = cluster.max_instances if cluster is not None else 2
     owner = Identity(record.owner, TokenKind.PERSON)
-    documents = validation_jobs.documents_of(services.blobs, record, environment, requested, most)
+    documents = validation_jobs.documents_of(
+        services.blobs, record, environment, requested, node_limit
+    )
     for document in documents:
         if document["name"] not in existing:
             submission.create_new(services, record.workspace, document, owner)

@@ -55,10 +55,10 @@ def take(
         before = store.set_of(connection, workspace)
         is_known = before is not None and before.id == set_id
         if not is_known:
-            kept = [before.id] if before is not None else []
+            set_ids = [before.id] if before is not None else []
             # What an attempt to send the same set left behind goes with its first piece.
-            kept += [] if document.get("first") else [set_id]
-            store.drop_unfinished(connection, workspace, kept)
+            set_ids += [] if document.get("first") else [set_id]
+            store.drop_unfinished(connection, workspace, set_ids)
             store.add_advisories(connection, workspace, set_id, rows)
         if document.get("last") is not True:
             return {"set": set_id, "last": False}

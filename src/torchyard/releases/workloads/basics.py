@@ -70,21 +70,21 @@ def _modules(distribution: Any) -> list[str]:
             for file in files
             if len(file.parts) == 1 or file.parts[1] == "__init__.py"
         ]
-    wanted = sorted({name for name in names if re.fullmatch(r"[A-Za-z]\w*", name)})
-    wanted = [name for name in wanted if name not in ("tests", "test", "docs", "examples")]
-    return [name for name in wanted if importlib.util.find_spec(name) is not None]
+    modules = sorted({name for name in names if re.fullmatch(r"[A-Za-z]\w*", name)})
+    modules = [name for name in modules if name not in ("tests", "test", "docs", "examples")]
+    return [name for name in modules if importlib.util.find_spec(name) is not None]
 
 
 def numpy_algebra() -> dict[str, Any]:
     """A linear system that is solved, and a matrix that its factors give back."""
     numpy = checks.need("numpy")
     generator = numpy.random.RandomState(7)
-    matrix, wanted = generator.rand(200, 200) + 10 * numpy.eye(200), generator.rand(200)
-    solved = numpy.linalg.solve(matrix, matrix @ wanted)
+    matrix, expected = generator.rand(200, 200) + 10 * numpy.eye(200), generator.rand(200)
+    solved = numpy.linalg.solve(matrix, matrix @ expected)
     left, values, right = numpy.linalg.svd(matrix)
     error = float(numpy.abs((left * values) @ right - matrix).max())
     return {
-        "solve_error": checks.close("the solution", abs(solved - wanted).max(), 0.0, 1e-9),
+        "solve_error": checks.close("the solution", abs(solved - expected).max(), 0.0, 1e-9),
         "svd_error": checks.close("the factors' product", error, 0.0, 1e-9),
     }
 

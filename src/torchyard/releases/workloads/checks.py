@@ -48,19 +48,19 @@ def expect(holds: bool, message: str) -> None:
         raise AssertionError(message)
 
 
-def close(what: str, actual: float, wanted: float, tolerance: float) -> float:
+def close(subject: str, actual: float, expected: float, tolerance: float) -> float:
     """The difference of two numbers, which is within the tolerance."""
-    difference = abs(float(actual) - float(wanted))
+    difference = abs(float(actual) - float(expected))
     expect(
         difference <= tolerance,
-        f"{what}: {float(actual):.6g}, but {float(wanted):.6g} ± {tolerance:g} was expected",
+        f"{subject}: {float(actual):.6g}, but {float(expected):.6g} ± {tolerance:g} was expected",
     )
     return difference
 
 
-def at_least(what: str, actual: float, least: float) -> float:
+def at_least(subject: str, actual: float, least: float) -> float:
     """A number that is at least so large."""
-    expect(float(actual) >= least, f"{what} is {float(actual):.4g}, below {least:g}")
+    expect(float(actual) >= least, f"{subject} is {float(actual):.4g}, below {least:g}")
     return float(actual)
 
 

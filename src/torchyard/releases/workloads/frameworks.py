@@ -117,9 +117,9 @@ def gpt2_language_model() -> dict[str, Any]:
     prompt = torch.tensor([[3, 4, 5, 6]])
     mask = torch.ones_like(prompt)
     answer = model.generate(prompt, attention_mask=mask, max_new_tokens=6, do_sample=False)
-    wanted = [(3 + offset) % 16 for offset in range(10)]
-    checks.expect(answer[0].tolist() == wanted, f"it counted {answer[0].tolist()}")
-    return {"first_loss": first, "last_loss": last, "generated": len(wanted)}
+    expected = [(3 + offset) % 16 for offset in range(10)]
+    checks.expect(answer[0].tolist() == expected, f"it counted {answer[0].tolist()}")
+    return {"first_loss": first, "last_loss": last, "generated": len(expected)}
 
 
 def accelerate_training() -> dict[str, Any]:
@@ -190,8 +190,8 @@ def torchvision_model() -> dict[str, Any]:
         loss.backward()
         optimizer.step()
     boxes = torch.tensor([[0.0, 0, 10, 10], [1, 1, 10, 10], [20, 20, 30, 30]])
-    kept = vision.ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7]), 0.5).tolist()
-    checks.expect(kept == [0, 2], f"nms kept {kept}")
+    box_indexes = vision.ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7]), 0.5).tolist()
+    checks.expect(box_indexes == [0, 2], f"nms kept {box_indexes}")
     final = float(loss.detach())
     checks.expect(final < 0.3, f"the loss only fell to {final:.3f}")
     return {"loss": final, "parameters": sum(each.numel() for each in model.parameters())}

@@ -26,9 +26,9 @@ def checkpoint_resume() -> dict[str, Any]:
             optimizer.step()
         return float(loss.detach())
 
-    whole = checks.mlp()
-    whole_optimizer = torch.optim.AdamW(whole.parameters(), lr=1e-2)
-    last_loss = steps(whole, whole_optimizer, 0, 40)
+    reference = checks.mlp()
+    whole_optimizer = torch.optim.AdamW(reference.parameters(), lr=1e-2)
+    last_loss = steps(reference, whole_optimizer, 0, 40)
     half = checks.mlp()
     half_optimizer = torch.optim.AdamW(half.parameters(), lr=1e-2)
     steps(half, half_optimizer, 0, 20)
@@ -41,7 +41,7 @@ def checkpoint_resume() -> dict[str, Any]:
     resumed.load_state_dict(state["model"])
     resumed_optimizer.load_state_dict(state["optimizer"])
     steps(resumed, resumed_optimizer, 20, 40)
-    count = checks.equal_states(whole.state_dict(), resumed.state_dict())
+    count = checks.equal_states(reference.state_dict(), resumed.state_dict())
     count += checks.equal_states(
         whole_optimizer.state_dict()["state"], resumed_optimizer.state_dict()["state"]
     )
@@ -99,13 +99,13 @@ def gradient_accumulation() -> dict[str, Any]:
     """Gradients of four small batches add up to those of the large one."""
     torch = checks.need("torch")
     inputs, labels = checks.patterns(128)
-    whole, parts = checks.mlp(), checks.mlp()
-    torch.nn.functional.cross_entropy(whole(inputs), labels).backward()
+    full, parts = checks.mlp(), checks.mlp()
+    torch.nn.functional.cross_entropy(full(inputs), labels).backward()
     for part in range(4):
         batch = slice(32 * part, 32 * part + 32)
         loss = torch.nn.functional.cross_entropy(parts(inputs[batch]), labels[batch])
         (loss / 4).backward()
-    pairs = zip(whole.parameters(), parts.parameters())
+    pairs = zip(full.parameters(), parts.parameters())
     difference = max(float((left.grad - two.grad).abs().max()) for left, two in pairs)
     return {"gradient_difference": checks.close("the gradients", difference, 0.0, 1e-6)}
 
@@ -116,13 +116,13 @@ def optimizer_formula() -> dict[str, Any]:
     start = torch.linspace(-1, 1, 50, dtype=torch.float64)
     gradient = torch.sin(torch.arange(50, dtype=torch.float64))
     rate, decay, epsilon = 0.01, 0.1, 1e-8
-    wanted, mean, square = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
+    expected, mean, square = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
     for step in range(1, 4):
         mean = 0.9 * mean + 0.1 * gradient
         square = 0.999 * square + 0.001 * gradient**2
-        wanted = wanted * (1 - rate * decay)
+        expected = expected * (1 - rate * decay)
         corrected = (square / (1 - 0.999**step)).sqrt() + epsilon
-        wanted = wanted - rate * (mean / (1 - 0.9**step)) / corrected
+        expected = expected - rate * (mean / (1 - 0.9**step)) / corrected
     differences = {}
     for foreach in (False, True):
         parameter = torch.nn.Parameter(start.clone())
@@ -130,7 +130,7 @@ def optimizer_formula() -> dict[str, Any]:
         for _ in range(3):
             parameter.grad = gradient.clone()
             optimizer.step()
-        difference = float((parameter.detach() - wanted).abs().max())
+        difference = float((parameter.detach() - expected).abs().max())
         name = "foreach" if foreach else "plain"
         differences[name] = checks.close(f"AdamW ({name})", difference, 0.0, 1e-12)
     return differences

@@ -71,8 +71,8 @@ def _mean(distributed: Any, loss: Any) -> float:
     return float(value) / distributed.get_world_size()
 
 
-def _compare(name: str, losses: list[float], wanted: list[float], limit: float) -> dict[str, Any]:
-    difference = max(abs(left - two) for left, two in zip(losses, wanted))
+def _compare(name: str, losses: list[float], expected: list[float], limit: float) -> dict[str, Any]:
+    difference = max(abs(left - two) for left, two in zip(losses, expected))
     checks.close(f"the losses of {name}", difference, 0.0, limit)
     return {"first_loss": losses[0], "last_loss": losses[-1], "difference": difference}
 
@@ -109,12 +109,12 @@ def ddp_parity() -> dict[str, Any]:
     """DistributedDataParallel has the losses of one process with the whole batch."""
     torch = checks.need("torch")
     with _group() as distributed:
-        place = distributed.get_rank(), distributed.get_world_size()
+        rank_and_size = distributed.get_rank(), distributed.get_world_size()
         model = torch.nn.parallel.DistributedDataParallel(checks.mlp())
         optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
         losses = []
         for step in range(_STEPS):
-            loss = _step(model, _batch(step, *place))
+            loss = _step(model, _batch(step, *rank_and_size))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -128,7 +128,7 @@ def deepspeed_zero1() -> dict[str, Any]:
     os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
     deepspeed = checks.need("deepspeed")
     with _group() as distributed:
-        place = distributed.get_rank(), distributed.get_world_size()
+        rank_and_size = distributed.get_rank(), distributed.get_world_size()
         model = checks.mlp()
         config = {
             "train_batch_size": _BATCH,
@@ -142,7 +142,7 @@ def deepspeed_zero1() -> dict[str, Any]:
         engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
         losses = []
         for step in range(_STEPS):
-            loss = _step(engine, _batch(step, *place))
+            loss = _step(engine, _batch(step, *rank_and_size))
             engine.backward(loss)
             engine.step()
             losses.append(_mean(distributed, loss))
@@ -160,25 +160,25 @@ def fsdp2() -> dict[str, Any]:
         sharding = checks.need("torch.distributed.fsdp")
         if not hasattr(sharding, "fully_shard"):
             checks.skip(f"torch {torch.__version__} has no fully_shard")
-        place = distributed.get_rank(), distributed.get_world_size()
+        rank_and_size = distributed.get_rank(), distributed.get_world_size()
         model = checks.mlp()
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        mesh = torch.distributed.device_mesh.init_device_mesh(device, (place[1],))
+        mesh = torch.distributed.device_mesh.init_device_mesh(device, (rank_and_size[1],))
         for layer in (model[0], model[2], model):
             sharding.fully_shard(layer, mesh=mesh)
         optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
         local = sum(each.to_local().numel() for each in model.parameters())
         losses = []
         for step in range(_STEPS):
-            loss = _step(model, _batch(step, *place))
+            loss = _step(model, _batch(step, *rank_and_size))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             losses.append(_mean(distributed, loss))
-    whole = sum(each.numel() for each in checks.mlp().parameters())
-    checks.expect(local < 0.6 * whole, f"a rank holds {local} of {whole} parameters")
+    total = sum(each.numel() for each in checks.mlp().parameters())
+    checks.expect(local < 0.6 * total, f"a rank holds {local} of {total} parameters")
     figures = _compare("FSDP2", losses, _alone(), 1e-5)
-    return {**figures, "parameters": whole, "parameters_of_a_rank": local}
+    return {**figures, "parameters": total, "parameters_of_a_rank": local}
 
 
 def tensor_parallel() -> dict[str, Any]:

@@ -145,14 +145,14 @@ def names(folder: Path) -> list[str]:
         os.close(descriptor)
 
 
-def write(folder: Path, place: Place, key: bytes, block: Block) -> None:
+def write(folder: Path, block_id: Place, key: bytes, block: Block) -> None:
     """Put a block into its folder, whole.
 
     Raises:
         OSError: the folder is not there, or the disk is full.
     """
-    head = _MAGIC + bytes([block.kind]) + _signature(key, place, block)
-    write_whole(folder, place.name, head, block.content)
+    head = _MAGIC + bytes([block.kind]) + _signature(key, block_id, block)
+    write_whole(folder, block_id.name, head, block.content)
 
 
 def write_whole(folder: Path, name: str, *parts: bytes) -> None:
@@ -174,24 +174,26 @@ def write_whole(folder: Path, name: str, *parts: bytes) -> None:
         raise
 
 
-def read(folder: Path, place: Place, key: bytes) -> Block:
+def read(folder: Path, block_id: Place, key: bytes) -> Block:
     """
     Raises:
         FileNotFoundError: it is not there.
         Forged: it is not a block for this place, signed with the key.
     """
-    raw = _content(folder / place.name)
+    raw = _content(folder / block_id.name)
     if len(raw) < _HEAD_BYTES or not raw.startswith(_MAGIC):
-        raise Forged(f"`{place.name}` is not a block")
+        raise Forged(f"`{block_id.name}` is not a block")
     block = Block(raw[len(_MAGIC)], raw[_HEAD_BYTES:])
-    if not hmac.compare_digest(raw[len(_MAGIC) + 1 : _HEAD_BYTES], _signature(key, place, block)):
-        raise Forged(f"`{place.name}` is not signed for its place")
+    if not hmac.compare_digest(
+        raw[len(_MAGIC) + 1 : _HEAD_BYTES], _signature(key, block_id, block)
+    ):
+        raise Forged(f"`{block_id.name}` is not signed for its place")
     return block
 
 
-def remove(folder: Path, place: Place) -> None:
+def remove(folder: Path, block_id: Place) -> None:
     with contextlib.suppress(OSError):
-        os.unlink(folder / place.name)
+        os.unlink(folder / block_id.name)
 
 
 def _content(file: Path) -> bytes:
@@ -211,10 +213,10 @@ def _content(file: Path) -> bytes:
         return opened.read(BLOCK_BYTES + _HEAD_BYTES)
 
 
-def _signature(key: bytes, place: Place, block: Block) -> bytes:
-    direction = "response" if place.is_response else "request"
-    numbers = f"{place.request}\0{place.number}\0{block.kind}"
-    text = f"{direction}\0{place.attempt}\0{place.connection}\0{numbers}\0"
+def _signature(key: bytes, block_id: Place, block: Block) -> bytes:
+    direction = "response" if block_id.is_response else "request"
+    numbers = f"{block_id.request}\0{block_id.number}\0{block.kind}"
+    text = f"{direction}\0{block_id.attempt}\0{block_id.connection}\0{numbers}\0"
     signature = hmac.new(key, text.encode(), hashlib.sha256)
     signature.update(block.content)
     return signature.digest()

@@ -129,23 +129,25 @@ class FolderSocket:
                 self._put(LAST)
         self._sends = False
         self._readers += 1
-        place = Place(self._attempt, self._name, self._request, 0, True)
-        return io.BufferedReader(_Response(self, place, self._key), 1 << 16)
+        block_id = Place(self._attempt, self._name, self._request, 0, True)
+        return io.BufferedReader(_Response(self, block_id, self._key), 1 << 16)
 
-    def block(self, place: Place, key: bytes) -> Block:
+    def block(self, block_id: Place, key: bytes) -> Block:
         """A block of a response, waited for.
 
         Raises:
             TimeoutError: it does not come.
             ConnectionResetError: the server gave the request up, or this connection.
         """
-        reset = Place(place.attempt, place.connection, place.request, blocks.RESET_NUMBER, True)
+        reset = Place(
+            block_id.attempt, block_id.connection, block_id.request, blocks.RESET_NUMBER, True
+        )
         wait = _Wait(self._timeout_s)
         while True:
             listed = self._names()
-            if place.name in listed:
-                block = blocks.read(self._folder, place, key)
-                blocks.remove(self._folder, place)
+            if block_id.name in listed:
+                block = blocks.read(self._folder, block_id, key)
+                blocks.remove(self._folder, block_id)
                 return block
             if reset.name in listed and blocks.read(self._folder, reset, key).kind == RESET:
                 raise ConnectionResetError("the server gave the request up")
@@ -176,8 +178,8 @@ class FolderSocket:
 
     def _put(self, kind: int) -> None:
         self._wait_for_window()
-        place = Place(self._attempt, self._name, self._request, self._number, False)
-        blocks.write(self._requests, place, self._key, Block(kind, bytes(self._buffer)))
+        block_id = Place(self._attempt, self._name, self._request, self._number, False)
+        blocks.write(self._requests, block_id, self._key, Block(kind, bytes(self._buffer)))
         self._buffer.clear()
         self._number += 1
 
@@ -214,10 +216,10 @@ class FolderSocket:
 class _Response(io.RawIOBase):
     """The bytes of one response."""
 
-    def __init__(self, socket: FolderSocket, place: Place, key: bytes) -> None:
+    def __init__(self, socket: FolderSocket, block_id: Place, key: bytes) -> None:
         super().__init__()
         self._socket: Optional[FolderSocket] = socket
-        self._place = place
+        self._place = block_id
         self._key = key
         self._left = memoryview(b"")
         self._is_last = False
@@ -231,9 +233,9 @@ class _Response(io.RawIOBase):
             block = self._socket.block(self._place, self._key)
             if block.kind not in (MORE, LAST):
                 raise blocks.Forged("this block is not one of a response")
-            place = self._place
+            block_id = self._place
             self._place = Place(
-                place.attempt, place.connection, place.request, place.number + 1, True
+                block_id.attempt, block_id.connection, block_id.request, block_id.number + 1, True
             )
             self._left, self._is_last = memoryview(block.content), block.kind == LAST
         some = self._left[: len(buffer)]

@@ -69,8 +69,8 @@ def check(services: Services, workspace: str, document: Any, uploaded: bool) -> 
     if spec.component:
         spec, inline = _with_component(services.db, workspace, spec, inline)
     Search().check(spec)
-    named = replace(spec, name=spec.name or _PLACEHOLDER)
-    trial_document = named.trial_document(0, trials.example(spec.space))
+    named_spec = replace(spec, name=spec.name or _PLACEHOLDER)
+    trial_document = named_spec.trial_document(0, trials.example(spec.space))
     for key in ("name", "parent_job_name"):
         trial_document.pop(key, None)
     try:

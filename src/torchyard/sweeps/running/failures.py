@@ -20,7 +20,7 @@ _HALF_OF = 10
 _KEY = "max_failed_trials"
 
 
-def error(trials: Sequence[Trial], most: int | None) -> JobError | None:
+def error(trials: Sequence[Trial], maximum: int | None) -> JobError | None:
     """Why a sweep with these trials does not go on; None while it does."""
     ended = [
         trial
@@ -30,10 +30,10 @@ def error(trials: Sequence[Trial], most: int | None) -> JobError | None:
     failed = [trial for trial in ended if trial.outcome is Outcome.FAILED]
     if not failed:
         return None
-    if most is not None:
-        if len(failed) <= most:
+    if maximum is not None:
+        if len(failed) <= maximum:
             return None
-        rule = f"{len(failed)} of {len(ended)} trials failed, and `{_KEY}` is {most}"
+        rule = f"{len(failed)} of {len(ended)} trials failed, and `{_KEY}` is {maximum}"
     elif len(failed) == len(ended) >= _FIRST:
         rule = f"each of the first {len(ended)} trials failed"
     elif len(ended) >= _HALF_OF and 2 * len(failed) > len(ended):

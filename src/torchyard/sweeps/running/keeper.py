@@ -84,10 +84,10 @@ class Keeper:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                with locks.held_if_free(self._services.lock("sweeps")) as held:
-                    if not held:
+                with locks.held_if_free(self._services.lock("sweeps")) as is_held:
+                    if not is_held:
                         self._states.clear()
-                    while held and not self._stopping.is_set():
+                    while is_held and not self._stopping.is_set():
                         self._keep()
             except DatabaseUnreachable:
                 pass  # the scheduler's rounds say so

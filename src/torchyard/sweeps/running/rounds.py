@@ -211,11 +211,11 @@ def _note_best(services: Services, state: SweepState) -> None:
     if best is None:
         return
     trial, value = best
-    wanted = {BEST_CHILD: trial.name, SCORE: repr(value)}
-    if all(state.job.properties.get(key) == text for key, text in wanted.items()):
+    properties = {BEST_CHILD: trial.name, SCORE: repr(value)}
+    if all(state.job.properties.get(key) == text for key, text in properties.items()):
         return
     with services.db.write() as connection:
-        state.job = parents.add_properties(connection, state.job, wanted)
+        state.job = parents.add_properties(connection, state.job, properties)
     services.signals.notify(jobs.job_key(state.job))
     state.log.append(f"best so far: trial {trial.name}, {state.metric} {value:.6g}")
 

@@ -152,8 +152,8 @@ def spec_of(job: Job, row: SweepRow) -> SweepSpec:
         spec = spec.with_seed(row.seed)
     if isinstance(spec.warm_start, str) and not spec.sampling.is_adaptive:
         # Before more trials are added: what is run first must stay the same.
-        most = max(1, spec.limits.max_total_trials // _SHARE_OF_POINTS)
-        spec = spec.with_warm_start(_best_points(spec, row)[:most])
+        maximum = max(1, spec.limits.max_total_trials // _SHARE_OF_POINTS)
+        spec = spec.with_warm_start(_best_points(spec, row)[:maximum])
     limits = replace(spec.limits, max_total_trials=row.max_total_trials)
     return replace(spec, limits=limits, experiment_name=job.experiment_name)
 

@@ -165,8 +165,8 @@ def _missing(history: History, state: SweepState, ended_trials: Sequence[Trial])
         call = f'mlflow.log_metric("{state.metric}", value)'
         return f"{message}; it logged no metric at all: its script does by `{call}`"
     shown = ", ".join(f"`{name}`" for name in logged[:_MOST_NAMES])
-    near = nearest(state.metric, logged)
-    return f"{message}; it logged {shown}" + (f": did you mean `{near}`?" if near else "")
+    guess = nearest(state.metric, logged)
+    return f"{message}; it logged {shown}" + (f": did you mean `{guess}`?" if guess else "")
 
 
 def _idle_policy(state: SweepState, ended_trials: Sequence[Trial]) -> str:

@@ -62,8 +62,8 @@ def _size(parameter: Parameter) -> int:
             for value in _distinct(parameter)
         )
     assert isinstance(parameter, Uniform), "checked at submission"
-    least, most = parameter.multiples
-    return most - least + 1
+    least, maximum = parameter.multiples
+    return maximum - least + 1
 
 
 def _nth(parameter: Parameter, index: int) -> Value:
@@ -85,11 +85,11 @@ def _nth(parameter: Parameter, index: int) -> Value:
 
 
 def _distinct(choice: Choice) -> list[Scalar | SearchSpace]:
-    kept: list[Scalar | SearchSpace] = []
+    values: list[Scalar | SearchSpace] = []
     seen = set()
     for value in choice.values:
         key = repr(value) if isinstance(value, SearchSpace) else (isinstance(value, bool), value)
         if key not in seen:
             seen.add(key)
-            kept.append(value)
-    return kept
+            values.append(value)
+    return values

@@ -184,14 +184,14 @@ def _rungs(kind: type[Asha | Hyperband], body: Mapping[Any, Any], at: At) -> Ash
             "for example `max_intervals: 27`",
             at=at,
         )
-    most = _bounded(body, "max_intervals", at, default=0, least=1)
+    maximum = _bounded(body, "max_intervals", at, default=0, least=1)
     least = _bounded(body, "min_intervals", at, default=1, least=1)
     factor = _bounded(body, "reduction_factor", at, default=3, least=2)
-    if least * factor > most:
+    if least * factor > maximum:
         raise InvalidSpec(
             f"`min_intervals` times `reduction_factor` is {least * factor}, and `max_intervals` "
-            f"is {most}: there is nothing to stop early",
+            f"is {maximum}: there is nothing to stop early",
             "lower `min_intervals`, or leave the policy out",
             at=(*at, "max_intervals"),
         )
-    return kind(most, least, factor)
+    return kind(maximum, least, factor)

@@ -112,15 +112,15 @@ def warm_start(written: str | None, space: SearchSpace) -> tuple[Mapping[str, Va
     return points
 
 
-def _list(properties: Mapping[str, str], key: str, most: int = _MOST_METRICS) -> tuple[Any, ...]:
+def _list(properties: Mapping[str, str], key: str, limit: int = _MOST_METRICS) -> tuple[Any, ...]:
     written = properties.get(key)
     if written is None:
         return ()
     value = _json(written)
     if value is None and not written.lstrip().startswith("["):
         value = [word.strip() for word in written.split(",")]
-    if not isinstance(value, list) or len(value) > most:
-        raise _wrong(key, f"a list of {most} entries at most", f"`{key[len(PREFIX) :]}: [ … ]`")
+    if not isinstance(value, list) or len(value) > limit:
+        raise _wrong(key, f"a list of {limit} entries at most", f"`{key[len(PREFIX) :]}: [ … ]`")
     return tuple(value)
 
 
@@ -148,8 +148,10 @@ def _json(text: str) -> Any:
         return None
 
 
-def _wrong(key: str, what: str, example: str) -> InvalidSpec:
-    return InvalidSpec(f"`{key}` is not {what}", f"for example {example}", at=("properties", key))
+def _wrong(key: str, expected: str, example: str) -> InvalidSpec:
+    return InvalidSpec(
+        f"`{key}` is not {expected}", f"for example {example}", at=("properties", key)
+    )
 
 
 def metric_name(value: Any, at: tuple[str | int, ...]) -> str:

@@ -93,8 +93,11 @@ def read(
         algorithm = one_of({"sampler": sampler}, "sampler", names, ("torchyard",))
         algorithm = "grid" if algorithm == _EXHAUSTIVE else algorithm
     seeds = [
-        _seed(written, place)
-        for written, place in ((body.get("seed"), (*at, "seed")), (seed, ("properties", seed_at)))
+        _seed(written, key_path)
+        for written, key_path in (
+            (body.get("seed"), (*at, "seed")),
+            (seed, ("properties", seed_at)),
+        )
         if written is not None
     ]
     if len(set(seeds)) > 1:
@@ -141,8 +144,8 @@ def _kind(body: Mapping[Any, Any], value: Any, at: tuple[str, ...]) -> str:
         if name in ALGORITHMS:
             hint = f"write `torchyard: {{sampler: {name}}}` for algorithms that Azure has not"
         message = f"{described(body.get('type'))} is not a sampling algorithm"
-        place = at if isinstance(value, str) else (*at, "type")
-        raise InvalidSpec(message, hint, at=place) from error
+        key_path = at if isinstance(value, str) else (*at, "type")
+        raise InvalidSpec(message, hint, at=key_path) from error
 
 
 def _is_finite(parameter: Parameter) -> bool:

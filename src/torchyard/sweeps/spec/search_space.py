@@ -82,8 +82,8 @@ class Uniform:
         """The nearest value that the distribution has."""
         if self.q is None:
             return value
-        least, most = self.multiples
-        return multiple(min(max(round(value / self.q), least), most), self.q)
+        least, maximum = self.multiples
+        return multiple(min(max(round(value / self.q), least), maximum), self.q)
 
 
 @dataclass(frozen=True)

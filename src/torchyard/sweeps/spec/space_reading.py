@@ -152,10 +152,10 @@ def _kind(body: Mapping[Any, Any], at: At) -> str:
         raise InvalidSpec(
             f"hyperparameter `{at[-1]}` has no `type`", f"use one of: {', '.join(KEYS)}", at=at
         )
-    near = nearest(str(written), list(KEYS))
+    guess = nearest(str(written), list(KEYS))
     raise InvalidSpec(
         f"`{str(written)[:80]}` is not a type of hyperparameter",
-        f"did you mean `{near}`?" if near else f"use one of: {', '.join(KEYS)}",
+        f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(KEYS)}",
         at=(*at, "type"),
     )
 

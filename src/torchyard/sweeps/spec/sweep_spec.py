@@ -237,11 +237,11 @@ def _section(sweep: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _name(sweep: Mapping[str, Any], limits: Limits) -> str:
     """Short enough for its trials' names."""
     value = name(sweep, "name")
-    most = 255 - len(f"_{limits.max_total_trials}")
-    if len(value) > most:
+    limit = 255 - len(f"_{limits.max_total_trials}")
+    if len(value) > limit:
         raise InvalidSpec(
             f"`name` has {len(value)} characters, and trials are named `<name>_<number>`",
-            f"use {most} characters at most",
+            f"use {limit} characters at most",
             at=("name",),
         )
     return value
@@ -328,11 +328,13 @@ def _seconds(body: Mapping[str, Any], key: str) -> float:
 
 
 def _policy(sweep: Mapping[str, Any], own_values: OwnSettings) -> Policy | None:
-    place = ("properties", "torchyard.early_termination")
+    key_path = ("properties", "torchyard.early_termination")
     policy = early_termination.read(sweep.get("early_termination"), ("early_termination",))
-    own_policy = early_termination.read(own_values.early_termination, place)
+    own_policy = early_termination.read(own_values.early_termination, key_path)
     if policy is not None and own_policy is not None and policy != own_policy:
-        raise InvalidSpec("the sweep has two policies of early termination", "keep one", at=place)
+        raise InvalidSpec(
+            "the sweep has two policies of early termination", "keep one", at=key_path
+        )
     return policy or own_policy
 
 

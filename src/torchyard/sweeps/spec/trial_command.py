@@ -57,11 +57,11 @@ def check(command: str, space: SearchSpace, inputs: Mapping[str, Any]) -> None:
     for use in uses:
         if use.path[0] not in space.parameters:
             name = ".".join(use.path)[:80]
-            near = nearest(use.path[0], list(space.parameters))
+            guess = nearest(use.path[0], list(space.parameters))
             raise InvalidSpec(
                 f"the command uses `${{{{search_space.{name}}}}}`, and the search space has no "
                 f"`{use.path[0][:80]}`",
-                f"did you mean `{near}`?" if near else "add it under `search_space`",
+                f"did you mean `{guess}`?" if guess else "add it under `search_space`",
                 at=AT,
             )
     optional = [*_optional_parts(command)]
@@ -71,11 +71,11 @@ def check(command: str, space: SearchSpace, inputs: Mapping[str, Any]) -> None:
     used = {use.path[0] for use in uses}
     for name in space.parameters:
         if name not in used and f"{VARIABLE_PREFIX}{name}" not in command:
-            near = nearest(name, sorted(used))
+            guess = nearest(name, sorted(used))
             raise InvalidSpec(
                 f"the command does not use hyperparameter `{name}`",
-                f"did you mean `{near}`?"
-                if near
+                f"did you mean `{guess}`?"
+                if guess
                 else f"write `--{name} ${{{{search_space.{name}}}}}` in the command, or remove "
                 f"`{name}` from the search space",
                 at=("search_space", name),
@@ -102,7 +102,7 @@ def filled(
         else:
             pieces.append((use.start, use.end, shell_quotes.quoted(text(value), quote)))
     for start, end in _optional_parts(command):
-        if any(start <= place < end for place in absent):
+        if any(start <= index < end for index in absent):
             pieces = [piece for piece in pieces if not start <= piece[0] < end]
             pieces.append((start, end, ""))
     written = []
@@ -153,10 +153,10 @@ def _check_path(parameter: Parameter, path: tuple[str, ...], is_optional: bool) 
     having = [branch for branch in mappings if path[1] in branch.parameters]
     if not having:
         names = sorted({key for branch in mappings for key in branch.parameters})
-        near = nearest(path[1], names)
+        guess = nearest(path[1], names)
         raise InvalidSpec(
             f"the command uses `${{{{search_space.{name}}}}}`, and no value of `{path[0]}` has it",
-            f"did you mean `{near}`?" if near else f"add `{path[1][:80]}` to one of its values",
+            f"did you mean `{guess}`?" if guess else f"add `{path[1][:80]}` to one of its values",
             at=AT,
         )
     count = len(getattr(parameter, "values", ()))
@@ -175,8 +175,8 @@ def _check_path(parameter: Parameter, path: tuple[str, ...], is_optional: bool) 
 def _check_quotable(command: str, uses: list[_Use], space: SearchSpace) -> None:
     """Where nothing can be quoted, only plain values may stand."""
     quotes = shell_quotes.at(command, [use.start for use in uses])
-    places = zip(uses, quotes, strict=True)
-    names = {use.path[0] for use, quote in places if quote == shell_quotes.UNQUOTABLE}
+    pairs = zip(uses, quotes, strict=True)
+    names = {use.path[0] for use, quote in pairs if quote == shell_quotes.UNQUOTABLE}
     for name in sorted(names):
         if not all(map(shell_quotes.is_plain, _texts(space.parameters[name]))):
             raise InvalidSpec(

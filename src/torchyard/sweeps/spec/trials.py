@@ -83,10 +83,10 @@ def check(
     try:
         job = job_spec.read(document(trial, space, inputs, frame, example(space)))
     except InvalidSpec as error:
-        place = error.at
-        if place and place[0] in trial:
-            place = ("trial", *place)
-        raise InvalidSpec(error.message, error.hint, code=error.code, at=place) from error
+        key_path = error.at
+        if key_path and key_path[0] in trial:
+            key_path = ("trial", *key_path)
+        raise InvalidSpec(error.message, error.hint, code=error.code, at=key_path) from error
     return job.notices
 
 

@@ -30,11 +30,11 @@ def one_of(
         for word in words:
             if plain(word) == plain(written):
                 return word
-    near = nearest(written, list(words)) if isinstance(written, str) else ""
+    guess = nearest(written, list(words)) if isinstance(written, str) else ""
     raise InvalidSpec(
         f"`{key}` is missing"
         if written is None
         else f"{described(written)} is not a valid `{key}`",
-        f"did you mean `{near}`?" if near else f"use one of: {', '.join(words)}",
+        f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(words)}",
         at=at if written is None else (*at, key),
     )

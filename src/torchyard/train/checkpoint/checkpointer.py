@@ -280,13 +280,13 @@ class Checkpointer:
 
     def _choose(self, step: int | None) -> str:
         """The checkpoint to load. The newest that is damaged gives way to the one before."""
-        whole = folders.checkpoints(self.folder)
+        complete = folders.checkpoints(self.folder)
         if step is not None:
-            if step not in whole:
+            if step not in complete:
                 raise self._no_such_step(step)
-            self._verify(whole[step])
-            return whole[step].path.name
-        for info in reversed(whole.values()):
+            self._verify(complete[step])
+            return complete[step].path.name
+        for info in reversed(complete.values()):
             try:
                 self._verify(info)
             except CheckpointError as error:
@@ -324,8 +324,8 @@ class Checkpointer:
                 return f"!{error.message}\n{error.hint}"
 
         self._calls += 1
-        place = zlib.crc32(self._name.encode())
-        key = f"torchyard-checkpoint/{name}/{place:x}/{self._calls}"
+        name_hash = zlib.crc32(self._name.encode())
+        key = f"torchyard-checkpoint/{name}/{name_hash:x}/{self._calls}"
         answer = self.ranks.agree(key, choose_or_fail, self._timeout_s)
         if answer.startswith("!"):
             message, _, hint = answer[1:].rpartition("\n")

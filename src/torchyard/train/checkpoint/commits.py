@@ -218,8 +218,10 @@ class _Attempt:
         ranks = range(request.world_size)
         self._wait_for("share", ranks, request.timeout_s, "did not write its share", growing=True)
         shares: list[Share] = [self._read("share", rank) for rank in ranks]
-        places = {index: place for share in shares for index, place in share.places.items()}
-        content = pickle.dumps(replace(metadata, storage_data=places))
+        storage_data = {
+            index: storage for share in shares for index, storage in share.places.items()
+        }
+        content = pickle.dumps(replace(metadata, storage_data=storage_data))
         files = {share.name: share.file for share in shares}
         files[".metadata"] = folders.sum_of(content)
         path = folders.final_path(request.folder, request.step)
@@ -292,8 +294,8 @@ class _Attempt:
             if growing and (current := self._sizes()) != sizes:
                 sizes, until = current, time.monotonic() + timeout_s
             if time.monotonic() > until:
-                named = ", ".join(map(str, missing))
-                ranks_named = f"rank {named}" if len(missing) == 1 else f"ranks {named}"
+                rank_list = ", ".join(map(str, missing))
+                ranks_named = f"rank {rank_list}" if len(missing) == 1 else f"ranks {rank_list}"
                 raise self._fail(
                     f"{ranks_named} {problem} step {self._request.step} within {timeout_s:g} s"
                     if kind == "plan"
@@ -380,8 +382,8 @@ def assign(
 
 
 def _os_message(error: OSError) -> str:
-    named = f" ({error.filename})" if error.filename else ""
-    return f"{error.strerror or error}{named}"
+    file_note = f" ({error.filename})" if error.filename else ""
+    return f"{error.strerror or error}{file_note}"
 
 
 def _hint(message: str) -> str:

@@ -212,14 +212,14 @@ def remove_stale(folder: Path, session: str, step: int) -> None:
 
     Those of this session are kept from `step` on.
     """
-    whole = {info.path for info in checkpoints(folder).values()}
+    complete = {info.path for info in checkpoints(folder).values()}
     for path in _entries(folder):
         is_temporary = path.name.startswith(TEMPORARY) and (
             f"-{session}-" not in path.name or path.name < f"{TEMPORARY}{step:08d}"
         )
         is_partial = (
             bool(_NAME.fullmatch(path.name))
-            and path not in whole
+            and path not in complete
             # A manifest that can't be read is damage for people to look at, not a killed save.
             and (read_manifest(path) is not None or not (path / MANIFEST).exists())
         )

@@ -48,13 +48,15 @@ def load_into(
     reader = FileSystemReader(info.path)
     metadata = reader.read_metadata()
     problems = compare(tree, metadata)
-    named = [text for path, text in problems.items() if path not in {(key,) for key in optional}]
-    if named and strict:
-        raise CheckpointMismatch(info.step, named)
-    wanted: dict[str, Any] = _without(tree, (), problems)
-    _read(wanted, reader, metadata, DefaultLoadPlanner(allow_partial_load=not strict))
-    states.give_back(state, wanted, [key for key in wanted if key in tree])
-    return wanted
+    mismatches = [
+        text for path, text in problems.items() if path not in {(key,) for key in optional}
+    ]
+    if mismatches and strict:
+        raise CheckpointMismatch(info.step, mismatches)
+    values: dict[str, Any] = _without(tree, (), problems)
+    _read(values, reader, metadata, DefaultLoadPlanner(allow_partial_load=not strict))
+    states.give_back(state, values, [key for key in values if key in tree])
+    return values
 
 
 def compare(tree: Mapping[str, Any], metadata: Metadata) -> dict[tuple[Any, ...], str]:

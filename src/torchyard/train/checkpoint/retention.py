@@ -47,9 +47,9 @@ class Retention:
         if self.last is None and self.every is None and self.best is None:
             return ()
         steps = sorted(metrics)
-        kept = set(steps[-(self.last or 1) :])
+        steps_to_keep = set(steps[-(self.last or 1) :])
         if self.every is not None:
-            kept.update(step for step in steps if step % self.every == 0)
+            steps_to_keep.update(step for step in steps if step % self.every == 0)
         if self.best is not None:
             sign = 1 if self.mode == "min" else -1
             ranked = sorted(
@@ -57,5 +57,5 @@ class Retention:
                 for step, metric in metrics.items()
                 if metric is not None and not math.isnan(metric)
             )
-            kept.update(-negative_step for _, negative_step in ranked[: self.best])
-        return tuple(step for step in steps if step not in kept)
+            steps_to_keep.update(-negative_step for _, negative_step in ranked[: self.best])
+        return tuple(step for step in steps if step not in steps_to_keep)

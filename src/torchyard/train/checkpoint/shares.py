@@ -43,7 +43,7 @@ def write_share(
         OSError: such as a full disk.
     """
     name = f"__{rank}_0.distcp"
-    places: dict[MetadataIndex, Any] = {}
+    storage: dict[MetadataIndex, Any] = {}
     with open(folder / name, "wb", buffering=0) as file:
         stream = _ChecksumStream(file)
         for number, index in enumerate(indexes):
@@ -53,9 +53,9 @@ def write_share(
                 stream.write(data)
             else:
                 torch.save(_compact(data), stream)
-            places[index] = _StorageInfo(name, start, stream.size_bytes - start)
+            storage[index] = _StorageInfo(name, start, stream.size_bytes - start)
         os.fsync(file.fileno())
-    return Share(name, FileSum(stream.size_bytes, stream.crc32), places)
+    return Share(name, FileSum(stream.size_bytes, stream.crc32), storage)
 
 
 class _ChecksumStream(io.RawIOBase):

@@ -78,8 +78,8 @@ class Buffer:
             self._pin()
         for device, stream in streams.items():
             stream.wait_stream(torch.cuda.current_stream(device))
-        for tensor, place in tensors:
-            target = tensor_at(self._bytes, place)
+        for tensor, staged in tensors:
+            target = tensor_at(self._bytes, staged)
             if tensor.is_cuda:
                 with torch.cuda.stream(streams[tensor.device]):
                     target.copy_(tensor, non_blocking=True)
@@ -131,11 +131,11 @@ def mapped(descriptor: int, size_bytes: int) -> mmap.mmap:
     return mmap.mmap(descriptor, size_bytes, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
 
 
-def tensor_at(buffer: torch.Tensor, place: StagedTensor) -> torch.Tensor:
+def tensor_at(buffer: torch.Tensor, staged: StagedTensor) -> torch.Tensor:
     """The tensor that lies there; it shares the buffer's memory."""
-    length = _size_bytes(place.shape, place.dtype)
-    flat = buffer[place.offset : place.offset + length]
-    return flat.view(place.dtype).view(place.shape)
+    length = _size_bytes(staged.shape, staged.dtype)
+    flat = buffer[staged.offset : staged.offset + length]
+    return flat.view(staged.dtype).view(staged.shape)
 
 
 def _assign_offsets(
@@ -148,10 +148,10 @@ def _assign_offsets(
         if isinstance(data, bytes):
             placed[position] = data
             continue
-        place = StagedTensor(offset, data.dtype, tuple(data.shape))
-        placed[position] = place
-        tensors.append((data, place))
-        offset += -(-_size_bytes(place.shape, place.dtype) // _ALIGNMENT) * _ALIGNMENT
+        staged = StagedTensor(offset, data.dtype, tuple(data.shape))
+        placed[position] = staged
+        tensors.append((data, staged))
+        offset += -(-_size_bytes(staged.shape, staged.dtype) // _ALIGNMENT) * _ALIGNMENT
     return placed, tensors, offset
 
 

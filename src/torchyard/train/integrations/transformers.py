@@ -74,7 +74,7 @@ def latest(output_dir: str | Path) -> CheckpointInfo | None:
     return saved_folders.newest(sealed)
 
 
-def train(trainer: Any, **named: Any) -> Any:
+def train(trainer: Any, **kwargs: Any) -> Any:
     """Call `trainer.train`, from the newest whole checkpoint in its `output_dir` if there is one.
 
     When the job is told to stop, it saves, and this process ends as the signal would have ended it.
@@ -90,8 +90,8 @@ def train(trainer: Any, **named: Any) -> Any:
     info = _agreed(trainer.args.output_dir)
     if info is not None:
         resumption.tell(info.step, info.saved_at)
-        named["resume_from_checkpoint"] = str(info.path)
-    result = trainer.train(**named)
+        kwargs["resume_from_checkpoint"] = str(info.path)
+    result = trainer.train(**kwargs)
     if callback.is_stopped:
         stopping.stop()
     return result

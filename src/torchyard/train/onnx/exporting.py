@@ -527,8 +527,8 @@ def _refused(error: Exception) -> ExportError:
             "`forward` decides by the values of its input: use `torch.where` or `torch.cond`, or "
             "save the model with `torch.jit.script`"
         )
-        place = re.findall(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in forward', text)
-        where = f" ({Path(place[-1][0]).name}, line {place[-1][1]})" if place else ""
+        frames = re.findall(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in forward', text)
+        where = f" ({Path(frames[-1][0]).name}, line {frames[-1][1]})" if frames else ""
         return ExportError(f"torch.export can't follow `forward`{where}: {_gist(error)}", hint)
     return ExportError(f"torch can't export the model: {_gist(error)}", hint)
 

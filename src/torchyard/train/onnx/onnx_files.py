@@ -94,10 +94,10 @@ def describe(file: Path, metadata: Mapping[str, str], axis_name: Callable[[str, 
     import onnx
 
     model = onnx.load(str(file), load_external_data=False)
-    kept = {entry.key: entry.value for entry in model.metadata_props}
-    kept |= {f"{PREFIX}{key}": value for key, value in metadata.items()}
+    properties = {entry.key: entry.value for entry in model.metadata_props}
+    properties |= {f"{PREFIX}{key}": value for key, value in metadata.items()}
     del model.metadata_props[:]
-    for key, value in kept.items():
+    for key, value in properties.items():
         model.metadata_props.add(key=key, value=value)
     _rename_dimensions(model.graph, axis_name)
     target = file.with_name(f".described-{file.name}")

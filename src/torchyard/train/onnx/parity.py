@@ -76,8 +76,8 @@ def compare(
 ) -> list[Difference]:
     """The difference of each output."""
     return [
-        _difference(inputs, name, wanted, got)
-        for name, wanted, got in zip(names, expected, actual, strict=True)
+        _difference(inputs, name, reference, got)
+        for name, reference, got in zip(names, expected, actual, strict=True)
     ]
 
 
@@ -86,18 +86,20 @@ def _difference(inputs: str, name: str, expected: torch.Tensor, actual: torch.Te
         return Difference(inputs, name, math.inf, math.inf)
     if not expected.numel():
         return Difference(inputs, name, 0.0, 0.0)
-    wanted, got = expected.double(), actual.double()
-    same = (wanted == got) | (wanted.isnan() & got.isnan())
-    off = (wanted - got).abs().masked_fill(same, 0.0)
+    reference, got = expected.double(), actual.double()
+    same = (reference == got) | (reference.isnan() & got.isnan())
+    off = (reference - got).abs().masked_fill(same, 0.0)
     off = torch.where(off.isnan(), torch.full_like(off, math.inf), off)
-    finite = wanted[wanted.isfinite()]
+    finite = reference[reference.isfinite()]
     scale = max(1.0, float(finite.abs().max())) if finite.numel() else 1.0
     off = off / scale
-    place = int(off.argmax())
-    worst_at = tuple(int(index) for index in torch.unravel_index(torch.tensor(place), off.shape))
+    flat_index = int(off.argmax())
+    worst_at = tuple(
+        int(index) for index in torch.unravel_index(torch.tensor(flat_index), off.shape)
+    )
     agreement = None
     if expected.is_floating_point() and expected.dim() >= 2 and expected.shape[-1] > 1:
-        agreement = float((wanted.argmax(-1) == got.argmax(-1)).double().mean())
+        agreement = float((reference.argmax(-1) == got.argmax(-1)).double().mean())
     return Difference(inputs, name, float(off.max()), float(off.mean()), worst_at, agreement)
 
 

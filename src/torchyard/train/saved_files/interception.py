@@ -59,17 +59,17 @@ class Interception:
         self._has_said = False
 
     def save(
-        self, original: Callable[..., None], obj: Any, f: Any, *args: Any, **named: Any
+        self, original: Callable[..., None], obj: Any, f: Any, *args: Any, **kwargs: Any
     ) -> None:
         """As `original`, which is torch.save."""
         target = None
         if isinstance(f, (str, os.PathLike)) and not drafts.is_unwatched():
             with drafts.unwatched():
                 target = self._target(f)
-                if target is not None and self._save(original, obj, target, *args, **named):
+                if target is not None and self._save(original, obj, target, *args, **kwargs):
                     return
             self.wait_for(f)
-        original(obj, f, *args, **named)
+        original(obj, f, *args, **kwargs)
 
     def wait_for(self, path: Any, event: str = "", is_read: bool = False) -> None:
         """Return when the file at `path` is not being written.
@@ -151,7 +151,7 @@ class Interception:
         return real if is_plain and os.access(real, os.W_OK) else None
 
     def _save(
-        self, original: Callable[..., None], obj: Any, target: str, *args: Any, **named: Any
+        self, original: Callable[..., None], obj: Any, target: str, *args: Any, **kwargs: Any
     ) -> bool:
         """False where there can be no draft, such as on a filesystem without locks."""
         draft = drafts.path_of(self._drafts, target)
@@ -161,7 +161,7 @@ class Interception:
             return False
         reason: Exception
         try:
-            self.files.save(lambda stream: original(obj, stream, *args, **named), draft, target)
+            self.files.save(lambda stream: original(obj, stream, *args, **kwargs), draft, target)
             return True
         except NoMemory as error:
             reason = error
@@ -175,7 +175,7 @@ class Interception:
         except OSError:
             return False
         try:
-            original(obj, str(draft), *args, **named)
+            original(obj, str(draft), *args, **kwargs)
             file_writer.commit(descriptor, str(draft), target)
         except BaseException:
             os.unlink(draft)
@@ -201,8 +201,8 @@ def install(serialization: Any, variables: Mapping[str, str] = os.environ) -> In
     original = serialization.save
 
     @functools.wraps(original)
-    def save(obj: Any, f: Any, *args: Any, **named: Any) -> None:
-        interception.save(original, obj, f, *args, **named)
+    def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+        interception.save(original, obj, f, *args, **kwargs)
 
     serialization.save = save
     for name in _UNAUDITED:
@@ -219,10 +219,10 @@ def _wait_first(interception: Interception, name: str) -> None:
     original = getattr(os, name)
 
     @functools.wraps(original)
-    def waiting(path: Any, *args: Any, **named: Any) -> Any:
+    def waiting(path: Any, *args: Any, **kwargs: Any) -> Any:
         if not drafts.is_unwatched():
             interception.wait_for(path)
-        return original(path, *args, **named)
+        return original(path, *args, **kwargs)
 
     for functions in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks,
                       os.supports_effective_ids):  # fmt: skip

@@ -242,15 +242,15 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
         match = causes.match_text(f": {causes.FORK_REFUSED}", has_peers=False)
     elif original.type in causes.SYNTAX_ERRORS:
         match = causes.match_syntax_error([frame.file for frame in original.frames]) or match
-    what = short_title(original) + location_of(
+    description = short_title(original) + location_of(
         artifacts.user_frame(original.frames or trace.frames), context
     )
     if match is None:
         match, underlying = _underlying_cause(trace)
-        what += f", after {underlying}" if underlying else ""
+        description += f", after {underlying}" if underlying else ""
     return _Finding(
         match.code if match else "exception",
-        what,
+        description,
         match.hint if match else "",
         match.consequence if match else False,
         original.frames or trace.frames,
@@ -264,8 +264,8 @@ def _from_program_signal(
 ) -> _Finding:
     finding = _from_signal(exit, context, folder, signum, 0)
     name = causes.signal_name(signum)
-    what = f"a program in it was killed by signal {signum} ({name}): {finding.what}"
-    return _replaced(finding, what=what)
+    description = f"a program in it was killed by signal {signum} ({name}): {finding.what}"
+    return _replaced(finding, what=description)
 
 
 def _underlying_cause(trace: Trace) -> tuple[causes.Match | None, str]:
@@ -294,9 +294,11 @@ def _from_sys_exit(
     if record.trace is not None and not record.trace.type.startswith("runpy."):
         finding = _from_trace(exit, context, record.trace)
         code = "exited" if finding.code == "exception" else finding.code
-        what = short_title(record.trace)
-        what += location_of(artifacts.user_frame(finding.frames), context)
-        return _replaced(finding, code=code, what=f"{what}, then sys.exit{location}{message}")
+        description = short_title(record.trace)
+        description += location_of(artifacts.user_frame(finding.frames), context)
+        return _replaced(
+            finding, code=code, what=f"{description}, then sys.exit{location}{message}"
+        )
     last_lines = "\n".join(tail.splitlines()[-_SEARCHED_LINES:])
     trace = artifacts.last_trace(last_lines)
     if trace is not None:
@@ -308,15 +310,15 @@ def _from_sys_exit(
     # Argument parsers and `python -m` print their message to the log; sys.exit prints its own.
     text = f"{record.message}\n{last_lines}" if record.message else last_lines
     match = causes.match_text(text, has_peers=context.has_peers, exit_code=exit.exit_code)
-    what = f"sys.exit{location}{message}" + (
+    description = f"sys.exit{location}{message}" + (
         f": {match.line[:_TITLE]}" if match and not message else ""
     )
     if not location and (message or match):
         # A library ended the script, such as an argument parser.
-        what = what.partition(": ")[2]
+        description = description.partition(": ")[2]
     return _Finding(
         match.code if match else "exited",
-        what,
+        description,
         match.hint if match else "",
         match.consequence if match else False,
         frames,
@@ -326,7 +328,7 @@ def _from_sys_exit(
 def _from_signal(
     exit: RankExit, context: DiagnosisContext, folder: Path, signum: int, pid: int
 ) -> _Finding:
-    code, what, hint = causes.SIGNALS.get(signum, ("signaled", "", ""))
+    code, description, hint = causes.SIGNALS.get(signum, ("signaled", "", ""))
     if signum == _KILL and context.memory_kills.happened():
         usage = f"; it had used {exit.memory_bytes / 2**30:.1f} GiB" if exit.memory_bytes else ""
         match = causes.match_text("MemoryError", has_peers=False)
@@ -339,7 +341,7 @@ def _from_signal(
         text = artifacts.printed_stack(artifacts.log_tail(exit.rank.log))
     frames = artifacts.stack_frames(text)
     location = location_of(artifacts.user_frame(frames), context)
-    return _Finding(code, what + location, hint, False, frames, text)
+    return _Finding(code, description + location, hint, False, frames, text)
 
 
 def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: str) -> _Finding:
@@ -355,23 +357,23 @@ def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: 
     if artifacts.ended_abruptly(folder, exit.pid) or (
         _last_failure(exit, folder) is not None and artifacts.only_abrupt_end(folder)
     ):
-        what = "it exited abruptly, by os._exit or a library"
+        description = "it exited abruptly, by os._exit or a library"
         return _Finding(
-            "hard_exit", what, "look for calls of `os._exit`, which exits without a message"
+            "hard_exit", description, "look for calls of `os._exit`, which exits without a message"
         )
     if exit.exit_code == _UNWRITTEN and artifacts.last_orderly_end(folder):
-        what = "Python could not write the rest of its output when it ended"
+        description = "Python could not write the rest of its output when it ended"
         hint = "the script, or what reads its output, closed stdout or stderr before"
-        return _Finding("output_unwritten", what, hint)
+        return _Finding("output_unwritten", description, hint)
     if artifacts.ended_orderly(folder, exit.pid):
         return _Finding("exited", "the script raised SystemExit or called `exit`")
     if exit.at - artifacts.last_orderly_end(folder) < _JUST_NOW_S:
-        what = "no Python in it failed: the script raised SystemExit, or the shell exited"
-        return _Finding("rank_failed", what)
+        description = "no Python in it failed: the script raised SystemExit, or the shell exited"
+        return _Finding("rank_failed", description)
     failure = _last_failure(exit, folder)
     if failure is not None:
-        what = f"line {failure.line} of the command failed: `{failure.text}`"
-        return _Finding("rank_failed", what)
+        description = f"line {failure.line} of the command failed: `{failure.text}`"
+        return _Finding("rank_failed", description)
     return _Finding("rank_failed")
 
 

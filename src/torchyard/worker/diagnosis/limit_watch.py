@@ -248,9 +248,9 @@ class LimitWatch:
 def limit_notices(node: int, plan: LaunchPlan, in_force: InForce) -> Iterator[str]:
     """What the user is told of the limits; nothing where the ordinary ones hold."""
     processes_limit = f"{plan.limits.processes:,} processes"
-    held = [limit for limit in in_force.held if limit != processes_limit]
-    if held:
-        yield f"node {node} is limited to {' and '.join(held)} by its compute size"
+    enforced = [limit for limit in in_force.held if limit != processes_limit]
+    if enforced:
+        yield f"node {node} is limited to {' and '.join(enforced)} by its compute size"
     missing = [limit for limit in in_force.missing if limit != processes_limit]
     if missing:
         yield (

@@ -128,9 +128,9 @@ class NodeCache:
 
     def free_space(self, size_bytes: int) -> None:
         """Remove what was not used for longest, until so much more is within the budget."""
-        kept = sorted(self._list_entries(), key=lambda item: item.used_at_s)
-        total = sum(item.size_bytes for item in kept) + size_bytes
-        for item in kept:
+        entries = sorted(self._list_entries(), key=lambda item: item.used_at_s)
+        total = sum(item.size_bytes for item in entries) + size_bytes
+        for item in entries:
             if total <= self._budget_bytes:
                 return
             if _remove(item):

@@ -173,14 +173,14 @@ def _blocks(reader: int) -> Iterator[bytes]:
         yield block
 
 
-def refusal_failure(what: str, refusal: Refused) -> Failure:
+def refusal_failure(subject: str, refusal: Refused) -> Failure:
     """The failure for an upload that the server refused, with the server's message."""
     error = refusal.body.get("error")
     details = error if isinstance(error, dict) else {}
     reason = details.get("message") or f"HTTP status {refusal.status}"
     return Failure(
         "upload_refused",
-        f"the server refused {what}: {reason}",
+        f"the server refused {subject}: {reason}",
         str(details.get("hint") or "see worker.log on the node"),
     )
 

@@ -154,9 +154,11 @@ def _note_exit(status: "Any") -> None:
     if "multiprocessing" in code.co_filename:
         return  # A child's way to end: what went wrong there was printed before.
     if status is not None and status != 0:
-        place = (code.co_filename, caller.f_lineno, code.co_name)
+        caller_position = (code.co_filename, caller.f_lineno, code.co_name)
         # Made into text at once: to keep the exception would keep its frames and all they hold.
-        _Life.exit = _recorder().describe(_Life.started, "exit", *sys.exc_info(), status, place)
+        _Life.exit = _recorder().describe(
+            _Life.started, "exit", *sys.exc_info(), status, caller_position
+        )
     frame = caller  # type: Any
     while frame is not None:
         if frame.f_globals.get("__name__") == "__main__":

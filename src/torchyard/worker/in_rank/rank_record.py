@@ -28,7 +28,7 @@ def describe(
     error: "Any",
     trace: "Any",
     status: "Any" = None,
-    place: "Any" = None,
+    exit_position: "Any" = None,
 ) -> "Any":
     """An uncaught exception, a thread's, or the `sys.exit` that ends the process."""
     return {
@@ -46,7 +46,7 @@ def describe(
         "module": getattr(error, "name", None) if isinstance(error, ImportError) else None,
         "status": status if isinstance(status, int) else None,
         "said": None if status is None or isinstance(status, int) else _text(status)[:_MESSAGE],
-        "place": place,
+        "place": exit_position,
     }
 
 

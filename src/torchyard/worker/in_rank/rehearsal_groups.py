@@ -62,8 +62,8 @@ def apply(torch: Any, devices: Devices) -> None:
     put("barrier", _barrier)
     for name in _COLLECTIVES:
         put(name, functools.partial(_collective, name))
-    for name, place in _REDUCTIONS.items():
-        put(name, functools.partial(_reduction, distributed, place))
+    for name, index in _REDUCTIONS.items():
+        put(name, functools.partial(_reduction, distributed, index))
     distributed.ProcessGroupNCCL = refusing_class("torch.distributed.ProcessGroupNCCL", _NO_NCCL)
 
 
@@ -79,16 +79,16 @@ def _gloo(backend: Any) -> Any:
 
 
 def _beginning(record: _Told, devices: Devices, name: str, original: Any) -> Any:
-    place = {"init_process_group": 0, "new_group": 2, "new_subgroups": 3}.get(name, 2)
+    index = {"init_process_group": 0, "new_group": 2, "new_subgroups": 3}.get(name, 2)
 
     def begin(*args: Any, **kwargs: Any) -> Any:
-        backend = kwargs.get("backend", args[place] if len(args) > place else None)
+        backend = kwargs.get("backend", args[index] if len(args) > index else None)
         if kwargs.get("pg_options") is not None and "nccl" in str(backend).lower():
             raise CannotBeRehearsed(f"`pg_options` of `{name}`: {_NO_NCCL}")
         if "backend" in kwargs:
             kwargs["backend"] = _gloo(backend)
-        elif len(args) > place:
-            args = (*args[:place], _gloo(backend), *args[place + 1 :])
+        elif len(args) > index:
+            args = (*args[:index], _gloo(backend), *args[index + 1 :])
         if "device_id" in kwargs:
             devices.plain(kwargs.pop("device_id"))
         made = original(*args, **kwargs)
@@ -156,19 +156,19 @@ def _lacks(message: str) -> bool:
     )
 
 
-def _reduction(distributed: Any, place: int, original: Any) -> Any:
+def _reduction(distributed: Any, index: int, original: Any) -> Any:
     """The mean, which gloo lacks: the sum, divided by how many there are."""
     average = distributed.ReduceOp.AVG
 
     def reduce(*args: Any, **kwargs: Any) -> Any:
-        op = kwargs.get("op", args[place] if len(args) > place else None)
+        op = kwargs.get("op", args[index] if len(args) > index else None)
         if op is None or op != average or asked_by_torch():
             return original(*args, **kwargs)
         waits = kwargs.pop("async_op", False)
         if "op" in kwargs:
             kwargs["op"] = distributed.ReduceOp.SUM
         else:
-            args = (*args[:place], distributed.ReduceOp.SUM, *args[place + 1 :])
+            args = (*args[:index], distributed.ReduceOp.SUM, *args[index + 1 :])
         original(*args, **kwargs)
         first: Any = args[0] if args else kwargs.get("tensor", kwargs.get("output"))
         first.div_(distributed.get_world_size(kwargs.get("group")))

@@ -20,15 +20,15 @@ _PREFIX = "cannot be rehearsed on CPU: "
 class CannotBeRehearsed(RuntimeError):
     """What the script asked for needs a GPU, and this is a rehearsal without one."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(what if what.startswith(_PREFIX) else _PREFIX + what)
+    def __init__(self, subject: str) -> None:
+        super().__init__(subject if subject.startswith(_PREFIX) else _PREFIX + subject)
 
 
 class ModuleCannotBeRehearsed(CannotBeRehearsed, ImportError):
     """An ImportError, so that a library which can do without the module does."""
 
-    def __init__(self, what: str, name: str = "") -> None:
-        super().__init__(what)
+    def __init__(self, message: str, name: str = "") -> None:
+        super().__init__(message)
         self.name = name
 
 
@@ -63,11 +63,11 @@ def refuse_cuda_extensions(module: Any) -> None:
     why = "kernels of your own in CUDA need a GPU and NVIDIA's compiler"
 
     def asks_for_cuda(kwargs: Any, sources: Any) -> bool:
-        named = [sources] if isinstance(sources, str) else list(sources or ())
+        source_list = [sources] if isinstance(sources, str) else list(sources or ())
         return (
             bool(kwargs.get("with_cuda"))
             or bool(kwargs.get("cuda_sources"))
-            or any(str(source).endswith((".cu", ".cuh")) for source in named)
+            or any(str(source).endswith((".cu", ".cuh")) for source in source_list)
         )
 
     def checked(name: str, original: Any, has_files: bool) -> Any:

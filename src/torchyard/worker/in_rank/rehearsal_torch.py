@@ -77,15 +77,15 @@ def _factories(torch: Any, devices: Devices) -> None:
         return made
 
     for name in FACTORIES:
-        place = torch
+        owner = torch
         *parents, last = name.split(".")
         for parent in parents:
-            place = getattr(place, parent, None)
-        if hasattr(place, last):
-            original = getattr(place, last)
-            setattr(place, last, on_cpu(original))
+            owner = getattr(owner, parent, None)
+        if hasattr(owner, last):
+            original = getattr(owner, last)
+            setattr(owner, last, on_cpu(original))
             if scripted and id(original) in scripted:
-                scripted[id(getattr(place, last))] = scripted[id(original)]
+                scripted[id(getattr(owner, last))] = scripted[id(original)]
 
 
 def _default_device(torch: Any, devices: Devices) -> None:

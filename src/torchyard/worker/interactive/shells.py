@@ -63,13 +63,13 @@ class ShellRequest:
 
 def serve(channel: Channel, request: Mapping[str, Any], guests: Guests) -> None:
     """Run it until it ends, or until the other end is gone."""
-    wanted = ShellRequest.read(request)
-    streams = _Terminal(wanted) if wanted.has_terminal else _Pipes()
+    shell_request = ShellRequest.read(request)
+    streams = _Terminal(shell_request) if shell_request.has_terminal else _Pipes()
     try:
         guest = Guest(
-            wanted.command or ("",),
-            wanted.local_rank,
-            {"TERM": wanted.term, "TORCHYARD_SHELL": "1"},
+            shell_request.command or ("",),
+            shell_request.local_rank,
+            {"TERM": shell_request.term, "TORCHYARD_SHELL": "1"},
             streams.actions,
         )
         guests.start(guest)

@@ -171,12 +171,12 @@ def make_root(
 
 def variables(image: ImagePlan, base: Mapping[str, str]) -> dict[str, str]:
     """The variables that ranks inherit: the image's own, and those valid in any image."""
-    kept = {
+    inherited = {
         name: value
         for name, value in base.items()
         if name in (*_KEPT_VARIABLES, *_FILE_VARIABLES) or name.upper().startswith(_KEPT_PREFIXES)
     }
-    values = {"PATH": _DEFAULT_PATH, "HOME": _DEFAULT_HOME, **kept, **image.variables}
+    values = {"PATH": _DEFAULT_PATH, "HOME": _DEFAULT_HOME, **inherited, **image.variables}
     if driver_files():
         # After the image's own: this folder holds only the driver's libraries.
         library_path = values.get("LD_LIBRARY_PATH", "")

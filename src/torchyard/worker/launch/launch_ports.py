@@ -39,7 +39,7 @@ class LaunchPorts:
 
     @property
     def ports(self) -> list[int]:
-        return [self.remote_start.port] if self.remote_start else [held.port for held in self.held]
+        return [self.remote_start.port] if self.remote_start else [port.port for port in self.held]
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -49,12 +49,12 @@ class LaunchPorts:
 
     def release(self) -> None:
         """Free the ports for the ranks, but keep the locks against other torchyard jobs."""
-        for held in self.held:
-            held.release()
+        for port in self.held:
+            port.release()
 
     def close(self) -> None:
-        for held in self.held:
-            held.close()
+        for port in self.held:
+            port.close()
 
 
 def reserve_ports(plan: LaunchPlan, node: int, wake: Callable[[], None]) -> LaunchPorts:
@@ -79,11 +79,11 @@ def reserve_ports(plan: LaunchPlan, node: int, wake: Callable[[], None]) -> Laun
 
 def _of_distribution(plan: LaunchPlan, node: int, wake: Callable[[], None]) -> LaunchPorts:
     if plan.distribution == TENSORFLOW:
-        held: list[HeldPort] = []
+        held_ports: list[HeldPort] = []
         for _ in range(plan.processes_per_node):
-            first = held[-1].port + 1 if held else ports.FIRST_PORT
-            held.append(ports.hold_port(first))
-        return LaunchPorts(held)
+            first = held_ports[-1].port + 1 if held_ports else ports.FIRST_PORT
+            held_ports.append(ports.hold_port(first))
+        return LaunchPorts(held_ports)
     if plan.distribution == MPI and node > 0:
         from torchyard.worker.launch.mpi_remote_start import (
             RemoteStart,  # Only for MPI jobs.

@@ -188,13 +188,13 @@ class MpiLaunch:
         agent.write_text(mpi_shim.AGENT)
         agent.chmod(0o700)
         plan = self._plan
-        kept = {
+        inherited = {
             name: value for name, value in shared.items() if not name.startswith(_REMOVED_PREFIXES)
         }
         # Under another name than mpirun's, ranks would not detect that they share a node's memory.
         host_variable = {"PMIX_HOSTNAME": host_of(self._node)} if self._node else {}
         return {
-            **kept,
+            **inherited,
             **plan.environment_variables,
             **host_variable,
             "PATH": f"{programs}{os.pathsep}{self._path(shared)}",
@@ -210,7 +210,7 @@ class MpiLaunch:
     def _rank_environment(
         self, rank_variables: Mapping[str, str], mpi_variables: Mapping[str, str]
     ) -> dict[str, str]:
-        kept = {
+        inherited = {
             name: value
             for name, value in rank_variables.items()
             if not name.startswith(_REMOVED_PREFIXES)
@@ -218,7 +218,7 @@ class MpiLaunch:
         # Nodes that share a machine would otherwise use each other's segments.
         memory = str(temporary.shared_memory(self._folders.node))
         return {
-            **kept,
+            **inherited,
             **mpi_variables,
             "OMPI_MCA_btl_vader_backing_directory": memory,
             "OMPI_MCA_osc_sm_backing_directory": memory,

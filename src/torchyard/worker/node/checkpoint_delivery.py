@@ -81,8 +81,8 @@ class CheckpointDelivery:
         for checkpoint in checkpoints:
             if not self._ending.is_set():
                 self._send(checkpoint)
-        gone = {file.parent for file in self._sent} - set(checkpoints)
-        for checkpoint in sorted(folder for folder in gone if not folder.exists()):
+        removed = {file.parent for file in self._sent} - set(checkpoints)
+        for checkpoint in sorted(folder for folder in removed if not folder.exists()):
             self._delete(checkpoint)
 
     def _run(self) -> None:

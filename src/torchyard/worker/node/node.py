@@ -419,9 +419,9 @@ class Node:
         from torchyard.worker.node.system_metrics import Places, SystemMetrics
 
         mark = processes.mark(self._plan.attempt_id, self._node)
-        places = Places(self._folders.node, cgroups.folders_of(mark))
+        folders = Places(self._folders.node, cgroups.folders_of(mark))
         self._system_metrics = SystemMetrics(
-            self._plan, self._node, places, self._gang.rank_numbers, self._relay.keep
+            self._plan, self._node, folders, self._gang.rank_numbers, self._relay.keep
         )
         self._gang.bystanders = self._system_metrics.bystanders
         self._system_metrics.start()

@@ -156,8 +156,8 @@ def accept(connection: socket.socket, token: str, node: int) -> Channel:
     answer = _receive(connection, _NONCE_BYTES + _NODE.size + _PROOF_BYTES, deadline)
     challenge, proof = answer[:_NONCE_BYTES], answer[-_PROOF_BYTES:]
     spoken = _NODE.pack(node) + nonce + challenge
-    named = answer[_NONCE_BYTES:-_PROOF_BYTES]
-    if named != _NODE.pack(node) or not hmac.compare_digest(proof, _proof(token, b"owner", spoken)):
+    claim = answer[_NONCE_BYTES:-_PROOF_BYTES]
+    if claim != _NODE.pack(node) or not hmac.compare_digest(proof, _proof(token, b"owner", spoken)):
         raise BadPeer("it is not the node whose checkpoints are kept here")
     connection.sendall(_proof(token, b"keeper", spoken))
     keys = _proof(token, b"from keeper", spoken), _proof(token, b"from owner", spoken)

@@ -222,8 +222,8 @@ class PeerKeeper:
             return f"the disk of its peer has {free_bytes >> 20} MiB free"
         if not self._space.limit_bytes:
             return ""
-        held = sum(os.stat(file).st_size for file in files_below(self._folder))
-        left_bytes = self._space.limit_bytes - self._space.used_bytes() - held
+        used_bytes = sum(os.stat(file).st_size for file in files_below(self._folder))
+        left_bytes = self._space.limit_bytes - self._space.used_bytes() - used_bytes
         if left_bytes < size_bytes:
             return f"the job may write {max(left_bytes, 0) >> 20} MiB more on its peer"
         return ""

@@ -96,17 +96,17 @@ class PeerSender:
         Raises:
             OSError, ValueError: the peer can't be reached, or does not answer as one.
         """
-        wanted = self._unsent_checkpoints()
-        if not wanted and not self._is_keeping:
+        checkpoints = self._unsent_checkpoints()
+        if not checkpoints and not self._is_keeping:
             return
-        names = [folder.name for folder in wanted]
-        held = self._ask({"kind": KEEP, "names": names}).get("held")
-        self._is_keeping = bool(wanted)
+        names = [folder.name for folder in checkpoints]
+        stored = self._ask({"kind": KEEP, "names": names}).get("held")
+        self._is_keeping = bool(checkpoints)
         self._copied = {key: state for key, state in self._copied.items() if key[0] in names}
         self._whole = {name: state for name, state in self._whole.items() if name in names}
         # What it has dropped for want of space is not sent again.
-        self._refused |= set(self._whole) - set(held if isinstance(held, list) else [])
-        for folder in wanted:
+        self._refused |= set(self._whole) - set(stored if isinstance(stored, list) else [])
+        for folder in checkpoints:
             if folder.name not in self._refused:
                 self._copy(folder)
 

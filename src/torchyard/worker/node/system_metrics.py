@@ -52,7 +52,7 @@ class SystemMetrics:
         self,
         plan: LaunchPlan,
         node: int,
-        places: Places,
+        folders: Places,
         ranks: Callable[[], Mapping[int, int]],
         keep: Callable[[list[dict[str, Any]]], None],
     ) -> None:
@@ -61,8 +61,8 @@ class SystemMetrics:
         self._ranks = ranks
         self._keep = keep
         self._closed = threading.Event()
-        self._machine = MachineUse(places.scratch)
-        self._group = GroupUse(places.cgroup)
+        self._machine = MachineUse(folders.scratch)
+        self._group = GroupUse(folders.cgroup)
         self._trees = TreeUse()
         self._shares = Shares()
         self._steps: dict[str, int] = {}

@@ -210,7 +210,7 @@ def _read(file: Path) -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     events: list[dict[str, Any]] = []
-    whole = 0
+    valid_bytes = 0
     for line in content.splitlines(keepends=True):
         try:
             event = json.loads(line)
@@ -219,9 +219,9 @@ def _read(file: Path) -> list[dict[str, Any]]:
         if not line.endswith(b"\n") or not isinstance(event, dict):
             break
         events.append(event)
-        whole += len(line)
-    if whole < len(content):
-        os.truncate(file, whole)
+        valid_bytes += len(line)
+    if valid_bytes < len(content):
+        os.truncate(file, valid_bytes)
     return events
 
 

@@ -102,13 +102,13 @@ def limit(mark: str, ceiling: Ceiling, proc: Path = _SELF) -> InForce:
     limit is set to all that the machine has, or more.
     """
     trees = _trees(proc)
-    held: list[str] = []
+    enforced: list[str] = []
     missing: list[str] = []
     for controller, words in _requested(ceiling).items():
         done = any(_limit(tree, mark, controller, ceiling) for tree in trees)
-        (held if done else missing).append(words)
+        (enforced if done else missing).append(words)
     processes = _processes(ceiling.processes)
-    return InForce(tuple(held), tuple(missing), processes in held)
+    return InForce(tuple(enforced), tuple(missing), processes in enforced)
 
 
 def holds(proc: Path = _SELF) -> dict[str, bool]:

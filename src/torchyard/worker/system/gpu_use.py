@@ -136,12 +136,12 @@ def read_answer(answer: str, devices: Sequence[DevicePlan]) -> dict[str, float]:
     for row in csv.reader(answer.splitlines(), skipinitialspace=True):
         if len(row) < 7:
             continue
-        place = next((n for n, device in enumerate(devices) if _is(device, row)), None)
-        if place is not None:
+        index = next((n for n, device in enumerate(devices) if _is(device, row)), None)
+        if index is not None:
             values = _figures(*[_number(field) for field in row[2:7]])
             for name, value in values.items():
                 if value is not None:
-                    figures[f"gpu_{place}_{name}"] = round(value, 2)
+                    figures[f"gpu_{index}_{name}"] = round(value, 2)
     return figures
 
 
@@ -161,8 +161,8 @@ def _figures(
     }
 
 
-def _percentage(part: float | None, whole: float | None) -> float | None:
-    return None if part is None or not whole else 100 * part / whole
+def _percentage(part: float | None, total: float | None) -> float | None:
+    return None if part is None or not total else 100 * part / total
 
 
 def _is(device: DevicePlan, row: Sequence[str]) -> bool:

@@ -121,8 +121,8 @@ def bind_read_only(source: str, target: str) -> None:
         return
     # Before Linux 5.12. A namespace may not drop flags that the mount has, so they are repeated.
     flags = os.statvfs(target).f_flag
-    kept = flags & _ST_SAME | (_MS_RELATIME if flags & _ST_RELATIME else 0)
-    again = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | kept
+    kept_flags = flags & _ST_SAME | (_MS_RELATIME if flags & _ST_RELATIME else 0)
+    again = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | kept_flags
     checked(f"remount {target}", libc.mount(nothing, to, nothing, again, nothing))
 
 
@@ -132,11 +132,11 @@ def give_up_rights() -> None:
         checked("prctl", libc.prctl(_PR_CAPBSET_DROP, _CAP_SYS_ADMIN, 0, 0, 0))
 
 
-def checked(what: str, result: int) -> None:
+def checked(action: str, result: int) -> None:
     """
     Raises:
         OSError: the call failed.
     """
     if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{action}: {os.strerror(number)}")

@@ -45,9 +45,9 @@ def listen(sender: socket.socket, paths: str, addresses: str) -> None:
         addresses: JSON, pairs of an IPv4 address and a port; port 0 is any that is free.
     """
     _enter(paths)
-    wanted = [(str(address), int(port)) for address, port in json.loads(addresses)]
-    _add(sorted({address for address, _ in wanted if not address.startswith(_LOOPBACK)}))
-    listeners = [_listener(address, port) for address, port in wanted]
+    endpoints = [(str(address), int(port)) for address, port in json.loads(addresses)]
+    _add(sorted({address for address, _ in endpoints if not address.startswith(_LOOPBACK)}))
+    listeners = [_listener(address, port) for address, port in endpoints]
     _send(sender, [listener.fileno() for listener in listeners])
 
 

@@ -177,8 +177,8 @@ def _receive(connection: socket.socket) -> list[int]:
     descriptors = array.array("i")
     for level, kind, content in rights:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            whole = len(content) // descriptors.itemsize * descriptors.itemsize
-            descriptors.frombytes(content[:whole])
+            usable_bytes = len(content) // descriptors.itemsize * descriptors.itemsize
+            descriptors.frombytes(content[:usable_bytes])
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     return list(descriptors)

@@ -262,5 +262,5 @@ def _megabytes(size_bytes: float) -> float:
     return round(size_bytes / _MEGABYTE, 3)
 
 
-def _percentage(part: float, whole: float) -> float:
-    return round(100 * part / whole, 2)
+def _percentage(part: float, total: float) -> float:
+    return round(100 * part / total, 2)

@@ -34,10 +34,10 @@ class Server:
         self._ended_nodes: set[int] = set()
         self._changed = threading.Condition()
         host, port = _address()
-        family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self._listener = socket.socket(family, kind)
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._listener.bind(place)
+        self._listener.bind(address)
         self._listener.listen(128)
         threading.Thread(target=self._accept, daemon=True).start()
 

@@ -119,9 +119,9 @@ class TorchModel:
         tensors = []
         for name, kind in zip(self.names, self.types):
             dtypes = body.get("dtypes")
-            wanted = dtypes.get(name) if isinstance(dtypes, dict) else None
+            dtype = dtypes.get(name) if isinstance(dtypes, dict) else None
             try:
-                kind = getattr(torch, wanted) if isinstance(wanted, str) else kind
+                kind = getattr(torch, dtype) if isinstance(dtype, str) else kind
                 tensors.append(torch.tensor(values[name], dtype=kind))
             except (AttributeError, OverflowError, RuntimeError, TypeError, ValueError) as error:
                 raise NotFitting(f"input `{name}`: {error}") from error

@@ -92,8 +92,10 @@ def fitted(data: "Any") -> "Any":
     if schema.is_tensor_spec():
         types = [spec.type for spec in schema.inputs]
         if isinstance(data, dict):
-            named = {spec.name: spec.type for spec in schema.inputs}
-            return {name: each.astype(named.get(name, each.dtype)) for name, each in data.items()}
+            column_types = {spec.name: spec.type for spec in schema.inputs}
+            return {
+                name: each.astype(column_types.get(name, each.dtype)) for name, each in data.items()
+            }
         return data if isinstance(data, pandas.DataFrame) else data.astype(types[0])
     if not isinstance(data, pandas.DataFrame):
         return data

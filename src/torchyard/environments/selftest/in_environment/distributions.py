@@ -47,7 +47,7 @@ def is_found(module: str) -> bool:
 
 
 def main() -> None:
-    sys.path[:] = [place for place in sys.path if place != sys.path[0] or not place]
+    sys.path[:] = [path for path in sys.path if path != sys.path[0] or not path]
     entries = {}
     for distribution in importlib.metadata.distributions():
         modules = modules_of(distribution)

@@ -73,9 +73,9 @@ def uses() -> dict[tuple[str, str], dict[tuple[str, str], str]]:
     pairs: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
     for name, distribution in sorted(packages.items()):
         requires = (_NAME.match(line) for line in distribution.requires or ())
-        named = {normal(match[0]) for match in requires if match} & set(packages) - {name}
+        required = {normal(match[0]) for match in requires if match} & set(packages) - {name}
         owner = {
-            module: other for other in sorted(named) for module in modules[other]
+            module: other for other in sorted(required) for module in modules[other]
             if owners[module] == 1
         }  # fmt: skip
         for file, source in _sources(distribution):
