@@ -44,3 +44,16 @@ def test_every_exception_is_needed_and_says_why() -> None:
 )
 def test_a_planted_word_is_seen(text: str, word: str) -> None:
     assert [place.word for place in words.in_python("planted.py", text)] == [word]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("def f(place: str) -> None: ...", "place"),
+        ("def f() -> None:\n    for wanted in (): ...", "wanted"),
+        ("class A:\n    kept: int = 0\n    def f(self) -> None:\n        kept = 1", "kept"),
+    ],
+)
+def test_a_local_of_the_product_says_what_it_holds(text: str, word: str) -> None:
+    planted = words.in_python("src/torchyard/planted.py", text)
+    assert [place.word for place in planted] == [word]

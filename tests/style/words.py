@@ -82,6 +82,20 @@ FUNCTIONS = {
 LOCALS = frozenset(
     {"asked", "found", "is_own", "given", "known", "mine", "one", "ours", "own", "said", "told"}
 )
+# The same in the product alone; its fields have names that clients see.
+LOCALS_OF_SOURCE = LOCALS | {
+    "gone",
+    "held",
+    "kept",
+    "most",
+    "named",
+    "near",
+    "place",
+    "places",
+    "wanted",
+    "what",
+    "whole",
+}
 # Turns of phrase in docstrings, comments, messages, help and documents.
 PHRASES = {
     r"(?<!there )\b(?:is|are|was|were) no "
@@ -161,7 +175,13 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 
 def in_python(name: str, text: str) -> Iterator[Place]:
     lines = text.splitlines()
-    for word, instead, line in (*_identifiers(ast.parse(text)), *_module_name(name)):
+    local_words = LOCALS_OF_SOURCE if name.startswith("src/") else LOCALS
+    tree = ast.parse(text)
+    for word, instead, line in (
+        *_identifiers(tree),
+        *_locals(tree, local_words),
+        *_module_name(name),
+    ):
         yield Place(name, line, word, instead, lines[line - 1] if lines else "")
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         kind = tokenize.tok_name[token.type]
@@ -187,18 +207,31 @@ def _identifiers(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
         elif isinstance(node, ast.ClassDef):
             yield from _parts(node.name, node.lineno)
         elif isinstance(node, ast.arg):
-            yield from _whole(node.arg, node.lineno)
             yield from _parts(node.arg, node.lineno)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield from _whole(node.id, node.lineno)
             yield from _parts(node.id, node.lineno)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield from _parts(node.attr, node.lineno)
 
 
-def _whole(name: str, line: int) -> Iterator[tuple[str, str, int]]:
-    if name in LOCALS:
-        yield name, "a noun that says what it holds", line
+def _locals(tree: ast.AST, local_words: frozenset[str]) -> Iterator[tuple[str, str, int]]:
+    fields = {
+        target
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+        for target in ast.walk(statement.target)
+    }
+    for node in ast.walk(tree):
+        name = ""
+        if isinstance(node, ast.arg):
+            name = node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in fields:
+            name = node.id
+        if name in local_words:
+            assert isinstance(node, ast.arg | ast.Name)
+            yield name, "a noun that says what it holds", node.lineno
 
 
 def _parts(name: str, line: int) -> Iterator[tuple[str, str, int]]:
