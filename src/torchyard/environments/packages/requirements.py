@@ -117,9 +117,8 @@ def _check(text: str, at: At) -> None:
 
 
 def _hint(text: str) -> str:
-    near = next(filter(_is_requirement, _likely_forms(text)), "")
-    if near:
-        return f"write `{near[:100]}`"
+    if form := next(filter(_is_requirement, _likely_forms(text)), ""):
+        return f"write `{form[:100]}`"
     if all(map(_is_requirement, filter(None, re.split("[ ,]", text)))):
         return "write each package on a line of its own"
     return "for example `torch==2.13.0`, or `numpy>=1.26,<3`"
