@@ -18,7 +18,7 @@ import logging, os, sys
 from pathlib import Path
 from torchyard.app import server_log
 name, count = sys.argv[2], int(sys.argv[3])
-handler = server_log.RotatingHandler(Path(sys.argv[1]), limit_bytes=5_000, kept=3)
+handler = server_log.RotatingHandler(Path(sys.argv[1]), limit_bytes=5_000, count=3)
 logging.getLogger().addHandler(handler)
 for number in range(count):
     logging.warning("%s line %d %s", name, number, "x" * 40)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from torchyard.cli.jobs import page, streaming
+from torchyard.cli.jobs import causes, page, streaming
 
 HOSTILE = ["\x1b]0;owned\x07", "\x1b[2J", "\x07", "\x1b]8;;http://evil\x1b\\", "\x9b31m", "\r"]
 JOB: dict[str, Any] = {
@@ -35,7 +35,7 @@ def test_an_error_controls_no_terminal(text: str) -> None:
 
 def test_colours_of_a_log_are_left_out() -> None:
     details = {"log": "std_log.txt", "log_lines": ["\x1b[31mred\x1b[0m"]}
-    assert "  red\n" in streaming.error_text({"error": {"message": "m", "details": details}}) + "\n"
+    assert "  red\n" in causes.error_text({"error": {"message": "m", "details": details}}) + "\n"
 
 
 def test_some_metrics_are_shown_and_the_rest_is_named() -> None:

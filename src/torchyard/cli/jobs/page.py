@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torchyard.cli.jobs import causes
 from torchyard.cli.terminal import tables
 
 _LONGEST_VALUE = 100
@@ -46,9 +47,7 @@ def page(job: Mapping[str, Any]) -> str:
         ("Models", "\n".join(f"  {m['name']}:{m['version']}" for m in job.get("models") or [])),
     ]
     parts += [f"{heading}\n{text}" for heading, text in sections if text]
-    from torchyard.cli.jobs.streaming import error_text
-
-    parts += [text for text in (error_text(job),) if text]
+    parts += [text for text in (causes.error_text(job),) if text]
     return "\n\n".join(parts)
 
 

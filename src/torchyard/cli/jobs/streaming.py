@@ -92,27 +92,13 @@ def summary(job: Mapping[str, Any]) -> str:
     for model in job.get("models") or []:
         text += f"\nModel: {tables.plain(model['name'])}:{model['version']}"
     text += f"\nOutputs: `yard job download -n {name} --all`"
-    problem = error_text(job)
+    problem = causes.error_text(job)
     return text + (f"\n\n{problem}" if problem else "")
 
 
 def _has_ranks(job: Mapping[str, Any], took_s: float | None) -> bool:
     """Whether `took_s` is the time of a command, which is less than that of the stage Running."""
     return took_s is not None and job.get("type", "command") == "command"
-
-
-def error_text(job: Mapping[str, Any]) -> str:
-    """The job's error with its hint and context; empty if there is none."""
-    error = job.get("error")
-    if not error:
-        return ""
-    text = click.style("error:", fg="red", bold=True) + f" {tables.plain(error['message'])}"
-    if error.get("hint"):
-        text += (
-            "\n" + click.style("hint:", fg="yellow", bold=True) + f" {tables.plain(error['hint'])}"
-        )
-    log_text = causes.context(error)
-    return f"{text}\n\n{log_text}" if log_text else text
 
 
 def exit_code(job: Mapping[str, Any]) -> int:
