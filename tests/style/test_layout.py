@@ -36,11 +36,11 @@ CEILINGS = {
     "connections": 500,
     "data": 4_700,
     "endpoints": 9_900,
-    "environments": 10_900,
+    "environments": 10_950,
     "executors": 7_250,
     "instances": 1_150,
     "interactive": 1_250,
-    "jobs": 25_950,
+    "jobs": 26_050,
     "local_program": 700,
     "mlflow": 4_000,
     "models": 2_000,
@@ -55,7 +55,7 @@ CEILINGS = {
     "train": 6_050,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 19_850,
+    "worker": 19_900,
     "workspaces": 4_450,
 }
 
