@@ -144,23 +144,34 @@ def test_a_hundred_kills_change_no_trial(yard: Yard, write_sweep: Callable[..., 
 
 
 def _kill_during(yard: Yard, write_sweep: Callable[..., str], trials: int, kills: int) -> None:
+    """Compare sweeps, of which as many as it takes for the kills, with one that nobody disturbs."""
     limits = {"max_total_trials": trials, "max_concurrent_trials": 3}
     yard("job", "create", "-f", write_sweep(f"calm{trials}", limits=limits))
     yard.completed(f"calm{trials}")
-    yard("job", "create", "-f", write_sweep(f"shaken{trials}", "plain", 3, 0.2, limits=limits))
-    pauses, done = random.Random(1), 0
-    while done < kills and yard.job(f"shaken{trials}")["status"] not in ("Completed", "Failed"):
-        time.sleep(pauses.uniform(0.0, 1.0))
-        yard.kill_server()
-        yard("job", "list")  # starts the next one
-        done += 1
-    assert done >= min(kills, 3)
-    yard.completed(f"shaken{trials}", timeout_s=1200)
-    calm, shaken = (_trials(yard, f"{name}{trials}") for name in ("calm", "shaken"))
-    assert [t["parameters"] for t in shaken] == [t["parameters"] for t in calm]
-    assert [t["name"] for t in shaken] == [f"shaken{trials}_{n}" for n in range(trials)]
-    assert {t["outcome"] for t in shaken} == {"completed"}
-    children = json.loads(
-        yard("job", "list", "-p", f"shaken{trials}", "--all-results", "true", "-o", "json")
-    )
-    assert len(children) == trials
+    expected = [t["parameters"] for t in _trials(yard, f"calm{trials}")]
+    pauses, done, sweeps = random.Random(1), 0, 0
+    while done < kills:
+        name = f"shaken{trials}-{sweeps}"
+        yard("job", "create", "-f", write_sweep(name, "plain", 3, 0.2, limits=limits))
+        before = done
+        while done < kills and yard.job(name)["status"] not in ("Completed", "Failed"):
+            time.sleep(pauses.uniform(0.0, 1.0))
+            yard.kill_server()
+            yard("job", "list")  # starts the next one
+            done += 1
+        assert done > before, "a sweep ended before a single kill"
+        yard.completed(name, timeout_s=1200)
+        _check_trials(yard, name, expected)
+        sweeps += 1
+        print(f"{done} kills of the server during {sweeps} sweeps of {trials} trials", flush=True)
+
+
+def _check_trials(yard: Yard, name: str, expected: list[dict[str, Any]]) -> None:
+    """None is lost, doubled, or another than in the sweep that nobody disturbed."""
+    trials = _trials(yard, name)
+    assert [t["parameters"] for t in trials] == expected
+    assert [t["name"] for t in trials] == [f"{name}_{n}" for n in range(len(expected))]
+    assert {t["outcome"] for t in trials} == {"completed"}
+    children = json.loads(yard("job", "list", "-p", name, "--all-results", "true", "-o", "json"))
+    assert {child["name"] for child in children} == {t["name"] for t in trials}
+    assert len(children) == len(trials)
