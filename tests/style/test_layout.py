@@ -40,7 +40,7 @@ CEILINGS = {
     "executors": 7_250,
     "instances": 1_150,
     "interactive": 1_250,
-    "jobs": 25_950,
+    "jobs": 26_000,
     "local_program": 700,
     "mlflow": 4_000,
     "models": 2_000,
@@ -55,7 +55,7 @@ CEILINGS = {
     "train": 6_050,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 19_850,
+    "worker": 19_900,
     "workspaces": 4_450,
 }
 

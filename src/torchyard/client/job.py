@@ -196,11 +196,16 @@ class JobSummary(Resource):
         """
         from torchyard.client.printing import Printer, bytes_of, print_frames, say
 
+        # What is said of the job meets its bytes only on standard output.
+        end_line = (lambda: say("")) if out is None else None
         if out is None:
             out = bytes_of(sys.stdout)
-        frames = self._reader.follow(self.name, deadline=_deadline(self.name, timeout_s))
+        printer = Printer(out, say, rank, end_line)
+        frames = self._reader.follow(
+            self.name, on_lost=printer.lost, deadline=_deadline(self.name, timeout_s)
+        )
         with leaving(self.name):
-            document = print_frames(frames, Printer(out, say, rank))
+            document = print_frames(frames, printer)
         return job_from_json(document, self._reader)
 
     def cancel(self, now: bool = False) -> Job:

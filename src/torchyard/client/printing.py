@@ -102,6 +102,7 @@ class Printer:
         self._stage_started: dict[str, str] = {}
         self._waiting = ""
         self._at_line_start = True
+        self._was_lost = False
         self.seen_ranks: set[int] = set()
 
     def frame(self, frame: Frame) -> None:
@@ -132,6 +133,15 @@ class Printer:
         self._end_line()
         self._say(text)
         self._show_live()
+
+    def lost(self, _pause_s: float = 0.0) -> None:
+        """Say once that the server is unreachable, and what starts it."""
+        if not self._was_lost:
+            self.line(
+                "The server is unreachable; the job keeps running. Reconnecting… "
+                "`yard server start` starts one that was stopped on this machine."
+            )
+        self._was_lost = True
 
     def finish(self) -> None:
         """Write what ranks left without a last line feed."""

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from torchyard.cli.jobs import causes
-from torchyard.cli.jobs.streaming import error_text
+from torchyard.cli.jobs.causes import error_text
 
 LOG = "user_logs/std_log_process_3.txt"
 FRAMES = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from torchyard.cli.jobs import page, streaming
+from torchyard.cli.jobs import causes, page, streaming
 
 HOSTILE = ["\x1b]0;owned\x07", "\x1b[2J", "\x07", "\x1b]8;;http://evil\x1b\\", "\x9b31m", "\r"]
 JOB: dict[str, Any] = {
@@ -35,7 +35,7 @@ def test_an_error_controls_no_terminal(text: str) -> None:
 
 def test_colours_of_a_log_are_left_out() -> None:
     details = {"log": "std_log.txt", "log_lines": ["\x1b[31mred\x1b[0m"]}
-    assert "  red\n" in streaming.error_text({"error": {"message": "m", "details": details}}) + "\n"
+    assert "  red\n" in causes.error_text({"error": {"message": "m", "details": details}}) + "\n"
 
 
 def test_some_metrics_are_shown_and_the_rest_is_named() -> None:
@@ -50,6 +50,17 @@ def test_the_newest_metrics_are_shown() -> None:
     newest = [f"m{number}" for number in range(1502, 1482, -1)]
     shown = streaming.summary({**JOB, "metrics": metrics, "newest_metrics": newest})
     assert "m1502 " in shown and "m1483 " in shown and "m1482 " not in shown and "m19 " not in shown
+
+
+def test_the_page_of_a_job_shows_the_newest_metrics_and_some_parameters() -> None:
+    values = {f"m{number}": float(number) for number in range(1503)}
+    params = {f"p{number}": str(number) for number in range(1503)}
+    job = {**JOB, "created_at": "2026-01-02T03:04:05Z", "metrics": values, "params": params}
+    shown = page.page({**job, "newest_metrics": ["m1502", "m7"]})
+    assert "m1502 " in shown and "m7 " in shown and "m0 " not in shown
+    assert "and 1501 older: `yard job metrics -n j`" in shown
+    assert "p19 " in shown and "p20 " not in shown
+    assert "and 1483 more: `yard job show -n j -o json`" in shown
 
 
 def test_a_long_tag_is_cut_on_the_page_of_a_job() -> None:

@@ -281,6 +281,22 @@ def test_other_dollars_and_tildes_get_none(value: str) -> None:
     assert job_spec.read({**GOOD, "environment_variables": {"A": value}}).notices == ()
 
 
+@pytest.mark.parametrize("written", ["{{inputs.a}}", "{{ input.a }}", "$(inputs.a)", "$inputs.a"])
+def test_an_expression_in_another_programs_brackets_gets_a_notice(written: str) -> None:
+    job = {**GOOD, "command": "train ${{inputs.a}}", "inputs": {"a": 1}}
+    (notice,) = job_spec.read({**job, "environment_variables": {"A": written}}).notices
+    assert f"`{written}` in variable `A`" in notice and "write `${{inputs.a}}`" in notice
+    (notice,) = job_spec.read({**job, "command": f"train ${{{{inputs.a}}}} {written}"}).notices
+    assert f"`{written}` in the command" in notice
+    assert job_spec.read({**job, "environment_variables": {"A": "{{inputs.b}}"}}).notices == ()
+
+
+def test_keys_that_only_the_server_writes_are_not_suggested() -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        job_spec.read({**GOOD, "zzz": 1})
+    assert "creation_context" not in caught.value.hint and "inputs" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("keys", "hint"),
     [
@@ -301,6 +317,26 @@ def test_other_dollars_and_tildes_get_none(value: str) -> None:
         ({"limits": {"timeout": "01:00:00"}}, "write seconds: `timeout: 3600`"),
         ({"limits": {"timeout": "soon"}}, "for example `timeout: 1`"),
         ({"command": "python train.py ${inputs.a}", "inputs": {"a": 1}}, "write `${{inputs.a}}`"),
+        ({"command": "python train.py ${input.a}", "inputs": {"a": 1}}, "write `${{inputs.a}}`"),
+        ({"envs": {"A": "b"}}, "environment variables are `environment_variables: {NAME: value}`"),
+        ({"env_vars": {}}, "environment variables are `environment_variables: {NAME: value}`"),
+        ({"gpu_type": "A100"},
+         "GPUs come with the size of the `compute`: see `yard compute list-sizes`"),
+        ({"resources": {"num_gpus": 2}},
+         "GPUs come with the size of the `compute`: see `yard compute list-sizes`"),
+        ({"resources": {"memory_gb": 8}}, "processors, memory and disks come with the size of the "
+         "`compute`: see `yard compute list-sizes`"),
+        ({"resources": {"instances": 2}}, "write `instance_count`"),
+        ({"resources": {"vm_size": "x"}}, "write `instance_type`"),
+        ({"resources": {"instance_cuont": 2}}, "did you mean `instance_count`?"),
+        ({"num_nodes": 2}, "write `resources: {instance_count: 2}`"),
+        ({"distribution": {"type": "pytorch", "nproc_per_node": 2}},
+         "write `process_count_per_instance`: processes of one node"),
+        ({"limits": {"timeout_minutes": 5}}, "write `timeout`, in seconds"),
+        ({"time_limit": 5}, "write `limits: {timeout: 3600}`"),
+        ({"params": {"lr": 1}},
+         "write `inputs: {NAME: value}`, and `${{inputs.NAME}}` in the command"),
+        ({"conda_env": "x.yml"}, "write `environment: {conda_file: FILE}`"),
     ],
 )  # fmt: skip
 def test_what_others_call_a_key_is_told_by_its_name_here(keys: dict[str, Any], hint: str) -> None:

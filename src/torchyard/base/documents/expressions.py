@@ -22,7 +22,11 @@ OPTIONAL = ("$[[", "]]")
 At = tuple[str | int, ...]
 
 # A dot is in no name of a shell's variable.
-_SINGLE = re.compile(r"\$\{((?:inputs|outputs|parent|search_space)\.[A-Za-z0-9_.]+)\}")
+_SINGLE = re.compile(
+    r"\$\{ ?((?:(?P<kind>input|output)s?|parent|search_space)\.(?P<name>[A-Za-z0-9_.]+)) ?\}"
+)
+# As other programs mark what they fill in: `{{inputs.x}}`, `$(inputs.x)`, `$inputs.x`.
+_OTHER_MARKS = re.compile(r"(?:\{\{|\$\(?)[ {]{0,3}(input|output)s?\.([A-Za-z0-9_]+)[ })]{0,3}")
 _TITLES = ("description", "display_name")
 _LABELS = ("tags", "properties")
 # Mappings that have texts for people of their own, and those whose entries have.
@@ -96,6 +100,21 @@ def check_variables(
     for variable, value in variables.items():
         at = ("environment_variables", variable)
         _check_names(value, f"`{variable}`", "an environment variable", at, inputs, outputs)
+
+
+def mistaken(
+    written: str, subject: str, inputs: Collection[str], outputs: Collection[str]
+) -> Iterator[str]:
+    """Notices about what another program would fill in, for inputs and outputs that there are."""
+    names = {"input": inputs, "output": outputs}
+    rest = brackets.replaced(written, *EXPRESSION, lambda content: "")
+    for match in _OTHER_MARKS.finditer(rest):
+        kind, name = match.groups()
+        if name in names[kind]:
+            yield (
+                f"`{match[0].strip()}` in {subject} is not an expression and is passed on as it "
+                f"is; write `${{{{{kind}s.{name}}}}}`"
+            )
 
 
 def form_of(content: str, user: str, at: At) -> tuple[str, str]:
@@ -191,9 +210,10 @@ def _check_form(written: str, subject: str, at: At) -> None:
                 at=at,
             )
     if single := _SINGLE.search(written):
+        meant = f"{single['kind']}s.{single['name']}" if single["kind"] else single[1]
         raise InvalidSpec(
             f"{subject} holds `{single[0]}`, which nothing expands",
-            f"write `${{{{{single[1]}}}}}`",
+            f"write `${{{{{meant}}}}}`",
             at=at,
         )
 

@@ -1,4 +1,4 @@
-"""The context of a job's error: the stack in the user's code, the failed rank's last lines."""
+"""A job's error with its context: the stack in the user's code, the failed rank's last lines."""
 
 from __future__ import annotations
 
@@ -10,6 +10,20 @@ import click
 from torchyard.cli.terminal import tables
 
 _MARK = "Traceback (most recent call last)"
+
+
+def error_text(job: Mapping[str, Any]) -> str:
+    """The job's error with its hint and context; empty if there is none."""
+    error = job.get("error")
+    if not error:
+        return ""
+    text = click.style("error:", fg="red", bold=True) + f" {tables.plain(error['message'])}"
+    if error.get("hint"):
+        text += (
+            "\n" + click.style("hint:", fg="yellow", bold=True) + f" {tables.plain(error['hint'])}"
+        )
+    log_text = context(error)
+    return f"{text}\n\n{log_text}" if log_text else text
 
 
 def context(error: Mapping[str, Any]) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torchyard.cli.jobs import causes
 from torchyard.cli.terminal import tables
 
 _LONGEST_VALUE = 100
+_MOST_PAIRS = 20
 
 
 def page(job: Mapping[str, Any]) -> str:
@@ -38,16 +40,14 @@ def page(job: Mapping[str, Any]) -> str:
         ("Stages", _stages(job)),
         ("Notices", "\n".join(f"  {tables.plain(notice)}" for notice in job.get("notices") or [])),
         ("Tags", _pairs(job.get("tags"), str)),
-        ("Parameters", _pairs(job.get("params"), str)),
-        ("Metrics", _pairs(job.get("metrics"), tables.number)),
+        ("Parameters", _parameters(job)),
+        ("Metrics", metrics_text(job)),
         ("Tables", _tables(job)),
         ("Outputs", _outputs(job)),
         ("Models", "\n".join(f"  {m['name']}:{m['version']}" for m in job.get("models") or [])),
     ]
     parts += [f"{heading}\n{text}" for heading, text in sections if text]
-    from torchyard.cli.jobs.streaming import error_text
-
-    parts += [text for text in (error_text(job),) if text]
+    parts += [text for text in (causes.error_text(job),) if text]
     return "\n\n".join(parts)
 
 
@@ -71,6 +71,28 @@ def _pairs(values: dict[str, Any] | None, shown: Callable[[Any], str]) -> str:
         (f"  {tables.plain(key)}", _short(tables.plain(shown(value))))
         for key, value in (values or {}).items()
     )
+
+
+def _parameters(job: Mapping[str, Any]) -> str:
+    params = list((job.get("params") or {}).items())
+    text = _pairs(dict(params[:_MOST_PAIRS]), str)
+    if len(params) > _MOST_PAIRS:
+        text += (
+            f"\n  and {len(params) - _MOST_PAIRS} more: `yard job show -n {job['name']} -o json`"
+        )
+    return text
+
+
+def metrics_text(job: Mapping[str, Any]) -> str:
+    """The last value of each metric; of many those of the newest, and how to see the rest."""
+    metrics = job.get("metrics") or {}
+    keys = list(metrics)
+    if len(keys) > _MOST_PAIRS:
+        keys = [key for key in job.get("newest_metrics") or keys if key in metrics][:_MOST_PAIRS]
+    text = tables.fields((f"  {tables.plain(key)}", tables.number(metrics[key])) for key in keys)
+    if len(metrics) > len(keys):
+        text += f"\n  and {len(metrics) - len(keys)} older: `yard job metrics -n {job['name']}`"
+    return text
 
 
 def _tables(job: Mapping[str, Any]) -> str:

@@ -15,15 +15,12 @@ from typing import Any
 import click
 
 from torchyard.base.settings import terminal_type
-from torchyard.cli.jobs import causes
+from torchyard.cli.jobs import causes, page
 from torchyard.cli.terminal import tables
 from torchyard.cli.terminal.live_area import LiveArea
 from torchyard.client.client import Client
 from torchyard.client.printing import Printer, bytes_of, print_frames
 from torchyard.client.times import duration, seconds_between
-
-# A job may log a thousand keys; `yard job metrics` shows all.
-_MOST_METRICS = 20
 
 
 def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]:
@@ -32,24 +29,14 @@ def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]
     Raises:
         KeyboardInterrupt: the user left; the job keeps running.
     """
-    lost = False
 
     def say(text: str) -> None:
         click.echo(text, err=True)
 
-    def on_lost(_: float) -> None:
-        nonlocal lost
-        if not lost:
-            printer.line(
-                "The server is unreachable; the job keeps running. Reconnecting… "
-                "`yard server start` starts one that was stopped on this machine."
-            )
-        lost = True
-
     end_line = _end_line if _share_output() else None
     printer = Printer(bytes_of(sys.stdout), say, rank, end_line, _live_area())
     say(f"RunId: {name}\n")
-    frames = client.jobs.follow(name, on_lost=on_lost)
+    frames = client.jobs.follow(name, on_lost=printer.lost)
     job = print_frames(frames, printer)
     if rank is not None and rank not in printer.seen_ranks:
         seen = ", ".join(str(number) for number in sorted(printer.seen_ranks)) or "none"
@@ -101,43 +88,17 @@ def summary(job: Mapping[str, Any]) -> str:
     ]
     text = "Execution Summary\n=================\n" + tables.fields(pairs)
     if job.get("metrics"):
-        text += "\nMetrics:\n" + _metrics(job)
+        text += "\nMetrics:\n" + page.metrics_text(job)
     for model in job.get("models") or []:
         text += f"\nModel: {tables.plain(model['name'])}:{model['version']}"
     text += f"\nOutputs: `yard job download -n {name} --all`"
-    problem = error_text(job)
+    problem = causes.error_text(job)
     return text + (f"\n\n{problem}" if problem else "")
 
 
 def _has_ranks(job: Mapping[str, Any], took_s: float | None) -> bool:
     """Whether `took_s` is the time of a command, which is less than that of the stage Running."""
     return took_s is not None and job.get("type", "command") == "command"
-
-
-def _metrics(job: Mapping[str, Any]) -> str:
-    """All of them, or the newest and how to see the rest."""
-    metrics = job["metrics"]
-    keys = list(metrics)
-    if len(keys) > _MOST_METRICS:
-        keys = [key for key in job.get("newest_metrics") or keys if key in metrics][:_MOST_METRICS]
-    text = tables.fields((f"  {tables.plain(key)}", tables.number(metrics[key])) for key in keys)
-    if len(metrics) > len(keys):
-        text += f"\n  and {len(metrics) - len(keys)} older: `yard job metrics -n {job['name']}`"
-    return text
-
-
-def error_text(job: Mapping[str, Any]) -> str:
-    """The job's error with its hint and context; empty if there is none."""
-    error = job.get("error")
-    if not error:
-        return ""
-    text = click.style("error:", fg="red", bold=True) + f" {tables.plain(error['message'])}"
-    if error.get("hint"):
-        text += (
-            "\n" + click.style("hint:", fg="yellow", bold=True) + f" {tables.plain(error['hint'])}"
-        )
-    log_text = causes.context(error)
-    return f"{text}\n\n{log_text}" if log_text else text
 
 
 def exit_code(job: Mapping[str, Any]) -> int:

@@ -8,8 +8,10 @@ Always: a line names a package or an index; nothing points at a file of the user
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
 
 from torchyard.base.errors import InvalidSpec
 
@@ -28,7 +30,12 @@ _OPTIONS = (
 )
 _COMMENT = re.compile(r"(^|\s)#.*$")
 # As conda writes a version, and pip does not.
-_ONE_EQUALS = re.compile(r"([\w.-]+(?:\[[^\]]*\])?)\s*=\s*([\w.*+!-]+)(?:\s*;.*)?\Z", re.ASCII)
+_ONE_EQUALS = re.compile(r"([\w.-]+(?:\[[^\]]*\])?)\s*=\s*([\w.*+!-]+)(\s*;.*)?\Z", re.ASCII)
+_LONE_EQUALS = re.compile(r"(?<![=<>!~])= ?(?!=)")
+# Operators with their signs the wrong way round.
+_TURNED = {"=>": ">=", "=<": "<=", "=~": "~=", "=!": "!="}
+_CONDAS = re.compile(r"([\w.-]+)={1,2}([\w.*+!-]+)=\w+\Z", re.ASCII)
+_NAME_AND_VERSION = re.compile(r"([\w.-]+(?:\[[^\]]*\])?) ?[ @:] ?(\d[\w.*+!-]*)\Z", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?", re.ASCII)
 
 
@@ -90,10 +97,11 @@ def _check(text: str, at: At) -> None:
                 at=at,
             )
         return
-    if match := _ONE_EQUALS.match(text):
+    match = _ONE_EQUALS.match(text)
+    if match and _is_requirement(f"{match[1]}=={match[2]}"):
         raise InvalidSpec(
             f"pip requirement `{text[:100]}` has one `=`",
-            f"write `{match[1]}=={match[2]}`: one `=` is how conda pins a version",
+            f"write `{match[1]}=={match[2]}{match[3] or ''}`: one `=` is how conda pins a version",
             at=at,
         )
     if not _NAME.match(text) or re.match(r"[\w.-]*[/\\]", text) or re.search(r"@\s*file:", text):
@@ -102,3 +110,33 @@ def _check(text: str, at: At) -> None:
             "put the code in the job's `code` folder, or name a package or a URL",
             at=at,
         )
+    if "://" not in text and not _is_requirement(text):
+        raise InvalidSpec(f"`{text[:100]}` is not a pip requirement", _hint(text), at=at)
+
+
+def _hint(text: str) -> str:
+    near = next(filter(_is_requirement, _likely_forms(text)), "")
+    if near:
+        return f"write `{near[:100]}`"
+    if all(map(_is_requirement, filter(None, re.split("[ ,]", text)))):
+        return "write each package on a line of its own"
+    return "for example `torch==2.13.0`, or `numpy>=1.26,<3`"
+
+
+def _is_requirement(text: str) -> bool:
+    try:
+        requirement = Requirement(text.partition(" --")[0])  # behind it are options, as its hash
+    except InvalidRequirement:
+        return False
+    return requirement.url is None
+
+
+def _likely_forms(text: str) -> Iterator[str]:
+    """What may have been meant by a line that is not a requirement."""
+    for turned, operator in _TURNED.items():
+        yield text.replace(turned, operator)
+    if match := _CONDAS.match(text) or _NAME_AND_VERSION.match(text):
+        yield f"{match[1]}=={match[2]}"
+    yield _LONE_EQUALS.sub("==", text, count=1)
+    for beginning in ("pip install ", "pip3 install ", "python -m pip install "):
+        yield text.removeprefix(beginning)

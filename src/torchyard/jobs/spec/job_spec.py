@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from torchyard.base.documents import expressions, faults
@@ -158,6 +159,7 @@ def read(document: Any) -> JobSpec:
             *shape.notices,
             *service_notices,
             *_unused_inputs(command, variables, inputs),
+            *_mistaken(command, variables, inputs, outputs),
             *_unexpanded(variables),
         ),
     )
@@ -232,6 +234,23 @@ def _unused_inputs(
     if len(unused) > _MOST_UNUSED:
         notices.append(f"the command does not use {len(unused) - _MOST_UNUSED} more inputs")
     return notices
+
+
+def _mistaken(
+    command: str,
+    variables: Mapping[str, str],
+    inputs: Mapping[str, Input],
+    outputs: Mapping[str, Output],
+) -> list[str]:
+    """Notices about expressions in another program's brackets."""
+    subjects = {"the command": command}
+    subjects |= {f"variable `{variable}`": value for variable, value in variables.items()}
+    notices = (
+        notice
+        for subject, written in subjects.items()
+        for notice in expressions.mistaken(written, subject, inputs, outputs)
+    )
+    return list(dict.fromkeys(islice(notices, _MOST_UNUSED)))
 
 
 def _unexpanded(variables: Mapping[str, str]) -> list[str]:

@@ -43,7 +43,7 @@ _H: Support = "honoured"
 _S: Support = "satisfied"
 _R: Support = "refused"
 
-_READ_ONLY = "only the server writes it: remove it"
+READ_ONLY = "only the server writes it: remove it"
 _RAY = "`type: ray` is not served"
 _SSH = "no SSH server is started, and a notice says so: `yard job shell` opens a shell inside"
 
@@ -225,11 +225,11 @@ TABLE: tuple[Key, ...] = (
     ),
     Key("parent_job_name", _H, "a job of the same workspace"),
     Key("torchyard.*", _H, "torchyard's own: as the property `torchyard.<name>`, see below"),
-    Key("id", _R, _READ_ONLY),
-    Key("status", _R, _READ_ONLY),
-    Key("creation_context", _R, _READ_ONLY),
-    Key("log_files", _R, _READ_ONLY),
-    Key("parameters", _R, _READ_ONLY),
+    Key("id", _R, READ_ONLY),
+    Key("status", _R, READ_ONLY),
+    Key("creation_context", _R, READ_ONLY),
+    Key("log_files", _R, READ_ONLY),
+    Key("parameters", _R, READ_ONLY),
 )
 
 

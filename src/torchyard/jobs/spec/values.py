@@ -38,7 +38,12 @@ def section(job: Mapping[Any, Any], key: str) -> Mapping[Any, Any]:
 
 _DATA = "data is an input: `inputs: {data: {path: azureml:NAME:VERSION}}`"
 _PATH = "write `path: azureml:NAME:VERSION`, a URL or a local path"
-_GPUS = "GPUs come with the size of the `compute`: see `yard compute list-sizes`"
+_SIZE = "come with the size of the `compute`: see `yard compute list-sizes`"
+_GPUS = f"GPUs {_SIZE}"
+_PROCESSORS = f"processors, memory and disks {_SIZE}"
+_VARIABLES = "environment variables are `environment_variables: {NAME: value}`"
+_NODES = "write `resources: {instance_count: 2}`"
+_PROCESSES = "write `process_count_per_instance`: processes of one node"
 # What older versions of Azure ML's schema, and other platforms, call what is served here.
 _OTHER_NAMES = {
     ("", "arguments"): "write the arguments into `command`",
@@ -49,17 +54,11 @@ _OTHER_NAMES = {
     ("", "data"): _DATA,
     ("", "dataset"): _DATA,
     ("", "datasets"): _DATA,
-    ("", "env"): "environment variables are `environment_variables: {NAME: value}`",
-    ("", "variables"): "environment variables are `environment_variables: {NAME: value}`",
     ("", "experiment"): "write `experiment_name: NAME`",
-    ("", "nodes"): "write `resources: {instance_count: 2}`",
-    ("", "node_count"): "write `resources: {instance_count: 2}`",
-    ("", "gpus"): _GPUS,
-    ("distribution", "node_count"): "write `resources: {instance_count: 2}`",
-    ("distribution", "process_count"): "write `process_count_per_instance`: processes of one node",
-    ("distribution", "process_count_per_node"): "write `process_count_per_instance`",
+    ("", "nodes"): _NODES,
+    ("distribution", "nodes"): _NODES,
+    ("resources", "nodes"): "write `instance_count`",
     ("", "algorithm"): "`algorithm` is for sweeps; write `sampling_algorithm` there",
-    ("distribution", "process_per_node"): "write `process_count_per_instance`",
     ("inputs.*", "data"): _PATH,
     ("inputs.*", "local_path"): _PATH,
     ("outputs.*", "data"): "write `path: azureml://datastores/NAME/paths/PATH`",
@@ -70,11 +69,38 @@ _OTHER_NAMES = {
     ("inputs.*", "file"): _PATH,
     ("inputs.*", "folder"): _PATH,
     ("inputs.*", "uri"): _PATH,
-    ("resources", "gpu"): _GPUS,
-    ("resources", "gpus"): _GPUS,
-    ("resources", "node_count"): "write `instance_count`",
-    ("resources", "nodes"): "write `instance_count`",
-    ("limits", "max_duration"): "write `timeout`, in seconds",
+}
+# The same for keys that many name, each by its own words: what is found in the key without `_`.
+_OTHER_WORDS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "": (
+        ("^(?:env|environ|environment)?(?:vars?|variables?|envs?)$|^environ$", _VARIABLES),
+        ("gpu|accelerator", _GPUS),
+        ("cpu|memory", _PROCESSORS),
+        (
+            "process|nproc|worldsize",
+            "write `distribution: {type: pytorch, process_count_per_instance: 2}`",
+        ),
+        ("node|instances|replica|machine|worker", _NODES),
+        ("timelimit|walltime|maxtime|runtime|duration", "write `limits: {timeout: 3600}`"),
+        (
+            "^(?:hyper)?param(?:s|eters?)?$",
+            "write `inputs: {NAME: value}`, and `${{inputs.NAME}}` in the command",
+        ),
+        ("^cmd|script|entry|program", "write `command: python train.py`"),
+        ("cluster|partition", "write `compute: NAME`"),
+        ("conda|docker|container|requirements", "write `environment: {conda_file: FILE}`"),
+    ),
+    "distribution": (
+        ("process|nproc|rank|gpu|slot|pernode|worldsize", _PROCESSES),
+        ("node|instance", _NODES),
+    ),
+    "resources": (
+        ("gpu|accelerator", _GPUS),
+        ("cpu|core|memory|ram|disk|storage", _PROCESSORS),
+        ("vmsize|^size|sku", "write `instance_type`"),
+        ("node|(?<!max)instances|replica|machine|worker|^count", "write `instance_count`"),
+    ),
+    "limits": (("time|duration|hour|minute|second", "write `timeout`, in seconds"),),
 }
 
 
@@ -112,7 +138,7 @@ def known_keys(body: Mapping[Any, Any], path: str, at: At) -> None:
     for key, value in body.items():
         known_key = known_keys.get(key) if isinstance(key, str) else None
         if known_key is None:
-            raise _unknown(str(key), list(known_keys), path, at, body)
+            raise _unknown(str(key), _writable(known_keys), path, at, body)
         if known_key.support == "refused" and value not in (None, "", [], {}, False):
             shown = ".".join([*map(str, at), str(key)])
             raise InvalidSpec(
@@ -193,18 +219,30 @@ def _unknown(
         hint = _OTHER_NAMES[path, key]
     elif isinstance(inputs, Mapping) and key in inputs:
         hint = f"did you mean `inputs.{key}`?"
-    elif near and _plain(near) == _plain(key):
+    elif near and _plain(near) in (_plain(key), f"{_plain(key)}s"):
         hint = f"did you mean `{near}`?"
     elif path and key in keys.below(""):
         hint = f"`{key}` belongs at the top of the job file, not under `{at[0]}`"
     elif homes:
         hint = f"it belongs under `{homes[0]}`"
+    elif words := _hint_by_words(path, key):
+        hint = words
     elif near:
         hint = f"did you mean `{near}`?"
     elif not path and near_input:
         hint = f"did you mean `inputs.{near_input}`?"
     under = f" under `{'.'.join(map(str, at))}`" if at else ""
     return InvalidSpec(f"unknown key `{key[:80]}`{under}", hint, at=(*at, key))
+
+
+def _writable(known_keys: Mapping[str, keys.Key]) -> list[str]:
+    return [name for name, key in known_keys.items() if key.note != keys.READ_ONLY]
+
+
+def _hint_by_words(path: str, key: str) -> str:
+    """What to write for a key that another platform has; empty if its words say nothing."""
+    words = _OTHER_WORDS.get(path, ())
+    return next((hint for pattern, hint in words if re.search(pattern, _plain(key))), "")
 
 
 def _plain(word: str) -> str:

@@ -36,12 +36,24 @@ _INSTALL = (
     "`conda_file`"
 )
 
-# Its pattern matches nothing: what shows it is the traceback, not the message.
+# Their patterns match nothing: what shows them is the traceback, not the message.
 WRONG_PROGRAM_IN_COMMAND = Rule(
     "syntax_error",
     r"(?!)",
     "the text after `python -c` is not valid Python: YAML's `>` joins its lines by spaces, so "
     "write `|` there, or put the program into a file",
+)
+WRONG_PROGRAM_FROM_INPUT = Rule(
+    "syntax_error",
+    r"(?!)",
+    "what Python reads from its standard input, such as a here-document, is not valid Python: "
+    "see the line in the message, or put the program into a file",
+)
+WRONG_TEXT_COMPILED = Rule(
+    "syntax_error",
+    r"(?!)",
+    "a text that the script compiles, as by `eval` or `exec`, is not valid Python: see what it "
+    "gets there",
 )
 
 RULES: tuple[Rule, ...] = (
@@ -241,8 +253,10 @@ RULES: tuple[Rule, ...] = (
         "the installed version may not be the one that the script was written for: pin it in the "
         "environment; or one of your files may shadow a package of the same name",
     ),
-    # That of a `python -c` has no file; diagnosis.py tells the two apart.
+    # These have no file; diagnosis.py tells them apart.
     WRONG_PROGRAM_IN_COMMAND,
+    WRONG_PROGRAM_FROM_INPUT,
+    WRONG_TEXT_COMPILED,
     Rule(
         "syntax_error",
         r"^(?:SyntaxError|IndentationError|TabError)",

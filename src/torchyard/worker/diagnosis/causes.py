@@ -10,10 +10,16 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from torchyard.worker.diagnosis.cause_rules import RULES, Rule
+from torchyard.worker.diagnosis.cause_rules import (
+    RULES,
+    WRONG_PROGRAM_FROM_INPUT,
+    WRONG_PROGRAM_IN_COMMAND,
+    WRONG_TEXT_COMPILED,
+    Rule,
+)
 
 # Modules whose package has another name.
 PACKAGES: Mapping[str, str] = {
@@ -81,9 +87,9 @@ DATA_WORKER_LOST = "DataLoader worker exited unexpectedly"
 # Also what a file that is locked or not ready raises: only a fork says that there are too many.
 FORK_ERROR = "BlockingIOError"
 FORK_REFUSED = "Cannot fork"
-# A program in the command has no file that could be wrong.
 SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
-PROGRAM_IN_COMMAND = "<string>"
+# What tracebacks of earlier versions of Python call an f-string of a file.
+_PART_OF_FILE = "<fstring>"
 
 
 OWN_PATH = (
@@ -139,6 +145,21 @@ def match_text(text: str, *, has_peers: bool, exit_code: int = 0) -> Match | Non
 def match_rule(rule: Rule) -> Match:
     """The match of a rule that something else than its pattern shows."""
     return Match(rule.code, rule.hint, False, "")
+
+
+def match_syntax_error(files: Sequence[str]) -> Match | None:
+    """The match of a syntax error in a text that has no file.
+
+    Args:
+        files: those of the traceback's frames; the last one is what is not valid.
+    """
+    if not files or not files[-1].startswith("<") or files[-1] == _PART_OF_FILE:
+        return None
+    if len(files) > 1:
+        return match_rule(WRONG_TEXT_COMPILED)
+    if files[-1] == "<stdin>":
+        return match_rule(WRONG_PROGRAM_FROM_INPUT)
+    return match_rule(WRONG_PROGRAM_IN_COMMAND)
 
 
 def signal_name(signum: int) -> str:

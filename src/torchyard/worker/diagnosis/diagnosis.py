@@ -23,7 +23,6 @@ from torchyard.shared import failures
 from torchyard.shared.failures import Failure
 from torchyard.worker.diagnosis import artifacts, causes, programs
 from torchyard.worker.diagnosis.artifacts import FailedCommand, Frame, Record, Trace
-from torchyard.worker.diagnosis.cause_rules import WRONG_PROGRAM_IN_COMMAND
 from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
 from torchyard.worker.launch.ranks import RankExit
 
@@ -241,8 +240,8 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
         match = causes.match_text(causes.DATA_WORKER_LOST, has_peers=False)
     elif original.type == causes.FORK_ERROR and "fork" in trace.text:
         match = causes.match_text(f": {causes.FORK_REFUSED}", has_peers=False)
-    elif original.type in causes.SYNTAX_ERRORS and causes.PROGRAM_IN_COMMAND in trace.text:
-        match = causes.match_rule(WRONG_PROGRAM_IN_COMMAND)
+    elif original.type in causes.SYNTAX_ERRORS:
+        match = causes.match_syntax_error([frame.file for frame in original.frames]) or match
     what = short_title(original) + location_of(
         artifacts.user_frame(original.frames or trace.frames), context
     )
@@ -483,10 +482,12 @@ def short_title(trace: Trace) -> str:
 
 def _first_line(text: str) -> str:
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
-    line = lines[0] if lines else ""
-    # A line that ends in a colon says only that the next one has it.
-    if line.endswith(":") and len(lines) > 1:
-        line = f"{line} {lines[1]}"
+    line = ""
+    for each in lines:
+        line = f"{line} {each}".strip()
+        # One that ends in a colon says only that the next one has it.
+        if not line.endswith(":") or len(line) > _TITLE:
+            break
     return line if len(line) <= _TITLE else line[:_TITLE] + "…"
 
 
