@@ -13,7 +13,7 @@ import pytest
 from cli.fake_server import TOKEN, FakeJob, FakeServer, Part, job_body
 from torchyard import Client
 from torchyard.base.settings import Settings
-from torchyard.client.printing import bytes_of
+from torchyard.client.printing import Printer, bytes_of
 
 _OUTPUT = "größer\n".encode()
 _BUILD = "✓ idna\n".encode()
@@ -68,6 +68,34 @@ def test_a_job_is_streamed_into_streams_without_bytes(
     printed, built = (each.getvalue() if kind is io.StringIO else each.text for each in (out, err))
     assert ended.status == "Completed" and built == _BUILD.decode()
     assert printed == "Running…\ngrößer\nNotice: done…\n"
+
+
+def test_what_is_said_begins_a_line_of_its_own_unless_the_bytes_go_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server = FakeServer()
+    parts = [Part(_LOG, b"no newline"), Part({"kind": "notice", "message": "done"})]
+    job = FakeJob(job_body("a"), parts)
+    job.may_end.set()
+    server.state.jobs["a"] = job
+    shown, elsewhere = io.StringIO(), io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", shown)
+    with Client(workspace="default", settings=Settings(tmp_path, server.url, TOKEN)) as client:
+        client.jobs.get("a").stream(timeout_s=60)
+        client.jobs.get("a").stream(timeout_s=60, out=elsewhere)
+    monkeypatch.undo()
+    server.stop()
+    assert shown.getvalue() == "no newline\nNotice: done\nNotice: done\n"
+    assert elsewhere.getvalue() == b"no newline"
+
+
+def test_a_server_that_is_lost_is_told_once_with_what_starts_it() -> None:
+    lines: list[str] = []
+    printer = Printer(io.BytesIO(), lines.append)
+    printer.lost(1.0)
+    printer.lost(2.0)
+    (line,) = lines
+    assert "`yard server start`" in line
 
 
 def test_a_job_is_streamed_where_there_is_no_standard_stream(

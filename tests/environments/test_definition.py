@@ -338,28 +338,43 @@ def test_one_equals_in_a_pip_requirement_gets_the_right_form(line: str, right: s
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ("numpy=>1.26", "write `numpy>=1.26`"),
+        ("torch=>2.1", "write `torch>=2.1`"),
+        ("numpy=~1.2", "write `numpy~=1.2`"),
+        ("numpy 2.0", "write `numpy==2.0`"),
+        ("torch@2.13", "write `torch==2.13`"),
+        ("numpy=1.21.2=py38_0", "write `numpy==1.21.2`"),
+        ("numpy=1.2,<2", "write `numpy==1.2,<2`"),
+        ("pip install torch", "write `torch`"),
+        ("torch==2.13.0 torchvision==0.28", "write each package on a line of its own"),
+        ("numpy=latest", "for example `torch==2.13.0`, or `numpy>=1.26,<3`"),
+        ("numpy==", "for example `torch==2.13.0`, or `numpy>=1.26,<3`"),
         ("numpy =~ 1.26", "write `numpy ~= 1.26`"),
         ("numpy==1.26=py311", "write `numpy==1.26`"),
-        ("torch 2.13.0", "write `torch==2.13.0`"),
-        ("torch@2.13.0", "write `torch==2.13.0`"),
         ("numpy>1,<3,=2.0", "write `numpy>1,<3,==2.0`"),
-        ("pip install numpy", "write `numpy`"),
-        ("numpy torch", "write each package on a line of its own"),
         ("numpy~=2", "write `numpy~=2.0`"),
+        ("numpy torch", "write each package on a line of its own"),
         ("numpy ???", "for example `torch==2.13.0`, or `numpy>=1.26,<3`"),
     ],
 )
-def test_what_is_not_a_requirement_gets_the_form_that_was_meant(line: str, hint: str) -> None:
+def test_what_is_not_a_pip_requirement_gets_the_likely_form(line: str, hint: str) -> None:
+    for definition in (
+        {"pip_requirements": [line]},
+        {"conda_file": {"dependencies": ["python=3.11", {"pip": [line]}]}},
+    ):
+        with pytest.raises(InvalidSpec, match="is not a pip requirement") as caught:
+            spec_of(definition)
+        assert caught.value.hint == hint and caught.value.at[-1] == 0
+
+
+def test_the_marker_stays_in_the_right_form() -> None:
     with pytest.raises(InvalidSpec) as caught:
-        spec_of({"pip_requirements": ["six==1.17.0", line]})
-    assert caught.value.at == ("pip_requirements", 1)
-    assert caught.value.message == f"`{line}` is not a pip requirement"
-    assert caught.value.hint == hint
+        spec_of({"pip_requirements": ["numpy=2.0; python_version<'3.12'"]})
+    assert caught.value.hint.startswith("write `numpy==2.0; python_version<'3.12'`: ")
 
 
 def test_two_equals_a_url_and_a_marker_are_no_mistake() -> None:
     lines = ["a==1", "b>=2", "c===3", "d~=4.0", "e!=5", "f; python_version=='3.11'",
+             "h==1 --hash=sha256:ab", "i[x]", "j@https://host/j.whl", "k>=1,<2", "l>=1,",
              "g @ https://host/g.whl#sha256=ab"]  # fmt: skip
     assert set(spec_of({"pip_requirements": lines}).requirements) == set(lines)
 

@@ -281,6 +281,12 @@ def test_other_dollars_and_tildes_get_none(value: str) -> None:
     assert job_spec.read({**GOOD, "environment_variables": {"A": value}}).notices == ()
 
 
+def test_keys_that_only_the_server_writes_are_not_suggested() -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        job_spec.read({**GOOD, "zzz": 1})
+    assert "creation_context" not in caught.value.hint and "inputs" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     "text", ["{{inputs.lr}}", "{{ input.lr }}", "$(inputs.lr)", "$inputs.lr", "$({inputs.lr})"]
 )
@@ -291,6 +297,9 @@ def test_the_brackets_of_another_program_get_a_notice(text: str) -> None:
         f"`{text}` in the command is not an expression and is passed on as it is; write "
         "`${{inputs.lr}}`"
     )
+    variables = {**keys, "command": "train ${{inputs.lr}}", "environment_variables": {"A": text}}
+    (notice,) = job_spec.read({**GOOD, **variables}).notices
+    assert notice.startswith(f"`{text}` in variable `A` is not an expression")
     unknown = text.replace("lr", "other")
     job = job_spec.read({**GOOD, "environment_variables": {"A": f"{unknown} {{{{x}}}}"}})
     assert not [notice for notice in job.notices if "expression" in notice]
@@ -316,24 +325,31 @@ def test_the_brackets_of_another_program_get_a_notice(text: str) -> None:
         ({"limits": {"timeout": "01:00:00"}}, "write seconds: `timeout: 3600`"),
         ({"limits": {"timeout": "soon"}}, "for example `timeout: 1`"),
         ({"command": "python train.py ${inputs.a}", "inputs": {"a": 1}}, "write `${{inputs.a}}`"),
-        ({"command": "python train.py ${ input.a }", "inputs": {"a": 1}}, "write `${{inputs.a}}`"),
-        ({"env_vars": {"A": "b"}},
-         "environment variables are `environment_variables: {NAME: value}`"),
-        ({"num_gpus": 2},
+        ({"command": "python train.py ${input.a}", "inputs": {"a": 1}}, "write `${{inputs.a}}`"),
+        ({"envs": {"A": "b"}}, "environment variables are `environment_variables: {NAME: value}`"),
+        ({"env_vars": {}}, "environment variables are `environment_variables: {NAME: value}`"),
+        ({"gpu_type": "A100"},
          "GPUs come with the size of the `compute`: see `yard compute list-sizes`"),
+        ({"resources": {"num_gpus": 2}},
+         "GPUs come with the size of the `compute`: see `yard compute list-sizes`"),
+        ({"resources": {"memory_gb": 8}}, "processors, memory and disks come with the size of the "
+         "`compute`: see `yard compute list-sizes`"),
+        ({"resources": {"instances": 2}}, "write `instance_count`"),
+        ({"resources": {"vm_size": "x"}}, "write `instance_type`"),
+        ({"resources": {"instance_cuont": 2}}, "did you mean `instance_count`?"),
         ({"num_nodes": 2}, "write `resources: {instance_count: 2}`"),
-        ({"walltime": "2:00:00"}, "write `limits: {timeout: 3600}`"),
-        ({"hyperparameters": {"lr": 1}},
-         "write `inputs: {NAME: value}`, and `${{inputs.NAME}}` in the command"),
-        ({"entry_point": "train.py"}, "write `command: python train.py`"),
         ({"distribution": {"type": "pytorch", "nproc_per_node": 2}},
          "write `process_count_per_instance`: processes of one node"),
+        ({"limits": {"timeout_minutes": 5}}, "write `timeout`, in seconds"),
+        ({"time_limit": 5}, "write `limits: {timeout: 3600}`"),
+        ({"params": {"lr": 1}},
+         "write `inputs: {NAME: value}`, and `${{inputs.NAME}}` in the command"),
+        ({"conda_env": "x.yml"}, "write `environment: {conda_file: FILE}`"),
+        ({"command": "python train.py ${ input.a }", "inputs": {"a": 1}}, "write `${{inputs.a}}`"),
+        ({"walltime": "2:00:00"}, "write `limits: {timeout: 3600}`"),
+        ({"entry_point": "train.py"}, "write `command: python train.py`"),
         ({"distribution": {"type": "pytorch", "num_nodes": 2}},
          "write `resources: {instance_count: 2}`"),
-        ({"resources": {"memory_gb": 8}},
-         "processors, memory and disks come with the size of the `compute`: see "
-         "`yard compute list-sizes`"),
-        ({"resources": {"vm_size": "x"}}, "write `instance_type`"),
         ({"limits": {"max_time": 60}}, "write `timeout`, in seconds"),
     ],
 )  # fmt: skip

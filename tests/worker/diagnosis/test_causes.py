@@ -412,12 +412,41 @@ def test_a_limit_of_the_command_is_named_where_memory_runs_out(
 
 
 @pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (["<string>"], "`python -c`"),
+        (["<stdin>"], "standard input"),
+        (["/work/train.py", "<string>"], "`eval` or `exec`"),
+        (["<string>", "<string>"], "`eval` or `exec`"),
+        (["/work/train.py", "/lib/python3.11/ast.py", "<unknown>"], "`eval` or `exec`"),
+        (["/work/train.py"], "the file is not valid"),
+        (["<string>", "/work/model.py"], "the file is not valid"),
+        (["<frozen runpy>", "/work/model.py"], "the file is not valid"),
+        (["<fstring>"], "the file is not valid"),
+    ],
+)
+def test_a_syntax_error_points_at_the_text_that_has_it(
+    context: DiagnosisContext, files: list[str], words: str
+) -> None:
+    frames = [f'  File "{file}", line 2, in <module>' for file in files[:-1]]
+    frames.append(f'  File "{files[-1]}", line 1')
+    log = context.work.parent / "log"
+    log.write_text(
+        "\n".join(["Traceback (most recent call last):", *frames, "SyntaxError: invalid syntax"])
+    )
+    exit = RankExit(Rank(0, 0, log, "log"), 1, 0, 70, NOW)
+    failure = diagnosis.diagnose(exit, context).failure
+    assert failure.code == "syntax_error" and words in failure.hint
+
+
+@pytest.mark.parametrize(
     ("message", "headline"),
     [
         ("Error(s) in loading:\n\tMissing key(s): a\n\tmore",
          "Error(s) in loading: Missing key(s): a"),
         ("first:\nsecond:\nthird\nmore", "first: second: third"),
         ("only:", "only:"),
+        ("Errors:\nIn a.yml:\n\n  no such key\nmore", "Errors: In a.yml: no such key"),
         ("\nthe reason\nmore", "the reason"),
         ("plain", "plain"),
     ],
