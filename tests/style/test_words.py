@@ -34,6 +34,7 @@ def test_every_exception_is_needed_and_says_why() -> None:
         ('def f() -> None:\n    """Ends it, whoever asked."""', "whoever"),
         ("# the heir of a worker", "heir"),
         ("is_own = True", "is_own"),
+        ("class A:\n    known: int = 0", "known"),
         ("def stop(cancelled: bool) -> None: ...", "cancelled"),
         ("raise ValueError('`name` is not a text')", "not a text"),
         ("raise ValueError('the connection broke off')", "broke off"),

@@ -82,20 +82,10 @@ FUNCTIONS = {
 LOCALS = frozenset(
     {"asked", "found", "is_own", "given", "known", "mine", "one", "ours", "own", "said", "told"}
 )
-# The same in the product alone; its fields have names that clients see.
-LOCALS_OF_SOURCE = LOCALS | {
-    "gone",
-    "held",
-    "kept",
-    "most",
-    "named",
-    "near",
-    "place",
-    "places",
-    "wanted",
-    "what",
-    "whole",
-}
+# The same in the product alone, and not of fields: clients see their names.
+LOCALS_OF_SOURCE = frozenset(
+    {"gone", "held", "kept", "most", "named", "near", "place", "places", "wanted", "what", "whole"}
+)
 # Turns of phrase in docstrings, comments, messages, help and documents.
 PHRASES = {
     r"(?<!there )\b(?:is|are|was|were) no "
@@ -175,13 +165,9 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 
 def in_python(name: str, text: str) -> Iterator[Place]:
     lines = text.splitlines()
-    local_words = LOCALS_OF_SOURCE if name.startswith("src/") else LOCALS
     tree = ast.parse(text)
-    for word, instead, line in (
-        *_identifiers(tree),
-        *_locals(tree, local_words),
-        *_module_name(name),
-    ):
+    in_source = _locals_of_source(tree) if name.startswith("src/") else ()
+    for word, instead, line in (*_identifiers(tree), *in_source, *_module_name(name)):
         yield Place(name, line, word, instead, lines[line - 1] if lines else "")
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         kind = tokenize.tok_name[token.type]
@@ -207,14 +193,16 @@ def _identifiers(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
         elif isinstance(node, ast.ClassDef):
             yield from _parts(node.name, node.lineno)
         elif isinstance(node, ast.arg):
+            yield from _local(node.arg, node.lineno, LOCALS)
             yield from _parts(node.arg, node.lineno)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield from _local(node.id, node.lineno, LOCALS)
             yield from _parts(node.id, node.lineno)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield from _parts(node.attr, node.lineno)
 
 
-def _locals(tree: ast.AST, local_words: frozenset[str]) -> Iterator[tuple[str, str, int]]:
+def _locals_of_source(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
     fields = {
         target
         for node in ast.walk(tree)
@@ -224,14 +212,15 @@ def _locals(tree: ast.AST, local_words: frozenset[str]) -> Iterator[tuple[str, s
         for target in ast.walk(statement.target)
     }
     for node in ast.walk(tree):
-        name = ""
         if isinstance(node, ast.arg):
-            name = node.arg
+            yield from _local(node.arg, node.lineno, LOCALS_OF_SOURCE)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in fields:
-            name = node.id
-        if name in local_words:
-            assert isinstance(node, ast.arg | ast.Name)
-            yield name, "a noun that says what it holds", node.lineno
+            yield from _local(node.id, node.lineno, LOCALS_OF_SOURCE)
+
+
+def _local(name: str, line: int, retired: frozenset[str]) -> Iterator[tuple[str, str, int]]:
+    if name in retired:
+        yield name, "a noun that says what it holds", line
 
 
 def _parts(name: str, line: int) -> Iterator[tuple[str, str, int]]:

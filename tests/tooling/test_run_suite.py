@@ -12,6 +12,7 @@ import pytest
 
 import run_suite
 import run_suites
+from eventually import eventually
 from run_suite import Record
 
 TOOLS = Path(run_suite.__file__).parent
@@ -128,6 +129,22 @@ def test_counts_are_those_of_the_closing_line() -> None:
     closing = "=== 1 failed, 40 passed, 2 skipped, 1 error in 61.2s (0:01:01) ==="
     output = f"== 3 passed in 1.00s ==\n{closing}\n"
     assert run_suite.counts(output) == {"passed": 40, "failed": 2, "skipped": 2}
+
+
+@pytest.mark.parametrize("marked", ["environment", "command"])
+def test_a_process_that_a_suite_left_behind_is_found(tmp_path: Path, marked: str) -> None:
+    folder = str(tmp_path / "suite")
+    environment, words = dict(os.environ), [sys.executable, "-c", "input()"]
+    if marked == "environment":
+        environment |= {"TORCHYARD_ATTEMPT": "a", "TMPDIR": folder}
+    else:
+        words += ["-m", "torchyard.server", "--home", f"{folder}/home"]
+    with subprocess.Popen(words, env=environment, stdin=subprocess.PIPE) as process:
+        (command,) = eventually(lambda: run_suites.left_behind(folder), "the process to be found")
+        assert command.startswith(f"{process.pid} ")
+        assert run_suites.left_behind(f"{folder}-of-another") == []
+        process.kill()
+    assert run_suites.left_behind(folder) == []
 
 
 def test_the_table_ends_with_what_failed(

@@ -55,7 +55,7 @@ def get_own(services: Services, workspace: str, name: str, identity: Identity) -
     """A job that the identity may change.
 
     Raises:
-        NotFound: there is no such job.
+        NotFound: the workspace has no job of this name.
         Forbidden: it is another's.
     """
     job = actions.get(services, workspace, name)

@@ -53,7 +53,7 @@ def test_a_curated_name_needs_no_notice(reference: str) -> None:
         ("azureml:AzureML-acpt-pytorch-2.8-cuda12.6:1", "acpt-pytorch-2.13-cpu"),
         ("acpt-pytorch-2.8-cuda12.6@latest", "acpt-pytorch-2.13-cpu"),
         ("AzureML-PyTorch-1.6-GPU", "pytorch-1.6-py38"),
-        ("azureml-pytorch-1.0-cpu", "pytorch-1.6-py38"),
+        ("azureml-pytorch-1.0-cpu", "pytorch-1.4-py38"),
         ("AzureML-pytorch-1.10-ubuntu18.04-py38-cuda11-gpu:3", "pytorch-1.10-py38"),
         ("AzureML-DeepSpeed-0.3-GPU", "acpt-pytorch-2.13-cpu"),
         ("AzureML-sklearn-0.24-ubuntu18.04-py37-cpu", "sklearn-0.24-py38"),
@@ -139,7 +139,7 @@ def test_a_curated_environment_names_its_layers_in_one_notice() -> None:
     ("reference", "pythons", "python", "package"),
     [
         ("AzureML-PyTorch-1.3-CPU", ("3.7",), "3.7", "torch==1.3.1"),
-        ("AzureML-PyTorch-1.3-CPU", ("3.11",), "3.8", "torch==1.6.0"),
+        ("AzureML-PyTorch-1.3-CPU", ("3.11",), "3.8", "torch==1.4.0"),
         ("AzureML-TensorFlow-1.12-CPU", ("3.6", "3.7"), "3.6", "tensorflow==1.12.3"),
         ("AzureML-TensorFlow-1.12-CPU", ("3.7",), "3.7", "tensorflow==1.13.2"),
         ("AzureML-TensorFlow-2.0-GPU", ("3.7",), "3.7", "tensorflow==2.0.4"),
@@ -197,7 +197,10 @@ def test_a_name_that_azure_never_published_is_no_substitute(reference: str, near
     [
         ("1.6.0-cuda10.1-cudnn7-devel", "torch==1.6.0"),
         ("1.8.1-cuda11.1-cudnn8-devel", "torch==1.8.1"),
-        ("1.13.1-cuda11.6-cudnn8-runtime", "torch==1.12.1"),
+        ("1.3-cuda10.1-cudnn7-runtime", "torch==1.4.0"),  # without a Python 3.7
+        ("1.4-cuda10.1-cudnn7-runtime", "torch==1.4.0"),
+        ("1.13.1-cuda11.6-cudnn8-runtime", "torch==1.13.1"),
+        ("1.13-cuda11.6", "torch==1.13.1"),
         ("2.2.2-cuda12.1-cudnn8-runtime", "torch==2.2.2"),
         ("2.0.0-cuda11.7-cudnn8-devel", "torch==2.0.1"),
         ("2.8.0-cuda12.6-cudnn9-runtime", "torch==2.13.0"),
@@ -205,6 +208,9 @@ def test_a_name_that_azure_never_published_is_no_substitute(reference: str, near
     ],
 )
 def test_the_tag_of_pytorchs_image_decides_the_version(tag: str, torch: str) -> None:
+    if tag.startswith("1.3-"):
+        image, python = {"image": f"pytorch/pytorch:{tag}"}, replace(LINUX, pythons=("3.7",))
+        assert "torch==1.3.1" in definition.resolve(image, python).packages
     assert torch in definition.resolve({"image": f"pytorch/pytorch:{tag}"}, LINUX).packages
 
 

@@ -73,6 +73,11 @@ MESSAGES = [
     ("PermissionError: [Errno 13] Permission denied: '/data'", "permission_denied"),
     ("RuntimeError: Error(s) in loading state_dict for Net:", "checkpoint_mismatch"),
     ("KeyError: 'connection'", None),
+    ("KeyError: 'OMPI_COMM_WORLD_RANK'", "not_distributed"),
+    ("KeyError: 'LOCAL_RANK'", "not_distributed"),
+    ("KeyError: 'RANKS'", None),
+    ("ValueError: Error initializing torch.distributed using env:// rendezvous: environment "
+     "variable RANK expected, but not set", "not_distributed"),
     ("ValueError: too many values to unpack (expected 2)", None),
     ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)", None),
 ]  # fmt: skip

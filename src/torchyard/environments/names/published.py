@@ -84,9 +84,9 @@ _WEIGHTS_ONLY_SINCE = (2, 6)
 # The oldest Python that uv offers.
 _OLDEST_DOWNLOAD = (3, 8)
 WHOLE_MODELS = ("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
-# Versions of PyTorch 1 for Python 3.8 whose own wheels run without a GPU.
+# Versions of PyTorch 1 that are environments of their own for Python 3.8; earlier ones need 3.7.
 _OLDEST_FOR_38, _NEWEST_FOR_38 = 4, 12
-_OLD_TAG = re.compile(r"1\.(\d{1,2})(?:\.|-|\Z)")
+_TAG_VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.|-|\Z)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -186,17 +186,18 @@ def name_in(image: str, tag: str = "") -> str:
     if _TORCH_IMAGE.fullmatch(image):
         return _NEWEST_ACPT
     if _PYTORCH_IMAGE.fullmatch(image):
-        old = _OLD_TAG.match(tag)
-        if old is None:
-            return _published_acpt(tag)
-        nearest = min(max(int(old[1]), _OLDEST_FOR_38), _NEWEST_FOR_38)
-        return f"pytorch-1.{nearest}-py38"
+        version = _TAG_VERSION.match(tag)
+        return _name_with_torch(int(version[1]), int(version[2])) if version else _NEWEST_ACPT
     return ""
 
 
-def _published_acpt(tag: str) -> str:
-    """A published name with the torch that a tag begins with, or the newest."""
-    start = f"acpt-pytorch-{'.'.join(tag.split('.')[:2])}-"
+def _name_with_torch(major: int, minor: int) -> str:
+    """A published name with that version of torch, or the newest."""
+    if major == 1 and minor < _OLDEST_FOR_38:
+        return f"{_PREFIX}PyTorch-1.{minor}-CPU"
+    if major == 1 and minor <= _NEWEST_FOR_38:
+        return f"pytorch-1.{minor}-py38"
+    start = f"acpt-pytorch-{major}.{minor}-"
     same = (name for name in names() if name.startswith(start))
     return next((f"{_PREFIX}{name}" for name in same), _NEWEST_ACPT)
 

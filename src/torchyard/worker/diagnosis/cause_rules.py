@@ -239,6 +239,15 @@ RULES: tuple[Rule, ...] = (
         r"\[Errno 30\]|Read-only file system",
         "inputs are read-only: write to ./outputs, ${{{{outputs.<name>}}}} or a temporary folder",
     ),
+    # DeepSpeed takes every job of Azure ML without RANK for one that MPI started.
+    Rule(
+        "not_distributed",
+        r"KeyError: '(?:OMPI_COMM_WORLD_\w{1,20}|(?:LOCAL_)?RANK|WORLD_SIZE|MASTER_(?:ADDR|PORT))'"
+        r"|environment variable (?:RANK|WORLD_SIZE|MASTER_\w{4}) expected, but not set",
+        "a job has the variables of ranks only where its file says so: write `distribution: "
+        "{{type: pytorch, process_count_per_instance: 1}}`, or start the script by a launcher such "
+        "as `torchrun`",
+    ),
     # Python's own
     Rule("import_failed", r"No module named '?(?P<module>[\w.]+)", _INSTALL),
     Rule(
