@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 
 from cli.fake_server import TOKEN, FakeJob, FakeServer, Part, job_body
+from eventually import eventually
 from torchyard import Client
 from torchyard.base.settings import Settings
-from torchyard.client.printing import Printer, bytes_of
+from torchyard.client.printing import bytes_of
 
 _OUTPUT = "größer\n".encode()
 _BUILD = "✓ idna\n".encode()
@@ -89,13 +91,28 @@ def test_what_is_said_begins_a_line_of_its_own_unless_the_bytes_go_elsewhere(
     assert elsewhere.getvalue() == b"no newline"
 
 
-def test_a_server_that_is_lost_is_told_once_with_what_starts_it() -> None:
-    lines: list[str] = []
-    printer = Printer(io.BytesIO(), lines.append)
-    printer.lost(1.0)
-    printer.lost(2.0)
-    (line,) = lines
-    assert "`yard server start`" in line
+def test_a_stream_says_once_that_the_server_is_lost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server = FakeServer()
+    job = FakeJob(job_body("a"), [Part(_LOG, b"first\nsecond\n")])
+    job.cuts = [1]
+    server.state.jobs["a"] = job
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", shown)
+    with Client(workspace="default", settings=Settings(tmp_path, server.url, TOKEN)) as client:
+        reader = threading.Thread(target=client.jobs.get("a").stream, daemon=True)
+        reader.start()
+        eventually(lambda: not job.cuts, "the stream to be cut")
+        server.stop()
+        eventually(lambda: "The server is unreachable" in shown.getvalue(), "that to be said")
+        server.start()
+        job.may_end.set()
+        reader.join()
+    monkeypatch.undo()
+    server.stop()
+    assert shown.getvalue().count("`yard server start`") == 1
+    assert shown.getvalue().endswith("second\n")
 
 
 def test_a_job_is_streamed_where_there_is_no_standard_stream(
