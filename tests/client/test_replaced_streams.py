@@ -96,18 +96,18 @@ def test_a_stream_says_once_that_the_server_is_lost(
 ) -> None:
     server = FakeServer()
     job = FakeJob(job_body("a"), [Part(_LOG, b"first\nsecond\n")])
+    job.may_end.set()
     job.cuts = [1]
     server.state.jobs["a"] = job
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stdout", shown)
     with Client(workspace="default", settings=Settings(tmp_path, server.url, TOKEN)) as client:
         reader = threading.Thread(target=client.jobs.get("a").stream, daemon=True)
-        reader.start()
-        eventually(lambda: not job.cuts, "the stream to be cut")
+        # What is connected stays so until it is cut.
         server.stop()
+        reader.start()
         eventually(lambda: "The server is unreachable" in shown.getvalue(), "that to be said")
         server.start()
-        job.may_end.set()
         reader.join()
     monkeypatch.undo()
     server.stop()
