@@ -18,7 +18,7 @@ from torchyard.environments.conda import conda_packages
 from torchyard.environments.names import catalogue, components, curated_environments
 from torchyard.environments.names.components import Held, TestRun
 from torchyard.environments.names.curated_environments import Curated
-from torchyard.environments.packages import lock
+from torchyard.environments.packages import layers, lock
 from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset, EnvironmentSpec
 
@@ -190,7 +190,10 @@ def _spec_of(
 
 
 def build_json(environments: Environments, spec: EnvironmentSpec) -> dict[str, Any]:
-    """Its hash, the status of its last build, its locked packages or those of the definition."""
+    """Its hash, the status of its last build, its locked packages or those of the definition.
+
+    torchyard's layers are among the locked packages, since scripts find them beside the others.
+    """
     last = environments.records.last(spec.hash)
     folder = environments.folders.find(spec)
     body: dict[str, Any] = {
@@ -210,7 +213,7 @@ def build_json(environments: Environments, spec: EnvironmentSpec) -> dict[str, A
         written = [f"{name}={version}" for name, version in sorted(conda_versions.items())]
         body["conda_packages"] = written or list(spec.conda)
     if pins:
-        body["packages"] = _written(pins)
+        body["packages"] = _written(dict(sorted({**pins, **layers.versions(spec.layers)}.items())))
     elif spec.packages:
         body["packages"] = list(spec.packages)
     return body

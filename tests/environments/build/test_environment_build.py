@@ -107,6 +107,12 @@ def test_an_environment_is_whole_locked_compiled_and_discreet(
     assert (build.hash, build.status, build.lock) == (spec.hash, "ready", lock)
     resolved = to_json.resolved_json(environments, "default", {"pip_requirements": ["alpha"]})
     assert resolved["packages"] == ["alpha==1.0", "beta==1.5"]
+    layered = {"pip_requirements": ["alpha", "msccl"]}
+    environments.builds.run(environments.resolver.resolve(layered))
+    resolved = to_json.resolved_json(environments, "default", layered)
+    assert [line.partition("+")[0] for line in resolved["packages"]] == [
+        "alpha==1.0", "beta==1.5", "msccl==2.3.0"
+    ]  # fmt: skip
     for item in to_json.list_json(environments, "default"):
         to_json.version_to_json(environments, "default", item["name"], item["version"])
     assert not unfinished(machine)

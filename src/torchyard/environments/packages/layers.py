@@ -128,6 +128,16 @@ def _torch(lines: Sequence[str]) -> int:
     return int(pins[-1][1]) if pins else 2
 
 
+def versions(names: Sequence[str]) -> dict[str, str]:
+    """The distributions that these layers are installed as, with their versions."""
+    return {
+        package: layer.version
+        for layer in LAYERS
+        if layer.name in names
+        for package in (layer.name, *layer.aliases)
+    }
+
+
 def oldest_python(names: Sequence[str]) -> str:
     """The oldest Python that all of these layers run on, such as "3.8"."""
     major, minor = max(layer.oldest_python for layer in LAYERS if layer.name in names)
