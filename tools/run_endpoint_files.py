@@ -95,7 +95,7 @@ _EXPECTED = {
     "custom-container/tfserving": _OWN_SERVER,
     "custom-container/torchserve": _OWN_SERVER,
     "custom-container/triton": _OWN_SERVER,
-    "data-collector/custom-blob-storage": Expected("refused", "data` is not served"),
+    "data-collector/custom-blob-storage": Expected("refused", "data.path` is not served"),
     "data-collector/workspace-blob-storage": Expected("answered", "[[", _COLLECTED),
     "deploy-with-packages/custom-model/deployment.yml": _NO_PACKAGE,
     "deploy-with-packages/custom-model/model-deployment.yml":

@@ -69,8 +69,9 @@ service = Model.deploy(workspace, name, [registered], inference, where)
 service.wait_for_deployment(show_output=False)
 assert service.state == "Healthy", (service.state, service.error, service.get_logs())
 with open(request) as file:
-    print(json.dumps(service.run(file.read())))
+    answer = service.run(file.read())
 service.delete()
+print("\\n" + json.dumps(answer))
 """
 Ask = Callable[..., Any]
 """A command of `yard`, without the word itself; returns the JSON that it prints."""
@@ -158,9 +159,12 @@ def run(
             *("online-endpoint", "invoke", "-n", name, "--deployment-name", "blue"),
             *("--request-file", str(sample.request)),
         ),
-        "azure-ai-ml": by_client(SDK_V2, _BY_SDK_V2, variables, config, name, sample.request),
+        "azure-ai-ml": by_client(
+            SDK_V2, sample.model.parent, _BY_SDK_V2, variables, config, name, sample.request
+        ),
         "SDK v1, its own web service": by_client(
-            *(SDK_V1, _BY_SDK_V1, variables, config, _SERVICE, sample.request),
+            *(SDK_V1, sample.model.parent, _BY_SDK_V1),
+            *(variables, config, _SERVICE, sample.request),
             *(sample.model, sample.code, sample.script, sample.conda),
         ),
     }
@@ -196,13 +200,21 @@ def by_curl(address: str, key: str, sample: Sample) -> Any:
     return json.loads(done.stdout)
 
 
-def by_client(client: str, program: str, variables: Mapping[str, str], *words: Any) -> Any:
+def by_client(
+    client: str, folder: Path, program: str, variables: Mapping[str, str], *words: Any
+) -> Any:
+    """Run a client's program in `folder`: SDK v1 registers no model from outside of it."""
     python = VENVS / client / "bin" / "python"
     command = [str(python), "-W", "ignore", "-c", program, *map(str, words)]
     environment = {**variables, "PATH": os.environ["PATH"]}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1200
+    )
     assert done.returncode == 0, f"{client}: {done.stdout}\n{done.stderr}"
-    return json.loads(done.stdout.splitlines()[-1])
+    try:
+        return json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise AssertionError(f"{client} printed no answer: {done.stdout}\n{done.stderr}") from None
 
 
 if __name__ == "__main__":

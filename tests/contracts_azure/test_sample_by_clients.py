@@ -15,8 +15,7 @@ from yard_under_test import Yard
 
 import run_sample_by_clients as by_clients
 
-# By hand: SDK v1's client refuses the model's path outside the current folder here.
-pytestmark = [pytest.mark.azure, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.azure, pytest.mark.timeout(900)]
 
 # As the sample's: a model that is read from `model/` below AZUREML_MODEL_DIR.
 _BLUE = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,21 @@ def test_a_cpu_build_of_another_version_that_the_machine_offers_is_named_instead
     with pytest.raises(BuildFailed, match="no CPU build of it fits") as refused:
         environments.builds.run(spec)
     assert refused.value.hint == "request torch 2.12.0"
+
+
+def test_a_curated_environment_takes_it_since_nobody_can_request_another_version(
+    environments: Environments, machine: Machine
+) -> None:
+    wheels.put(machine.home / "offered", "torch", "2.12.0+cpu")
+    spec = environments.resolver.resolve({"pip_requirements": ["torch==2.13.0"]})
+    spec = replace(spec, is_curated=True)
+    environments.builds.run(spec)
+    build = environments.records.last(spec.hash)
+    assert build is not None
+    assert lock.pins(build.lock)["torch"] == "2.13.0"
+    log = Path(environments.folders.paths(spec.hash).log).read_text()
+    assert "torch 2.13.0 is PyPI's" in log
+    assert "the download is 1.5 GB" in log
 
 
 def test_the_wheels_that_fit_are_counted() -> None:

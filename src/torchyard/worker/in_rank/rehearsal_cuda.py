@@ -54,7 +54,7 @@ def apply(torch: Any, devices: Devices) -> None:
         **_identity(torch, devices),
         **_generators(torch, devices),
         **_contexts(devices),
-        **_streams(torch, devices),
+        **streams(torch, devices),
     }
     for name in _NOTHING:
         answers[name] = functools.partial(_nothing, devices)
@@ -236,7 +236,7 @@ class StreamContext:
         pass
 
 
-def _streams(torch: Any, devices: Devices) -> dict[str, Any]:
+def streams(torch: Any, devices: Devices) -> dict[str, Any]:
     """Work is done when it is given, so that streams have nothing to wait for."""
 
     class Stream:
@@ -263,6 +263,7 @@ def _streams(torch: Any, devices: Devices) -> dict[str, Any]:
             event.record(self)
             return event
 
+    _count_as_torchs(torch, Stream)
     return {
         "Stream": Stream,
         "Event": Event,
@@ -271,6 +272,15 @@ def _streams(torch: Any, devices: Devices) -> dict[str, Any]:
         "current_stream": Stream,
         "default_stream": Stream,
     }
+
+
+def _count_as_torchs(torch: Any, stream: Any) -> None:
+    """torch 2.1 to 2.3 ask of what class they are when they import their compiler."""
+    bases = getattr(torch, "_streambase", None)
+    for name, ours in (("_StreamBase", stream), ("_EventBase", Event)):
+        base = getattr(bases, name, None)
+        if hasattr(base, "register"):
+            base.register(ours)
 
 
 def _below(torch: Any) -> None:
