@@ -216,7 +216,11 @@ def _read_by_path(
 for _top in _BY_EXPERIMENT:
     for _name, _read in _OF_RUN.items():
         _endpoint = needs(Permission.READ)(partial(_read_in_run, _read))
-        routes.add(["GET"], f"{_top}/runs/{{run}}/artifacts{_name}", _endpoint)
+        _path = f"{_top}/runs/{{run}}/artifacts{_name}"
+        routes.add(["GET"], _path, _endpoint)
+        if _name:
+            # As azureml-core before 1.42 asks, which has the file in the path.
+            routes.add(["GET"], f"{_path}/{{path:path}}", _endpoint)
 for _name, (_permission, _read) in _OF_CONTAINER.items():
     _declare = needs(_permission)
     _by_path, _by_query = partial(_read_by_path, _read), partial(_read_in_container, _read)
@@ -227,7 +231,7 @@ for _name, (_permission, _read) in _OF_CONTAINER.items():
 @routes.post(*(f"{top}/runs/{{run}}/artifacts/batch/metadata" for top in _BY_EXPERIMENT))
 @needs(Permission.LOG)
 def write_in_run(artifacts: RequestArtifacts, call: AzureCall, run: str) -> JSONResponse:
-    return artifacts.write_links(call, RUNS, RUN_MARK + run)
+    return artifacts.write_links(call, RUNS, RUN_MARK + run, by_v1=True)
 
 
 # `run.download_files()` requests an empty prefix.
