@@ -105,7 +105,7 @@ def test_a_file_that_is_not_there_is_named(
     url_maps.put(db, clock, stores, WORKSPACE, prefix, target)
     for missing in (f"{prefix}/none.csv", f"{target}/none.csv", f"{prefix}/none", f"{web.url}/n"):
         path = saved(db, f"{prefix}/a.csv", f"{web.url}/here.gz", missing)
-        with pytest.raises(NotFound, match="none|/n`"):
+        with pytest.raises(NotFound, match=r"none|/n`"):
             fetcher = Fetcher(tmp_path / "cache", db, stores)
             fetcher.fetch(WORKSPACE, "uri_folder", path, clock.now())
 

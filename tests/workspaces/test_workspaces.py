@@ -113,7 +113,8 @@ def test_only_an_empty_workspace_can_be_deleted(client: TestClient) -> None:
     assert client.delete(f"{WORKSPACES}/default").status_code == 409
     client.post(WORKSPACES, json={"name": "vision"})
     client.post(f"{here}/jobs", json={"command": "true", "environment": "python"})
-    assert "1 job" in client.delete(here).json()["error"]["message"]
+    error = client.delete(here).json()["error"]
+    assert "1 job" in error["message"] and "yard job delete -n NAME -w vision" in error["hint"]
 
 
 def test_the_keys_of_azures_schema_are_given_back(client: TestClient) -> None:
