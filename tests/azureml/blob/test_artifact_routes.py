@@ -142,7 +142,16 @@ def test_only_people_who_may_change_a_run_write_its_files(azure: Azure, run: str
     assert status == 403 and "dan" in fields
 
 
-@pytest.mark.parametrize("body", [{}, {"paths": "a"}, {"paths": [{}]}, {"paths": [{"path": ""}]}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"paths": "a"},
+        {"paths": [{}]},
+        {"paths": [{"path": ""}]},
+        {"paths": [{"path": "a"}] * 1001},
+    ],
+)
 def test_a_body_without_paths_is_refused(azure: Azure, run: str, body: Any) -> None:
     top = f"history/experiments/any/runs/{run}/artifacts/batch/metadata"
     status, fields = refusal(azure, "dan", "POST", top, body)

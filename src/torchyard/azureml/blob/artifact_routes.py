@@ -175,6 +175,8 @@ _OF_RUN = {
     "/prefix/contentinfo": Artifacts.links,
     "/content": Artifacts.content,
 }
+# Clients ask for 50 at once.
+_MOST_PATHS = 1000
 _TOP, _CONTAINER = "/artifact/artifacts", "{origin}/{container}"
 _OF_CONTAINER = {
     "metadata": (Permission.READ, Artifacts.metadata),
@@ -293,6 +295,12 @@ def _paths(call: Call) -> list[str]:
     items = call.document.get("paths")
     if not isinstance(items, list):
         raise InvalidInput("the request's `paths` is not a list", at=["paths"])
+    if len(items) > _MOST_PATHS:
+        raise InvalidInput(
+            f"`paths` has {len(items)} entries; the limit is {_MOST_PATHS}",
+            "ask in several requests",
+            at=["paths"],
+        )
     paths = [item.get("path") if isinstance(item, dict) else None for item in items]
     if not all(isinstance(path, str) and path for path in paths):
         raise InvalidInput("each of the request's `paths` needs a `path`", at=["paths"])
