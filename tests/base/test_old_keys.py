@@ -26,7 +26,7 @@ DATASTORE = ("name", "type", "credentials", "account_name")
         ("deployments", ENDPOINT, "`yard online-deployment create -f FILE`"),
         ("output_configuration", DEPLOYMENT, "write `settings: {output_action: append_row"),
         ("azure_blob", DATASTORE, "write its keys beside `type`"),
-        # In other files it is no such key.
+        # Other files have no such key.
         ("azure_blob", DATA, "known keys: name, type"),
         ("scale_setting", DEPLOYMENT, "did you mean `scale_settings`?"),
     ],
