@@ -102,6 +102,8 @@ _OLD_KEYS = {
     "vm_priority": "tier",
     "max_trials": "max_total_trials",
     "options": "values",
+    "env": "environment_variables",
+    "timeout_minutes": "timeout",
 }
 # Of the same, mappings whose content stands elsewhere today: by a key that shows which kind of file
 # it is, what to write.
