@@ -222,8 +222,8 @@ DOCUMENTS = {
     # Found here, in what the document names.
     "missing code": (b"command: x\ncode: ./nope\n", "2:1: the path `./nope` does not", "relative"),
     "missing input": (
-        b"command: x\ninputs:\n  data:\n    type: uri_folder\n    path: nope\nenvironment: python\n",
-        "5:5: the path `nope` does not exist",
+        b"command: x\nenvironment: python\ninputs:\n  a:\n    type: uri_folder\n    path: nope\n",
+        "6:5: the path `nope` does not exist",
         "relative",
     ),
     "file as folder": (
