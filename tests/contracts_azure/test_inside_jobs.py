@@ -108,14 +108,32 @@ def test_a_path_that_begins_with_a_dot_is_a_folder(
     assert shown["metrics"] == {"loss": 0.5}
 
 
-@pytest.mark.parametrize("python", [version for version in VERSIONS if version != "3.14"])
+EARLY = {
+    # Without a name in its requests, by azureml-core's run history.
+    "1.34.0": ("3.7", "mlflow==1.23.1"),
+    "1.41.0": ("3.8", "mlflow==1.26.1"),
+    # As many conda files have it, with whatever MLflow is there.
+    "1.44.0": ("3.9", "mlflow-skinny"),
+}
+
+
+@pytest.mark.parametrize(
+    ("python", "version", "mlflow"),
+    [
+        *((version, "", "mlflow-skinny") for version in VERSIONS if version != "3.14"),
+        *((python, version, mlflow) for version, (python, mlflow) in EARLY.items()),
+    ],
+)
 def test_every_version_of_the_plugin_logs(
-    yard: Yard, variables: dict[str, str], tmp_path: Path, python: str
+    yard: Yard, variables: dict[str, str], tmp_path: Path, python: str, version: str, mlflow: str
 ) -> None:
-    """The newest that each Python gets: with MLflow 1.23 for 3.6, with MLflow 3 for 3.13."""
+    """The newest that each Python gets: with MLflow 1.23 for 3.6, with MLflow 3 for 3.13; and early
+    ones, with what was there in their time.
+    """
     other_pythons.python(python)
-    name = f"plugin-{python.replace('.', '')}"
-    pip = ["azureml-mlflow", "pandas", "scipy"]
+    name = f"plugin-{python}-{version}".replace(".", "")
+    plugin = f"azureml-mlflow=={version}" if version else "azureml-mlflow"
+    pip = [plugin, mlflow, "pandas", "scipy"]
     document = {
         "name": name,
         "command": f"python -W ignore log.py {name}",

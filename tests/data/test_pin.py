@@ -35,6 +35,10 @@ def _made(nas: Path, db: Database, clock: FakeClock, stores: Datastores, tmp_pat
         ("https://host/data", "azureml://datastores/nas/paths/"),
         ("https://host/data/sets/deep", "azureml://datastores/nas/paths/sets/deep"),
         ("wasbs://c@acc.blob.core.windows.net/", "azureml://datastores/nas/paths/sets"),
+        (
+            "https://acc.blob.core.windows.net/b/my%20files",
+            "azureml://datastores/nas/paths/files",
+        ),
     ):
         url_maps.put(db, clock, stores, WORKSPACE, prefix, target)
 
@@ -82,6 +86,21 @@ def test_pinning(db: Database, stores: Datastores, type: str, path: str, pinned:
         ("https://host/data/sets/deep/", "azureml://datastores/nas/paths/sets/deep/"),
         ("https://host/data", "azureml://datastores/nas/paths"),
         ("wasbs://c@acc.blob.core.windows.net/deep", "azureml://datastores/nas/paths/sets/deep"),
+        # SDK v1 makes `wasbs` of an `https` URL, and leaves its path quoted.
+        (
+            "https://acc.blob.core.windows.net/c/my%20set",
+            "azureml://datastores/nas/paths/sets/my set",
+        ),
+        (
+            "wasbs://b@acc.blob.core.windows.net/my%20files/c%20d.csv",
+            "azureml://datastores/nas/paths/files/c d.csv",
+        ),
+        (
+            "abfss://b@acc.dfs.core.windows.net/my files/c d.csv",
+            "azureml://datastores/nas/paths/files/c d.csv",
+        ),
+        ("https://acc.dfs.core.windows.net/b/my files", "azureml://datastores/nas/paths/files"),
+        ("wasbs://other@acc.blob.core.windows.net/x", ""),
         ("https://host/database/x", ""),
         ("https://other/data/x", ""),
     ],

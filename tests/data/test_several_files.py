@@ -97,6 +97,19 @@ def test_urls_that_the_workspace_maps_are_read_at_home(
     }
 
 
+def test_a_file_that_is_not_there_is_named(
+    db: Database, stores: Datastores, nas: Path, web: Web, clock: FakeClock, tmp_path: Path
+) -> None:
+    web.files = {"/here.gz": b"here"}
+    prefix, target = "https://none.example/sets", "azureml://datastores/nas/paths/sets"
+    url_maps.put(db, clock, stores, WORKSPACE, prefix, target)
+    for missing in (f"{prefix}/none.csv", f"{target}/none.csv", f"{prefix}/none", f"{web.url}/n"):
+        path = saved(db, f"{prefix}/a.csv", f"{web.url}/here.gz", missing)
+        with pytest.raises(NotFound, match=r"none|/n`"):
+            fetcher = Fetcher(tmp_path / "cache", db, stores)
+            fetcher.fetch(WORKSPACE, "uri_folder", path, clock.now())
+
+
 def test_a_dataset_of_many_mapped_urls_has_few_notices(
     db: Database, stores: Datastores, nas: Path, clock: FakeClock
 ) -> None:

@@ -115,6 +115,8 @@ def test_a_listing_that_is_not_xml_is_refused(url: str) -> None:
         ("https://acc.blob.core.windows.net/data/a%20b/c.gz", "a b/c.gz"),
         ("https://acc.blob.core.windows.net/data/", ""),
         ("wasbs://data@acc.blob.core.windows.net/deep/c.gz", "deep/c.gz"),
+        # As SDK v1 makes it of an `https` URL.
+        ("wasbs://data@acc.blob.core.windows.net/a%20b/c.gz", "a b/c.gz"),
         ("abfss://data@acc.dfs.core.windows.net/deep/", "deep"),
     ],
 )

@@ -62,6 +62,9 @@ def _request(user_agent: str, azure_path: AzurePath | None) -> Request:
         # The plug-in is installed beside a client that uses the plain API.
         ("mlflow-python-client/3 azureml-mlflow/1.62", None, False),
         ("mlflow-python-client/3", AzurePath("/", "s", "g"), False),
+        # Early versions of the plug-in, which know no other MLflow, don't name themselves.
+        ("mlflow-python-client/1.30.1", AzurePath("/", "s", "g"), True),
+        ("mlflow-python-client/1.30.1", None, False),
     ],
 )
 def test_only_the_plugin_gets_azureml_uris(

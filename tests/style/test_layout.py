@@ -30,7 +30,7 @@ CEILINGS = {
     "base": 5_700,
     "batch_endpoints": 3_250,
     "cli": 13_250,
-    "client": 13_800,
+    "client": 13_850,
     "components": 450,
     "compute": 2_800,
     "connections": 500,

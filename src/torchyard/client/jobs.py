@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
 from torchyard.base import clock
+from torchyard.base.documents import faults
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.base.http import Transport
 from torchyard.client import resources as read
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from torchyard.client.command_jobs import CommandJob
     from torchyard.client.interactive.services import JobService
     from torchyard.client.interactive.shells import RunningShell, ShellOptions
+    from torchyard.client.snapshots.job_files import JobFiles
     from torchyard.client.snapshots.snapshots import Snapshots
     from torchyard.client.snapshots.upload import Progress
 
@@ -143,15 +145,13 @@ class Jobs(JobReader):
             InvalidInput: the document is wrong; `at` says where.
             Conflict: another job has this name.
         """
-        from torchyard.client.snapshots import job_files
-
         body = _document(document)
         if name:
             body["name"] = name
         if not body.get("experiment_name"):
             body["experiment_name"] = default_experiment(Path.cwd())
         limits = self._snapshots.limits
-        files = job_files.find(body, folder or Path.cwd(), limits)
+        files = self._find(body, folder or Path.cwd())
         with files.locating(), files.with_code(limits) as ready:
             if files.paths or files.clones:
                 self._check(files.document)
@@ -189,12 +189,10 @@ class Jobs(JobReader):
         Raises:
             InvalidInput: the document is wrong; `at` says where.
         """
-        from torchyard.client.snapshots import job_files
-
         body = _document(document)
         if not body.get("experiment_name"):
             body["experiment_name"] = default_experiment(Path.cwd())
-        files = job_files.find(body, folder or Path.cwd(), self._snapshots.limits)
+        files = self._find(body, folder or Path.cwd())
         with files.locating():
             return self._check(files.document)
 
@@ -522,6 +520,29 @@ class Jobs(JobReader):
         if not code.startswith("snapshot:"):
             raise NotFound(f"job `{name}` has no code snapshot", "it was created without `code`")
         return code.removeprefix("snapshot:")
+
+    def _find(self, document: Mapping[str, Any], folder: Path) -> JobFiles:
+        """The local things that a document names.
+
+        Raises:
+            TorchyardError: one is missing or can't be read; what the server finds wrong with the
+                rest of the document is told with it.
+        """
+        from torchyard.client.snapshots import job_files
+
+        def find(body: Mapping[str, Any]) -> JobFiles:
+            return job_files.find(body, folder, self._snapshots.limits)
+
+        def find_and_check(body: Mapping[str, Any]) -> None:
+            files = find(body)
+            with files.locating():
+                self._check(files.document)
+
+        try:
+            return find(document)
+        except InvalidInput:
+            faults.collected(find_and_check, document)
+            raise
 
     def _check(self, document: Mapping[str, Any]) -> Strings:
         response = self._transport.post(f"{self._path}/validate", document)

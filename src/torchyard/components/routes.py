@@ -73,7 +73,7 @@ def to_json(component: Component) -> dict[str, Any]:
 def _code_exists(blobs: Blobs, code: Any) -> None:
     if code is None:
         return
-    if not isinstance(code, str) or not code.startswith(SNAPSHOT_PREFIX):
+    if not fields.text({"code": code}, "code").startswith(SNAPSHOT_PREFIX):
         raise InvalidSpec(
             f"`{code}` is not served as `code`", "name a folder beside the file", at=["code"]
         )

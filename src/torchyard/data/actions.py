@@ -139,7 +139,8 @@ def _several(db: Database, stores: Datastores, workspace: str, path: str) -> Pla
     for folder, pattern in _saved_paths(db, workspace, path):
         location = locate(db, stores, workspace, folder)
         name = several_files.name_of(folder)
-        parts.append(several_files.Part(name, location.files, location.path, pattern))
+        part = several_files.Part(name, location.files, location.path, location.uri, pattern)
+        parts.append(part)
     return Place(several_files.SeveralFiles(parts), "", path)
 
 
@@ -298,7 +299,8 @@ def _system_of(protocol: str, url: str) -> tuple[str, dict[str, Any], str, str]:
         if not container:
             container, host = host, ""
         options: dict[str, Any] = {"account_name": host.partition(".")[0]} if host else {}
-        root = f"{container}{parts.path}"
+        # SDK v1 makes such a URL of an `https` one, whose path stays quoted.
+        root = f"{container}{unquote(parts.path)}"
         return "abfs", {**options, "anon": True}, root, f"abfs://{root}"
     if protocol in ("sftp", "ssh", "smb", "ftp"):
         if not parts.hostname:
@@ -323,7 +325,7 @@ def _public_container(protocol: str, url: str) -> Place | None:
     if protocol in ("http", "https"):
         container, _, path = unquote(path).partition("/")
     else:
-        container = parts.username or ""
+        container, path = parts.username or "", unquote(path)
     if not container:
         return None
     files = Container(url_of(host.partition(".")[0], container), parts.query)

@@ -30,6 +30,7 @@ class Part:
 
     Args:
         name: as `name_of` gives it.
+        uri: for messages.
         pattern: of the files of a folder, in the words of a shell, where `**` is any number of
             folders; empty for all files.
     """
@@ -37,6 +38,7 @@ class Part:
     name: str
     files: Files
     path: str
+    uri: str
     pattern: str = ""
 
     def holds(self, below: str) -> bool:
@@ -153,10 +155,17 @@ def _entries(part: Part) -> Iterator[Entry]:
     if single is not None:
         yield Entry(part.name, single.size_bytes, single.mark, single.modified_at)
         return
+    is_empty = True
     for entry in part.files.walk(part.path):
+        is_empty = False
         if part.holds(entry.path):
             path = f"{part.name}/{entry.path}"
             yield Entry(path, entry.size_bytes, entry.mark, entry.modified_at)
+    if is_empty:
+        raise NotFound(
+            f"there is nothing at `{part.uri}`, which the dataset names",
+            "correct its path, or leave it out and register the dataset again",
+        )
 
 
 def _read_only() -> InvalidInput:

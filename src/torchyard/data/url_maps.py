@@ -7,6 +7,7 @@ Always: the longest prefix wins, and a prefix ends at a slash or at the end of t
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote
 
 from torchyard.base.clock import Clock
@@ -16,6 +17,9 @@ from torchyard.data import datastores, store, uris
 from torchyard.data.datastores import Datastores
 from torchyard.data.types import Pinned, UrlMap
 
+_STORAGE = re.compile(
+    r"(?:wasbs?|abfss?)://([^@/]+)@([^@/.]+)\.(?:blob|dfs)\.core\.windows\.net(?:/(.*))?", re.DOTALL
+)
 _PROTOCOLS = ("http", "https", "wasb", "wasbs", "abfs", "abfss", "adl", "s3", "gs", "hf")
 
 
@@ -90,4 +94,12 @@ def _matches(prefix: str, url: str) -> bool:
 
 
 def _plain(url: str) -> str:
-    return unquote(url.partition("?")[0])
+    """A URL of Azure's storage as `https`, in whichever of its forms it is written: SDK v1 makes
+    `wasbs://` of it.
+    """
+    plain = unquote(url.partition("?")[0])
+    match = _STORAGE.fullmatch(plain)
+    if match is None:
+        return plain.replace(".dfs.core.windows.net/", ".blob.core.windows.net/", 1)
+    container, account, path = match.groups()
+    return f"https://{account}.blob.core.windows.net/{container}/{path or ''}"

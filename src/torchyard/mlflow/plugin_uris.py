@@ -27,6 +27,8 @@ from fastapi.responses import JSONResponse
 from torchyard.data.datastores import ARTIFACT_STORE
 
 _PLUGIN = "azureml-mlflow/"
+# The plug-in of MLflow 1 does not name itself; plain clients don't use Azure's paths.
+_MLFLOW_1 = "mlflow-python-client/1."
 # Where azureml/common/paths.py leaves the parts of an Azure resource path.
 _SCOPE_KEY = "azureml"
 _FIELDS = frozenset({"artifact_uri", "artifact_location", "root_uri", "source"})
@@ -108,7 +110,8 @@ class Plugin:
 def plugin_of(request: Request) -> Plugin | None:
     """The plug-in, if it sent the request: its name is in the User-Agent, its paths are Azure's."""
     azure_path = request.scope.get(_SCOPE_KEY)
-    if azure_path is None or _PLUGIN not in request.headers.get("user-agent", ""):
+    user_agent = request.headers.get("user-agent", "")
+    if azure_path is None or not (_PLUGIN in user_agent or user_agent.startswith(_MLFLOW_1)):
         return None
     scope = (
         f"/subscriptions/{azure_path.subscription}/resourceGroups/{azure_path.resource_group}"

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 from torchyard.shared.record_rules import INTEGER, NUMBER_NAMES, TRUTH, InvalidRecord, number_json
 
+BASE_HEADER = "X-Torchyard-Base"
+"""Where the script reaches the server by TLS: early clients open links to files by no other way."""
 _SCALAR = "azureml.v1.scalar"
 _INTEGERS = ("int", "integer", "long")
 _NUMBERS = ("double", "float", *_INTEGERS, "bool", "boolean")

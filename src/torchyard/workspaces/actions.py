@@ -137,12 +137,7 @@ def update(
         InvalidSpec: another key, or a value of the wrong kind.
         NotFound: no such workspace.
     """
-    allowed = [key for key in changes if key in azure_keys.KEYS]
-    otherwise = f"you can change: {', '.join(_CHANGES)}"
-    fields.refuse_unchangeable(changes, (*_CHANGES, *allowed), "a workspace", otherwise)
-    expressions.refuse(changes)
-    _check_settings(changes)
-    satisfied = azure_keys.read(changes)
+    satisfied = faults.collected(_read_changes, changes)
     values = {
         key: value
         for key, value in changes.items()
@@ -168,6 +163,16 @@ def update(
                 values["notifications"] = merged
             store.change_workspace(connection, name, **values)
     return get(db, name)
+
+
+def _read_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The changed keys of Azure's schema that are satisfied; the others have been checked."""
+    allowed = [key for key in changes if key in azure_keys.KEYS]
+    otherwise = f"you can change: {', '.join(_CHANGES)}"
+    fields.refuse_unchangeable(changes, (*_CHANGES, *allowed), "a workspace", otherwise)
+    expressions.refuse(changes)
+    _check_settings(changes)
+    return azure_keys.read(changes)
 
 
 def _check_settings(changes: Mapping[str, Any]) -> None:

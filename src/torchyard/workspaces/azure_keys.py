@@ -5,7 +5,7 @@ refused, with the reason.
 Leaves: name, location, description, display name and tags to actions.py.
 Always: a key that asks for what torchyard does not do is refused by name, never dropped.
 
-Source: `WorkspaceSchema` of azure-ai-ml 1.35.
+Source: `WorkspaceSchema`, `HubSchema` and `ProjectSchema` of azure-ai-ml 1.35.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _TEXTS = (
     "image_build_compute",
     "system_datastores_auth_mode",
 )
-_CHOICES = ("public_network_access", "identity", "managed_network")
+_CHOICES = ("public_network_access", "identity", "managed_network", "kind")
 # A workspace that was exported has them; the server tells its own.
 _READ_ONLY = ("id", "discovery_url", "mlflow_tracking_uri")
 _LIMIT_JOBS = "to limit what jobs connect to, use `yard workspace update --network workspace`"
+_NO_HUBS = ("torchyard has no hubs", "leave it out")
 _REFUSED = {
     "storage_account": (
         "files lie in the server's home, not in a storage account",
@@ -60,7 +61,9 @@ _REFUSED = {
         "jobs run as the machine's accounts, not with an identity of Azure",
         "leave it out",
     ),
-    "workspace_hub": ("torchyard has no hubs", "leave it out"),
+    "workspace_hub": _NO_HUBS,
+    "hub_id": _NO_HUBS,
+    "default_resource_group": _NO_HUBS,
     "serverless_compute": (
         "torchyard has no serverless compute",
         f"leave it out; {_LIMIT_JOBS}",
@@ -76,18 +79,14 @@ def refuse_unknown(document: Mapping[str, Any], keys: Sequence[str]) -> None:
         keys: those that torchyard honours.
 
     Raises:
-        InvalidSpec: keys that are neither torchyard's nor Azure's, or ask for what torchyard does
-            not do: all of them in one message.
+        InvalidSpec: a key is neither torchyard's nor Azure's, or asks for what torchyard does not
+            do.
     """
-    taken = (*keys, *KEYS)
-    unknown = [str(key) for key in document if key not in taken]
-    refusals = _refusals(document)
-    otherwise = "leave it out" if len(unknown) + len(refusals) > 1 else ""
-    errors = [
-        fields.unknown_key(key, taken, unnamed=("$schema", *KEYS), otherwise=otherwise)
-        for key in unknown
-    ]
-    _raise([*errors, *refusals])
+    guesses = [key for key in (*keys, *KEYS) if key not in (*_READ_ONLY, *_REFUSED)]
+    for key in document:
+        if key not in (*keys, *KEYS):
+            raise fields.unknown_key(str(key), guesses, otherwise="leave it out")
+    _refuse_unsatisfied(document)
 
 
 def read(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +95,7 @@ def read(document: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InvalidSpec: a value is wrong, or asks for what torchyard does not do.
     """
-    _raise(_refusals(document))
+    _refuse_unsatisfied(document)
     settings: dict[str, Any] = {}
     for key in _TRUTHS:
         if document.get(key) is not None:
@@ -115,7 +114,7 @@ def notices(document: Mapping[str, Any]) -> list[str]:
     """What to say of keys that were taken and change nothing."""
     taken = [key for key, value in document.items() if value not in (None, "", {})]
     without_effect = [key for key in taken if key in (*_TRUTHS, *_TEXTS, "public_network_access")]
-    ignored = [key for key in taken if key in ("identity", "managed_network", *_READ_ONLY)]
+    ignored = [key for key in taken if key in ("identity", "managed_network", "kind", *_READ_ONLY)]
     return [
         *(
             [f"kept and shown, without an effect here: {_quote_keys(without_effect)}"]
@@ -130,28 +129,12 @@ def _quote_keys(keys: Iterable[str]) -> str:
     return ", ".join(f"`{key}`" for key in keys)
 
 
-def _refusals(document: Mapping[str, Any]) -> list[InvalidSpec]:
-    errors = [
-        InvalidSpec(f"`{key}` can't be honoured: {reason}", hint, at=[key])
-        for key, (reason, hint) in _REFUSED.items()
-        if document.get(key)
-    ]
-    for check in (_check_access, _check_identity, _check_network):
-        try:
-            check(document)
-        except InvalidSpec as error:
-            errors.append(error)
-    return errors
-
-
-def _raise(errors: Sequence[InvalidSpec]) -> None:
-    """Raise the only error as it is, several as one."""
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        lines = [f"{len(errors)} keys can't be taken:"]
-        lines += [f"  {error.message} ({error.hint})" for error in errors]
-        raise InvalidSpec("\n".join(lines), "correct them or leave them out", at=errors[0].at)
+def _refuse_unsatisfied(document: Mapping[str, Any]) -> None:
+    for key, (reason, hint) in _REFUSED.items():
+        if document.get(key):
+            raise InvalidSpec(f"`{key}` can't be honoured: {reason}", hint, at=[key])
+    for check in (_check_access, _check_identity, _check_network, _check_kind):
+        check(document)
 
 
 def _truth(document: Mapping[str, Any], key: str) -> bool:
@@ -206,3 +189,14 @@ def _check_network(document: Mapping[str, Any]) -> None:
         f"leave it out; {_LIMIT_JOBS}",
         at=["managed_network"],
     )
+
+
+def _check_kind(document: Mapping[str, Any]) -> None:
+    kind = fields.text(document, "kind")
+    if kind.lower() not in ("", "default"):
+        raise InvalidSpec(
+            f"`kind: {kind[:50]}` can't be honoured: torchyard has workspaces, no hubs, projects "
+            "or feature stores",
+            "leave it out",
+            at=["kind"],
+        )

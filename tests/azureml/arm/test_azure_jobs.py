@@ -286,6 +286,10 @@ def test_errors_have_azures_envelope(azure: Azure) -> None:
     assert "is in workspace `else`" in refused(404, computeId=f"{other}/computes/c")
     assert "wrong" not in azure.names("jobs")
     assert "job `none` does not exist" in azure.refused(404, "GET", "jobs/none")["message"]
+    wrong = body(computeId=f"{WORKSPACE}/computes/gpu-8", environmentId="azureml:nope:1")
+    error = azure.refused(400, "PUT", "jobs/wrong", {"properties": wrong})
+    messages = [each["message"] for each in (error, *error["details"])]
+    assert "nope" in " ".join(messages) and "gpu-8" in " ".join(messages) and len(messages) == 2
     azure.refused(400, "PUT", "jobs/wrong", {"name": "k", "properties": body()})
     azure.refused(400, "PUT", "jobs/wrong", {"properties": []})
 

@@ -68,6 +68,31 @@ def test_a_runs_files_are_written_and_read(azure: Azure, run: str) -> None:
     assert [item["path"] for item in listed["files"]] == ["a", "two.txt"]
 
 
+@pytest.mark.parametrize("experiment", ["experiments/any", "experimentids/1"])
+def test_early_clients_have_the_file_in_the_path(azure: Azure, run: str, experiment: str) -> None:
+    top = f"history/{experiment}/runs/{run}/artifacts"
+    response = of(azure, "POST", f"{top}/batch/metadata", paths("a/one 1.txt"))
+    link = response["artifactContentInformation"]["a/one 1.txt"]["contentUri"]
+    # They quote the name in it again.
+    assert "/a/one 1.txt?" in link
+    written(azure, response, "a/one 1.txt", b"one")
+    assert of(azure, "GET", f"{top}/contentinfo/a/one 1.txt")["path"] == "a/one 1.txt"
+    assert [item["path"] for item in of(azure, "GET", f"{top}/path/a")["value"]] == ["a/one 1.txt"]
+    links = of(azure, "GET", f"{top}/prefix/contentinfo/a")["value"]
+    assert [item["path"] for item in links] == ["a/one 1.txt"]
+
+
+def test_links_lead_where_the_relay_says_that_scripts_find_the_server(
+    azure: Azure, run: str
+) -> None:
+    path = f"/history/v1.0{WORKSPACE}/experiments/any/runs/{run}/artifacts/batch/metadata"
+    for base, account in (("https://h:1", "@h:1"), ("http://h:1", "@testserver")):
+        headers = {"Authorization": f"Bearer {azure.site.tokens['dan']}", "X-Torchyard-Base": base}
+        answer = azure.site.client.post(path, json=paths("a"), headers=headers).json()
+        link = answer["artifactContentInformation"]["a"]["contentUri"]
+        assert link.partition("/azureml")[0].endswith(account)
+
+
 def test_sdk_v1_quotes_the_name_in_a_url_again(azure: Azure, run: str) -> None:
     container = f"ExperimentRun/dcid.{run}"
     names = ("a plot é.png", "1+1=2&.txt", "what?#.txt")
@@ -117,7 +142,16 @@ def test_only_people_who_may_change_a_run_write_its_files(azure: Azure, run: str
     assert status == 403 and "dan" in fields
 
 
-@pytest.mark.parametrize("body", [{}, {"paths": "a"}, {"paths": [{}]}, {"paths": [{"path": ""}]}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"paths": "a"},
+        {"paths": [{}]},
+        {"paths": [{"path": ""}]},
+        {"paths": [{"path": "a"}] * 1001},
+    ],
+)
 def test_a_body_without_paths_is_refused(azure: Azure, run: str, body: Any) -> None:
     top = f"history/experiments/any/runs/{run}/artifacts/batch/metadata"
     status, fields = refusal(azure, "dan", "POST", top, body)

@@ -222,17 +222,17 @@ DOCUMENTS = {
     # Found here, in what the document names.
     "missing code": (b"command: x\ncode: ./nope\n", "2:1: the path `./nope` does not", "relative"),
     "missing input": (
-        b"command: x\ninputs:\n  data:\n    type: uri_folder\n    path: nope\n",
-        "5:5: the path `nope` does not exist",
+        b"command: x\nenvironment: python\ninputs:\n  a:\n    type: uri_folder\n    path: nope\n",
+        "6:5: the path `nope` does not exist",
         "relative",
     ),
     "file as folder": (
-        b"command: x\ninputs:\n  data:\n    path: job.yml\n",
+        b"command: x\ninputs:\n  data:\n    path: job.yml\nenvironment: python\n",
         "4:5: the input's path `job.yml` is a file",
         "uri_file",
     ),
     "folder as file": (
-        b"command: x\ninputs:\n  data:\n    type: uri_file\n    path: .\n",
+        b"command: x\ninputs:\n  data:\n    type: uri_file\n    path: .\nenvironment: python\n",
         "5:5: the input's path `.` is a folder",
         "uri_folder",
     ),
@@ -404,6 +404,29 @@ def test_all_errors_of_a_file_are_told_at_once_in_its_order(yard: Yard, folder: 
     for verb in ("create", "validate"):
         answer = yard("job", verb, "-f", "job.yml", "-o", "none")
         assert (answer.code, answer.err) == (2, expected)
+
+
+def test_paths_that_do_not_exist_hide_no_other_error(yard: Yard, folder: Path) -> None:
+    (folder / "job.yml").write_text(
+        "comand: x\n"
+        "code: ./scr\n"
+        "limits: {timeout: 2h}\n"
+        "environment: {conda_file: nope.yml}\n"
+        "command: train ${{inputs.data}}\n"
+        "inputs:\n"
+        "  data: {path: ./none}\n"
+    )
+    for verb in ("create", "validate"):
+        answer = yard("job", verb, "-f", "job.yml", "-o", "none")
+        errors = [line for line in answer.err.splitlines() if line.startswith("error: ")]
+        assert answer.code == 2
+        assert errors == [
+            "error: job.yml:1:1: unknown key `comand`",
+            "error: job.yml:2:1: the path `./scr` does not exist",
+            "error: job.yml:3:10: `timeout` must be a whole number of 0 or more, not `2h`",
+            "error: job.yml:4:15: the path `nope.yml` does not exist",
+            "error: job.yml:7:10: the path `./none` does not exist",
+        ]
 
 
 @pytest.mark.parametrize(

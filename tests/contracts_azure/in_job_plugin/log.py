@@ -15,11 +15,13 @@ class Echo(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
 
 
 name = sys.argv[1]
-pathlib.Path("weights.txt").write_text("1 2 3")
+pathlib.Path("files").mkdir()
+pathlib.Path("files/weights.txt").write_text("1 2 3")
 mlflow.log_metric("loss", 0.5, step=1)
 mlflow.log_param("rate", 0.1)
 mlflow.set_tag("team", "vision")
-mlflow.log_artifact("weights.txt", "weights")
+mlflow.log_artifact("files/weights.txt")
+mlflow.log_artifacts("files", "weights")
 
 client = MlflowClient()
 run = mlflow.active_run().info.run_id

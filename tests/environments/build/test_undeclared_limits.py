@@ -44,6 +44,41 @@ def test_mlflow_before_3_9_needs_sqlalchemy_2_0(
     assert lock.undeclared_limits(versions) == limits
 
 
+@pytest.mark.parametrize(
+    ("versions", "limits"),
+    [
+        ({"mlflow": "1.23.1", "protobuf": "4.24.4"}, ("protobuf<3.21",)),
+        ({"mlflow-skinny": "1.26.1", "protobuf": "5.29.5"}, ("protobuf<3.21",)),
+        ({"mlflow": "1.23.1", "protobuf": "3.20.3"}, ()),
+        ({"mlflow": "1.27.0", "protobuf": "4.24.4"}, ()),
+        ({"mlflow": "1.23.1", "numpy": "1.24.4"}, ("numpy<1.24",)),
+        ({"mlflow": "1.26.1", "numpy": "1.24.4"}, ()),
+        ({"mlflow": "1.26.1", "mlflow-skinny": "2.17.2"}, ("mlflow-skinny<2",)),
+        ({"mlflow": "1.30.0", "mlflow-skinny": "1.30.1"}, ()),
+        ({"mlflow": "2.17.2", "mlflow-skinny": "2.17.2"}, ()),
+    ],
+)
+def test_mlflow_1_needs_what_was_there_in_its_time(
+    versions: dict[str, str], limits: tuple[str, ...]
+) -> None:
+    assert lock.undeclared_limits(versions) == limits
+
+
+@pytest.mark.parametrize(
+    ("plugin", "skinny", "limits"),
+    [
+        ("1.44.0", "3.1.4", ("mlflow-skinny<3.1",)),
+        ("1.60.0", "3.15.0", ("mlflow-skinny<3.1",)),
+        ("1.60.0", "3.0.1", ()),
+        ("1.62.0.post6", "3.15.0", ()),
+    ],
+)
+def test_azures_plugin_before_1_61_needs_mlflow_before_3_1(
+    plugin: str, skinny: str, limits: tuple[str, ...]
+) -> None:
+    assert lock.undeclared_limits({"azureml-mlflow": plugin, "mlflow-skinny": skinny}) == limits
+
+
 @pytest.mark.slow
 def test_an_older_version_is_taken_where_there_is_one(
     make_environments: MakeEnvironments, machine: Machine

@@ -351,6 +351,17 @@ def test_the_brackets_of_another_program_get_a_notice(text: str) -> None:
         ({"distribution": {"type": "pytorch", "num_nodes": 2}},
          "write `resources: {instance_count: 2}`"),
         ({"limits": {"max_time": 60}}, "write `timeout`, in seconds"),
+        ({"outputs": {"o": {"datastore": "nas"}}},
+         "write `path: azureml://datastores/NAME/paths/PATH`"),
+        ({"resources": {"process_count_per_node": 2}},
+         "write `distribution: {type: pytorch, process_count_per_instance: 2}`"),
+        ({"search_space": {}}, "it is a key of sweeps: write `type: sweep` beside it"),
+        ({"input_data": "x"},
+         "data is an input: `inputs: {data: {path: azureml:NAME:VERSION}}`"),
+        ({"inputs": {"a": {"path": "https://h/x", "mode": "mount"}}}, "did you mean `ro_mount`?"),
+        ({"inputs": {"a": {"path": "https://h/x", "type": "path"}}}, "did you mean `uri_folder`?"),
+        ({"inputs": {"a": {"path": "https://h/x", "type": "AnyFile"}}},
+         "did you mean `uri_file`?"),
     ],
 )  # fmt: skip
 def test_what_others_call_a_key_is_told_by_its_name_here(keys: dict[str, Any], hint: str) -> None:

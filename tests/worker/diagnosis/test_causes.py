@@ -20,6 +20,9 @@ NOW = 1_800_000_000.0
 
 # Messages of libraries, and their codes in a job of several ranks.
 MESSAGES = [
+    ("mlflow.exceptions.MlflowException: Could not find a registered artifact repository for: "
+     "mlflow-artifacts:/1/r/artifacts. Currently registered schemes are: ['', 'file']",
+     "mlflow_too_old"),
     ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20 MiB", "cuda_out_of_memory"),
     ("RuntimeError: CUDA error: out of memory", "cuda_out_of_memory"),
     ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "gpu_ecc_error"),

@@ -182,6 +182,24 @@ def test_services_are_told_without_the_server(tmp_path: Path) -> None:
     assert status == 200 and json.loads(content)["history"] == base
 
 
+def test_the_server_learns_where_scripts_reach_it_for_links_to_files(tmp_path: Path) -> None:
+    seen: list[str | None] = []
+
+    class Stub(AzureStub):
+        def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Any:
+            seen.append(self.headers.get(sdk_v1_records.BASE_HEADER))
+            return super().answer(method, path, query, body)
+
+    server = Stub()
+    server.start()
+    base = "https://127.0.0.1:1"
+    with server_of(server.url, tmp_path, AZUREML_SERVICE_ENDPOINT=base) as script:
+        for path in ("/artifacts/batch/metadata", "/artifacts/contentinfo/a", "/children"):
+            posted(script, OWN + path, {})
+    server.stop()
+    assert seen == [base, base, None]
+
+
 def test_only_jobs_with_a_way_in_are_led_to_the_relay() -> None:
     plan = plan_for("http://127.0.0.1:9")
     assert sdk_v1_addresses.variables(plan, "http://relay") == {}

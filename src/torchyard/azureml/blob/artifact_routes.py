@@ -175,6 +175,8 @@ _OF_RUN = {
     "/prefix/contentinfo": Artifacts.links,
     "/content": Artifacts.content,
 }
+# Clients ask for 50 at once.
+_MOST_PATHS = 1000
 _TOP, _CONTAINER = "/artifact/artifacts", "{origin}/{container}"
 _OF_CONTAINER = {
     "metadata": (Permission.READ, Artifacts.metadata),
@@ -216,7 +218,11 @@ def _read_by_path(
 for _top in _BY_EXPERIMENT:
     for _name, _read in _OF_RUN.items():
         _endpoint = needs(Permission.READ)(partial(_read_in_run, _read))
-        routes.add(["GET"], f"{_top}/runs/{{run}}/artifacts{_name}", _endpoint)
+        _path = f"{_top}/runs/{{run}}/artifacts{_name}"
+        routes.add(["GET"], _path, _endpoint)
+        if _name:
+            # As azureml-core before 1.42 asks, which has the file in the path.
+            routes.add(["GET"], f"{_path}/{{path:path}}", _endpoint)
 for _name, (_permission, _read) in _OF_CONTAINER.items():
     _declare = needs(_permission)
     _by_path, _by_query = partial(_read_by_path, _read), partial(_read_in_container, _read)
@@ -227,7 +233,7 @@ for _name, (_permission, _read) in _OF_CONTAINER.items():
 @routes.post(*(f"{top}/runs/{{run}}/artifacts/batch/metadata" for top in _BY_EXPERIMENT))
 @needs(Permission.LOG)
 def write_in_run(artifacts: RequestArtifacts, call: AzureCall, run: str) -> JSONResponse:
-    return artifacts.write_links(call, RUNS, RUN_MARK + run)
+    return artifacts.write_links(call, RUNS, RUN_MARK + run, by_v1=True)
 
 
 # `run.download_files()` requests an empty prefix.
@@ -289,6 +295,12 @@ def _paths(call: Call) -> list[str]:
     items = call.document.get("paths")
     if not isinstance(items, list):
         raise InvalidInput("the request's `paths` is not a list", at=["paths"])
+    if len(items) > _MOST_PATHS:
+        raise InvalidInput(
+            f"`paths` has {len(items)} entries; the limit is {_MOST_PATHS}",
+            "ask in several requests",
+            at=["paths"],
+        )
     paths = [item.get("path") if isinstance(item, dict) else None for item in items]
     if not all(isinstance(path, str) and path for path in paths):
         raise InvalidInput("each of the request's `paths` needs a `path`", at=["paths"])

@@ -19,6 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from torchyard.azureml.common.paths import PROVIDER, SCOPE_KEY, AzurePath
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
+from torchyard.shared.sdk_v1_records import BASE_HEADER
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.guarded_routes import identity_of
 from torchyard.workspaces.types import Identity, Workspace
@@ -170,7 +171,10 @@ def objects_at(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]
 
 
 def base_url(request: Request) -> str:
-    """The server as the client named it."""
+    """The server as the client named it, or as a job's relay says that its scripts reach it."""
+    base = request.headers.get(BASE_HEADER, "")
+    if base.startswith("https://"):
+        return base
     return f"{request.url.scheme}://{request.headers.get('host', '')}"
 
 

@@ -54,7 +54,7 @@ class NotServed(TorchyardError):
 
 
 def envelope(error: TorchyardError) -> dict[str, Any]:
-    """The body of an error."""
+    """The body of an error; what else is wrong with the same document is among its details."""
     code = error.code if error.code[:1].isupper() else _CODES.get(error.http_status, "ServiceError")
     message = f"{error.message}. Hint: {error.hint}" if error.hint else error.message
     target = ".".join(str(part) for part in error.at)
@@ -63,7 +63,7 @@ def envelope(error: TorchyardError) -> dict[str, Any]:
             "code": code,
             "message": message,
             "target": target or None,
-            "details": [],
+            "details": [envelope(other)["error"] for other in error.others],
             "additionalInfo": [],
         }
     }

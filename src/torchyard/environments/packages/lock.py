@@ -39,6 +39,16 @@ _UNDECLARED = (
 _TOO_NEW = (
     # Its store of databases imports a pool that SQLAlchemy 2.1 removed.
     ("mlflow", (3, 9), "sqlalchemy", (2, 1), "sqlalchemy<2.1"),
+    # The code that was generated for them is refused by protobuf 4.
+    ("mlflow", (1, 27), "protobuf", (3, 21), "protobuf<3.21"),
+    ("mlflow-skinny", (1, 27), "protobuf", (3, 21), "protobuf<3.21"),
+    # They use names that NumPy 1.24 removed.
+    ("mlflow", (1, 25), "numpy", (1, 24), "numpy<1.24"),
+    ("mlflow-skinny", (1, 25), "numpy", (1, 24), "numpy<1.24"),
+    # It takes a file's URI alone, and MLflow 3.1 hands over another one with it.
+    ("azureml-mlflow", (1, 61), "mlflow-skinny", (3, 1), "mlflow-skinny<3.1"),
+    # It holds the modules of mlflow-skinny itself, which another package would replace in part.
+    ("mlflow", (2, 0), "mlflow-skinny", (2, 0), "mlflow-skinny<2"),
 )
 _UNBUILT = re.compile(
     r"Failed to (?:build|download and build) `(?P<name>[\w.-]+)==(?P<version>[^`]+)`", re.ASCII
@@ -252,13 +262,18 @@ def _compile(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) -> Outc
 def _keep_undeclared_limits(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) -> None:
     """Resolve again where a package would not find what it imports; else keep the lock."""
     output = folder / "lock.txt"
-    lock = output.read_text(encoding="utf-8")
-    limits = undeclared_limits(pins(lock))
-    if not limits:
-        return
-    uv.say(f"{', '.join(limits)}: the newer one does not work with the versions of the others")
-    if _compile_with(replace(way, limits=limits), left_out, uv, folder).code != 0:
-        output.write_text(lock, encoding="utf-8")
+    limits: tuple[str, ...] = ()
+    while True:
+        lock = output.read_text(encoding="utf-8")
+        # An older version of one package may be one that another can't use.
+        more = tuple(limit for limit in undeclared_limits(pins(lock)) if limit not in limits)
+        if not more:
+            return
+        uv.say(f"{', '.join(more)}: the newer one does not work with the versions of the others")
+        limits = (*limits, *more)
+        if _compile_with(replace(way, limits=limits), left_out, uv, folder).code != 0:
+            output.write_text(lock, encoding="utf-8")
+            return
 
 
 def undeclared_limits(versions: Mapping[str, str]) -> tuple[str, ...]:

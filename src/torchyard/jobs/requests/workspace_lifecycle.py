@@ -49,7 +49,7 @@ def delete_empty(services: Services, workspace: str) -> None:
         if contents:
             raise Conflict(
                 f"workspace `{workspace}` is not empty: it has {', '.join(contents)}",
-                "only empty workspaces can be deleted; create another one instead",
+                f"delete that first, jobs by `yard job delete -n NAME -w {workspace}`",
                 code="workspace_not_empty",
             )
         computes.forget_all(connection, workspace)

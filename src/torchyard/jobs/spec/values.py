@@ -44,6 +44,7 @@ _PROCESSORS = f"processors, memory and disks {_SIZE}"
 _VARIABLES = "environment variables are `environment_variables: {NAME: value}`"
 _NODES = "write `resources: {instance_count: 2}`"
 _PROCESSES = "write `process_count_per_instance`: processes of one node"
+_SWEEP = "it is a key of sweeps: write `type: sweep` beside it"
 # What older versions of Azure ML's schema, and other platforms, call what is served here.
 _OTHER_NAMES = {
     ("", "arguments"): "write the arguments into `command`",
@@ -58,10 +59,14 @@ _OTHER_NAMES = {
     ("", "nodes"): _NODES,
     ("distribution", "nodes"): _NODES,
     ("resources", "nodes"): "write `instance_count`",
+    ("", "trial"): _SWEEP,
+    ("", "search_space"): _SWEEP,
+    ("", "objective"): _SWEEP,
     ("", "algorithm"): "`algorithm` is for sweeps; write `sampling_algorithm` there",
     ("inputs.*", "data"): _PATH,
     ("inputs.*", "local_path"): _PATH,
     ("outputs.*", "data"): "write `path: azureml://datastores/NAME/paths/PATH`",
+    ("outputs.*", "datastore"): "write `path: azureml://datastores/NAME/paths/PATH`",
     ("outputs.*", "local_path"): "leave it out: `${{outputs.NAME}}` stands for the folder",
     ("environment", "docker"): "write `image: NAME`, or `build: {path: FOLDER}` for a Dockerfile",
     ("inputs.*", "dataset"): _PATH,
@@ -88,6 +93,7 @@ _OTHER_WORDS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ),
         ("^cmd|script|entry|program", "write `command: python train.py`"),
         ("cluster|partition", "write `compute: NAME`"),
+        ("^(?:input|training)data|^datainput", _DATA),
         ("conda|docker|container|requirements", "write `environment: {conda_file: FILE}`"),
     ),
     "distribution": (
@@ -97,6 +103,10 @@ _OTHER_WORDS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "resources": (
         ("gpu|accelerator", _GPUS),
         ("cpu|core|memory|ram|disk|storage", _PROCESSORS),
+        (
+            "process|nproc|slots",
+            "write `distribution: {type: pytorch, process_count_per_instance: 2}`",
+        ),
         ("vmsize|^size|sku", "write `instance_type`"),
         ("node|(?<!max)instances|replica|machine|worker|^count", "write `instance_count`"),
     ),
@@ -104,6 +114,21 @@ _OTHER_WORDS: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 
 
+# Values of earlier versions, by key; without `_`, and in small letters.
+_OLD_VALUES = {
+    ("mode", "mount"): "ro_mount",
+    ("type", "path"): "uri_folder",
+    ("type", "anydirectory"): "uri_folder",
+    ("type", "directory"): "uri_folder",
+    ("type", "anyfile"): "uri_file",
+    ("type", "str"): "string",
+    ("type", "text"): "string",
+    ("type", "int"): "integer",
+    ("type", "float"): "number",
+    ("type", "double"): "number",
+    ("type", "bool"): "boolean",
+    ("type", "dataset"): "mltable",
+}
 # Keys that were mappings in earlier versions of Azure ML's schema, by what to write today.
 _OLD_MAPPINGS = {
     "code": ("local_path", "write `code: {}`"),
@@ -181,7 +206,9 @@ def choice(body: Mapping[Any, Any], key: str, at: At, path: str, default: str) -
     for value, known_key in choices.items():
         if plain == _plain(value):
             return known_key
-    guess = nearest(written, list(choices))
+    guess = _OLD_VALUES.get((key, plain), "")
+    if guess not in choices:
+        guess = nearest(written, list(choices))
     served = [value for value, known_key in choices.items() if known_key.support != "refused"]
     raise InvalidSpec(
         f"`{written}` is not a valid `{key}`",

@@ -149,6 +149,8 @@ def _kind(body: Mapping[Any, Any], at: At) -> str:
     if kind in KEYS:
         return kind
     if written is None:
+        if "spec" in body:
+            raise unknown_key("spec", ("type",), at)
         raise InvalidSpec(
             f"hyperparameter `{at[-1]}` has no `type`", f"use one of: {', '.join(KEYS)}", at=at
         )

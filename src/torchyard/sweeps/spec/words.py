@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec, nearest
-from torchyard.base.fields import described
+from torchyard.base.fields import described, unknown_key
 
 
 def plain(word: str) -> str:
@@ -30,6 +30,8 @@ def one_of(
         for word in words:
             if plain(word) == plain(written):
                 return word
+    if written is None and "spec" in body:
+        raise unknown_key("spec", (key,), at)
     guess = nearest(written, list(words)) if isinstance(written, str) else ""
     raise InvalidSpec(
         f"`{key}` is missing"

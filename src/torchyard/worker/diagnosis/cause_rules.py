@@ -249,6 +249,12 @@ RULES: tuple[Rule, ...] = (
         "as `torchrun`",
     ),
     # Python's own
+    Rule(
+        "mlflow_too_old",
+        r"registered artifact repository for: mlflow-artifacts:",
+        "this version of MLflow logs files and models only to disks: use `mlflow>=1.23`, or write "
+        "them to `./outputs`",
+    ),
     Rule("import_failed", r"No module named '?(?P<module>[\w.]+)", _INSTALL),
     Rule(
         "import_failed",

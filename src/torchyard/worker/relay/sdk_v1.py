@@ -84,7 +84,7 @@ class SdkV1Runs:
         path = sdk_v1_records.run_path(request.path)
         method = request.method
         if path is None:
-            self._forwarder.forward(connection, request)
+            self._forward(connection, request)
         elif method == "POST" and path.verb == _LOG:
             self._log(connection, request, path)
         elif method == "GET" and path.verb == _RUN:
@@ -96,7 +96,13 @@ class SdkV1Runs:
             self._forwarder.settle()
             connection.send(200, b"{}")
         else:
-            self._forwarder.forward(connection, request)
+            self._forward(connection, request)
+
+    def _forward(self, connection: ScriptConnection, request: Request) -> None:
+        if "/artifacts" in request.path and self._server:
+            headers = {**request.headers, sdk_v1_records.BASE_HEADER: self._server}
+            request = request._replace(headers=headers)
+        self._forwarder.forward(connection, request)
 
     def _log(self, connection: ScriptConnection, request: Request, path: RunPath) -> None:
         content = content_of(connection, request)
