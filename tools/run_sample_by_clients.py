@@ -163,9 +163,9 @@ def run(
             SDK_V2, sample.model.parent, _BY_SDK_V2, variables, config, name, sample.request
         ),
         "SDK v1, its own web service": by_client(
-            *(SDK_V1, sample.model.parent, _BY_SDK_V1),
-            *(variables, config, _SERVICE, sample.request),
-            *(sample.model, sample.code, sample.script, sample.conda),
+            *(SDK_V1, sample.model.parent, _BY_SDK_V1, variables),
+            *(config, _SERVICE, sample.request, sample.model),
+            *(sample.code, sample.script, sample.conda),
         ),
     }
     for client, answer in answers.items():

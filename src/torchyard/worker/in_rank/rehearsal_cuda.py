@@ -278,9 +278,9 @@ def _count_as_torchs(torch: Any, stream: Any) -> None:
     """torch 2.1 to 2.3 ask of what class they are when they import their compiler."""
     bases = getattr(torch, "_streambase", None)
     for name, ours in (("_StreamBase", stream), ("_EventBase", Event)):
-        base = getattr(bases, name, None)
-        if hasattr(base, "register"):
-            base.register(ours)
+        register = getattr(getattr(bases, name, None), "register", None)
+        if register:
+            register(ours)
 
 
 def _below(torch: Any) -> None:
