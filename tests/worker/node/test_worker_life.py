@@ -435,6 +435,19 @@ def test_a_model_outside_the_outputs_is_told(bench: Bench) -> None:
     assert "`output/m.pt` is not kept" in notice and "pretrained" not in notice
 
 
+def test_what_is_no_file_among_the_outputs_is_told(bench: Bench) -> None:
+    bench.run(
+        bench.plan(
+            "mkfifo outputs/pipe; ln -s /dev/null outputs/null; ln -s gone outputs/link; "
+            "mkdir models; echo x > models/a.pt; echo x > models/b.ckpt"
+        )
+    )
+    links, others, models = _notices(bench)
+    assert links.endswith("not delivered: `outputs/link`")
+    assert others.endswith("devices: `outputs/null`, `outputs/pipe`")
+    assert "`models/a.pt`, `models/b.ckpt` are not kept" in models
+
+
 def test_a_link_to_nothing_among_the_outputs_is_told(bench: Bench) -> None:
     bench.run(
         bench.plan(

@@ -589,7 +589,7 @@ class Node:
             # The server may need the space for what is delivered to it.
             node_folders.free_space(self._folders)
         self._store_unsent_metrics()
-        links: list[Path] = []
+        missing: list[Path] = []
         try:
             undelivered = delivery.deliver(
                 self._link,
@@ -599,7 +599,7 @@ class Node:
                 self._control,
                 succeeded=failure is None,
                 is_sent=self._checkpoints.is_sent if self._checkpoints else lambda _: False,
-                on_missing=links.append,
+                on_missing=missing.append,
             )
         except AttemptOver:
             self._control.stop(OVER)
@@ -607,7 +607,7 @@ class Node:
         except Exception as error:
             traceback.print_exc()
             undelivered = outcome.worker_failure(error)
-        self._tell_what_is_left_out(links)
+        self._tell_what_is_left_out(missing)
         if self._peer_copies is not None and not self._settle_peer_copies(undelivered is None):
             return failure
         if undelivered is not None:
@@ -625,14 +625,14 @@ class Node:
         self._events.deliver()
         return failure
 
-    def _tell_what_is_left_out(self, links: Sequence[Path]) -> None:
+    def _tell_what_is_left_out(self, missing: Sequence[Path]) -> None:
         if not self._ranks_started_at:
             return
         from torchyard.worker.files import left_out
 
         outputs = [folder for folder, _ in delivery.delivered_folders(self._plan, self._folders)]
         try:
-            messages = left_out.notices(self._folders, outputs, links, self._ranks_started_at)
+            messages = left_out.notices(self._folders, outputs, missing, self._ranks_started_at)
             for message in messages:
                 self._notice(f"node {self._node}: {message}")
         except OSError:
