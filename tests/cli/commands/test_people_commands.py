@@ -217,7 +217,7 @@ def test_after_a_login_that_can_not_be_read_no_command_starts_a_server_here(
 ) -> None:
     assert as_("gina", "login", *words).code == 2
     refused = as_("gina", "compute", "list")
-    assert refused.code == 2 and "gpu-box" in refused.err or "http://`" in refused.err
+    assert refused.code == 2 and ("gpu-box" in refused.err or "http://`" in refused.err)
     assert "yard logout" in refused.err
     assert not (tmp_path / "gina" / "server.json").exists()
     assert as_("gina", "logout").code == 0

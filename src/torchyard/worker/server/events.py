@@ -48,6 +48,7 @@ class Events:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._connection = connection
+        self._folder = folder
         self._node = node
         self._control = control
         self._heartbeat_s = heartbeat_s
@@ -118,6 +119,10 @@ class Events:
                 if isinstance(error, Refused) and self._narrow(events, error):
                     continue
                 self._note_refused(not isinstance(error, OSError))
+                if not self._folder.exists():
+                    # With the home of a server that is gone; nothing is left to deliver.
+                    print(f"the folder `{self._folder}` was deleted", file=sys.stderr, flush=True)
+                    self._control.stop(OVER)
                 if failures == 1:
                     print(f"report not accepted: {error!r}", file=sys.stderr, flush=True)
                 time.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
