@@ -585,6 +585,7 @@ class Node:
         if self._control.over:
             return failure
         self._events.post("node_finalizing")
+        unreachable_s = self._events.unreachable_s
         if self._limit_watch is not None and self._limit_watch.disk_full:
             # The server may need the space for what is delivered to it.
             node_folders.free_space(self._folders)
@@ -618,6 +619,8 @@ class Node:
             early = outcome.first_early_exit(self._gang, self._context)
         self._events.post(
             "node_exited",
+            # The wait for a server that was down is not the job's time.
+            earlier_s=self._events.unreachable_s - unreachable_s,
             exit_code=failure.exit_code if failure else 0,
             error=failure.to_dict() if failure else None,
             **({"early_exit": early} if early is not None else {}),
