@@ -82,6 +82,10 @@ def test_shell_completion(server: FakeServer, yard: Yard, monkeypatch: pytest.Mo
     assert completed(monkeypatch, "yard job str") == ["stream"]
     assert completed(monkeypatch, "yard job show -n br") == ["brave-otter"]
     assert completed(monkeypatch, "yard job stream br") == ["brave-otter"]
+    # With one name given, none is offered behind a flag or for the bare name.
+    for verb in ("clone", "show", "top", "shell", "cancel"):
+        assert completed(monkeypatch, f"yard job {verb} -n brave-otter ") == [], verb
+    assert completed(monkeypatch, "yard job clone -n brave-otter --plot ") == []
     assert completed(monkeypatch, "yard model show -n ") == ["digits"]
     assert completed(monkeypatch, "yard compute delete g") == ["gpu-8"]
     server.stop()

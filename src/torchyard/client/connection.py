@@ -72,9 +72,13 @@ def connect(settings: Settings, start: bool, on_start: Callable[[], None] | None
     """
     if settings.url:
         if not settings.url.startswith(("http://", "https://")):
-            raise InvalidInput(
-                f"`{settings.url}` is not a server's address", "write `https://host:8766`"
-            )
+            hint = "write `https://host:8766`"
+            if settings.url_from == "yard login":
+                hint = (
+                    "log in with `yard login https://host:8766`, or go back to this machine's own "
+                    "server with `yard logout`"
+                )
+            raise InvalidInput(f"`{settings.url}` is not a server's address", hint)
         if not settings.token:
             raise NotAuthenticated(
                 f"no token for the server `{settings.url}`", _log_in_hint(settings)

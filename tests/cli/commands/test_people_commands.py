@@ -201,6 +201,28 @@ def test_after_a_failed_login_no_command_starts_a_server_here(
     assert as_("gina", "logout").code == 0
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["htp://gpu-box"],
+        ["http://"],
+        ["https://gpu-box/path"],
+        ["https://gpu-box", "--token", "abc"],
+        ["gpu-box:8766", "--tokenfile=x"],
+        ["--ca-cert", "ca.pem", "--toke", "https://gpu-box"],
+    ],
+)
+def test_after_a_login_that_can_not_be_read_no_command_starts_a_server_here(
+    as_: As, tmp_path: Path, words: list[str]
+) -> None:
+    assert as_("gina", "login", *words).code == 2
+    refused = as_("gina", "compute", "list")
+    assert refused.code == 2 and ("gpu-box" in refused.err or "http://`" in refused.err)
+    assert "yard logout" in refused.err
+    assert not (tmp_path / "gina" / "server.json").exists()
+    assert as_("gina", "logout").code == 0
+
+
 def test_the_environment_counts_before_a_login(
     as_: As, running: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

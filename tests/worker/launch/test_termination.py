@@ -51,6 +51,13 @@ signal.signal(signal.SIGTERM, forward)
 for child in children:
     child.wait()
 """
+READS = """
+import subprocess, sys
+script = subprocess.Popen([sys.executable, *sys.argv[1:]], stdout=subprocess.PIPE, text=True)
+for line in script.stdout:
+    print(line, end="", flush=True)
+sys.exit(script.wait())
+"""
 KEEPS_ITS_LOADER = """
 import os, signal, subprocess, sys, time
 loader = subprocess.Popen(["sleep", "331"])
@@ -71,6 +78,7 @@ while True:
 def _stopped(bench: Bench, command: str, names: str, reason: str = "cancel") -> LaunchPlan:
     """The plan of a job that was stopped once all of its scripts were ready."""
     files = {"train.py": SAVES, "launcher.py": FORWARDS, "loader.py": KEEPS_ITS_LOADER}
+    files["reader.py"] = READS
     code = bench.server.put_snapshot({name: textwrap.dedent(body) for name, body in files.items()})
     saved = bench.home / "saved"
     saved.mkdir()
@@ -118,6 +126,10 @@ def _slow(command: str) -> Any:
             marks=pytest.mark.slow,
         ),
         _slow("sleep 332 | python train.py a"),
+        "python reader.py train.py a; echo after",
+        _slow("mkfifo pipe; cat pipe & python train.py a >pipe 2>&1"),
+        _slow("cat <(python train.py a 2>&1)"),
+        _slow("mkfifo pipe; tee $SAVED/log.txt <pipe & python train.py a >pipe 2>&1"),
         _slow("timeout 600 python train.py a"),
     ],
 )

@@ -12,7 +12,8 @@ from torchyard.worker.files.thin_environment import put_hooks
 from worker.bench import Bench
 
 SET_E = "; with `set -e` in its first line, the command ends there, and the job fails"
-PIPES = "; shell pipes hide failures unless the command starts with `set -o pipefail`"
+IN_PIPE = "; with `set -eo pipefail` in its first line, the command ends there, and the job fails"
+IN_LIST = "; `set -e` ignores what stands before `&&`: end the list with `|| exit 1`"
 
 
 @pytest.fixture
@@ -35,11 +36,11 @@ def run(bench: Bench, command: str, variables: dict[str, str], **changes: Any) -
     return notices(bench)
 
 
-def failed(line: int, code: int, command: str, because: str = "") -> str:
+def failed(line: int, code: int, command: str, because: str = "", advice: str = SET_E) -> str:
     because = f" ({because})" if because else ""
     return (
         f"line {line} of the command failed with code {code}, and the job went on: "
-        f"`{command}`{because}{SET_E}"
+        f"`{command}`{because}{advice}"
     )
 
 
@@ -82,6 +83,44 @@ def test_a_command_that_failed_is_told_with_its_line(
 
 
 @pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("cat no-such | wc -l", [failed(1, 1, "cat no-such", "", IN_PIPE)]),
+        (
+            "for i in 1 2; do\n cat no-such |\n wc -l\ndone\ncp no such | cat | cat; true",
+            [
+                failed(2, 1, "cat no-such", "", IN_PIPE),
+                failed(5, 1, "cp no such", "", IN_PIPE),
+            ],
+        ),
+        ("pyhton a.py 2>&1 | tee log; true", None),
+        ("cat no-such | grep x; true", [failed(1, 1, "cat no-such", "", IN_PIPE)]),
+        ("cd no-such && ls; python -c 1", [failed(1, 1, "cd no-such", "", IN_LIST)]),
+        (
+            "if true; then\n mkdir -p a && cp no such && ls\nfi\ntrue",
+            [failed(2, 1, "cp no such", "", IN_LIST)],
+        ),
+        (
+            "python no-such.py & wait",
+            ["rank 0 succeeded, but a script was not found: `no-such.py`"],
+        ),
+        ("sh no-such.sh &\nwait", ["rank 0 succeeded, but a script was not found: `no-such.sh`"]),
+    ],
+)
+def test_what_fails_in_a_pipe_before_and_and_in_the_background_is_told(
+    bench: Bench, programs: dict[str, str], command: str, expected: list[str] | None
+) -> None:
+    messages = run(bench, command, programs)
+    if expected is None:
+        (notice,) = messages
+        assert "`pyhton a.py 2>&1` (`pyhton` does not exist on the node: did you" in notice
+        assert notice.endswith(IN_PIPE)
+    else:
+        assert messages == expected
+    assert bench.exit() == {"exit_code": 0, "error": None}
+
+
+@pytest.mark.parametrize(
     "command",
     [
         "false || true; ! true; if false; then true; fi; while false; do true; done; true",
@@ -97,6 +136,13 @@ def test_a_command_that_failed_is_told_with_its_line(
         'if [ "$(cat no)" = x ]; then true; fi; true',
         "get() { cp no such; true; }; get || true; if get; then true; fi; SIZE=$(get) || true",
         "cp no such; code=$?; true",
+        "cd no && ls || true; { cd no && ls; } || true; if cd no && ls; then true; fi; true",
+        "cat no | cat || true; if cat no | grep x; then true; fi; ! cat no | cat; true",
+        "until cat no | cat; do true; done\nwhile\n cd no && ls\ndo true; done\ntrue",
+        "cd no && ls; echo $?; cat no | cat; echo ${PIPESTATUS[0]}; true",
+        "python -c \"print('x' * 200000)\" | head -c 1; true",
+        "python -c \"print('x' * 200000, flush=True)\" | head -c 1",
+        "cat <<END | cat; true\nfalse && b | c\nEND",
         "cp no such 2>/dev/null\nif [ $? != 0 ]; then true; fi\ntrue",
     ],
 )
@@ -104,6 +150,18 @@ def test_what_is_handled_or_answers_a_question_is_not_told(
     bench: Bench, programs: dict[str, str], command: str
 ) -> None:
     assert run(bench, command, programs) == []
+
+
+def test_a_pipe_at_the_end_keeps_its_exit_code_and_last_argument(
+    bench: Bench, programs: dict[str, str]
+) -> None:
+    command = (
+        "mkdir a && echo $_; [[ ab =~ (.)b ]]; echo ${BASH_REMATCH[1]}; set -o pipefail\n"
+        "true \\\n | sh -c 'exit 7' # the last"
+    )
+    assert run(bench, command, programs) == []
+    assert bench.exit()["exit_code"] == 7
+    assert bench.server.logs["user_logs/std_log.txt"].decode() == "a\na\n"
 
 
 def test_the_job_s_own_shell_is_left_as_it_is(bench: Bench, programs: dict[str, str]) -> None:
@@ -159,10 +217,8 @@ def test_a_failure_before_the_one_that_ended_the_job_is_told(
 
 def test_a_program_that_a_pipe_hides_is_told(bench: Bench, programs: dict[str, str]) -> None:
     (notice,) = run(bench, "pyhton train.py 2>&1 | tee log.txt", programs)
-    assert notice == (
-        "rank 0 succeeded, but a program was not found: `pyhton` does not exist on the node: "
-        f"did you mean `python`?{PIPES}"
-    )
+    because = "`pyhton` does not exist on the node: did you mean `python`?"
+    assert notice == failed(1, 127, "pyhton train.py 2>&1", because, IN_PIPE)
 
 
 def test_a_program_that_a_script_misses_is_told(bench: Bench, programs: dict[str, str]) -> None:
@@ -201,7 +257,5 @@ def test_the_error_of_a_python_stands_beside_its_command(
 def test_an_exit_code_that_a_pipe_hides_is_told(bench: Bench, programs: dict[str, str]) -> None:
     code = bench.server.put_snapshot({"train.py": "import sys\nsys.exit(4)\n"})
     (notice,) = run(bench, "python train.py | cat", programs, code=code)
-    assert notice == (
-        "rank 0 succeeded, but a program in it failed: sys.exit with code 4 (train.py line 2)"
-        f"{PIPES}"
-    )
+    because = "sys.exit with code 4 (train.py line 2)"
+    assert notice == failed(1, 4, "python train.py", because, IN_PIPE)

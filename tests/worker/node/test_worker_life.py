@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import other_pythons
+from eventually import eventually
 from torchyard.executors.bundle import worker_zip
 from torchyard.shared.history_spool import HistorySpool
 from torchyard.shared.plan import InputPlan, OutputPlan
@@ -435,6 +436,19 @@ def test_a_model_outside_the_outputs_is_told(bench: Bench) -> None:
     assert "`output/m.pt` is not kept" in notice and "pretrained" not in notice
 
 
+def test_what_is_no_file_among_the_outputs_is_told(bench: Bench) -> None:
+    bench.run(
+        bench.plan(
+            "mkfifo outputs/pipe; ln -s /dev/null outputs/null; ln -s gone outputs/link; "
+            "mkdir models; echo x > models/a.pt; echo x > models/b.ckpt"
+        )
+    )
+    links, others, models = _notices(bench)
+    assert links.endswith("not delivered: `outputs/link`")
+    assert others.endswith("devices: `outputs/null`, `outputs/pipe`")
+    assert "`models/a.pt`, `models/b.ckpt` are not kept" in models
+
+
 def test_a_link_to_nothing_among_the_outputs_is_told(bench: Bench) -> None:
     bench.run(
         bench.plan(
@@ -470,3 +484,16 @@ def test_a_worker_whose_folder_was_deleted_ends_with_its_ranks(bench: Bench) -> 
     bench.node(plan).rename(bench.home / "gone")
     bench.wait_until_none_left(plan)
     bench.server.wait_until(lambda: not bench._workers(), what="the worker to end")
+
+
+def test_a_worker_that_waits_for_its_server_ends_when_its_folder_is_deleted(bench: Bench) -> None:
+    go = bench.home / "go"
+    plan = bench.plan(f"until [ -e {go} ]; do sleep 0.1; done")
+    bench.launch(plan)
+    pid = bench.server.wait_for("ranks_started")["ranks"][0]["pid"]
+    bench.server.stop()
+    go.touch()
+    eventually(lambda: not is_alive(pid), "the rank to end")
+    bench.node(plan).rename(bench.home / "gone")
+    eventually(lambda: not bench._workers(), "the worker to end")
+    bench.server.start()

@@ -208,3 +208,23 @@ def test_a_fault_of_ours_silences_no_node(
     assert events.deliver()
     assert not faults
     events.close()
+
+
+def test_what_happened_while_the_server_was_away_has_its_time(
+    server: StubServer, tmp_path: Path
+) -> None:
+    events = _events(server, tmp_path, Control())
+    events.post("notice", message="first")
+    assert events.deliver() and events.unreachable_s == 0
+    server.stop()
+    events.post("node_finalizing")
+    server.wait_until(lambda: events.unreachable_s > 0)
+    server.start()
+    assert events.deliver()
+    away_s = events.unreachable_s
+    assert events.unreachable_s == away_s > 0  # it counts no further
+    events.post("node_exited", earlier_s=3600, exit_code=0)
+    assert events.deliver()
+    finalizing, exited = (event["at"] for event in server.events[0][-2:])
+    assert exited < finalizing
+    events.close()

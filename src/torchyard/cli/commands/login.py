@@ -10,6 +10,7 @@ fails: none of them starts one on this machine instead.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 from pathlib import Path
@@ -26,11 +27,23 @@ from torchyard.cli.parsing.options import Session, common, warn
 from torchyard.cli.terminal import browser, tables
 
 
-class _NotTorchyard(Unreachable):
-    """Something else answers at the address."""
+class _Login(Verb):
+    """Have commands go to no other server after a line that can't be read, either."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError:
+            from torchyard.base import settings
+
+            words = [word for word in args if not word.startswith("-")]
+            url = next((word for word in words if "://" in word), "")
+            if url or (words and words[0] == args[0]):
+                _point_at(settings.read().home, url or words[0])
+            raise
 
 
-@click.command("login", cls=Verb)
+@click.command("login", cls=_Login)
 @click.argument("url", required=False)
 @click.option(
     "--token-file",
@@ -75,7 +88,11 @@ def login(
     if not url:
         _list(session, saved)
         return
-    address = logins.url_of(url)
+    try:
+        address = logins.url_of(url)
+    except InvalidInput:
+        _point_at(home, url)
+        raise
     before = saved.servers.get(address, logins.Login(address))
     trusted = str(Path(ca_cert).absolute()) if ca_cert else before.ca_cert
     way = _Way(token_file, no_browser, with_token)
@@ -90,11 +107,8 @@ def login(
                 raise
             attempt = dataclasses.replace(attempt, token=_obtain_token(address, trusted, way))
             identity = _try(session, attempt)
-    except _NotTorchyard:
-        raise
     except BaseException:
-        if not saved.current:
-            logins.write(home, saved.with_login(dataclasses.replace(before, url=address)))
+        _point_at(home, address)
         raise
     logins.write(home, saved.with_login(dataclasses.replace(attempt, user=identity["user"])))
     if not address.startswith(("https://", *logins.LOOPBACK)):
@@ -119,7 +133,7 @@ def logout(session: Session, url: str | None, revoke: bool) -> None:
     """
     home = session.settings.home
     saved = logins.read(home)
-    address = logins.url_of(url) if url else saved.current
+    address = logins.url_of(url) if url and url not in saved.servers else url or saved.current
     login = saved.servers.get(address)
     if login is None:
         raise InvalidInput(
@@ -153,6 +167,15 @@ def whoami(session: Session) -> None:
         ("Token expires", ends),
     ]
     tables.one(session.form, identity, lambda: tables.fields(rows))
+
+
+def _point_at(home: Path, url: str) -> None:
+    """Have commands ask for this login, unless they go to another server already."""
+    saved = logins.read(home)
+    with contextlib.suppress(InvalidInput):  # it is kept as it was written
+        url = logins.url_of(url)
+    if not saved.current:
+        logins.write(home, saved.with_login(saved.servers.get(url, logins.Login(url))))
 
 
 def _list(session: Session, saved: logins.Logins) -> None:
@@ -217,7 +240,7 @@ def _try(session: Session, login: logins.Login) -> dict[str, Any]:
         workspace = session.workspace or default_workspace(session.settings, Path.cwd())
         identity: dict[str, Any] = transport.get("/v1/whoami", {"workspace": workspace})
         if not isinstance(identity, dict) or "user" not in identity:
-            raise _NotTorchyard(f"`{login.url}` is not a torchyard server", "check the address")
+            raise Unreachable(f"`{login.url}` is not a torchyard server", "check the address")
         return identity
     finally:
         transport.close()

@@ -98,8 +98,8 @@ def stop(session: Session) -> None:
         )
     if jobs and not left:
         lines.append(
-            f"{'One job keeps' if jobs == 1 else f'{jobs} jobs keep'} running; what they log is "
-            "kept until `yard server start`."
+            f"{'One job keeps' if jobs == 1 else f'{jobs} jobs keep'} running; what "
+            f"{'it logs' if jobs == 1 else 'they log'} is kept until `yard server start`."
         )
     body: dict[str, Any] = {"status": "stopped", "pid": ended[0].pid if ended else None}
     body["running_jobs"] = jobs

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchyard.cli.parsing import completion
 from torchyard.cli.parsing.group import Verb
-from torchyard.cli.parsing.options import Session, common
+from torchyard.cli.parsing.options import Session, common, names_of
 from torchyard.cli.terminal import tables
 from torchyard.cli.terminal.live_area import redraw
 from torchyard.client.times import duration
@@ -34,19 +33,14 @@ _NONE = "No resource use is known yet: sampling starts a few seconds after the r
 _NO_JOBS = "No job is running."
 
 
-def _offered(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    workspace = str(context.params.get("workspace_name") or "")
-    return completion.names("jobs", workspace, incomplete)
-
-
 @click.command("top", cls=Verb)
-@click.argument("argument", metavar="[NAME]", required=False, shell_complete=_offered)
+@click.argument("argument", metavar="[NAME]", required=False, shell_complete=names_of("jobs"))
 @click.option(
     "-n",
     "--name",
     default=None,
     help="Job name. Default: all running jobs.",
-    shell_complete=_offered,
+    shell_complete=names_of("jobs"),
 )
 @common
 def top(session: Session, argument: str | None, name: str | None) -> int:

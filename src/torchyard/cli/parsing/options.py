@@ -398,11 +398,17 @@ def _tag(value: Any) -> Any:
 
 
 def names_of(noun: str) -> Complete:
-    """Complete names from the workspace; any error yields none, silently and quickly."""
+    """Complete names from the workspace; any error yields none, silently and quickly.
+
+    Where `-n` has given the one name that a verb takes, no bare name is offered.
+    """
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         from torchyard.cli.parsing.completion import names
 
+        is_bare = parameter.param_type_name == "argument" and parameter.nargs == 1
+        if is_bare and context.params.get("name"):
+            return []
         return names(noun, str(context.params.get("workspace_name") or ""), incomplete)
 
     return complete

@@ -102,7 +102,8 @@ class Record:
 class FailedCommand:
     """A command of the rank's shell; `script` is the file that it stands in, if it is in one.
 
-    `depth` counts the functions, subshells and substitutions that it ran in.
+    `depth` counts the functions, subshells and substitutions that it ran in. `operator` is what
+    stands behind it where something else decides how the shell goes on: `|` or `&&`.
     """
 
     exit_code: int
@@ -110,12 +111,22 @@ class FailedCommand:
     script: str
     depth: int
     command: str
+    operator: str = ""
 
     @property
     def text(self) -> str:
         """The command in one short line."""
         text = " ".join(self.command.split())
         return text if len(text) <= _LONGEST_COMMAND else f"{text[:_LONGEST_COMMAND]}…"
+
+
+@dataclass(frozen=True)
+class FailedSteps:
+    """A pipe, or `a` of `a && b`, with the exit code of each step; line and text of its last."""
+
+    codes: tuple[int, ...]
+    line: int
+    last: str
 
 
 @dataclass(frozen=True)
@@ -186,6 +197,18 @@ def failed_commands(folder: Path) -> list[FailedCommand]:
         if code.isdecimal() and line.isdecimal() and depth.isdecimal():
             failures.append(FailedCommand(int(code), int(line), script, int(depth), command))
     return failures
+
+
+def failed_steps(folder: Path) -> list[FailedSteps]:
+    """Pipes and lists of the rank's shell in which a step before the last one failed."""
+    words = _text(folder / failed_commands_of.STEPS_FILE).split("\0")[:-1]
+    size = failed_commands_of.STEP_FIELDS
+    steps = []
+    for start in range(0, len(words) - size + 1, size):
+        codes, line, last = words[start : start + size]
+        if line.isdecimal() and all(code.isdecimal() for code in codes.split()):
+            steps.append(FailedSteps(tuple(map(int, codes.split())), int(line), last))
+    return steps
 
 
 def leavings(folder: Path) -> list[Leaving]:

@@ -11,19 +11,21 @@ whose `$?` the next command reads, nor what the shell said of a program that a `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchyard.worker.diagnosis import artifacts, diagnosis, programs
 from torchyard.worker.diagnosis.artifacts import FailedCommand, Record
 from torchyard.worker.diagnosis.context import DiagnosisContext
-from torchyard.worker.launch import failed_commands
+from torchyard.worker.launch import failed_commands, shell_lists
 from torchyard.worker.launch.ranks import RankExit
 
 _MOST_COMMANDS = 5
 _NOT_FOUND = 127
 # Told to end, or their reader has ended: what a shell's `kill` and `head` do.
 _ENDED_BY_SIGNAL = (141, 143)
+# How programs end whose reader wants no more.
+_READER_LEFT: Mapping[str, Sequence[int]] = {"python": (120,), "curl": (23,)}
 # Their exit code 1 is an answer: no, nothing, different.
 _ANSWERS = (
     "[", "[[", "((", "test", "let", "expr", "grep", "egrep", "fgrep", "zgrep", "pgrep", "diff",
@@ -33,6 +35,15 @@ _EXITS_ON_ERROR = re.compile(r"^[ \t]*set[ \t]+(?:-\w*e|-o[ \t]+errexit)", re.MU
 _SHELL_MESSAGE = re.compile(
     r"^(?P<script>(?:/\S{0,200}/)?(?:ba|da)?sh|environment|\S{1,200}\.(?:ba)?sh): "
     r"(?:(?:line )?(?P<line>\d{1,9}): )?(?P<name>[^\s:]{1,200}): (?:command )?not found$",
+    re.MULTILINE,
+)
+
+
+# What Python and shells say of a script that does not exist.
+_NO_SCRIPT = re.compile(
+    r"^(?:/\S{0,300}/)?(?:"
+    r"python[\d.]{0,9}: can't open file '(?P<python>[^'\n]{1,400})': \[Errno 2\]"
+    r"|(?:ba|da)?sh: (?:\d{1,9}: cannot open )?(?P<shell>[^\s:]{1,200}): No such file)",
     re.MULTILINE,
 )
 
@@ -51,11 +62,17 @@ def notices(exits: Iterable[RankExit], context: DiagnosisContext, command: str) 
             continue  # what was told to end may have failed because of that
         folder = context.records_folder(exit.rank.rank)
         failures = _commands(exit, folder, context, command)
+        record = _failed_python(exit, folder)
+        if record is not None and record.trace and record.trace.type == "BrokenPipeError":
+            # Its reader wanted no more, as `head` does.
+            failures = [
+                step for step in failures if not (step.operator and _could_be(step, record))
+            ]
+            record = None
         for failure in failures:
             ranks.setdefault(failure, []).append(exit.rank.rank)
         if exit.exit_code or exit.aborted_late:
             continue
-        record = _failed_python(exit, folder)
         pythons = [failure for failure in failures if _could_be(failure, record)]
         if record is not None and len(pythons) == 1:
             errors[pythons[0]] = _description(record, context)
@@ -77,6 +94,11 @@ def _commands(
     failures = _innermost(artifacts.failed_commands(folder), context)
     if failures and (exit.aborted_late or failures[-1].exit_code == exit.exit_code):
         failures.pop()  # that is how the rank ended
+    failures += [
+        step
+        for step in _steps(folder, command)
+        if not any(inner.line == step.line and inner.command in step.command for inner in failures)
+    ]
     return list(
         dict.fromkeys(
             failure
@@ -86,6 +108,20 @@ def _commands(
             and _is_of_job(failure.script, context)
         )
     )
+
+
+def _steps(folder: Path, command: str) -> list[FailedCommand]:
+    """Steps of pipes and lists that failed before the last one."""
+    steps = artifacts.failed_steps(folder)
+    if "pipefail" in command:  # the pipe fails as a whole
+        steps = [step for step in steps if len(step.codes) == 1]
+    return [
+        FailedCommand(code, step.line, "", 0, step.command, step.operator.replace("|&", "|"))
+        for failure in steps
+        for step, code in shell_lists.passed_over(
+            command, failure.codes, failure.line, failure.last
+        )
+    ]
 
 
 def _innermost(failures: Iterable[FailedCommand], context: DiagnosisContext) -> list[FailedCommand]:
@@ -118,6 +154,9 @@ def _is_read(failure: FailedCommand, command: str) -> bool:
 def _is_answer(failure: FailedCommand) -> bool:
     first = failure.command.lstrip("( ").split(maxsplit=1)[:1]
     is_arithmetic = failure.command.startswith("((")
+    codes = _READER_LEFT.get("python" if "python" in "".join(first) else "".join(first), ())
+    if failure.operator == "|" and failure.exit_code in codes:
+        return True
     return failure.exit_code in _ENDED_BY_SIGNAL or (
         failure.exit_code == 1 and (is_arithmetic or (bool(first) and first[0] in _ANSWERS))
     )
@@ -143,8 +182,13 @@ def _command_notice(
         error = programs.advice(failure.command.split(maxsplit=1)[0], context.search_path)
     because = f" ({error})" if error else ""
     advice = ""
-    if not _EXITS_ON_ERROR.search(command):
-        advice = "; with `set -e` in its first line, the command ends there, and the job fails"
+    in_first_line = "in its first line, the command ends there, and the job fails"
+    if failure.operator == "|":
+        advice = f"; with `set -eo pipefail` {in_first_line}"
+    elif failure.operator == "&&":
+        advice = "; `set -e` ignores what stands before `&&`: end the list with `|| exit 1`"
+    elif not _EXITS_ON_ERROR.search(command):
+        advice = f"; with `set -e` {in_first_line}"
     return (
         f"line {failure.line} of {of} failed with code {failure.exit_code}{where}, and the job "
         f"went on: `{failure.text}`{because}{advice}"
@@ -204,11 +248,14 @@ def _python_notices(
 def _missing_programs(
     exit: RankExit, failures: Sequence[FailedCommand], context: DiagnosisContext, command: str
 ) -> Iterator[str]:
-    """Programs that the shell did not find where it records no failure: in a pipe, in a script."""
+    """Programs and scripts that were not found where the shell records no failure: in a script, in
+    the background.
+    """
     if "||" in command:
         return
+    log = artifacts.log_ends(exit.rank.log)
     names: dict[str, str] = {}
-    for match in _SHELL_MESSAGE.finditer(artifacts.log_ends(exit.rank.log)):
+    for match in _SHELL_MESSAGE.finditer(log):
         script = match["script"] if match["script"].endswith((".sh", ".bash")) else ""
         where = f" in `{script}`" if script else ""
         names.setdefault(match["name"], where)
@@ -222,3 +269,7 @@ def _missing_programs(
         yield (
             f"rank {exit.rank.rank} succeeded, but a program{where} was not found: {hint}{advice}"
         )
+    scripts = (Path(match["python"] or match["shell"]).name for match in _NO_SCRIPT.finditer(log))
+    for name in list(dict.fromkeys(scripts))[:_MOST_COMMANDS]:
+        if not any(name in failure.command for failure in failures):
+            yield f"rank {exit.rank.rank} succeeded, but a script was not found: `{name}`"

@@ -1,8 +1,8 @@
 """What stays on a node although it looks as if it should be delivered.
 
-Owns: the notices about links among the outputs that point to nothing, and about model files of a
-job that has no outputs; finding these files.
-Leaves: delivering, and finding such links, to uploads.py.
+Owns: the notices about links among the outputs that point to nothing, about pipes, sockets and
+devices there, and about model files of a job that has no outputs; finding these files.
+Leaves: delivering, and finding such entries of outputs, to uploads.py.
 Always: looks at a bounded number of entries, the outermost first, and follows no link.
 """
 
@@ -26,26 +26,34 @@ _MODEL_ENDINGS = (
 
 
 def notices(
-    folders: NodeFolders, outputs: Sequence[Path], links: Sequence[Path], started_at: float
+    folders: NodeFolders, outputs: Sequence[Path], missing: Sequence[Path], started_at: float
 ) -> list[str]:
     """What to tell the user.
 
     Args:
         outputs: the folders that are delivered.
-        links: those among the outputs that point to nothing.
+        missing: what among the outputs is neither a file nor a folder.
         started_at: when the ranks were started, in seconds since 1970.
     """
     notices = []
+    others = [path for path in missing if path.exists()]
+    links = [path for path in missing if path not in others]
     if links:
         notices.append(
             "links among the outputs that point to nothing are not delivered: "
             + _list_paths(links, folders)
         )
+    if others:
+        notices.append(
+            f"only files and folders are delivered, not pipes, sockets and devices: "
+            f"{_list_paths(others, folders)}"
+        )
     if not any(next(files_below(folder), None) for folder in outputs):
         models = [path for path in _models(folders) if _changed_at(path) >= started_at]
         if models:
             notices.append(
-                f"nothing is in `./outputs`, and {_list_paths(models, folders)} is not kept: "
+                f"nothing is in `./outputs`, and {_list_paths(models, folders)} "
+                f"{'is' if len(models) == 1 else 'are'} not kept: "
                 "write to `./outputs` or a named output what the job is to deliver"
             )
     return notices

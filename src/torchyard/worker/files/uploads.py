@@ -113,7 +113,7 @@ def files_below(
 
     Args:
         on_unreadable: called for each entry that can't be examined.
-        on_missing: called for each link that points to nothing.
+        on_missing: called for each link that points to nothing, and for pipes, sockets and devices.
     """
     # The folders from the top down to the current one, each with its identity and the entries
     # still to visit. Not recursive, because a tree may exceed Python's recursion limit.
@@ -138,6 +138,8 @@ def files_below(
                 enter(path, (status.st_dev, status.st_ino))
             elif stat.S_ISREG(status.st_mode):
                 yield path
+            else:
+                on_missing(path)
         except OSError as error:
             if error.errno not in _MISSING:
                 on_unreadable(path, error)

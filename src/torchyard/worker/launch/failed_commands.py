@@ -1,8 +1,8 @@
 """Let the shell of a rank write down which of its commands failed.
 
-Owns: what bash runs before the job's command, the fields of a failure.
+Owns: what bash runs before the job's command and behind it, the fields of a failure.
 Leaves: reading them to diagnosis/artifacts.py, what the user is told to
-diagnosis/hidden_failures.py.
+diagnosis/hidden_failures.py, whether a step of a pipe or list was handled to shell_lists.py.
 Always: what the command prints and returns stays the same. Failures that the command handles itself
 (`a || b`, `if a`) are not written down; a `trap … ERR` of its own replaces ours; nothing is
 inherited by the programs that it starts. What its functions, subshells and substitutions run is
@@ -17,13 +17,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchyard.worker.in_rank.rank_hook import VARIABLE as ERRORS_VARIABLE
+from torchyard.worker.launch import shell_lists
 
 FILE = "failed_commands"
 # For each failure: exit code, line, the script that the shell was reading, how many functions and
 # subshells it was in, command.
 FIELDS = 5
+# What bash runs no `trap … ERR` for: steps of a pipe before its last, and of `a && b` before its
+# last. For each: the exit codes of the pipe, line and text of its last step.
+STEPS_FILE = "failed_steps"
+STEP_FIELDS = 3
 _STARTUP = "bash_startup"
 _MOST_FAILURES = 100
+# A loop of the shell takes 50 microseconds more for each step until then.
+_MOST_STEPS = 5_000
 _QUOTED_OR_COMMENT = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<!\S)#[^\n]*", re.DOTALL)
 _STEPS = re.compile(r"[;\n|]|(?<![<>&])&(?![>&])")
 _PIPE = re.compile(r"(?<![|>])\|(?!\|)")
@@ -34,34 +41,61 @@ unset BASH_ENV
 {own}{inherit}_torchyard_failures={most}
 trap '{{ printf "%s\\0" "$?" "$LINENO" "${{BASH_SOURCE[0]}}" \
 "$((BASH_SUBSHELL+${{#FUNCNAME[@]}}))" "$BASH_COMMAND" >>{file}; \
-((--_torchyard_failures)) || trap - ERR; }} 2>/dev/null' ERR
+_torchyard_told=1; ((--_torchyard_failures)) || trap - ERR; }} 2>/dev/null' ERR
+_torchyard_steps={most_steps} _torchyard_told= _torchyard_seen=
+trap '{{ _torchyard_now=("$?" "${{PIPESTATUS[*]}}" "$_"); {step} \
+_torchyard_last=("$LINENO" "$BASH_COMMAND"); _torchyard_told=; \
+((--_torchyard_steps)) || trap - DEBUG; \
+: "${{_torchyard_now[2]}}"; }} 2>/dev/null' DEBUG
 """
+# Each step once. A loop's next round leaves the exit codes of the pipe before it as they are.
+_STEP = """\
+[[ ${{_torchyard_now[1]}} == *[1-9]* && -n ${{_torchyard_last[1]-}} \
+&& ( ${{_torchyard_now[1]}} == *" "* || ( ${{_torchyard_now[0]}} != 0 && -z $_torchyard_told ) ) \
+&& ${{_torchyard_last[1]}} != "for "* && ${{_torchyard_last[1]}} != "case "* \
+&& $_torchyard_seen != *" ${{_torchyard_now[1]}} ${{_torchyard_last[*]}};"* ]] && \
+{{ _torchyard_seen+=" ${{_torchyard_now[1]}} ${{_torchyard_last[*]}};"; \
+printf "%s\\0" "${{_torchyard_now[1]}}" "${{_torchyard_last[@]}}" >>{steps_file}; }};"""
+# Lets bash look at the exit codes of a pipe at the command's end.
+_END = "\nexit $?"
 _OWN_STARTUP = """\
 export BASH_ENV={path}
 eval "[ -f \\"$BASH_ENV\\" ] && . \\"$BASH_ENV\\""
 """
 
 
-def recorded(command: str, shell: str, environment: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment in which `shell` writes failures to the rank's folder; the same one where
-    nothing can go on after a failure, or the shell isn't bash.
+def recorded(
+    command: str, shell: str, environment: Mapping[str, str]
+) -> tuple[str, Mapping[str, str]]:
+    """The command and the environment with which `shell` writes failures to the rank's folder; the
+    same ones where nothing can go on after a failure, or the shell isn't bash.
     """
     folder = environment.get(ERRORS_VARIABLE)
     if not folder or Path(shell).name != "bash" or not has_steps(command):
-        return environment
+        return command, environment
     job_startup = environment.get("BASH_ENV", "")
     file = Path(folder) / _STARTUP
+    steps_file = _quoted(f"{folder}/{STEPS_FILE}")
     text = _START.format(
         own=_OWN_STARTUP.format(path=shlex.quote(job_startup)) if job_startup else "",
         inherit="" if _TRAP.search(command) else "set -E\n",
         most=_MOST_FAILURES,
-        file=shlex.quote(f"{folder}/{FILE}").replace("'", "'\\''"),
+        most_steps=_MOST_STEPS,
+        file=_quoted(f"{folder}/{FILE}"),
+        step=_STEP.format(steps_file=steps_file),
     )
     try:
         file.write_text(text)
     except OSError:
-        return environment  # The disk may be full: the job runs all the same.
-    return {**environment, "BASH_ENV": str(file)}
+        return command, environment  # The disk may be full: the job runs all the same.
+    if shell_lists.ends_in_pipe(command):
+        command += _END
+    return command, {**environment, "BASH_ENV": str(file)}
+
+
+def _quoted(path: str) -> str:
+    """As a word within a string in single quotes."""
+    return shlex.quote(path).replace("'", "'\\''")
 
 
 def has_steps(command: str) -> bool:

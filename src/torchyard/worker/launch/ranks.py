@@ -369,7 +369,7 @@ class _Surroundings:
     def command(self, command: str) -> tuple[list[str], Mapping[str, str]]:
         """What starts the shell that runs the job's command in them, and its environment."""
         words = self._shell_words()
-        environment = failed_commands.recorded(command, words[0], self.environment)
+        command, environment = failed_commands.recorded(command, words[0], self.environment)
         return self._within([*words, "-c", command], environment)
 
     def guest(self, guest: Guest) -> tuple[list[str], Mapping[str, str]]:

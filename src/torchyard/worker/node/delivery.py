@@ -53,7 +53,7 @@ def deliver(
 
     Args:
         is_sent: whether the server has a file of the outputs already.
-        on_missing: called for each link among the outputs that points to nothing.
+        on_missing: called for what files_below() names so.
 
     Raises:
         AttemptOver: the attempt is over on the server.

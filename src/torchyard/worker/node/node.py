@@ -585,11 +585,12 @@ class Node:
         if self._control.over:
             return failure
         self._events.post("node_finalizing")
+        unreachable_s = self._events.unreachable_s
         if self._limit_watch is not None and self._limit_watch.disk_full:
             # The server may need the space for what is delivered to it.
             node_folders.free_space(self._folders)
         self._store_unsent_metrics()
-        links: list[Path] = []
+        missing: list[Path] = []
         try:
             undelivered = delivery.deliver(
                 self._link,
@@ -599,7 +600,7 @@ class Node:
                 self._control,
                 succeeded=failure is None,
                 is_sent=self._checkpoints.is_sent if self._checkpoints else lambda _: False,
-                on_missing=links.append,
+                on_missing=missing.append,
             )
         except AttemptOver:
             self._control.stop(OVER)
@@ -607,7 +608,7 @@ class Node:
         except Exception as error:
             traceback.print_exc()
             undelivered = outcome.worker_failure(error)
-        self._tell_what_is_left_out(links)
+        self._tell_what_is_left_out(missing)
         if self._peer_copies is not None and not self._settle_peer_copies(undelivered is None):
             return failure
         if undelivered is not None:
@@ -618,6 +619,8 @@ class Node:
             early = outcome.first_early_exit(self._gang, self._context)
         self._events.post(
             "node_exited",
+            # The wait for a server that was down is not the job's time.
+            earlier_s=self._events.unreachable_s - unreachable_s,
             exit_code=failure.exit_code if failure else 0,
             error=failure.to_dict() if failure else None,
             **({"early_exit": early} if early is not None else {}),
@@ -625,14 +628,14 @@ class Node:
         self._events.deliver()
         return failure
 
-    def _tell_what_is_left_out(self, links: Sequence[Path]) -> None:
+    def _tell_what_is_left_out(self, missing: Sequence[Path]) -> None:
         if not self._ranks_started_at:
             return
         from torchyard.worker.files import left_out
 
         outputs = [folder for folder, _ in delivery.delivered_folders(self._plan, self._folders)]
         try:
-            messages = left_out.notices(self._folders, outputs, links, self._ranks_started_at)
+            messages = left_out.notices(self._folders, outputs, missing, self._ranks_started_at)
             for message in messages:
                 self._notice(f"node {self._node}: {message}")
         except OSError:

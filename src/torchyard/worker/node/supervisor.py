@@ -85,26 +85,30 @@ def supervise(
     """
     processes.become_subreaper()
     began = start_time(os.getpid())
-    exit_code = _wait_for_child(_fork(work), node.folder)
-    _end_processes(node, began)
-    if not _has_reported(node.folder):
-        exit_code = _wait_for_child(
-            _fork(lambda: run_recovery(_describe_exit(exit_code))), node.folder
-        )
+    try:
+        exit_code = _wait_for_child(_fork(work), node.folder)
         _end_processes(node, began)
-    temporary.forget(node.folder)
+        if not _has_reported(node.folder):
+            exit_code = _wait_for_child(
+                _fork(lambda: run_recovery(_describe_exit(exit_code))), node.folder
+            )
+            _end_processes(node, began)
+    finally:
+        temporary.forget(node.folder)
     return exit_code
 
 
 def recover(run_recovery: Callable[[str], int], node: SupervisedNode) -> int:
     """Recover a node whose worker and supervisor both died."""
     processes.become_subreaper()
-    _end_processes(node)
-    exit_code = _wait_for_child(
-        _fork(lambda: run_recovery("died together with its supervisor")), node.folder
-    )
-    _end_processes(node)
-    temporary.forget(node.folder)
+    try:
+        _end_processes(node)
+        exit_code = _wait_for_child(
+            _fork(lambda: run_recovery("died together with its supervisor")), node.folder
+        )
+        _end_processes(node)
+    finally:
+        temporary.forget(node.folder)
     return exit_code
 
 

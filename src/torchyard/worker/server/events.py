@@ -48,6 +48,7 @@ class Events:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._connection = connection
+        self._folder = folder
         self._node = node
         self._control = control
         self._heartbeat_s = heartbeat_s
@@ -56,6 +57,9 @@ class Events:
         self._refusal_limit_s = refusal_limit_s
         self._batch_size = _BATCH
         self._shortened: set[int] = set()
+        # By the monotonic clock: since when the server has been unreachable, and how long before.
+        self._unreachable_at: Optional[float] = None
+        self._unreachable_s = 0.0
         # Since when every report has been refused, by the monotonic clock.
         self._refused_at: Optional[float] = None
         # A recovery worker continues where the worker died.
@@ -69,10 +73,22 @@ class Events:
     def start(self) -> None:
         threading.Thread(target=self._ship, name="events", daemon=True).start()
 
-    def post(self, kind: str, **body: Any) -> None:
+    @property
+    def unreachable_s(self) -> float:
+        """How long the server could not be reached, all times together."""
+        since = self._unreachable_at
+        return self._unreachable_s + (0.0 if since is None else time.monotonic() - since)
+
+    def post(self, kind: str, *, earlier_s: float = 0.0, **body: Any) -> None:
+        """Report what happened `earlier_s` before now."""
         body = self._masker.json(body)
         with self._changed:
-            event = {"seq": len(self._events), "at": now_text(), "kind": kind, "body": body}
+            event = {
+                "seq": len(self._events),
+                "at": now_text(earlier_s),
+                "kind": kind,
+                "body": body,
+            }
             self._unwritten += json.dumps(event).encode() + b"\n"
             self._write()
             self._events.append(event)
@@ -118,6 +134,12 @@ class Events:
                 if isinstance(error, Refused) and self._narrow(events, error):
                     continue
                 self._note_refused(not isinstance(error, OSError))
+                if isinstance(error, OSError) and self._unreachable_at is None:
+                    self._unreachable_at = time.monotonic()
+                if not self._folder.exists():
+                    # With the home of a server that is gone; nothing is left to deliver.
+                    print(f"the folder `{self._folder}` was deleted", file=sys.stderr, flush=True)
+                    self._control.stop(OVER)
                 if failures == 1:
                     print(f"report not accepted: {error!r}", file=sys.stderr, flush=True)
                 time.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
@@ -125,6 +147,7 @@ class Events:
                 continue
             else:
                 failures = 0
+                self._unreachable_s, self._unreachable_at = self.unreachable_s, None
                 self._batch_size = min(_BATCH, self._batch_size * 2)
                 self._note_refused(False)
                 self._control.apply(response)
@@ -225,8 +248,8 @@ def _read(file: Path) -> list[dict[str, Any]]:
     return events
 
 
-def now_text() -> str:
-    """The present moment, ISO 8601 in UTC with microseconds."""
-    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+def now_text(earlier_s: float = 0.0) -> str:
+    """The moment `earlier_s` before now, ISO 8601 in UTC with microseconds."""
+    seconds, nanoseconds = divmod(time.time_ns() - int(earlier_s * 1e9), 1_000_000_000)
     text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     return f"{text}.{nanoseconds // 1000:06d}Z"

@@ -13,6 +13,7 @@ import os
 import signal
 import stat
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from torchyard.shared.processes import Process
 
@@ -20,6 +21,7 @@ _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 # How long a reader may take for the rest of a pipe, at most.
 _DRAIN_S = 1.0
 _Key = tuple[int, int]
+_Pipe = tuple[int, int]
 
 
 class Termination:
@@ -39,7 +41,7 @@ class Termination:
         """Those to ask now; each is chosen once."""
         by_pid = {process.pid: process for process in living}
         waiting = [process for process in living if _key(process) not in self._asked]
-        readers = _pipe_readers(living) if waiting else set()
+        readers = _pipe_readers(living) if waiting else _Readers()
         chosen = [
             process
             for process in waiting
@@ -51,10 +53,14 @@ class Termination:
         self._asked.update(map(_key, chosen))
         return chosen
 
-    def _reads(self, process: Process, readers: set[int], waited_s: float) -> bool:
+    def _reads(self, process: Process, readers: _Readers, waited_s: float) -> bool:
         """Whether its pipe has a writer, or had one until just now."""
         key = _key(process)
-        if process.pid in readers:
+        is_other = process.pid in readers.others
+        if is_other and (_is_shell(process.pid) or waited_s >= self._grace_s / 2):
+            # A shell would go on with its next command while it is given time.
+            return waited_s < self._grace_s / 2
+        if is_other or process.pid in readers.commands:
             self._reading_at[key] = waited_s
         if key not in self._reading_at:
             return False
@@ -89,39 +95,80 @@ def _is_below_forwarder(process: Process, by_pid: Mapping[int, Process]) -> bool
     return False
 
 
-def _pipe_readers(living: Sequence[Process]) -> set[int]:
-    """The processes whose standard input is a pipe that another of them can write to."""
-    pipes = {process.pid: _pipe(f"/proc/{process.pid}/fd/0") for process in living}
-    if not any(pipes.values()):
-        return set()
-    writers: dict[str, set[int]] = {}
-    for process in living:
-        for pipe in _written_pipes(process.pid):
-            writers.setdefault(pipe, set()).add(process.pid)
-    return {pid for pid, pipe in pipes.items() if pipe and writers.get(pipe, set()) - {pid}}
+@dataclass(frozen=True)
+class _Readers:
+    """Who reads pipes that others of a family write to.
+
+    `commands` read their standard input. `others` have no handler and read what those write that
+    don't wait for them in turn, as a main process and its data loaders do: what `$(…)` or
+    `subprocess` started, or `<(…)`.
+    """
+
+    commands: frozenset[int] = frozenset()
+    others: frozenset[int] = frozenset()
 
 
-def _pipe(path: str) -> str:
-    """`pipe:[<inode>]` for an open file that is a pipe, otherwise empty."""
-    try:
-        target = os.readlink(path)
-    except OSError:
-        return ""
-    return target if target.startswith("pipe:") else ""
+def _pipe_readers(living: Sequence[Process]) -> _Readers:
+    pipes = {process.pid: _pipes(process.pid) for process in living}
+    writers: dict[_Pipe, set[int]] = {}
+    for pid, files in pipes.items():
+        for file in files:
+            if file.writes:
+                writers.setdefault(file.pipe, set()).add(pid)
+    sources: dict[int, set[int]] = {}
+    commands = set()
+    for pid, files in pipes.items():
+        for file in files:
+            if file.reads and (of_pipe := writers.get(file.pipe, set()) - {pid}):
+                sources.setdefault(pid, set()).update(of_pipe)
+                if file.number == 0:
+                    commands.add(pid)
+    others = {
+        pid
+        for pid, direct in sources.items()
+        if any(pid not in _upstream(writer, sources) for writer in direct)
+        and not _handles_sigterm(pid)
+    }
+    return _Readers(frozenset(commands), frozenset(others - commands))
 
 
-def _written_pipes(pid: int) -> set[str]:
+def _upstream(pid: int, sources: Mapping[int, set[int]]) -> set[int]:
+    """The processes whose output this one reads, also by way of others."""
+    reached: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        new = sources.get(waiting.pop(), set()) - reached
+        reached |= new
+        waiting += new
+    return reached
+
+
+@dataclass(frozen=True)
+class _PipeFile:
+    """A pipe, with a name or without one, that a process has open."""
+
+    number: int
+    pipe: _Pipe
+    reads: bool
+    writes: bool
+
+
+def _pipes(pid: int) -> list[_PipeFile]:
     folder = f"/proc/{pid}/fd"
-    pipes = set()
+    files = []
     try:
         for name in os.listdir(folder):
             path = f"{folder}/{name}"
-            # The permissions of the link are the mode in which the file is open.
-            if (pipe := _pipe(path)) and os.lstat(path).st_mode & stat.S_IWUSR:
-                pipes.add(pipe)
+            status = os.stat(path)
+            if stat.S_ISFIFO(status.st_mode):
+                # The permissions of the link are the mode in which the file is open.
+                mode = os.lstat(path).st_mode
+                pipe = (status.st_dev, status.st_ino)
+                reads, writes = bool(mode & stat.S_IRUSR), bool(mode & stat.S_IWUSR)
+                files.append(_PipeFile(int(name), pipe, reads, writes))
     except OSError:
         pass  # it has just ended
-    return pipes
+    return files
 
 
 def _handles_sigterm(pid: int) -> bool:
