@@ -27,7 +27,7 @@ CEILINGS = {
     "assets": 600,
     "azureml": 17_500,
     "backups": 1_100,
-    "base": 5_700,
+    "base": 5_800,
     "batch_endpoints": 3_250,
     "cli": 13_250,
     "client": 13_800,
