@@ -28,13 +28,14 @@ Python prints of an error that nobody catches has its hint and no control charac
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Any
 
 from torchyard.base.terminal_text import escaped
 
+_At = tuple[str | int, ...]
 _LONGEST_COMPARED = 100
 _MOST_COMPARED = 500
 
@@ -56,6 +57,8 @@ class TorchyardError(Exception):
     """Whether the message begins with a place in a file: `job.yml:7:3`."""
     others: tuple[TorchyardError, ...] = ()
     """What else is wrong with the same document."""
+    meant_key = ""
+    """Of an unknown key: the one that was meant."""
 
     def __init__(
         self, message: str, hint: str = "", *, code: str = "", at: Sequence[str | int] = ()
@@ -94,6 +97,14 @@ class TorchyardError(Exception):
 
 def _notes(error: TorchyardError) -> list[str]:
     return [f"hint: {escaped(error.hint)}"] if error.hint else []
+
+
+def moved(error: TorchyardError, move: Callable[[_At], _At]) -> InvalidSpec:
+    """The error as one of a document, at the place that `move` makes of its own; so its others."""
+    copy = InvalidSpec(error.message, error.hint, code=error.code, at=move(error.at))
+    copy.meant_key = error.meant_key
+    copy.add_others([moved(each, move) for each in error.others])
+    return copy
 
 
 if sys.version_info < (3, 11):

@@ -93,11 +93,22 @@ _OLD_KEYS = {
     "idle_seconds_before_scaledown": "idle_time_before_scale_down",
     "spec": "type",
     "algorithm": "sampling_algorithm",
+    "space": "search_space",
+    "metric": "primary_metric",
     "scale_type": "type",
     "docker": "image",
     "conda_dependencies": "conda_file",
+    "pip": "pip_requirements",
+    "packages": "pip_requirements",
+    "dockerfile": "build",
 }
-_UNDER_LIMITS = ("max_total_trials", "max_concurrent_trials", "timeout", "trial_timeout")
+_UNDER_LIMITS = (
+    "max_total_trials",
+    "max_concurrent_trials",
+    "timeout",
+    "trial_timeout",
+    "timeout_minutes",
+)
 
 
 def unknown_key(
@@ -124,7 +135,9 @@ def unknown_key(
     listed = ", ".join(name for name in keys if name not in unnamed) or "none"
     hint = f"did you mean `{guess}`?" if guess else otherwise or f"known keys: {listed}"
     where = f" in `{inside}`" if inside else ""
-    return InvalidSpec(f"unknown key `{key[:80]}`{where}", hint, at=(*at, key))
+    error = InvalidSpec(f"unknown key `{key[:80]}`{where}", hint, at=(*at, key))
+    error.meant_key = guess
+    return error
 
 
 def text(

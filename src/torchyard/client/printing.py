@@ -284,7 +284,6 @@ def bytes_of(stream: TextIO | None) -> BinaryIO:
         return _Nowhere()  # type: ignore[return-value]
     if getattr(type(stream), "write", None) is not io.TextIOWrapper.write:
         return _Decoded(stream)  # type: ignore[return-value]
-    assert isinstance(stream, io.TextIOWrapper)
     stream.flush()
     return stream.buffer
 

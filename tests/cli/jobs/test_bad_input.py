@@ -406,6 +406,21 @@ def test_all_errors_of_a_file_are_told_at_once_in_its_order(yard: Yard, folder: 
         assert (answer.code, answer.err) == (2, expected)
 
 
+def test_a_file_of_an_older_type_is_read_as_the_nearest_one(yard: Yard, folder: Path) -> None:
+    (folder / "job.yml").write_text(
+        "type: command_job\ncommand: x\nenvironment: python\ncode: {local_path: src}\n"
+        "distribution: pytorch\n"
+    )
+    assert yard("job", "create", "-f", "job.yml").err == (
+        "error: job.yml:1:1: `command_job` is not a valid `type`\n"
+        "hint: did you mean `command`?\n"
+        "error: job.yml:4:1: `code` must be text, not a mapping\n"
+        "hint: write `code: src`\n"
+        "error: job.yml:5:1: `distribution` must be a mapping of keys to values, not `pytorch`\n"
+        "hint: for example `distribution: {type: pytorch, process_count_per_instance: 2}`\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("noun", "document", "places"),
     [

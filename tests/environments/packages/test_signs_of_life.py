@@ -25,7 +25,7 @@ def test_a_silent_step_gives_signs_of_life(tmp_path: Path) -> None:
     log = _Log(tmp_path / "end")
     uv = Uv(machine_config.read({}), log, lambda: False, None, silence_s=0.0)
     waiting = "until [ -e end ]; do sleep 0.05; done; echo done >&2"
-    outcome = uv.run_program(["sh", "-c", waiting], tmp_path, "compile modules")
+    outcome = uv.run_program(["/bin/sh", "-c", waiting], tmp_path, "compile modules")
     lines = log.getvalue().decode().splitlines()
     assert lines[0] == "$ compile modules" and lines[-1] == "done"
     assert all(line.startswith("… compile modules: ") for line in lines[1:-1]) and len(lines) > 3
