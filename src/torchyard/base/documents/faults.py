@@ -108,10 +108,10 @@ def _others(
         except TorchyardError:
             break
         if not _is_consequence(fault_at, removed, rest):
-            found = [fault, *fault.others]
-            for each in found:
+            faults = [fault, *fault.others]
+            for each in faults:
                 each.at = _as_written(each.at, renamed)
-            others += found
+            others += faults
         elif not fault_at:
             break
     return others
