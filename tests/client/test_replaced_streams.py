@@ -36,6 +36,20 @@ class _Cell:
         pass
 
 
+class _Tee:
+    """Writes into a second stream, too, and gives away everything else of the first."""
+
+    def __init__(self, first: Any) -> None:
+        self.first, self.text = first, ""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.first, name)
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return self.first.write(text)  # type: ignore[no-any-return]
+
+
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Client]:
     server = FakeServer()
@@ -70,6 +84,17 @@ def test_a_job_is_streamed_into_streams_without_bytes(
     printed, built = (each.getvalue() if kind is io.StringIO else each.text for each in (out, err))
     assert ended.status == "Completed" and built == _BUILD.decode()
     assert printed == "Running…\ngrößer\nNotice: done…\n"
+
+
+def test_a_stream_that_also_writes_elsewhere_misses_nothing(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, err = (_Tee(io.TextIOWrapper(io.BytesIO(), encoding="utf-8")) for _ in range(2))
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    client.jobs.get("a").stream(timeout_s=60)
+    monkeypatch.undo()
+    assert out.text == "Running…\ngrößer\nNotice: done…\n" and err.text == _BUILD.decode()
 
 
 def test_what_is_said_begins_a_line_of_its_own_unless_the_bytes_go_elsewhere(

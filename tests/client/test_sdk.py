@@ -222,7 +222,15 @@ def test_an_uncaught_error_shows_its_hint(client: Client, tmp_path: Path) -> Non
     script = "from torchyard import NotFound\nraise NotFound('no job `a`', 'list them')"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     last = "torchyard.base.errors.NotFound: no job `a`\n"
-    assert ran.stderr.endswith(last + ("hint: list them\n" if sys.version_info >= (3, 11) else ""))
+    assert ran.stderr.endswith(last + "hint: list them\n")
+
+
+def test_an_uncaught_error_controls_no_terminal() -> None:
+    script = "from torchyard import NotFound\nraise NotFound('a\x1b[2J\x9b\u202e', 'b\x07')"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    # The traceback shows the script's own line from Python 3.13 on.
+    last = ran.stderr.splitlines()[-2:]
+    assert last == [r"torchyard.base.errors.NotFound: a\x1b[2J\x9b\u202e", r"hint: b\x07"]
 
 
 def _resources(kind: type[Resource] = Resource) -> Iterator[type[Resource]]:

@@ -342,6 +342,10 @@ def test_one_equals_in_a_pip_requirement_gets_the_right_form(line: str, right: s
         ("numpy=~1.2", "write `numpy~=1.2`"),
         ("numpy 2.0", "write `numpy==2.0`"),
         ("torch@2.13", "write `torch==2.13`"),
+        ("numpy==2.x", "write `numpy==2.*`"),
+        ("pandas~2.0", "write `pandas~=2.0`"),
+        ("scikit-learn>1<2", "write `scikit-learn>1,<2`"),
+        ("scipy>=1.10 <2", "write `scipy>=1.10,<2`"),
         ("numpy=1.21.2=py38_0", "write `numpy==1.21.2`"),
         ("numpy=1.2,<2", "write `numpy==1.2,<2`"),
         ("pip install torch", "write `torch`"),
@@ -364,6 +368,41 @@ def test_what_is_not_a_pip_requirement_gets_the_likely_form(line: str, hint: str
         with pytest.raises(InvalidSpec, match="is not a pip requirement") as caught:
             spec_of(definition)
         assert caught.value.hint == hint and caught.value.at[-1] == 0
+
+
+def test_every_faulty_requirement_is_told_at_its_own_line() -> None:
+    lines = ["torch=2.13", "# fine", "numpy (>=2)", "pip install scipy", "idna", "-r other.txt"]
+    for written, at in (
+        ({"pip_requirements": lines}, ("pip_requirements",)),
+        ({"pip_requirements": "\n".join(lines)}, ("pip_requirements",)),
+        (
+            {"conda_file": {"dependencies": ["python=3.11", {"pip": lines}]}},
+            ("conda_file", "dependencies", 1, "pip"),
+        ),
+    ):
+        with pytest.raises(InvalidSpec) as caught:
+            spec_of(written)
+        errors = (caught.value, *caught.value.others)
+        assert [error.at for error in errors] == [(*at, 0), (*at, 3), (*at, 5)]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("requirements.txt", "a list of packages is `environment: {pip_requirements: "),
+        ("./env/conda.yml", "a conda file is `environment: {conda_file: ./env/conda.yml}`, "),
+    ],
+)
+def test_a_file_in_an_environments_place_gets_its_key(name: str, hint: str) -> None:
+    with pytest.raises((InvalidSpec, NotFound)) as caught:
+        spec_of(name)
+    assert caught.value.hint.startswith(hint)
+
+
+def test_keys_of_a_conda_file_are_told_as_that() -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        spec_of({"dependencies": ["python=3.11"]})
+    assert "under `conda_file`" in caught.value.hint
 
 
 def test_the_marker_stays_in_the_right_form() -> None:

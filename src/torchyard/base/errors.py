@@ -21,15 +21,21 @@
 
 Owns: error classes, their codes and their JSON form.
 Leaves: what to say to those who raise.
-Always: a message names the thing, the hint gives the next step; both without a full stop.
+Always: a message names the thing, the hint gives the next step; both without a full stop. What
+Python prints of an error that nobody catches has its hint and no control characters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from types import TracebackType
 from typing import Any
 
+from torchyard.base.terminal_text import escaped
+
+_At = tuple[str | int, ...]
 _LONGEST_COMPARED = 100
 _MOST_COMPARED = 500
 
@@ -51,6 +57,8 @@ class TorchyardError(Exception):
     """Whether the message begins with a place in a file: `job.yml:7:3`."""
     others: tuple[TorchyardError, ...] = ()
     """What else is wrong with the same document."""
+    meant_key = ""
+    """Of an unknown key: the one that was meant."""
 
     def __init__(
         self, message: str, hint: str = "", *, code: str = "", at: Sequence[str | int] = ()
@@ -62,7 +70,10 @@ class TorchyardError(Exception):
         self.at = tuple(at)
         if hint:
             # What Python, from 3.11 on, and notebooks print below an error that nobody catches.
-            self.__notes__ = [f"hint: {hint}"]
+            self.__notes__ = _notes(self)
+
+    def __str__(self) -> str:
+        return escaped(self.message)
 
     def add_others(self, others: Sequence[TorchyardError]) -> None:
         """Keep what else is wrong, for tracebacks, too."""
@@ -85,7 +96,30 @@ class TorchyardError(Exception):
 
 
 def _notes(error: TorchyardError) -> list[str]:
-    return [f"hint: {error.hint}"] if error.hint else []
+    return [f"hint: {escaped(error.hint)}"] if error.hint else []
+
+
+def moved(error: TorchyardError, move: Callable[[_At], _At]) -> InvalidSpec:
+    """The error as one of a document, at the place that `move` makes of its own; so its others."""
+    copy = InvalidSpec(error.message, error.hint, code=error.code, at=move(error.at))
+    copy.meant_key = error.meant_key
+    copy.add_others([moved(each, move) for each in error.others])
+    return copy
+
+
+if sys.version_info < (3, 11):
+    _excepthook = sys.excepthook
+
+    def _show_notes(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        """Print an error's notes as later versions of Python do."""
+        _excepthook(kind, error, trace)
+        if isinstance(error, TorchyardError):
+            for note in getattr(error, "__notes__", ()):
+                print(note, file=sys.stderr)
+
+    sys.excepthook = _show_notes
 
 
 class InvalidInput(TorchyardError):

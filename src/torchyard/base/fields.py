@@ -93,6 +93,8 @@ _OLD_KEYS = {
     "idle_seconds_before_scaledown": "idle_time_before_scale_down",
     "spec": "type",
     "algorithm": "sampling_algorithm",
+    "space": "search_space",
+    "metric": "primary_metric",
     "scale_type": "type",
     "docker": "image",
     "conda_dependencies": "conda_file",
@@ -104,6 +106,9 @@ _OLD_KEYS = {
     "options": "values",
     "env": "environment_variables",
     "timeout_minutes": "timeout",
+    "pip": "pip_requirements",
+    "packages": "pip_requirements",
+    "dockerfile": "build",
 }
 # Of the same, mappings whose content stands elsewhere today: by a key that shows which kind of file
 # it is, what to write.
@@ -126,7 +131,13 @@ _OLD_FORMS = {
         ("credentials", "write its keys beside `type`"),
     ),
 }
-_UNDER_LIMITS = ("max_total_trials", "max_concurrent_trials", "timeout", "trial_timeout")
+_UNDER_LIMITS = (
+    "max_total_trials",
+    "max_concurrent_trials",
+    "timeout",
+    "trial_timeout",
+    "timeout_minutes",
+)
 
 
 def unknown_key(
@@ -156,7 +167,9 @@ def unknown_key(
     listed = ", ".join(name for name in keys if name not in unnamed) or "none"
     hint = f"did you mean `{guess}`?" if guess else otherwise or f"known keys: {listed}"
     where = f" in `{inside}`" if inside else ""
-    return InvalidSpec(f"unknown key `{key[:80]}`{where}", hint, at=(*at, key))
+    error = InvalidSpec(f"unknown key `{key[:80]}`{where}", hint, at=(*at, key))
+    error.meant_key = guess
+    return error
 
 
 def text(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol, TextIO
 
+from torchyard.base.terminal_text import plain
 from torchyard.client.streams import Frame
 from torchyard.client.times import duration, seconds_between
 
@@ -131,7 +132,7 @@ class Printer:
         """Say something about the job, never in the middle of the job's own line."""
         self._clear_live()
         self._end_line()
-        self._say(text)
+        self._say(plain(text))
         self._show_live()
 
     def lost(self, _pause_s: float = 0.0) -> None:
@@ -275,15 +276,16 @@ class _Nowhere(io.RawIOBase):
 def bytes_of(stream: TextIO | None) -> BinaryIO:
     """Where bytes are written for `stream`, standard output or error as anyone may replace it.
 
-    That is what lies below it, else its text; what was printed before is written first.
+    That is what lies below it, else its text; what was printed before is written first. Only of
+    Python's own stream it is known that all of its text goes below: a copy into a file too, as
+    many scripts set up, often gives away the terminal's bytes as its own.
     """
     if stream is None:
         return _Nowhere()  # type: ignore[return-value]
-    below = getattr(stream, "buffer", None)
-    if below is None or not hasattr(below, "write"):
+    if getattr(type(stream), "write", None) is not io.TextIOWrapper.write:
         return _Decoded(stream)  # type: ignore[return-value]
     stream.flush()
-    return below  # type: ignore[no-any-return]
+    return stream.buffer
 
 
 def say(text: str) -> None:

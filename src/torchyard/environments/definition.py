@@ -34,6 +34,7 @@ _MOST_NESTED = 10
 _HINT = (
     "give one of `image`, `image` with `conda_file`, `conda_file`, `pip_requirements` or `build`"
 )
+_CONDA_HINT = "that is a conda file's key: name the file, or write its content, under `conda_file`"
 
 
 def resolve(
@@ -179,9 +180,8 @@ def _check_keys(definition: Mapping[str, Any], at: At) -> None:
     known_keys = (*_DESCRIPTIVE, *_CONTENT)
     for key in definition:
         if key not in known_keys:
-            raise fields.unknown_key(
-                str(key), known_keys, at, inside="environment", otherwise=_HINT
-            )
+            hint = _CONDA_HINT if key in ("dependencies", "channels", "prefix") else _HINT
+            raise fields.unknown_key(str(key), known_keys, at, inside="environment", otherwise=hint)
     # As in Azure, a conda file goes into the image that is built, as into one that is named.
     beside = [key for key in ("image", "pip_requirements") if key in definition]
     if "build" in definition and beside:

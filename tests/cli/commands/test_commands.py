@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cli.conftest import Yard
-from cli.fake_server import CREATED_AT, FakeJob, FakeServer, job_body
+from cli.fake_server import CREATED_AT, FakeJob, FakeServer, Part, job_body
 from torchyard.cli.terminal import tables
 
 
@@ -156,6 +156,25 @@ def test_what_others_wrote_says_nothing_to_the_terminal(server: FakeServer, yard
     )
     text = yard("job", "show", "a").text
     assert "\x1b" not in text and "\x07" not in text and text.count("�]0;title�") == 5
+
+
+@pytest.mark.parametrize("verb", ["show", "list", "compare", "stream"])
+@pytest.mark.parametrize("form", tables.OUTPUTS)
+def test_no_form_of_output_lets_others_control_the_terminal(
+    server: FakeServer, yard: Yard, verb: str, form: str
+) -> None:
+    evil = "größe\x1b]0;title\x07\x1b[2J\x9b31m\u202e\u2066\x7f"
+    job = job_body("a", display_name=evil, tags={evil: evil}, waiting=evil, notices=[evil])
+    notices = [{"kind": "notice", "message": evil}, {"kind": "waiting", "message": evil}]
+    server.state.jobs["a"] = FakeJob(job, [Part(fields) for fields in notices])
+    server.state.jobs["a"].may_end.set()
+    server.state.jobs["b"] = FakeJob(job_body("b"))
+    names = {"list": [], "compare": ["a", "b"]}.get(verb, ["-n", "a"])
+    answer = yard("job", verb, *names, *(() if verb == "stream" else ("-o", form)))
+    for text in (answer.text, answer.err):
+        assert text.replace("\n", "").replace("\t", "").isprintable(), text
+    if verb == "show" and form in ("json", "yaml"):
+        assert yaml.safe_load(answer.out)["display_name"] == evil
 
 
 def test_a_narrow_table_keeps_its_meaning(server: FakeServer, yard: Yard) -> None:

@@ -429,6 +429,21 @@ def test_paths_that_do_not_exist_hide_no_other_error(yard: Yard, folder: Path) -
         ]
 
 
+def test_a_file_of_an_older_type_is_read_as_the_nearest_one(yard: Yard, folder: Path) -> None:
+    (folder / "job.yml").write_text(
+        "type: command_job\ncommand: x\nenvironment: python\ncode: {local_path: src}\n"
+        "distribution: pytorch\n"
+    )
+    assert yard("job", "create", "-f", "job.yml").err == (
+        "error: job.yml:1:1: `command_job` is not a valid `type`\n"
+        "hint: did you mean `command`?\n"
+        "error: job.yml:4:1: `code` must be text, not a mapping\n"
+        "hint: write `code: src`\n"
+        "error: job.yml:5:1: `distribution` must be a mapping of keys to values, not `pytorch`\n"
+        "hint: for example `distribution: {type: pytorch, process_count_per_instance: 2}`\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("noun", "document", "places"),
     [

@@ -123,6 +123,13 @@ def test_a_rule_that_includes_a_folder_means_no_caches(tmp_path: Path) -> None:
     )
 
 
+def test_caches_of_an_excluded_folder_stay_excluded(tmp_path: Path) -> None:
+    (tmp_path / "pkg" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "pkg" / "__pycache__" / "a.py").touch()
+    (tmp_path / "a.py").touch()
+    assert included_paths(tmp_path, IgnoreRules(["!*.py", "/*/"])) == ["a.py"]
+
+
 def test_an_excluded_folder_that_cannot_be_read_is_passed_by() -> None:
     with as_an_ordinary_user() as folder:
         for name in ("data", "pkg"):

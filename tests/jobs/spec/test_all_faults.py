@@ -128,6 +128,25 @@ def test_every_fault_of_other_documents(
     assert sorted(places(read, document)) == sorted(expected)
 
 
+def test_what_stands_below_an_older_key_is_read_by_todays() -> None:
+    document = {
+        "type": "sweep",
+        "algorithm": "random",
+        "space": {"lr": {"spec": "uniform", "min_value": 0, "max_value": 1}},
+        "objective": {"goal": "minimize", "metric": "loss"},
+        "trial": {"command": "x ${{space.lr}}", "environment": "python"},
+        "max_total_trials": 3,
+    }
+    assert sorted(places(sweep_spec.read, document)) == [
+        "algorithm",
+        "max_total_trials",
+        "objective.metric",
+        "space",
+        "space.lr.spec",
+        "trial.command",
+    ]
+
+
 def test_the_others_reach_clients() -> None:
     with pytest.raises(InvalidSpec) as caught:
         job_spec.read({**GOOD, "limits": {"timeout": -1}, "tags": 3})

@@ -265,7 +265,8 @@ def test_an_expression_that_nothing_resolves_is_refused_with_its_place(
 @pytest.mark.parametrize(
     ("value", "part"),
     [("/opt/bin:$PATH", "$PATH"), ("${HOME}/x", "${HOME}"), ("~/data", "~/"), ("/a:~/b", "~/"),
-     ("--a=~/b", "~/"), ("$WORLD_SIZE", "$WORLD_SIZE")],
+     ("--a=~/b", "~/"), ("$WORLD_SIZE", "$WORLD_SIZE"), ("$AZ_BATCH_NODE_LIST",) * 2, ("~", "~"),
+     ("${root:-data}", "${root:-"), ("$A/data", "$A"), ("$(date +%s)", "$(date"), ("${A}", "${A}")],
 )  # fmt: skip
 def test_what_only_a_shell_expands_gets_a_notice_without_the_value(value: str, part: str) -> None:
     variables = {"A": f"secret {value}" if value[0] == "$" else value}
@@ -288,8 +289,10 @@ def test_keys_that_only_the_server_writes_are_not_suggested() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{{inputs.lr}}", "{{ input.lr }}", "$(inputs.lr)", "$inputs.lr", "$({inputs.lr})"]
-)
+    "text",
+    ["{inputs.lr}", "%inputs.lr%", "<inputs.lr>", "{{inputs.lr}}", "{{ input.lr }}",
+     "$(inputs.lr)", "$inputs.lr", "$({inputs.lr})"],
+)  # fmt: skip
 def test_the_brackets_of_another_program_get_a_notice(text: str) -> None:
     keys = {"inputs": {"lr": 0.1}, "command": f"python train.py ${{{{inputs.lr}}}} {text}"}
     (notice,) = job_spec.read({**GOOD, **keys}).notices

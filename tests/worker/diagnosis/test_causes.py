@@ -448,6 +448,45 @@ def test_a_syntax_error_points_at_the_text_that_has_it(
 
 
 @pytest.mark.parametrize(
+    ("frames", "message", "description"),
+    [
+        (['"<string>", line 1, in <module>', '"<frozen os>", line 679, in __getitem__'],
+         "KeyError: 'A'", "KeyError: 'A' (<string> line 1)"),
+        (['"<string>", line 2, in <module>', '"/lib/python3.11/json/decoder.py", line 9, in raw'],
+         "ValueError: x", "ValueError: x (<string> line 2)"),
+        (['"/work/train.py", line 3, in <module>', '"<string>", line 1, in __init__'],
+         "ValueError: x", "ValueError: x (/work/train.py line 3)"),
+        (['"/site-packages/tool.py", line 4, in <module>', '"<frozen os>", line 225, in makedirs'],
+         "OSError: x", "OSError: x (/site-packages/tool.py line 4)"),
+        (['"<string>", line 7'], "SyntaxError: invalid syntax (<string>, line 7)",
+         "SyntaxError: invalid syntax (<string>, line 7)"),
+    ],
+)  # fmt: skip
+def test_an_error_is_told_at_the_users_own_text(
+    context: DiagnosisContext, frames: list[str], message: str, description: str
+) -> None:
+    assert failure_of(context, frames, message).message.endswith(f": {description}")
+
+
+def test_a_program_that_a_script_can_not_start_is_named(context: DiagnosisContext) -> None:
+    frames = ['"t.py", line 3, in <module>', '"/lib/python3.11/subprocess.py", line 9, in run',
+              '"/lib/python3.11/subprocess.py", line 10, in _execute_child']  # fmt: skip
+    message = "FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'"
+    failure = failure_of(context, frames, message)
+    assert failure.code == "command_not_found" and "`ffmpeg` does not exist" in failure.hint
+    message = "FileNotFoundError: [Errno 2] No such file or directory: '/data/x'"
+    assert failure_of(context, frames, message).code == "file_missing"
+
+
+def failure_of(context: DiagnosisContext, frames: list[str], message: str) -> Any:
+    """The failure of a rank whose log ends with this traceback."""
+    log = context.work.parent / "log"
+    lines = [f"  File {frame}" for frame in frames]
+    log.write_text("\n".join(["Traceback (most recent call last):", *lines, message]))
+    return diagnosis.diagnose(RankExit(Rank(0, 0, log, "log"), 1, 0, 70, NOW), context).failure
+
+
+@pytest.mark.parametrize(
     ("message", "headline"),
     [
         ("Error(s) in loading:\n\tMissing key(s): a\n\tmore",

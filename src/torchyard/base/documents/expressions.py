@@ -25,8 +25,10 @@ At = tuple[str | int, ...]
 _SINGLE = re.compile(
     r"\$\{ ?((?:(?P<kind>input|output)s?|parent|search_space)\.(?P<name>[A-Za-z0-9_.]+)) ?\}"
 )
-# As other programs mark what they fill in: `{{inputs.x}}`, `$(inputs.x)`, `$inputs.x`.
-_OTHER_MARKS = re.compile(r"(?:\{\{|\$\(?)[ {]{0,3}(input|output)s?\.([A-Za-z0-9_]+)[ })]{0,3}")
+# As other programs mark what they fill in: `{{inputs.x}}`, `$(inputs.x)`, `$inputs.x` and so on.
+_OTHER_MARKS = re.compile(
+    r"(?:\$\(?|[{%<])[ {]{0,3}(input|output)s?\.([A-Za-z0-9_]+)(?: {0,3}[})]{1,2}|[%>])?"
+)
 _TITLES = ("description", "display_name")
 _LABELS = ("tags", "properties")
 # Mappings that have texts for people of their own, and those whose entries have.
@@ -83,7 +85,7 @@ def check_command(command: str, inputs: Collection[str], outputs: Collection[str
     """
     at = ("command",)
     for content in brackets.contents(command, *EXPRESSION):
-        form_of(content, "a job's command", at)
+        form_of(content, "a job's command", at, inputs)
     # What is left may have become an expression only by leaving out what stood in it.
     always = brackets.replaced(command, *OPTIONAL, lambda part: "")
     _check_names(always, "the command", "a job's command", at, inputs, outputs)
@@ -117,11 +119,12 @@ def mistaken(
             )
 
 
-def form_of(content: str, user: str, at: At) -> tuple[str, str]:
+def form_of(content: str, user: str, at: At, inputs: Collection[str] = ()) -> tuple[str, str]:
     """(`inputs` or `outputs`, the name) of what stands between the brackets.
 
     Args:
         user: what uses it, for the message.
+        inputs: those that there are, one of which may be meant.
 
     Raises:
         InvalidSpec: it is another expression.
@@ -139,6 +142,8 @@ def form_of(content: str, user: str, at: At) -> tuple[str, str]:
             "`search_space` is for the commands of sweeps; a trial finds the value in the variable "
             f"`AZUREML_SWEEP_{rest or '<name>'}`"
         )
+    elif not rest and (near_input := nearest(head, list(inputs))):
+        hint = f"did you mean `${{{{inputs.{near_input}}}}}`?"
     elif guess and (name := _NAME.match(rest)):
         hint = f"did you mean `${{{{{guess}.{name[0]}}}}}`?"
     raise InvalidSpec(
@@ -156,7 +161,7 @@ def _check_names(
 ) -> None:
     names = {"inputs": list(inputs), "outputs": list(outputs)}
     for content in brackets.contents(written, *EXPRESSION):
-        kind, name = form_of(content, user, at)
+        kind, name = form_of(content, user, at, inputs)
         if name not in names[kind]:
             guess = nearest(name, names[kind])
             raise InvalidSpec(

@@ -66,7 +66,7 @@ def collected(read: Callable[[Document], Value], document: Document) -> Value:
         return read(document)
     except (InvalidInput, NotFound) as error:
         if isinstance(document, Mapping):
-            error.add_others(_others(read, document, error))
+            error.add_others([*error.others, *_others(read, document, error)])
         raise
     finally:
         _is_inside.reset(token)
@@ -77,29 +77,42 @@ def _others(
 ) -> list[TorchyardError]:
     others: list[TorchyardError] = []
     removed: list[At] = []
+    renamed: list[tuple[At, str]] = []
     fault: TorchyardError = first
+    fault_at = first.at
     rest: Any = document
     for _ in range(_MOST):
-        is_needed = len(fault.at) == 1 and fault.at[0] in _NEUTRAL
-        at = fault.at if is_needed else _place_of(rest, fault.at)
+        is_needed = len(fault_at) == 1 and fault_at[0] in _NEUTRAL
+        at = fault_at if is_needed else _place_of(rest, fault_at)
         if not at or (fault.code == "not_served" and len(at) == 1 and at[0] in _DECISIVE):
             break
+        if fault.others and at and isinstance(at[-1], int):
+            at = at[:-1]  # whose reader went through the whole list
         if at in removed:
             at = at[:-1]
             if not at:
                 break
-        rest = _without(rest, at)
-        removed.append(at)
+        if _has_another_name(fault, rest, at):
+            rest = _with_key(rest, at, fault.meant_key)
+            renamed.append((at, fault.meant_key))
+        else:
+            rest = _without(rest, at)
+            removed.append(at)
+            if len(at) == 1 and fault.meant_key in _NEUTRAL:
+                rest = {fault.meant_key: _NEUTRAL[fault.meant_key], **rest}
         try:
             read(rest)
             break
         except (InvalidInput, NotFound) as error:
-            fault = error
+            fault, fault_at = error, error.at
         except TorchyardError:
             break
-        if not _is_consequence(fault.at, removed, rest):
-            others.append(fault)
-        elif not fault.at:
+        if not _is_consequence(fault_at, removed, rest):
+            faults = [fault, *fault.others]
+            for each in faults:
+                each.at = _as_written(each.at, renamed)
+            others += faults
+        elif not fault_at:
             break
     return others
 
@@ -127,12 +140,45 @@ def _reaches(value: Any, at: At) -> bool:
     return True
 
 
+def _has_another_name(fault: TorchyardError, document: Any, at: At) -> bool:
+    """Whether to read on below an unknown key by the name that was meant."""
+    around = _at(document, at[:-1])
+    if not fault.meant_key or fault.meant_key in around:
+        return False
+    return len(at) > 1 or isinstance(around[at[0]], Mapping)
+
+
+def _at(value: Any, at: At) -> Any:
+    for step in at:
+        value = value[step]
+    return value
+
+
+def _with_key(value: Any, at: At, key: str) -> Any:
+    """A copy in which the last key of `at` is called `key`."""
+    if len(at) == 1:
+        return {key if each == at[0] else each: inner for each, inner in value.items()}
+    copy: Any = list(value) if isinstance(value, list) else dict(value)
+    copy[at[0]] = _with_key(value[at[0]], at[1:], key)
+    return copy
+
+
+def _as_written(at: At, renamed: list[tuple[At, str]]) -> At:
+    """The place in the document for one in a copy whose keys were renamed."""
+    for written, key in reversed(renamed):
+        if at[: len(written)] == (*written[:-1], key):
+            at = (*written, *at[len(written) :])
+    return at
+
+
 def _without(value: Any, at: At, around: At = ()) -> Any:
     """A copy without what stands at `at`, or with what may stand there in its place."""
     step, rest = at[0], at[1:]
     if isinstance(value, list):
         position = int(step)
         inner = [_without(value[position], rest, (*around, step))] if rest else []
+        if around[-1:] == ("dependencies",):
+            inner = inner or ["pip"]  # what stands behind it keeps its place
         return [*value[:position], *inner, *value[position + 1 :]]
     copy = dict(value)
     if rest:

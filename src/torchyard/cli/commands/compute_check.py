@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base.errors import InvalidInput
+from torchyard.base.terminal_text import coloured, plain
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, name_argument, warn
 from torchyard.cli.terminal import tables
@@ -69,7 +70,7 @@ def check(
             tables.one(session.form, view.raw, lambda: _engine_page(name, view))
             return 0
         if session.form.kind == "table":
-            click.echo(_engine_page(name, view), err=True)
+            click.echo(coloured(_engine_page(name, view)), err=True)
         usable = [machine for machine in view.machines if machine.state in _USABLE]
         default_count = max(1, min(limit, len(usable)))
     count = nodes or default_count
@@ -128,7 +129,7 @@ def _wait(job: Job, people: bool) -> Job:
             return job
         text = f"{job.status}: {job.waiting}".rstrip(": ")
         if people and text != last_text:
-            click.echo(f"Job `{job.name}`: {text}", err=True)
+            click.echo(f"Job `{job.name}`: {plain(text)}", err=True)
         last_text = text
         time.sleep(_POLL_S)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torchyard.base.errors import InvalidInput
-from torchyard.cli.terminal import tables
+from torchyard.base.terminal_text import plain
 
 if TYPE_CHECKING:
     from torchyard.client.drift.columns import ColumnDrift
@@ -83,4 +83,4 @@ def _cells(column: ColumnDrift) -> tuple[str, ...]:
 
 
 def _plain(text: str) -> str:
-    return str(tables.plain(text)).replace("\n", " ").replace("\t", " ")[:_WIDEST]
+    return str(plain(text)).replace("\n", " ").replace("\t", " ")[:_WIDEST]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from torchyard.base.terminal_text import plain
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, name_argument, version_of, versioned
 from torchyard.cli.terminal import next_steps, tables
@@ -86,7 +87,7 @@ def _teller(form: tables.Form) -> Callable[[OnlineDeployment], None]:
                 texts.append(f"Job `{job}` starts an instance; see it with `yard job stream {job}`")
         for text in texts:
             if text and text not in printed:
-                click.echo(tables.plain(text), err=True)
+                click.echo(plain(text), err=True)
                 printed.add(text)
 
     return tell

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base.errors import InvalidInput, TorchyardError
+from torchyard.base.terminal_text import plain
 from torchyard.cli.endpoints.online_endpoints import without_local
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
@@ -185,7 +186,7 @@ def get_logs(session: Session, name: str, endpoint_name: str, lines: int, instan
     Example: yard online-deployment get-logs -n blue -e digits --lines 100
     """
     deployments = session.client().online_deployments
-    click.echo(tables.plain(deployments.logs(endpoint_name, name, lines, instance)))
+    click.echo(plain(deployments.logs(endpoint_name, name, lines, instance)))
 
 
 @group.command("drift")

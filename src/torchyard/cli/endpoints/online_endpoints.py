@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from torchyard.base.errors import InvalidInput, TorchyardError
+from torchyard.base.terminal_text import plain
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
@@ -194,7 +196,9 @@ def invoke(session: Session, name: str, request_file: str, deployment_name: str)
             "check the path given with `--request-file`",
         ) from error
     answer = session.client().online_endpoints.invoke(name, body, deployment_name)
-    click.echo(answer.body.rstrip(b"\n"))
+    body = answer.body.rstrip(b"\n")
+    # A terminal gets no control characters of a scoring script; files and pipes get all bytes.
+    click.echo(plain(body.decode("utf-8", "replace")) if sys.stdout.isatty() else body)
 
 
 @group.command("get-credentials")

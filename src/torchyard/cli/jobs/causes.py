@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from torchyard.cli.terminal import tables
+from torchyard.base.terminal_text import plain
 
 _MARK = "Traceback (most recent call last)"
 
@@ -17,11 +17,9 @@ def error_text(job: Mapping[str, Any]) -> str:
     error = job.get("error")
     if not error:
         return ""
-    text = click.style("error:", fg="red", bold=True) + f" {tables.plain(error['message'])}"
+    text = click.style("error:", fg="red", bold=True) + f" {plain(error['message'])}"
     if error.get("hint"):
-        text += (
-            "\n" + click.style("hint:", fg="yellow", bold=True) + f" {tables.plain(error['hint'])}"
-        )
+        text += "\n" + click.style("hint:", fg="yellow", bold=True) + f" {plain(error['hint'])}"
     log_text = context(error)
     return f"{text}\n\n{log_text}" if log_text else text
 
@@ -36,7 +34,7 @@ def context(error: Mapping[str, Any]) -> str:
         parts += [_frames(details.get("frames") or [], str(details.get("exception") or ""))]
     if lines:
         heading = click.style(f"Last lines of {details.get('log')}", bold=True)
-        parts += ["\n".join([heading, *(f"  {tables.plain(line)}" for line in lines)])]
+        parts += ["\n".join([heading, *(f"  {plain(line)}" for line in lines)])]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -46,6 +44,6 @@ def _frames(frames: list[dict[str, Any]], exception: str) -> str:
     lines = [click.style("Stack (innermost last)", bold=True)]
     for frame in frames:
         inner = f" in {frame['function']}" if frame.get("function") else ""
-        lines.append(tables.plain(f"  {frame['file']} line {frame['line']}{inner}"))
-        lines += [tables.plain(f"    {frame['code']}")] if frame.get("code") else []
-    return "\n".join([*lines, tables.plain(f"  {exception}")] if exception else lines)
+        lines.append(plain(f"  {frame['file']} line {frame['line']}{inner}"))
+        lines += [plain(f"    {frame['code']}")] if frame.get("code") else []
+    return "\n".join([*lines, plain(f"  {exception}")] if exception else lines)

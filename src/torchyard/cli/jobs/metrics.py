@@ -18,6 +18,7 @@ import click
 
 from torchyard.base import settings
 from torchyard.base.errors import InvalidInput, NotFound, nearest
+from torchyard.base.terminal_text import coloured, plain
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, many_names
 from torchyard.cli.terminal import tables
@@ -171,7 +172,7 @@ def metrics(
         _answer(session, client, selection, plot)
         return 0
     if not follow:
-        click.echo(_page(client, selection, plot), color=_colour())
+        click.echo(coloured(_page(client, selection, plot)), color=_colour())
         return 0
     return _follow(client, selection, plot)
 
@@ -283,17 +284,17 @@ def _table_text(table: Mapping[str, Any]) -> str:
     columns = [_column(name) for name in table["columns"]]
     count, shown = table["count"], len(table["rows"])
     rest = f", the first {shown} of {count} rows" if shown < count else ""
-    heading = f"{tables.plain(table['key'])} (job {table['job']}{rest})"
+    heading = f"{plain(table['key'])} (job {table['job']}{rest})"
     return f"{heading}\n{tables.table_text(table['rows'], columns)}"
 
 
 def _column(name: str) -> tables.Column:
-    return tables.plain(name), lambda row: _cell(row.get(name))
+    return plain(name), lambda row: _cell(row.get(name))
 
 
 def _cell(value: Any) -> str:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return str(tables.number(value)) if is_number else tables.plain(str(value))
+    return str(tables.number(value)) if is_number else plain(str(value))
 
 
 def _page(client: Client, selection: _Selection, plot: bool, most_lines: int = 0) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torchyard.base.terminal_text import plain
 from torchyard.cli.jobs import causes
 from torchyard.cli.terminal import tables
 
@@ -22,7 +23,7 @@ def page(job: Mapping[str, Any]) -> str:
         tables.fields(
             [
                 ("Name", job["name"]),
-                ("Display name", tables.plain(job.get("display_name"))),
+                ("Display name", plain(job.get("display_name"))),
                 ("Status", tables.status(job["status"])),
                 ("Waiting for", job.get("waiting")),
                 ("Experiment", job.get("experiment_name")),
@@ -38,7 +39,7 @@ def page(job: Mapping[str, Any]) -> str:
     ]
     sections: list[tuple[str, str]] = [
         ("Stages", _stages(job)),
-        ("Notices", "\n".join(f"  {tables.plain(notice)}" for notice in job.get("notices") or [])),
+        ("Notices", "\n".join(f"  {plain(notice)}" for notice in job.get("notices") or [])),
         ("Tags", _pairs(job.get("tags"), str)),
         ("Parameters", _parameters(job)),
         ("Metrics", metrics_text(job)),
@@ -68,8 +69,7 @@ def _stages(job: Mapping[str, Any]) -> str:
 
 def _pairs(values: dict[str, Any] | None, shown: Callable[[Any], str]) -> str:
     return tables.fields(
-        (f"  {tables.plain(key)}", _short(tables.plain(shown(value))))
-        for key, value in (values or {}).items()
+        (f"  {plain(key)}", _short(plain(shown(value)))) for key, value in (values or {}).items()
     )
 
 
@@ -87,7 +87,7 @@ def metrics_text(job: Mapping[str, Any]) -> str:
     keys = list(metrics)
     if len(keys) > _MOST_PAIRS:
         keys = [key for key in job.get("newest_metrics") or keys if key in metrics][:_MOST_PAIRS]
-    text = tables.fields((f"  {tables.plain(key)}", tables.number(metrics[key])) for key in keys)
+    text = tables.fields((f"  {plain(key)}", tables.number(metrics[key])) for key in keys)
     if len(metrics) > len(keys):
         text += f"\n  and {len(metrics) - len(keys)} older: `yard job metrics -n {job['name']}`"
     return text
@@ -96,7 +96,7 @@ def metrics_text(job: Mapping[str, Any]) -> str:
 def _tables(job: Mapping[str, Any]) -> str:
     """What SDK v1 logged as tables, lists and rows."""
     counts = job.get("tables") or {}
-    lines = [(f"  {tables.plain(key)}", f"{n} row{'s' * (n != 1)}") for key, n in counts.items()]
+    lines = [(f"  {plain(key)}", f"{n} row{'s' * (n != 1)}") for key, n in counts.items()]
     rest = f"\n  see them with `yard job metrics -n {job['name']}`" if lines else ""
     return tables.fields(lines) + rest
 

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from torchyard.base.settings import terminal_type
+from torchyard.base.terminal_text import plain
 from torchyard.cli.jobs import causes, page
 from torchyard.cli.terminal import tables
 from torchyard.cli.terminal.live_area import LiveArea
@@ -90,7 +91,7 @@ def summary(job: Mapping[str, Any]) -> str:
     if job.get("metrics"):
         text += "\nMetrics:\n" + page.metrics_text(job)
     for model in job.get("models") or []:
-        text += f"\nModel: {tables.plain(model['name'])}:{model['version']}"
+        text += f"\nModel: {plain(model['name'])}:{model['version']}"
     text += f"\nOutputs: `yard job download -n {name} --all`"
     problem = causes.error_text(job)
     return text + (f"\n\n{problem}" if problem else "")

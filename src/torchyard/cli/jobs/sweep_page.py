@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from torchyard.base.terminal_text import plain
 from torchyard.cli.terminal import plots, tables
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def page(sweep_trials: SweepTrials) -> str:
     for trial in sweep_trials.trials:
         counts[trial.outcome or "live"] = counts.get(trial.outcome or "live", 0) + 1
     shown = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    best, metric = sweep_trials.best, tables.plain(sweep_trials.primary_metric)
+    best, metric = sweep_trials.best, plain(sweep_trials.primary_metric)
     parts = [
         tables.fields(
             [
@@ -51,7 +52,7 @@ def page(sweep_trials: SweepTrials) -> str:
 
 def _best(best: Trial, sweep_trials: SweepTrials) -> str:
     values = " ".join(f"{name}={_value(value)}" for name, value in best.parameters.items())
-    return tables.plain(
+    return plain(
         f"{best.name}, {sweep_trials.primary_metric} {tables.number(best.value)}  ({values})"
     )
 
@@ -71,8 +72,8 @@ def columns(sweep_trials: SweepTrials) -> list[tables.Column]:
     return [
         ("TRIAL", lambda row: row["name"]),
         ("STATUS", _status),
-        (tables.plain(sweep_trials.primary_metric), partial(_metric)),
-        *((tables.plain(name), partial(_parameter, name)) for name in names),
+        (plain(sweep_trials.primary_metric), partial(_metric)),
+        *((plain(name), partial(_parameter, name)) for name in names),
         ("TOOK", lambda row: tables.since(row["started_at"], row["ended_at"], row["duration_s"])),
         ("REASON", lambda row: row["reason"]),
     ]
@@ -168,7 +169,7 @@ def _coordinates(sweep_trials: SweepTrials) -> str:
             fraction = fractions[rank]
             if fraction is not None:
                 cells[round(fraction * (len(cells) - 1))] = chr(ord("a") + rank)
-        lines.append((f"  {tables.plain(name)}", f"{low:>10} {''.join(cells)} {high}"))
+        lines.append((f"  {plain(name)}", f"{low:>10} {''.join(cells)} {high}"))
     return "Parallel coordinates (a is the best trial)\n" + tables.fields(lines)
 
 
@@ -189,8 +190,8 @@ def _places(values: Sequence[Any]) -> tuple[str, str, list[float | None]]:
     order = list(dict.fromkeys(sorted(str(value) for value in present)))
     last = max(len(order) - 1, 1)
     return (
-        tables.plain(order[0][:10]),
-        tables.plain(order[-1]),
+        plain(order[0][:10]),
+        plain(order[-1]),
         [None if value is None else order.index(str(value)) / last for value in values],
     )
 
@@ -199,7 +200,7 @@ def _importances(importances: Mapping[str, float], missing: str) -> str:
     if missing:
         return f"Importances: {missing}"
     lines = [
-        (f"  {tables.plain(name)}", f"{'█' * round(value * _BAR)} {value:.0%}")
+        (f"  {plain(name)}", f"{'█' * round(value * _BAR)} {value:.0%}")
         for name, value in importances.items()
     ]
     return "Importances\n" + tables.fields(lines)

@@ -105,9 +105,7 @@ def sweep(
     except InvalidInput as error:
         raise document.locate(error) from error.__cause__
     if dry_run:
-        import yaml
-
-        click.echo(yaml.safe_dump(document.value, sort_keys=False, allow_unicode=True), nl=False)
+        click.echo(tables.yaml_text(document.value), nl=False)
         return 0
     job = creation.submit(session, document, name)
     if streamed:

@@ -21,6 +21,7 @@ import click
 from torchyard import __version__
 from torchyard.base import settings
 from torchyard.base.errors import TorchyardError, nearest
+from torchyard.base.terminal_text import escaped
 from torchyard.cli.help_page import NOUNS, VERBS, help_page
 from torchyard.cli.parsing import words
 
@@ -236,15 +237,10 @@ def say(message: str, hint: str) -> None:
     """Print an error, in colour at a terminal unless NO_COLOR is set."""
     colour = False if settings.without_colour() else None
     click.secho("error:", fg="red", bold=True, err=True, nl=False, color=colour)
-    click.echo(f" {_printable(message)}", err=True, color=colour)
+    click.echo(f" {escaped(message)}", err=True, color=colour)
     if hint:
         click.secho("hint:", fg="yellow", bold=True, err=True, nl=False, color=colour)
-        click.echo(f" {_printable(hint)}", err=True, color=colour)
-
-
-def _printable(text: str) -> str:
-    """Escape control characters, which a file or a server could send to the terminal."""
-    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
+        click.echo(f" {escaped(hint)}", err=True, color=colour)
 
 
 def _spread(arguments: list[str]) -> list[str]:

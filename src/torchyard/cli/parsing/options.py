@@ -22,6 +22,7 @@ import click
 from torchyard.base import settings as base_settings
 from torchyard.base.errors import InvalidInput, NotFound, nearest
 from torchyard.base.settings import Settings
+from torchyard.base.terminal_text import plain
 from torchyard.cli.terminal import tables
 from torchyard.client.client import Client
 
@@ -453,7 +454,7 @@ def _piped_answer() -> str | None:
 def warn(text: str) -> None:
     """Print a warning: something requested was not done."""
     click.secho("warning:", fg="yellow", bold=True, err=True, nl=False)
-    click.echo(f" {text}", err=True)
+    click.echo(f" {plain(text)}", err=True)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import BinaryIO
 import click
 
 from torchyard.base.errors import Unreachable
+from torchyard.base.terminal_text import coloured
 from torchyard.cli.terminal.tables import beginning, width_of
 
 _DRAW_EVERY_S = 0.05
@@ -85,7 +86,7 @@ def redraw(
                 if is_last or sys.stdout.isatty():
                     if drawn:
                         click.echo(f"\x1b[{drawn}F\x1b[J", nl=False)
-                    click.echo(text, color=colour)
+                    click.echo(coloured(text), color=colour)
                     drawn = text.count("\n") + 1
                 if is_last:
                     return True

@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from torchyard.base.terminal_text import plain
 from torchyard.cli.terminal import tables
 
 # Files that hold a network: those that serve as they are, and those that can be exported.
@@ -28,7 +29,7 @@ def say(form: tables.Form, lines: Sequence[str]) -> None:
     if form.kind == "table" and lines:
         click.echo(err=True)
         for number, line in enumerate(lines):
-            click.echo(f"{'Next:' if number == 0 else '     '} {tables.plain(line)}", err=True)
+            click.echo(f"{'Next:' if number == 0 else '     '} {plain(line)}", err=True)
 
 
 def after_job(job: Mapping[str, Any], paths: Iterable[str]) -> list[str]:

@@ -24,6 +24,7 @@ import click
 
 from torchyard.base import clock
 from torchyard.base.errors import InvalidInput
+from torchyard.base.terminal_text import coloured, escaped_json, plain
 from torchyard.client.times import duration, seconds_between
 
 OUTPUTS = ("table", "json", "jsonc", "yaml", "yamlc", "tsv", "none")
@@ -35,7 +36,6 @@ _NARROWEST = 8
 # Of a list of strings within one field.
 _MOST_SHOWN = 20
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
-_COLOUR = re.compile(r"\x1b\[[0-9;]{0,32}m")
 _COLOURS = {"Completed": "green", "Failed": "red", "Canceled": "yellow", "Running": "cyan"}
 
 
@@ -72,7 +72,7 @@ def one(form: Form, item: Mapping[str, Any], page: Callable[[], str]) -> None:
     if form.query:
         _queried(form, item)
     elif form.kind == "table":
-        click.echo(page())
+        click.echo(coloured(page()))
     elif form.kind == "tsv":
         click.echo("\t".join(_flat(value) for value in item.values()))
     else:
@@ -92,7 +92,7 @@ def files(form: Form, written: Sequence[Path]) -> None:
 def done(form: Form, item: Mapping[str, Any], text: str) -> None:
     """Report that something is done: to people on stderr, to programs as a result."""
     if form.kind == "table":
-        click.echo(text, err=True)
+        click.echo(coloured(text), err=True)
     else:
         one(form, item, lambda: text)
 
@@ -183,12 +183,19 @@ def for_json(value: Any) -> Any:
 
 def _print_item(kind: str, value: Any) -> None:
     if kind in ("json", "jsonc"):
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        click.echo(escaped_json(json.dumps(value, indent=2, ensure_ascii=False)))
     elif kind in ("yaml", "yamlc"):
-        import yaml
+        click.echo(yaml_text(_plain(value)).removesuffix("...\n"), nl=False)
 
-        text = yaml.safe_dump(_plain(value), sort_keys=False, allow_unicode=True)
-        click.echo(text.removesuffix("...\n"), nl=False)
+
+def yaml_text(value: Any) -> str:
+    """YAML of plain dicts and lists, without characters that a terminal could act on."""
+    import yaml
+
+    text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    if text.replace("\n", "").isprintable():
+        return text
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=False)
 
 
 def _queried(form: Form, value: Any) -> None:
@@ -253,7 +260,7 @@ def table_text(items: Sequence[Mapping[str, Any]], columns: Sequence[Column]) ->
     ]
     if sys.stdout.isatty():
         _fit(widths, shutil.get_terminal_size().columns)
-    lines = [[heading for heading, _ in columns], ["-" * width for width in widths], *cells]
+    lines = [[plain(heading) for heading, _ in columns], ["-" * width for width in widths], *cells]
     texts = [
         "  ".join(_cut(cell, width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
@@ -313,14 +320,6 @@ def width_of(text: str) -> int:
 def _flat(value: Any) -> str:
     """The value on one line, without control characters."""
     return plain(" ".join(_shown(value).split()))
-
-
-def plain(text: str | None) -> str:
-    """Foreign text without colours and control characters, which could control the terminal."""
-    if not text or text.isprintable():
-        return text or ""
-    text = _COLOUR.sub("", text.expandtabs())
-    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
 def _shown(value: Any) -> str:

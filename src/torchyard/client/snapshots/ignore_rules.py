@@ -81,7 +81,7 @@ class IgnoreRules:
         Args:
             around: the one that decides on the folder around it.
         """
-        if name == _PYCACHE and is_folder:
+        if name == _PYCACHE and is_folder and not self.excludes(around):
             around = 0  # a rule that includes the folder around it does not mean caches
         if not (
             name in self._names

@@ -121,7 +121,9 @@ def find(
     if successor is None:
         _refuse_unresolved(bare(ref.name), reference, at)
         raise NotFound(
-            f"environment `{reference}` does not exist", _suggest_name(ref.name, owned), at=at
+            f"environment `{reference}` does not exist",
+            _file_hint(reference) or _suggest_name(ref.name, owned),
+            at=at,
         )
     if successor.curated is None:
         raise NotFound(
@@ -166,7 +168,19 @@ def _parsed(reference: str, at: At) -> tuple[Ref, str]:
     try:
         return refs.parse(plain), ""
     except InvalidInput as error:
-        raise InvalidSpec(error.message, error.hint, at=at) from error
+        raise InvalidSpec(error.message, _file_hint(reference) or error.hint, at=at) from error
+
+
+def _file_hint(reference: str) -> str:
+    """What to write for a file; empty for what does not look like one."""
+    if reference.endswith(".txt"):
+        return f"a list of packages is `environment: {{pip_requirements: {reference}}}`"
+    if reference.endswith((".yml", ".yaml")):
+        return (
+            f"a conda file is `environment: {{conda_file: {reference}}}`, an environment's own "
+            f"file `environment: file:{reference}`"
+        )
+    return ""
 
 
 def substitute_for(subject: str, curated: Curated) -> Substitute:

@@ -28,6 +28,7 @@ _OPTIONS = (
     "--only-binary",
     "--trusted-host",
 )
+_MOST_ERRORS = 20
 _COMMENT = re.compile(r"(^|\s)#.*$")
 # As conda writes a version, and pip does not.
 _ONE_EQUALS = re.compile(r"([\w.-]+(?:\[[^\]]*\])?)\s*=\s*([\w.*+!-]+)(\s*;.*)?\Z", re.ASCII)
@@ -36,6 +37,10 @@ _LONE_EQUALS = re.compile(r"(?<![=<>!~])= ?(?!=)")
 _TURNED = {"=>": ">=", "=<": "<=", "=~": "~=", "=!": "!="}
 # `~=` needs a version of two numbers.
 _COMPATIBLE_WITH_ONE = re.compile(r"(~= ?\d{1,9})(?![\w.])", re.ASCII)
+_LONE_TILDE = re.compile(r"~ ?(?!=)")
+# Any number, as `2.x`, and a range without its comma.
+_ANY = re.compile(r"(?<=\d)\.[xX]\b", re.ASCII)
+_NO_COMMA = re.compile(r"([<>=~] ?[\d.]{1,40}) ?([<>=~!]=?)", re.ASCII)
 _CONDAS = re.compile(r"([\w.-]+)={1,2}([\w.*+!-]+)=\w+\Z", re.ASCII)
 _NAME_AND_VERSION = re.compile(r"([\w.-]+(?:\[[^\]]*\])?) ?[ @:] ?(\d[\w.*+!-]*)\Z", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?", re.ASCII)
@@ -45,7 +50,7 @@ def read(lines: Any, at: At) -> list[str]:
     """The lines without comments and blanks; a text is split, a list taken as it is.
 
     Raises:
-        InvalidSpec: a line is not a string, or names a file.
+        InvalidSpec: lines are not strings, or name files; all of them at once.
     """
     if isinstance(lines, str):
         lines = lines.replace("\\\n", " ").splitlines()
@@ -53,15 +58,18 @@ def read(lines: Any, at: At) -> list[str]:
         raise InvalidSpec(
             "pip requirements are not a list of lines", "write `- torch==2.13.0`", at=at
         )
-    requirement_lines = []
+    requirement_lines, errors = [], []
     for position, line in enumerate(lines):
         here = (*at, position)
-        if not isinstance(line, str):
-            raise InvalidSpec(f"pip requirement `{line}` is not a string", "quote it", at=here)
-        text = " ".join(_COMMENT.sub("", line).split())
-        if text:
-            _check(text, here)
-            requirement_lines.append(text)
+        try:
+            if text := _read_line(line, here):
+                requirement_lines.append(text)
+        except InvalidSpec as error:
+            errors.append(error)
+    if errors:
+        first, *others = errors[:_MOST_ERRORS]
+        first.add_others(others)
+        raise first
     return requirement_lines
 
 
@@ -87,6 +95,16 @@ def package_name(line: str) -> str:
 
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _read_line(line: Any, at: At) -> str:
+    """The line without its comment; empty for none."""
+    if not isinstance(line, str):
+        raise InvalidSpec(f"pip requirement `{line}` is not a string", "quote it", at=at)
+    text = " ".join(_COMMENT.sub("", line).split())
+    if text:
+        _check(text, at)
+    return text
 
 
 def _check(text: str, at: At) -> None:
@@ -140,5 +158,8 @@ def _likely_forms(text: str) -> Iterator[str]:
         yield f"{match[1]}=={match[2]}"
     yield _LONE_EQUALS.sub("==", text, count=1)
     yield _COMPATIBLE_WITH_ONE.sub(r"\1.0", text)
+    yield _LONE_TILDE.sub("~=", text, count=1)
+    yield _ANY.sub(".*", text, count=1)
+    yield _NO_COMMA.sub(r"\1,\2", text, count=1)
     for beginning in ("pip install ", "pip3 install ", "python -m pip install "):
         yield text.removeprefix(beginning)

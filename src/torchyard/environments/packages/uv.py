@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from torchyard.base import disk, leash
 from torchyard.base.errors import BuildFailed
 from torchyard.base.home.uv import find_uv as find_uv
+from torchyard.base.terminal_text import coloured
 from torchyard.environments.packages.machine_config import MachineConfig
 from torchyard.environments.types import BuildCanceled
 from torchyard.shared import masking
@@ -81,6 +82,7 @@ class Uv:
         bytecode: the cache of compiled modules; None is that of this process's user.
         masker: called before each command, since jobs with other secrets may join the build.
         may_link: whether the environment's files may be hard links into the cache.
+        silence_s: how long a program may print nothing before the log says that it still runs.
     """
 
     def __init__(
@@ -92,8 +94,10 @@ class Uv:
         masker: Callable[[], Masker] = lambda: masking.TOKENS,
         may_link: bool = True,
         bytecode: Path | None = None,
+        silence_s: float = 15.0,
     ) -> None:
         self.config = config
+        self._silence_s = silence_s
         self._bytecode = bytecode
         self._cache = cache
         self._find_masker = masker
@@ -127,9 +131,9 @@ class Uv:
         self.log.flush()
 
     def clean(self, words: str) -> str:
-        """The text without secrets and the machine's configuration."""
+        """The text without secrets, the machine's configuration and control characters."""
         # Secrets first: scrubbing could cut one in two.
-        return self.config.scrub(self._masker.text(words))
+        return coloured(self.config.scrub(self._masker.text(words)))
 
     @property
     def conda_cache(self) -> Path:
@@ -177,18 +181,20 @@ class Uv:
             start_new_session=True,
         )
         try:
-            words_written = self._follow(process)
+            words_written = self._follow(process, shown)
             return Outcome(process.wait(), words_written)
         finally:
             leash.end(process)
 
-    def _follow(self, process: subprocess.Popen[bytes]) -> str:
+    def _follow(self, process: subprocess.Popen[bytes], shown: str) -> str:
+        """Write its output into the log, and a sign of life where there is none for long."""
         assert process.stderr is not None
         lines: list[str] = []
         rest = b""
         with selectors.DefaultSelector() as waiting, process.stderr as stream:
             waiting.register(stream, selectors.EVENT_READ)
             next_look = 0.0
+            began = last = time.monotonic()
             while True:
                 if time.monotonic() >= next_look and self._canceled():
                     self.say("canceled")
@@ -198,7 +204,12 @@ class Uv:
                 if waiting.select(_POLL_S):
                     data = os.read(stream.fileno(), 65536)
                 elif process.poll() is None:
+                    now = time.monotonic()
+                    if now - last >= self._silence_s:
+                        self.say(f"… {shown}: {now - began:.0f} s so far")
+                        last = now
                     continue
+                last = time.monotonic()
                 # The process has ended, but its children may keep the pipe open forever.
                 *complete_lines, rest = (rest + data).split(b"\n")
                 if not data and rest:

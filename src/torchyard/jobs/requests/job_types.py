@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, TorchyardError, nearest
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import JobType, Services
@@ -28,7 +29,7 @@ def check(
     Raises:
         InvalidSpec: what is wrong, and where.
     """
-    served = _serving(services, document)
+    served = _serving(services, workspace, document)
     if served is not None:
         return served.check(services, workspace, document, uploaded)
     return submission.check(services, workspace, document, uploaded=uploaded).notices
@@ -38,14 +39,33 @@ def create(
     services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
 ) -> tuple[Job, bool]:
     """Store a job of any type; see submission.create."""
-    served = _serving(services, document)
+    served = _serving(services, workspace, document)
     if served is not None:
         return served.create(services, workspace, document, identity)
     return submission.create(services, workspace, document, identity)
 
 
-def _serving(services: Services, document: Any) -> JobType | None:
+def _serving(services: Services, workspace: str, document: Any) -> JobType | None:
     """None for command jobs, and for what is not a job file at all."""
     if not isinstance(document, Mapping):
         return None
-    return services.job_types.get(job_spec.type_of(document))
+    try:
+        kind = job_spec.type_of(document)
+    except InvalidSpec as error:
+        error.add_others(_faults_of_nearest_type(services, workspace, document))
+        raise
+    return services.job_types.get(kind)
+
+
+def _faults_of_nearest_type(
+    services: Services, workspace: str, document: Mapping[str, Any]
+) -> list[TorchyardError]:
+    """What else is wrong with a file whose type is misspelt, or that of an older schema."""
+    guess = nearest(str(document["type"]), ("command", *services.job_types))
+    if not guess:
+        return []
+    try:
+        check(services, workspace, {**document, "type": guess}, uploaded=False)
+    except (InvalidInput, NotFound) as error:
+        return [error, *error.others]
+    return []

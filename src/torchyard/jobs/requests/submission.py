@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from torchyard.base.documents import faults
-from torchyard.base.errors import Conflict, DatabaseUnreachable, InvalidSpec, TorchyardError
+from torchyard.base.errors import Conflict, DatabaseUnreachable, InvalidSpec, TorchyardError, moved
 from torchyard.compute import actions as computes
 from torchyard.compute.types import Compute
 from torchyard.data import actions as data
@@ -460,5 +460,5 @@ def _at(key_path: tuple[str | int, ...], act: Callable[[], _Result]) -> _Result:
     except DatabaseUnreachable:
         raise  # not an error in the document
     except TorchyardError as error:
-        at = error.at if error.at[: len(key_path)] == key_path else (*key_path, *error.at)
-        raise InvalidSpec(error.message, error.hint, code=error.code, at=at) from error
+        size = len(key_path)
+        raise moved(error, lambda at: at if at[:size] == key_path else (*key_path, *at)) from error

@@ -9,7 +9,7 @@ Always: a `JobSpec` is whole and valid; every error says where by `at`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -58,8 +58,12 @@ _SERVERLESS = "serverless"
 # Names that are known: a `$` in a password is none of them.
 _SHELLS = re.compile(
     r"\$\{?(?:HOME|PATH|PWD|USER|TMPDIR|PYTHONPATH|LD_LIBRARY_PATH|RANK|LOCAL_RANK|WORLD_SIZE"
-    r"|NODE_RANK|MASTER_ADDR|MASTER_PORT)\b\}?|(?:^|(?<=[:=]))~/"
+    r"|NODE_RANK|MASTER_ADDR|MASTER_PORT|(?:AZ|AZUREML|SLURM|OMPI|CUDA)_[A-Z0-9_]{1,80})\b\}?"
+    r"|\$\{[A-Za-z_][A-Za-z0-9_]{0,80}(?:\}|:?[-=?+](?=[^{}]{0,80}\}))"
+    r"|\$\((?!(?:in|out)puts?\.)[a-z][a-z0-9_.-]{0,40}(?=[ )])|`[a-z][a-z0-9_ ./-]{0,80}`"
+    r"|(?:^|(?<=[:=]))~(?:/|\Z)"
 )
+_SHELL_NAME = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]{0,80})\b")
 _INPUT_VARIABLE = "AZURE_ML_INPUT_"
 _MOST_UNUSED = 10
 _RESOLVED = ("command", "environment_variables.*", "outputs.*.path")
@@ -259,11 +263,19 @@ def _unexpanded(variables: Mapping[str, str]) -> list[str]:
     They name the part that a shell would expand and nothing else: the value may be a secret.
     """
     return [
-        f"variable `{variable}` holds `{match[0]}` as written, since no shell "
+        f"variable `{variable}` holds `{part}` as written, since no shell "
         f"expands it; write `export {variable}=…` in the command instead"
         for variable, value in variables.items()
-        if (match := _SHELLS.search(value))
+        if (part := _shell_part(value, variables))
     ]
+
+
+def _shell_part(value: str, variables: Collection[str]) -> str:
+    """What a shell would expand in the value; empty for none."""
+    if match := _SHELLS.search(value):
+        return match[0]
+    names = (match for match in _SHELL_NAME.finditer(value) if match[1] in variables)
+    return next((match[0] for match in names), "")
 
 
 def _compute(job: Mapping[str, Any]) -> tuple[str, Sequence[str]]:

@@ -20,11 +20,24 @@ _EXPERIMENT = re.compile(r"^[a-zA-Z0-9](?:[\w -]{0,253}[\w-])?\Z", re.ASCII)
 
 At = tuple[str | int, ...]
 
+_EXAMPLES: Mapping[str | int, str] = {
+    "command": "python train.py",
+    "distribution": "{type: pytorch, process_count_per_instance: 2}",
+    "resources": "{instance_count: 2}",
+    "limits": "{timeout: 3600}",
+    "outputs": "{NAME: {type: uri_folder}}",
+    "queue_settings": "{job_tier: standard}",
+    "services": "{NAME: {type: jupyter_lab}}",
+}
+
 
 def mapping(value: Any, at: At, subject: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
+        key = at[-1] if at else "command"
         raise InvalidSpec(
-            f"{subject} must be a mapping of keys to values", f"not {described(value)}", at=at
+            f"{subject} must be a mapping of keys to values, not {described(value)}",
+            f"for example `{key}: {_EXAMPLES.get(key, '{KEY: value}')}`",
+            at=at,
         )
     return value
 
@@ -259,7 +272,9 @@ def _unknown(
     elif not path and near_input:
         hint = f"did you mean `inputs.{near_input}`?"
     under = f" under `{'.'.join(map(str, at))}`" if at else ""
-    return InvalidSpec(f"unknown key `{key[:80]}`{under}", hint, at=(*at, key))
+    error = InvalidSpec(f"unknown key `{key[:80]}`{under}", hint, at=(*at, key))
+    error.meant_key = guess if hint == f"did you mean `{guess}`?" else ""
+    return error
 
 
 def _writable(known_keys: Mapping[str, keys.Key]) -> list[str]:

@@ -21,7 +21,7 @@ from sqlalchemy.exc import IntegrityError
 from torchyard.base import refs
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import DatabaseUnreachable, InvalidSpec, TorchyardError
+from torchyard.base.errors import DatabaseUnreachable, InvalidSpec, TorchyardError, moved
 from torchyard.components import actions as components
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records import names
@@ -78,8 +78,7 @@ def check(services: Services, workspace: str, document: Any, uploaded: bool) -> 
     except DatabaseUnreachable:
         raise
     except TorchyardError as error:
-        at = _key_in_sweep(error.at, spec, document)
-        raise InvalidSpec(error.message, error.hint, code=error.code, at=at) from error
+        raise moved(error, lambda at: _key_in_sweep(at, spec, document)) from error
     notices = dict.fromkeys((*spec.notices, *checked.notices))
     return CheckedSweep(spec, inline, checked, trial_document, tuple(notices))
 

@@ -148,6 +148,8 @@ def _kind(body: Mapping[Any, Any], at: At) -> str:
     kind = plain(written) if isinstance(written, str) else ""
     if kind in KEYS:
         return kind
+    if written is None and "spec" in body:
+        raise unknown_key("spec", ("type",), at, inside=str(at[-1]))
     if written is None:
         if "spec" in body:
             raise unknown_key("spec", ("type",), at)

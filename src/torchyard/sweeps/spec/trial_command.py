@@ -23,6 +23,7 @@ _OPEN, _CLOSE = "${{", "}}"
 _OPTIONAL = ("$[[", "]]")
 _SPACE = "search_space."
 _INPUTS = "inputs."
+_HEADS = ("search_space", "inputs", "outputs")
 VARIABLE_PREFIX = "AZUREML_SWEEP_"
 AT = ("trial", "command")
 _LONGEST_COMMAND = 128 << 10
@@ -62,6 +63,14 @@ def check(command: str, space: SearchSpace, inputs: Mapping[str, Any]) -> None:
                 f"the command uses `${{{{search_space.{name}}}}}`, and the search space has no "
                 f"`{use.path[0][:80]}`",
                 f"did you mean `{guess}`?" if guess else "add it under `search_space`",
+                at=AT,
+            )
+    for content in brackets.contents(command, _OPEN, _CLOSE):
+        head, _, last = content.strip().rpartition(".")
+        if head not in _HEADS and last in space.parameters:
+            raise InvalidSpec(
+                f"`${{{{{content.strip()[:80]}}}}}` is not an expression that a trial can use",
+                f"did you mean `${{{{search_space.{last}}}}}`?",
                 at=AT,
             )
     optional = [*_optional_parts(command)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torchyard.base.errors import InvalidSpec
+from torchyard.base.errors import InvalidSpec, moved
 from torchyard.base.fields import described, unknown_key
 from torchyard.jobs.spec import job_spec, secrets
 from torchyard.shared.secret_values import looks_secret
@@ -83,10 +83,7 @@ def check(
     try:
         job = job_spec.read(document(trial, space, inputs, frame, example(space)))
     except InvalidSpec as error:
-        key_path = error.at
-        if key_path and key_path[0] in trial:
-            key_path = ("trial", *key_path)
-        raise InvalidSpec(error.message, error.hint, code=error.code, at=key_path) from error
+        raise moved(error, lambda at: ("trial", *at) if at and at[0] in trial else at) from error
     return job.notices
 
 

@@ -40,7 +40,8 @@ _TRACEBACK_START = "Traceback (most recent call last):"
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_](?:\w*\.)*[^\WA-Z]*[A-Z]\w*)(?:: (?P<message>.*))?$")
 _RANK_PREFIX = re.compile(r"^(?:\[rank\d+\]:? ?|\[default\d*\]:|\d+: )")
 # Frames of libraries do not show where in the user's script an error occurred.
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
+_TEXT = "<string>"
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", _TEXT)
 
 
 @dataclass(frozen=True)
@@ -348,9 +349,15 @@ def chained_errors(trace: Trace) -> list[Trace]:
 
 
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
-    """The innermost frame of the user's code, otherwise the innermost frame of all."""
-    user_frames = [frame for frame in frames if not frame.is_library]
-    return user_frames[-1] if user_frames else frames[-1] if frames else None
+    """The innermost frame of the user's code, otherwise the innermost one with a file."""
+    chosen = user_frames(frames) or [f for f in frames if not f.file.startswith("<frozen ")]
+    return chosen[-1] if chosen else frames[-1] if frames else None
+
+
+def user_frames(frames: Sequence[Frame]) -> list[Frame]:
+    """The frames of the user's code; of `python -c` that is the text itself, too."""
+    is_text = bool(frames) and frames[0].file == _TEXT
+    return [f for f in frames if not f.is_library or (is_text and f.file == _TEXT)]
 
 
 def _record(content: str) -> Record | None:

@@ -41,6 +41,8 @@ _DECISIVE = ("cuda_out_of_memory", "disk_full", "io_error", "out_of_memory", "sh
              "too_many_files")  # fmt: skip
 # Python's own exit code for it.
 _UNWRITTEN = 120
+# That of shells for a program that does not exist.
+_NOT_FOUND = 127
 _JUST_NOW_S = 1.0
 _TERMINATED = "terminated"
 # In this time a launcher that terminates its ranks lets the failed one end, too.
@@ -242,9 +244,14 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
         match = causes.match_text(f": {causes.FORK_REFUSED}", has_peers=False)
     elif original.type in causes.SYNTAX_ERRORS:
         match = causes.match_syntax_error([frame.file for frame in original.frames]) or match
-    description = short_title(original) + location_of(
-        artifacts.user_frame(original.frames or trace.frames), context
-    )
+    elif program := _missing_program(original):
+        line = f": {program}: command not found"
+        match = causes.match_text(line, has_peers=False, exit_code=_NOT_FOUND) or match
+    frame = artifacts.user_frame(original.frames or trace.frames)
+    description = short_title(original)
+    if frame is None or not description.endswith(f", line {frame.line})"):
+        # A syntax error has its own.
+        description += location_of(frame, context)
     if match is None:
         match, underlying = _underlying_cause(trace)
         description += f", after {underlying}" if underlying else ""
@@ -257,6 +264,13 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
         trace.text,
         original.title[:_TITLE],
     )
+
+
+def _missing_program(error: Trace) -> str:
+    """The program that the script could not start, by `subprocess`; empty for other errors."""
+    is_start = bool(error.frames) and error.frames[-1].function == "_execute_child"
+    program = error.message.rpartition(": ")[2].strip("'")
+    return program if is_start and "FileNotFound" in error.type and "/" not in program else ""
 
 
 def _from_program_signal(
@@ -366,7 +380,9 @@ def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: 
         hint = "the script, or what reads its output, closed stdout or stderr before"
         return _Finding("output_unwritten", description, hint)
     if artifacts.ended_orderly(folder, exit.pid):
-        return _Finding("exited", "the script raised SystemExit or called `exit`")
+        line = last_lines.rpartition("\n")[2].strip()[:_TITLE]
+        after = f", after it printed `{line}`" if line else ""
+        return _Finding("exited", f"the script raised SystemExit or called `exit`{after}")
     if exit.at - artifacts.last_orderly_end(folder) < _JUST_NOW_S:
         description = "no Python in it failed: the script raised SystemExit, or the shell exited"
         return _Finding("rank_failed", description)
@@ -452,7 +468,7 @@ def _script_rank(exit: RankExit, record: Record | None) -> int:
 
 
 def _user_frames(frames: Sequence[Frame], context: DiagnosisContext) -> list[dict[str, Any]]:
-    shown_frames = [frame for frame in frames if not frame.is_library] or list(frames)
+    shown_frames = artifacts.user_frames(frames) or list(frames)
     return [
         {**vars(frame), "file": _relative_path(frame.file, context)}
         for frame in shown_frames[-_FRAMES:]
