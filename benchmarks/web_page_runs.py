@@ -104,10 +104,10 @@ def log_metrics(home: Path, options: argparse.Namespace) -> list[str]:
     with database.write() as connection:
         runs = connection.execute(newest).all()
         for at, (job, _) in enumerate(runs):
-            own = f"column {at}/" if at >= options.compared else ""
+            prefix = f"column {at}/" if at >= options.compared else ""
             for start in range(0, options.metrics, _ROWS):
                 keys = [
-                    {"job_id": job, "key": f"{own}metric/{n:04}"}
+                    {"job_id": job, "key": f"{prefix}metric/{n:04}"}
                     for n in range(start, min(start + _ROWS, options.metrics))
                 ]
                 connection.execute(
@@ -179,8 +179,8 @@ def memory_mb(page: Any) -> float:
     sizes = []
     for process in renderers():
         text = Path(f"/proc/{process}/smaps_rollup").read_text()
-        found = re.search(r"^Pss:\s+(\d+) kB", text, re.M)
-        sizes.append(int(found[1]) / 1000 if found else 0.0)
+        match = re.search(r"^Pss:\s+(\d+) kB", text, re.M)
+        sizes.append(int(match[1]) / 1000 if match else 0.0)
     return max(sizes)
 
 

@@ -108,10 +108,11 @@ def _others(
         except TorchyardError:
             break
         if not _is_consequence(fault_at, removed, rest):
-            faults = [fault, *fault.others]
-            for each in faults:
+            beside = [each for each in fault.others if not _is_consequence(each.at, removed, rest)]
+            for each in (fault, *beside):
                 each.at = _as_written(each.at, renamed)
-            others += faults
+                if all((each.at, each.message) != (other.at, other.message) for other in others):
+                    others.append(each)
         elif not fault_at:
             break
     return others

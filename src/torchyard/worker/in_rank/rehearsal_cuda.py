@@ -277,10 +277,10 @@ def streams(torch: Any, devices: Devices) -> dict[str, Any]:
 def _count_as_torchs(torch: Any, stream: Any) -> None:
     """torch 2.1 to 2.3 ask of what class they are when they import their compiler."""
     bases = getattr(torch, "_streambase", None)
-    for name, ours in (("_StreamBase", stream), ("_EventBase", Event)):
+    for name, stand_in in (("_StreamBase", stream), ("_EventBase", Event)):
         register = getattr(getattr(bases, name, None), "register", None)
         if register:
-            register(ours)
+            register(stand_in)
 
 
 def _below(torch: Any) -> None:
