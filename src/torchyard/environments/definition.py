@@ -147,7 +147,6 @@ def _spec_of_entry(
             notices=tuple(notices),
             ref=entry.ref,
             is_any_python=False,
-            is_curated=True,
             variables=entry.curated.variables,
             job_variables=entry.variables,
         )

@@ -92,7 +92,6 @@ class EnvironmentSpec:
     `layers` are packages of torchyard's own in place of others; `layers_mark` is a hash of their
     content.
     `variables` are set when its Python starts, unless they have a value.
-    With `is_curated` its versions are torchyard's own, which nobody can change in their request.
     `resolution` sets one that is resolved again apart from the same request resolved before.
     `conda` are conda's specs of packages from `channels`, in their order.
     With an `image` it is a root filesystem: then `python` is empty where nothing is added to it.
@@ -115,7 +114,6 @@ class EnvironmentSpec:
     job_variables: tuple[tuple[str, str], ...] = ()
     resolution: str = ""
     is_any_python: bool = False
-    is_curated: bool = False
 
     @functools.cached_property
     def hash(self) -> str:
@@ -161,7 +159,6 @@ class EnvironmentSpec:
             "variables": [list(variable) for variable in self.variables],
             "resolution": self.resolution,
             "is_any_python": self.is_any_python,
-            "is_curated": self.is_curated,
         }
 
 
@@ -180,7 +177,6 @@ def from_json(body: Mapping[str, Any]) -> EnvironmentSpec:
         variables=tuple((name, value) for name, value in body.get("variables", ())),
         resolution=body.get("resolution", ""),
         is_any_python=body.get("is_any_python", False),
-        is_curated=body.get("is_curated", False),
     )
 
 

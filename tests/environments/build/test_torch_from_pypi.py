@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,22 +64,11 @@ def test_it_is_taken_with_its_cuda_packages_and_its_size_is_told(
     assert "let the machine reach PyTorch's own index, or put a CPU build of torch" in log
 
 
-def test_a_cpu_build_of_another_version_that_the_machine_offers_is_named_instead(
+def test_it_is_taken_beside_a_cpu_build_of_another_version_which_the_log_names(
     environments: Environments, machine: Machine
 ) -> None:
     wheels.put(machine.home / "offered", "torch", "2.12.0+cpu")
     spec = environments.resolver.resolve({"pip_requirements": ["torch==2.13.0"]})
-    with pytest.raises(BuildFailed, match="no CPU build of it fits") as refused:
-        environments.builds.run(spec)
-    assert refused.value.hint == "request torch 2.12.0"
-
-
-def test_a_curated_environment_takes_it_since_nobody_can_request_another_version(
-    environments: Environments, machine: Machine
-) -> None:
-    wheels.put(machine.home / "offered", "torch", "2.12.0+cpu")
-    spec = environments.resolver.resolve({"pip_requirements": ["torch==2.13.0"]})
-    spec = replace(spec, is_curated=True)
     environments.builds.run(spec)
     build = environments.records.last(spec.hash)
     assert build is not None
@@ -88,6 +76,17 @@ def test_a_curated_environment_takes_it_since_nobody_can_request_another_version
     log = Path(environments.folders.paths(spec.hash).log).read_text()
     assert "torch 2.13.0 is PyPI's" in log
     assert "the download is 1.5 GB" in log
+    assert "request torch 2.12.0, which this machine offers" in log
+
+
+def test_a_version_that_no_index_has_is_refused_with_the_one_that_is_offered(
+    environments: Environments, machine: Machine
+) -> None:
+    wheels.put(machine.home / "offered", "torch", "2.12.0+cpu")
+    spec = environments.resolver.resolve({"pip_requirements": ["torch==2.14.0"]})
+    with pytest.raises(BuildFailed, match="no CPU build of it fits") as refused:
+        environments.builds.run(spec)
+    assert refused.value.hint == "request torch 2.12.0"
 
 
 def test_the_wheels_that_fit_are_counted() -> None:

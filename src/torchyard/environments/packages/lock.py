@@ -126,9 +126,7 @@ def resolve(
     else:
         pypi = _Way(there=installed, wheels_of=wheels_of)
         if ways[-1].backend == "cpu":
-            is_offered = len(ways) > 1 + bool(installed)
-            why = _why_large(spec, outcome, is_offered)
-            text = _with_torch_of_pypi(spec, pypi, why, python, uv, folder)
+            text = _with_torch_of_pypi(spec, pypi, outcome, python, uv, folder)
             if text:
                 return text
     raise _no_lock(outcome, ways)
@@ -159,39 +157,30 @@ def _with_yielding(
     return _without_gpu_packages(spec, way, uv, folder)
 
 
-def _why_large(spec: EnvironmentSpec, outcome: Outcome, is_offered: bool) -> str:
-    """Why PyPI's torch is taken with its GPU packages on a machine without a GPU, or an empty text.
-
-    Args:
-        is_offered: a CPU build that the machine offers does not fit. It is small, so that one who
-            can change the request is told to request its version.
-    """
-    if is_unreachable(outcome.words):
-        return "" if is_offered and not spec.is_curated else "PyTorch's own index can't be reached"
-    return "no CPU build of torch fits" if spec.is_curated else ""
-
-
 def _with_torch_of_pypi(
-    spec: EnvironmentSpec, way: _Way, why_large: str, python: str, uv: Uv, folder: Path
+    spec: EnvironmentSpec, way: _Way, outcome: Outcome, python: str, uv: Uv, folder: Path
 ) -> str:
-    """The lock with PyPI's own torch, which needs no GPU packages before 1.13.
+    """The lock with PyPI's own torch, or an empty text; its size is told where it is for a GPU.
 
     Args:
-        why_large: why it is taken with its GPU packages, too; empty where it is not.
+        outcome: of the last try to get a CPU build.
     """
     if _compile(way, (), uv, folder).code != 0:
         return ""
     lock = (folder / "lock.txt").read_text(encoding="utf-8")
     versions = pins(lock)
+    # PyPI's needs none before 1.13.
     gpu = accelerators.gpu_packages(versions)
-    if gpu and not (why_large and "torch" in versions):
+    if gpu and "torch" not in versions:
         return ""
     if gpu:
-        _say_large(why_large, versions["torch"], gpu, python, uv, folder)
+        _say_large(versions["torch"], gpu, outcome, python, uv, folder)
     return _with_options(spec, lock)
 
 
-def _say_large(why: str, version: str, gpu: list[str], python: str, uv: Uv, folder: Path) -> None:
+def _say_large(
+    version: str, gpu: list[str], outcome: Outcome, python: str, uv: Uv, folder: Path
+) -> None:
     arguments = ["pip", "compile", "requirements.in", "--quiet", "--python", "venv/bin/python"]
     # uv tells this lock's format by the file's name.
     arguments += ["--format", "pylock.toml", "--output-file", "pylock.sizes.toml"]
@@ -201,11 +190,16 @@ def _say_large(why: str, version: str, gpu: list[str], python: str, uv: Uv, fold
         text = sizes.read_text(encoding="utf-8")
         size_bytes = accelerators.wheels_bytes(text, {"torch", "triton", *gpu}, python)
     size = f"{size_bytes / 1e9:.1f} GB" if size_bytes else "some gigabytes"
+    why = "no CPU build of torch fits"
+    if is_unreachable(outcome.words):
+        why = "PyTorch's own index can't be reached"
     uv.say(
         f"{why}: torch {version} is PyPI's, which runs without a GPU but needs {len(gpu)} CUDA "
         f"packages; the download is {size}"
     )
-    uv.say(f"for the CPU build, a tenth of that: {_NO_OFFER}, before an environment is built")
+    offered = [build.partition("+")[0] for build in accelerators.cpu_torches(uv.config, python)]
+    instead = f"request torch {offered[0]}, which this machine offers" if offered else _NO_OFFER
+    uv.say(f"for a CPU build, a tenth of that: {instead}, before an environment is built")
 
 
 def _with_options(spec: EnvironmentSpec, lock: str) -> str:
