@@ -35,7 +35,6 @@ from typing import Any
 
 from torchyard.base.terminal_text import escaped
 
-_At = tuple[str | int, ...]
 _LONGEST_COMPARED = 100
 _MOST_COMPARED = 500
 
@@ -99,7 +98,9 @@ def _notes(error: TorchyardError) -> list[str]:
     return [f"hint: {escaped(error.hint)}"] if error.hint else []
 
 
-def moved(error: TorchyardError, move: Callable[[_At], _At]) -> InvalidSpec:
+def moved(
+    error: TorchyardError, move: Callable[[tuple[str | int, ...]], tuple[str | int, ...]]
+) -> InvalidSpec:
     """The error as one of a document, at the place that `move` makes of its own; so its others."""
     copy = InvalidSpec(error.message, error.hint, code=error.code, at=move(error.at))
     copy.meant_key = error.meant_key

@@ -29,6 +29,7 @@ FILES = (
     "base/home/__init__.py",
     "base/home/uv.py",
     "base/http.py",
+    "base/terminal_text.py",
     "executors/__init__.py",
     "executors/ray/__init__.py",
     "executors/ray/ray_environment.py",
