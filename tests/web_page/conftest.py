@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from end_to_end.yard_under_test import Yard, remove, running_yard
+from end_to_end.yard_under_test import Yard, remove, running_yard, wait_until
 from web_page import sample_jobs
 from web_page.browsing import CHROMIUM, Jobs, Watched, cookies_of, window
 
@@ -54,7 +54,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def jobs(yard: Yard, folder: Path) -> Jobs:
+def jobs(yard: Yard, folder: Path, endpoint: str) -> Jobs:
     names = Jobs()
     sample_jobs.submit(yard, folder, sample_jobs.learning(names.done, 0.5))
     changed = {"code": str(sample_jobs.changed_scripts(folder))}
@@ -71,6 +71,15 @@ def jobs(yard: Yard, folder: Path) -> Jobs:
         assert yard.wait(name)["status"] == "Completed"
     sample_jobs.register_assets(yard, names.done)
     return names
+
+
+@pytest.fixture(scope="session")
+def endpoint(yard: Yard, folder: Path) -> Iterator[str]:
+    """An endpoint that answers; it is gone before the server stops."""
+    sample_jobs.deploy(yard, folder, "echo")
+    yield "echo"
+    yard("online-endpoint", "delete", "-n", "echo", "--yes")
+    wait_until(lambda: not yard.get("online-endpoints")["value"], 120, "the endpoint is gone")
 
 
 @pytest.fixture(scope="session")

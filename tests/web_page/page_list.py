@@ -40,6 +40,8 @@ PAGES = {
     "environments": ("/environments?text=ACPT", "role=cell >> nth=0"),
     "environment": ("/environments/python", "text=In a job file"),
     "environment-files": ("/environments/python?tab=files", "text=FROM python"),
+    "endpoints": ("/endpoints", "text=blue 100 %"),
+    "endpoint": ("/endpoints/echo", "role=cell[name='1 of 1']"),
     "computes": ("/computes", "role=img >> nth=0"),
     "compute": ("/computes/local", "text=Latest changes"),
     "settings": ("/settings", "role=cell >> nth=0"),

@@ -1,6 +1,6 @@
 """Real jobs to look at: one that learns on two nodes, one that fails, one that is hostile.
 
-Owns: their documents; a model of the first, and data. Leaves: waiting for jobs to the tests.
+Owns: their documents; a model of the first, data, an endpoint. Leaves: waiting for jobs to tests.
 """
 
 from __future__ import annotations
@@ -119,3 +119,23 @@ def register_assets(yard: Yard, job: str, description: str = HOSTILE) -> None:
     yard("model", "create", "-n", "classifier", "-p", outputs, "--description", description)
     scripts = ["-n", "scripts", "-p", str(SCRIPTS), "--type", "uri_folder"]
     yard("data", "create", *scripts, "--description", description, "--tags", f"note={description}")
+
+
+def deploy(yard: Yard, folder: Path, name: str) -> None:
+    """An endpoint with one deployment, which answers what it is asked and a hostile text."""
+    code = folder / "scoring"
+    code.mkdir()
+    (code / "score.py").write_text(
+        "def init():\n    pass\n\n"
+        "def run(raw_data):\n    assert 'fail' not in raw_data\n"
+        f"    return raw_data + {HOSTILE!r}\n"
+    )
+    document = {
+        "name": "blue",
+        "endpoint_name": name,
+        "code_configuration": {"code": "./scoring", "scoring_script": "score.py"},
+        "environment": {"conda_file": {"dependencies": ["python=3.11", "pip"]}},
+    }
+    (folder / "blue.yml").write_text(json.dumps(document))
+    yard("online-endpoint", "create", "-n", name, "--set", f"description={HOSTILE}")
+    yard("online-deployment", "create", "-f", str(folder / "blue.yml"), "--all-traffic")

@@ -3121,6 +3121,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/workspaces/{workspace}/online-endpoints/{endpoint}/try": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Try Request
+         * @description Send `request`, a text of JSON, as a caller of the endpoint would.
+         */
+        post: operations["try_request_v1_workspaces__workspace__online_endpoints__endpoint__try_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/workspaces/{workspace}/people/{name}": {
         parameters: {
             query?: never;
@@ -3638,6 +3658,16 @@ export interface components {
         Body_resolve_v1_workspaces__workspace__environments_resolve_post: {
             /** Environment */
             environment: unknown;
+        };
+        /** Body_try_request_v1_workspaces__workspace__online_endpoints__endpoint__try_post */
+        Body_try_request_v1_workspaces__workspace__online_endpoints__endpoint__try_post: {
+            /**
+             * Deployment
+             * @default
+             */
+            deployment: unknown;
+            /** Request */
+            request: unknown;
         };
         /** Body_use_v1_workspaces__workspace__environments_use_post */
         Body_use_v1_workspaces__workspace__environments_use_post: {
@@ -11724,6 +11754,44 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    try_request_v1_workspaces__workspace__online_endpoints__endpoint__try_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace: string;
+                endpoint: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Body_try_request_v1_workspaces__workspace__online_endpoints__endpoint__try_post"];
+            };
+        };
         responses: {
             /** @description Successful Response */
             200: {

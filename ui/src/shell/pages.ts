@@ -22,6 +22,7 @@ export const SECTIONS: readonly Section[] = [
   { id: "models", label: "Models", icon: "models", key: "m", page: () => import("../pages/models/ModelsPage") },
   { id: "data", label: "Data", icon: "data", key: "d", page: () => import("../pages/data/DataPage") },
   { id: "environments", label: "Environments", icon: "environments", key: "e", page: () => import("../pages/environments/EnvironmentsPage") },
+  { id: "endpoints", label: "Endpoints", icon: "endpoints", key: "p", page: () => import("../pages/endpoints/EndpointsPage") },
   { id: "computes", label: "Compute", icon: "compute", key: "u", page: () => import("../pages/compute/ComputePage") },
   { id: "settings", label: "Settings", icon: "settings", key: "s", page: () => import("../pages/settings/SettingsPage") },
 ];

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Response
 from torchyard.base import fields
 from torchyard.base.clock import to_text
 from torchyard.base.errors import Forbidden
-from torchyard.endpoints.actions import credentials, deployments, endpoints
+from torchyard.endpoints.actions import credentials, deployments, endpoints, trial_requests
 from torchyard.endpoints.actions.deployments import Accepted
 from torchyard.endpoints.actions.to_json import deployment_json, endpoint_json
 from torchyard.endpoints.records.types import AuthMode
@@ -130,6 +130,33 @@ def check_access(
     if row.auth_mode is not AuthMode.AAD_TOKEN:
         raise Forbidden(f"endpoint `{row.name}` does not take the tokens of people")
     return {"user": identity.user}
+
+
+@router.post("/{endpoint}/try")
+@needs(Permission.WRITE)
+def try_request(
+    services: ServicesOf,
+    workspace: str,
+    endpoint: str,
+    identity: Person,
+    request: Annotated[Any, Body(embed=True)],
+    deployment: Annotated[Any, Body(embed=True)] = "",
+) -> dict[str, Any]:
+    """Send `request`, a text of JSON, as a caller of the endpoint would."""
+    written = {"request": request, "deployment": deployment}
+    answer = trial_requests.send(
+        services,
+        workspace,
+        endpoint,
+        fields.text(written, "deployment"),
+        fields.text(written, "request"),
+        identity,
+    )
+    return {
+        "status": answer.status,
+        "content": answer.text,
+        "milliseconds": round(answer.milliseconds, 1),
+    }
 
 
 @router.get("/{endpoint}/deployments")
