@@ -59,8 +59,16 @@ def _is_router(process: object, home: Path) -> bool:
     return type(process) is subprocess.Popen and str(home) in str(process.args)
 
 
+REFUSALS = {
+    "Bearer nowhere": (404, {"error": {"message": "no such deployment"}}),
+    "Bearer long": (413, {"error": {"message": "The body is too long."}}),
+    "Bearer raised": (424, {"message": "The script raised."}),
+    "Bearer list": (424, ["odd"]),
+}
+
+
 class Scored(BaseHTTPRequestHandler):
-    """Answers what it was sent, or as an endpoint does to a wrong key."""
+    """Answers what it was sent, or as an endpoint does to a wrong key or request."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -71,8 +79,10 @@ class Scored(BaseHTTPRequestHandler):
             "body": json.loads(body),
         }
         refusal = {"error": {"code": "Unauthorized", "message": "The key is wrong."}}
-        answer = json.dumps(echo if is_good else refusal).encode()
-        self.send_response(200 if is_good else 401)
+        status, said = (200, echo) if is_good else (401, refusal)
+        status, said = REFUSALS.get(self.headers["Authorization"], (status, said))
+        answer = json.dumps(said).encode()
+        self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
@@ -214,6 +224,25 @@ def test_a_request_has_the_key_and_the_deployment(listening: str) -> None:
     }
     with pytest.raises(NotAuthenticated, match=r"The key is wrong\."):
         scoring.score(uri, "bad", b"{}")
+
+
+@pytest.mark.parametrize(
+    ("credential", "message", "hint"),
+    [
+        ("nowhere", "404: no such deployment", "`yard online-deployment list -e digits`"),
+        ("long", "413: The body is too long.", "`torchyard: {max_body_mb: n}`"),
+        ("raised", "424: The script raised.", "get-logs -n blue -e digits`"),
+        ("list", '424: ["odd"]', "get-logs -n blue -e digits`"),
+    ],
+)
+def test_what_an_endpoint_refuses_has_a_next_step(
+    listening: str, credential: str, message: str, hint: str
+) -> None:
+    uri = f"{listening}/endpoints/default/digits/score"
+    with pytest.raises(scoring.ScoringFailed) as caught:
+        scoring.score(uri, credential, b"{}", "blue")
+    assert caught.value.message == f"deployment `blue` answered {message}"
+    assert hint in caught.value.hint
 
 
 def test_invoke_reaches_the_router(server: RealServer, yard: Yard, blue: Path) -> None:

@@ -84,6 +84,7 @@ def test_a_deployment_is_pinned_and_each_change_is_a_revision(site: Served) -> N
     shown = create(site)
     assert (shown["provisioning_state"], shown["revision"]) == ("Creating", 1)
     assert shown["environment"].startswith("azureml:") and shown["model"]["folder"] == "model"
+    assert not [notice for notice in shown["notices"] if "command" in notice]
     changed = site.ok("carl", "PATCH", BLUE, {"request_settings": {"request_timeout_ms": 9}})
     changed = site.ok("carl", "PATCH", BLUE, {"request_settings": {"max_queue_wait_ms": 8}})
     assert (changed["provisioning_state"], changed["revision"]) == ("Updating", 3)

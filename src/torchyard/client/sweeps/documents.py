@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
 
@@ -23,6 +23,7 @@ _OF_TRIAL = (
 _GOALS = ("minimize", "maximize")
 _MOST_WHOLE = 1000
 _LONGEST = 100_000
+_Number = TypeVar("_Number", int, float)
 
 
 def sweep_of(
@@ -123,34 +124,50 @@ def range_of(name: str, text: str) -> dict[str, Any]:
 def _numbers(words: Sequence[str], count: int) -> list[float]:
     if len(words) != count:
         raise ValueError(f"it needs {count} numbers")
-    numbers = [float(word) for word in words]
+    numbers = [_number(word, float) for word in words]
     if not all(math.isfinite(number) for number in numbers):
         raise ValueError("numbers must be finite")
     return numbers
 
 
+def _number(word: str, kind: Callable[[str], _Number]) -> _Number:
+    try:
+        return kind(word)
+    except ValueError as error:
+        name = "whole number" if kind is int else "number"
+        raise ValueError(f"`{word[:80]}` is not a {name}") from error
+
+
+def _bounds(low: float, high: float) -> tuple[float, float]:
+    if low >= high:
+        raise ValueError("the first number must be below the second")
+    return low, high
+
+
 def _uniform(words: Sequence[str]) -> dict[str, Any]:
-    low, high = _numbers(words, 2)
+    low, high = _bounds(*_numbers(words, 2))
     return {"type": "uniform", "min_value": low, "max_value": high}
 
 
 def _loguniform(words: Sequence[str]) -> dict[str, Any]:
-    low, high = _numbers(words, 2)
+    low, high = _bounds(*_numbers(words, 2))
     return {"type": "loguniform", "min_value": _ln(low), "max_value": _ln(high)}
 
 
 def _quniform(words: Sequence[str]) -> dict[str, Any]:
     low, high, q = _numbers(words, 3)
+    _bounds(low, high)
     return {"type": "quniform", "min_value": low, "max_value": high, "q": q}
 
 
 def _qloguniform(words: Sequence[str]) -> dict[str, Any]:
     low, high, q = _numbers(words, 3)
+    _bounds(low, high)
     return {"type": "qloguniform", "min_value": _ln(low), "max_value": _ln(high), "q": q}
 
 
 def _int(words: Sequence[str]) -> dict[str, Any]:
-    low, high = (int(word) for word in words) if len(words) == 2 else (1, 0)
+    low, high = (_number(word, int) for word in words) if len(words) == 2 else (1, 0)
     if low > high:
         raise ValueError("it needs the lowest and the highest whole number")
     if high - low < _MOST_WHOLE:
@@ -161,7 +178,7 @@ def _int(words: Sequence[str]) -> dict[str, Any]:
 def _randint(words: Sequence[str]) -> dict[str, Any]:
     if len(words) != 1:
         raise ValueError("it needs one whole number")
-    return {"type": "randint", "upper": int(words[0])}
+    return {"type": "randint", "upper": _number(words[0], int)}
 
 
 def _normal(kind: str) -> Callable[[Sequence[str]], dict[str, Any]]:
