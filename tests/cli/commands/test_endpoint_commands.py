@@ -16,7 +16,7 @@ import pytest
 from cli.conftest import Yard
 from cli.real_server import RealServer
 from end_to_end.yard_under_test import wait_until
-from torchyard.base.errors import NotAuthenticated
+from torchyard.base.errors import InvalidInput, NotAuthenticated
 from torchyard.client.endpoints import scoring
 
 SCORE = "def init():\n    pass\n\n\ndef run(data):\n    return data\n"
@@ -59,7 +59,7 @@ def _is_router(process: object, home: Path) -> bool:
     return type(process) is subprocess.Popen and str(home) in str(process.args)
 
 
-REFUSALS = {
+REFUSALS: dict[str, tuple[int, Any]] = {
     "Bearer nowhere": (404, {"error": {"message": "no such deployment"}}),
     "Bearer long": (413, {"error": {"message": "The body is too long."}}),
     "Bearer raised": (424, {"message": "The script raised."}),
@@ -79,8 +79,9 @@ class Scored(BaseHTTPRequestHandler):
             "body": json.loads(body),
         }
         refusal = {"error": {"code": "Unauthorized", "message": "The key is wrong."}}
-        status, said = (200, echo) if is_good else (401, refusal)
-        status, said = REFUSALS.get(self.headers["Authorization"], (status, said))
+        status, said = REFUSALS.get(
+            self.headers["Authorization"], (200, echo) if is_good else (401, refusal)
+        )
         answer = json.dumps(said).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
@@ -266,6 +267,8 @@ def test_invoke_reaches_the_router(server: RealServer, yard: Yard, blue: Path) -
         raise AssertionError("a wrong key was taken")
 
     wait_until(is_refused, 60, "the router knows the endpoint and its keys")
+    with server.client() as client, pytest.raises(InvalidInput, match="can't be written as JSON"):
+        client.online_endpoints.invoke("digits", {"data": {1, 2}})
 
 
 def test_a_model_is_deployed_with_a_line_of_curl(server: RealServer, yard: Yard) -> None:

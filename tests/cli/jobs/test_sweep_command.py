@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.conftest import Yard
 from cli.jobs.test_run_history import ask, real
-from torchyard import InvalidInput
+from torchyard import InvalidInput, command
 from torchyard.client.sweeps import documents
 
 __all__ = ["ask", "real"]
@@ -71,6 +72,53 @@ def test_a_wrong_range_is_told_in_its_own_numbers(text: str, reason: str) -> Non
     with pytest.raises(InvalidInput) as caught:
         documents.range_of("lr", text)
     assert caught.value.message == f"`{text}` is not a range for `lr`: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("bandit:0.1", {"type": "bandit", "slack_factor": 0.1}),
+        ("Median-Stopping", {"type": "median_stopping"}),
+        (
+            "truncation_selection:20",
+            {"type": "truncation_selection", "truncation_percentage": 20},
+        ),
+        (
+            "truncation_selection:20.7",
+            {"type": "truncation_selection", "truncation_percentage": 20.7},
+        ),
+        ("bandit", None),
+        ("bandit:x", None),
+        ("bandit:nan", None),
+        ("median_stopping:1", None),
+        ("median", None),
+    ],
+)
+def test_a_policy_is_text_or_refused(text: str, policy: Any) -> None:
+    if policy is not None:
+        assert documents.policy_of(text) == policy
+        return
+    with pytest.raises(InvalidInput, match="is not a policy of early termination"):
+        documents.policy_of(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"parameters": "lr=uniform:0,1"}, "the search space is not a mapping"),
+        ({"parameters": {"lr": 5}}, "`5` is not a range for `lr`"),
+        ({"parameters": {"lr": ["a", "b"]}}, "is not a range for `lr`"),
+        ({"goal": None}, "`None` is not a goal"),
+        ({"goal": "min:loss"}, "`min:loss` is not a goal"),
+        ({"early_termination": "bandt:1"}, "`bandt:1` is not a policy"),
+        ({"early_termination": 5}, "`5` is not a policy"),
+    ],
+)
+def test_wrong_types_in_python_are_refused_by_name(changes: Any, message: str) -> None:
+    job = command(command="python train.py ${{search_space.lr}}", environment="python")
+    options = {"parameters": {"lr": "uniform:0,1"}, "goal": "minimize:loss", "trials": 4}
+    with pytest.raises(InvalidInput, match=message):
+        job.sweep(**{**options, **changes})
 
 
 def test_a_sweep_goes_on_by_either_command(ask: Yard, job: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -136,7 +135,7 @@ def sweep(
             concurrent=concurrent,
             algorithm=algorithm,
             seed=seed,
-            early_termination=_policy(early_termination),
+            early_termination=early_termination,
         )
     except InvalidInput as error:
         raise document.locate(error) from error.__cause__
@@ -186,29 +185,6 @@ def _ranges(parameters: tuple[str, ...]) -> dict[str, str]:
             raise InvalidInput(f"`--param {name.strip()[:80]}` is given twice", "give it once")
         ranges[name.strip()] = value
     return ranges
-
-
-def _policy(text: str) -> dict[str, Any] | None:
-    if not text:
-        return None
-    kind, _, value = text.partition(":")
-    kind = kind.strip().lower().replace("-", "_")
-    keys = {"bandit": "slack_factor", "truncation_selection": "truncation_percentage"}
-    if kind not in (*keys, "median_stopping") or bool(value) != (kind in keys):
-        raise InvalidInput(
-            f"`--early-termination {text[:80]}` is not a policy",
-            "write bandit:0.1, median_stopping or truncation_selection:20",
-        )
-    policy: dict[str, Any] = {"type": kind}
-    if kind in keys:
-        try:
-            number = float(value)
-        except ValueError as error:
-            raise InvalidInput(
-                f"`{value[:80]}` of `--early-termination` is not a number", "write bandit:0.1"
-            ) from error
-        policy[keys[kind]] = int(number) if number.is_integer() else number
-    return policy
 
 
 @click.command("trials", cls=Verb)

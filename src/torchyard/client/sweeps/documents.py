@@ -21,6 +21,12 @@ _OF_TRIAL = (
     "services",
 )
 _GOALS = ("minimize", "maximize")
+# What the number behind a policy's name sets.
+_POLICIES = {
+    "bandit": "slack_factor",
+    "truncation_selection": "truncation_percentage",
+    "median_stopping": "",
+}
 _MOST_WHOLE = 1000
 _LONGEST = 100_000
 _Number = TypeVar("_Number", int, float)
@@ -35,7 +41,7 @@ def sweep_of(
     concurrent: int | None = None,
     algorithm: str = "random",
     seed: int | None = None,
-    early_termination: Mapping[str, Any] | None = None,
+    early_termination: Mapping[str, Any] | str | None = None,
     timeout_s: float | None = None,
 ) -> dict[str, Any]:
     """The document of a sweep over a command job.
@@ -45,10 +51,16 @@ def sweep_of(
         parameters: ranges as text, see `range_of`, or mappings as in a sweep's file.
         goal: `minimize:val_loss` or `maximize:accuracy`.
         concurrent: how many trials run at once; all when None.
+        early_termination: a mapping as in a sweep's file, or text, see `policy_of`.
 
     Raises:
-        InvalidInput: a range or the goal can't be read.
+        InvalidInput: a range, the goal or the policy can't be read.
     """
+    if not isinstance(parameters, Mapping):
+        raise InvalidInput(
+            "the search space is not a mapping of hyperparameters to ranges",
+            'write for example `{"lr": "loguniform:1e-5,1e-1"}`',
+        )
     if str(job.get("type") or "command").strip().lower() != "command":
         raise InvalidSpec(
             f"a sweep is made of a command job, and this is of type {job['type']}",
@@ -69,20 +81,59 @@ def sweep_of(
     sweep |= {
         "type": "sweep",
         "trial": {key: job[key] for key in _OF_TRIAL if key in job},
-        "search_space": {
-            name: range_of(name, value) if isinstance(value, str) else dict(value)
-            for name, value in parameters.items()
-        },
+        "search_space": {name: _space(name, value) for name, value in parameters.items()},
         "sampling_algorithm": {"type": algorithm} | ({} if seed is None else {"seed": seed}),
         "objective": _objective(goal),
         "limits": {**limits, **{key: value for key, value in bounds.items() if value is not None}},
     }
     if early_termination:
-        sweep["early_termination"] = dict(early_termination)
+        sweep["early_termination"] = (
+            dict(early_termination)
+            if isinstance(early_termination, Mapping)
+            else policy_of(str(early_termination))
+        )
     return sweep
 
 
+def _space(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        return range_of(name, value)
+    if not isinstance(value, Mapping):
+        raise InvalidInput(
+            f"`{str(value)[:80]}` is not a range for `{name}`",
+            "write for example `choice:a,b` or `uniform:0,1`, or a mapping as in a sweep's file",
+        )
+    return dict(value)
+
+
+def policy_of(text: str) -> dict[str, Any]:
+    """A policy of early termination: `bandit:0.1`, `median_stopping`, `truncation_selection:20`.
+
+    Raises:
+        InvalidInput: none of these.
+    """
+    kind, _, value = text.partition(":")
+    kind = kind.strip().lower().replace("-", "_")
+    key = _POLICIES.get(kind, "")
+    if kind not in _POLICIES or bool(value) != bool(key):
+        raise InvalidInput(
+            f"`{text[:80]}` is not a policy of early termination",
+            "write bandit:0.1, median_stopping or truncation_selection:20",
+        )
+    if not key:
+        return {"type": kind}
+    try:
+        (number,) = _numbers([value], 1)
+    except ValueError as error:
+        raise InvalidInput(
+            f"`{text[:80]}` is not a policy of early termination: {error}",
+            "write bandit:0.1, median_stopping or truncation_selection:20",
+        ) from error
+    return {"type": kind, key: int(number) if number.is_integer() else number}
+
+
 def _objective(goal: str) -> dict[str, str]:
+    goal = str(goal)
     direction, colon, metric = (part.strip() for part in goal.partition(":"))
     if direction.lower() not in _GOALS or not colon or not metric:
         raise InvalidInput(
