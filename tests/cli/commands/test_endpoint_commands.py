@@ -79,10 +79,10 @@ class Scored(BaseHTTPRequestHandler):
             "body": json.loads(body),
         }
         refusal = {"error": {"code": "Unauthorized", "message": "The key is wrong."}}
-        status, said = REFUSALS.get(
+        status, content = REFUSALS.get(
             self.headers["Authorization"], (200, echo) if is_good else (401, refusal)
         )
-        answer = json.dumps(said).encode()
+        answer = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()

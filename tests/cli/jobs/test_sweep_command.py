@@ -144,7 +144,7 @@ def test_a_sweep_that_goes_on_takes_no_other_space(
 
 @pytest.mark.parametrize("missing", ["--file", "--param", "--goal", "--trials"])
 def test_a_new_sweep_needs_a_file_a_range_a_goal_and_trials(ask: Yard, missing: str) -> None:
-    given = {"--file": "job.yml", "--param": "lr=int:1,2", "--goal": "minimize:a", "--trials": 2}
-    given.pop(missing)
-    answer = ask("job", "sweep", *(word for pair in given.items() for word in pair))
+    options = {"--file": "job.yml", "--param": "lr=int:1,2", "--goal": "minimize:a", "--trials": 2}
+    options.pop(missing)
+    answer = ask("job", "sweep", *(word for pair in options.items() for word in pair))
     assert answer.code == 2 and f"error: missing option `{missing}`" in answer.err, answer.err

@@ -117,11 +117,7 @@ def sweep(
 
     if extended:
         _only_trials_and_stream()
-        job = session.client().jobs.extend_sweep(extended, trials)
-        if streamed:
-            return streaming.exit_code(streaming.stream(session.client(), job.name, None))
-        tables.one(session.form, job.raw, lambda: f"{job.name}  {tables.status(job.status)}")
-        return 0
+        return _extend(session, extended, trials, streamed)
     for option, value in (("--file", file), ("--param", parameters), ("--goal", goal)):
         if not value:
             raise click.UsageError(f"Missing option '{option}'.")
@@ -139,7 +135,7 @@ def sweep(
         )
     except InvalidInput as error:
         raise document.locate(error) from error.__cause__
-    document.places = _places(document.places, parameters)
+    document.places = _positions(document.places, parameters)
     if dry_run:
         click.echo(tables.yaml_text(document.value), nl=False)
         return 0
@@ -147,6 +143,16 @@ def sweep(
     if streamed:
         return streaming.exit_code(streaming.stream(session.client(), job.name, None))
     tables.one(session.form, job.raw, lambda: page.page(job.raw))
+    return 0
+
+
+def _extend(session: Session, name: str, max_total_trials: int, streamed: bool) -> int:
+    from torchyard.cli.jobs import streaming
+
+    job = session.client().jobs.extend_sweep(name, max_total_trials)
+    if streamed:
+        return streaming.exit_code(streaming.stream(session.client(), job.name, None))
+    tables.one(session.form, job.raw, lambda: f"{job.name}  {tables.status(job.status)}")
     return 0
 
 
@@ -161,15 +167,15 @@ def _only_trials_and_stream() -> None:
             )
 
 
-def _places(job: Mapping[At, str], parameters: Sequence[str]) -> dict[At, str]:
+def _positions(job: Mapping[At, str], parameters: Sequence[str]) -> dict[At, str]:
     """Where each key of the sweep's document was written: in the job's file, or as an option."""
-    places = {("trial", *at): place for at, place in job.items()} | dict(job)
+    positions = {("trial", *at): position for at, position in job.items()} | dict(job)
     if ("limits", "timeout") in job:
-        places["limits", "trial_timeout"] = job["limits", "timeout"]
+        positions["limits", "trial_timeout"] = job["limits", "timeout"]
     for text in parameters:
         name = text.partition("=")[0].strip()
-        places["search_space", name] = f"--param {name}"
-    return places | _OPTIONS
+        positions["search_space", name] = f"--param {name}"
+    return positions | _OPTIONS
 
 
 def _ranges(parameters: tuple[str, ...]) -> dict[str, str]:
@@ -242,5 +248,4 @@ def sweep_extend(session: Session, name: str, max_total_trials: int) -> None:
 
     Example: yard job sweep-extend -n tuning --trials 80
     """
-    job = session.client().jobs.extend_sweep(name, max_total_trials)
-    tables.one(session.form, job.raw, lambda: f"{job.name}  {tables.status(job.status)}")
+    _extend(session, name, max_total_trials, streamed=False)

@@ -87,11 +87,7 @@ def sweep_of(
         "limits": {**limits, **{key: value for key, value in bounds.items() if value is not None}},
     }
     if early_termination:
-        sweep["early_termination"] = (
-            dict(early_termination)
-            if isinstance(early_termination, Mapping)
-            else policy_of(str(early_termination))
-        )
+        sweep["early_termination"] = _policy(early_termination)
     return sweep
 
 
@@ -104,6 +100,10 @@ def _space(name: str, value: Any) -> dict[str, Any]:
             "write for example `choice:a,b` or `uniform:0,1`, or a mapping as in a sweep's file",
         )
     return dict(value)
+
+
+def _policy(value: Mapping[str, Any] | str) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else policy_of(str(value))
 
 
 def policy_of(text: str) -> dict[str, Any]:
