@@ -208,5 +208,23 @@ def test_running_jobs_are_read_from_the_metrics(
     assert embedded.running_jobs(settings, running) == jobs
 
 
+def test_endpoints_with_traffic_keep_answering(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = embedded.ensure(settings, command=FAKE)
+    answers = {
+        "/v1/workspaces": [{"name": "default"}, {"name": "team"}],
+        "/v1/workspaces/default/online-endpoints": [
+            {"name": "numbers", "traffic": {"blue": 100, "green": 0}},
+            {"name": "idle", "traffic": {"blue": 0}},
+        ],
+        "/v1/workspaces/team/online-endpoints": [{"name": "new", "traffic": {}}],
+    }
+    monkeypatch.setattr(Transport, "get", lambda self, path: {"value": answers[path]})
+    assert embedded.answering_endpoints(settings, running) == []  # no router was ever started
+    (settings.home / "router").mkdir()
+    assert embedded.answering_endpoints(settings, running) == ["default/numbers"]
+
+
 def test_a_server_without_metrics_has_no_running_jobs(settings: Settings) -> None:
     assert embedded.running_jobs(settings, embedded.ensure(settings, command=FAKE)) == 0

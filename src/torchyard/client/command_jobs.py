@@ -109,7 +109,7 @@ class CommandJob:
         concurrent: int | None = None,
         algorithm: str = "random",
         seed: int | None = None,
-        early_termination: Mapping[str, Any] | None = None,
+        early_termination: Mapping[str, Any] | str | None = None,
         timeout: Duration | None = None,
     ) -> CommandJob:
         """A sweep over this job, for `client.jobs.create`.
@@ -121,9 +121,11 @@ class CommandJob:
             goal: `minimize:val_loss` or `maximize:accuracy`.
             concurrent: how many trials run at once; all of them when None.
             algorithm: `random`, `grid`, `bayesian`, or the name of one of Optuna's samplers.
+            early_termination: `bandit:0.1`, `median_stopping`, `truncation_selection:20`, or a
+                mapping as in a sweep's file.
 
         Raises:
-            InvalidInput: a range or the goal can't be read.
+            InvalidInput: a range, the goal or the policy can't be read.
 
         Example::
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from torchyard.base.errors import InvalidInput, NotAuthenticated, TorchyardError, Unreachable
 from torchyard.base.home import home_service
@@ -151,6 +152,23 @@ def running_jobs(settings: Settings, server: Running) -> int:
     except (TorchyardError, OSError):
         return 0
     return sum(int(float(match[1])) for match in _RUNNING_JOBS.finditer(text))
+
+
+def answering_endpoints(settings: Settings, server: Running) -> list[str]:
+    """`WORKSPACE/NAME` of the online endpoints with traffic: their router outlives the server."""
+    if not (settings.home / "router").is_dir():
+        return []
+    names = []
+    try:
+        with closing(Transport(server.url, token(settings), timeout_s=5.0)) as transport:
+            for workspace in transport.get("/v1/workspaces")["value"]:
+                path = f"/v1/workspaces/{quote(workspace['name'], safe='')}/online-endpoints"
+                for endpoint in transport.get(path)["value"]:
+                    if any((endpoint.get("traffic") or {}).values()):
+                        names.append(f"{workspace['name']}/{endpoint['name']}")
+    except (TorchyardError, OSError):
+        return []
+    return names
 
 
 def living(settings: Settings) -> Iterator[Running]:

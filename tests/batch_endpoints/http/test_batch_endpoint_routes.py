@@ -69,6 +69,14 @@ def settings_of(site: Served, job: Any) -> dict[str, Any]:
     return settings
 
 
+def test_an_unknown_key_of_a_change_is_named_with_the_nearest(site: Served) -> None:
+    create(site)
+    for path, key, guess in ((DIGITS, "tag", "tags"), (BLUE, "descripton", "description")):
+        error = wrong(site, "PATCH", path, {key: {}})
+        assert error["message"] == f"unknown key `{key}`"
+        assert error["hint"] == f"did you mean `{guess}`?"
+
+
 def test_an_endpoint_is_created_shown_changed_and_deleted(site: Served) -> None:
     shown = site.ok("rita", "GET", DIGITS)
     assert shown["provisioning_state"] == "Succeeded" and shown["owner"] == "carl"

@@ -320,6 +320,15 @@ def test_workspace_config_is_found_again(
     assert json.loads(yard("workspace", "show", "-o", "json").out)["name"] == "speech"
 
 
+def test_an_example_can_be_copied_whole(yard: Yard) -> None:
+    for verb, end in (
+        (("online-deployment", "drift"), " --data digits-train:1 --since 24h\n"),
+        (("environment", "shell"), ' -- python -c "import torch"\n'),
+    ):
+        text = yard(*verb, "--help").text
+        assert end in text and "\b" not in text, text
+
+
 def test_help_of_everything(yard: Yard) -> None:
     from torchyard.cli.help_page import NOUNS, help_page
 

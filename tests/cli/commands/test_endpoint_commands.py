@@ -16,7 +16,7 @@ import pytest
 from cli.conftest import Yard
 from cli.real_server import RealServer
 from end_to_end.yard_under_test import wait_until
-from torchyard.base.errors import NotAuthenticated
+from torchyard.base.errors import InvalidInput, NotAuthenticated
 from torchyard.client.endpoints import scoring
 
 SCORE = "def init():\n    pass\n\n\ndef run(data):\n    return data\n"
@@ -59,8 +59,16 @@ def _is_router(process: object, home: Path) -> bool:
     return type(process) is subprocess.Popen and str(home) in str(process.args)
 
 
+REFUSALS: dict[str, tuple[int, Any]] = {
+    "Bearer nowhere": (404, {"error": {"message": "no such deployment"}}),
+    "Bearer long": (413, {"error": {"message": "The body is too long."}}),
+    "Bearer raised": (424, {"message": "The script raised."}),
+    "Bearer list": (424, ["odd"]),
+}
+
+
 class Scored(BaseHTTPRequestHandler):
-    """Answers what it was sent, or as an endpoint does to a wrong key."""
+    """Answers what it was sent, or as an endpoint does to a wrong key or request."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -71,8 +79,11 @@ class Scored(BaseHTTPRequestHandler):
             "body": json.loads(body),
         }
         refusal = {"error": {"code": "Unauthorized", "message": "The key is wrong."}}
-        answer = json.dumps(echo if is_good else refusal).encode()
-        self.send_response(200 if is_good else 401)
+        status, content = REFUSALS.get(
+            self.headers["Authorization"], (200, echo) if is_good else (401, refusal)
+        )
+        answer = json.dumps(content).encode()
+        self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
@@ -216,6 +227,25 @@ def test_a_request_has_the_key_and_the_deployment(listening: str) -> None:
         scoring.score(uri, "bad", b"{}")
 
 
+@pytest.mark.parametrize(
+    ("credential", "message", "hint"),
+    [
+        ("nowhere", "404: no such deployment", "`yard online-deployment list -e digits`"),
+        ("long", "413: The body is too long.", "`torchyard: {max_body_mb: n}`"),
+        ("raised", "424: The script raised.", "get-logs -n blue -e digits`"),
+        ("list", '424: ["odd"]', "get-logs -n blue -e digits`"),
+    ],
+)
+def test_what_an_endpoint_refuses_has_a_next_step(
+    listening: str, credential: str, message: str, hint: str
+) -> None:
+    uri = f"{listening}/endpoints/default/digits/score"
+    with pytest.raises(scoring.ScoringFailed) as caught:
+        scoring.score(uri, credential, b"{}", "blue")
+    assert caught.value.message == f"deployment `blue` answered {message}"
+    assert hint in caught.value.hint
+
+
 def test_invoke_reaches_the_router(server: RealServer, yard: Yard, blue: Path) -> None:
     Path("sample.json").write_text('{"data": [1, 2]}')
 
@@ -237,6 +267,8 @@ def test_invoke_reaches_the_router(server: RealServer, yard: Yard, blue: Path) -
         raise AssertionError("a wrong key was taken")
 
     wait_until(is_refused, 60, "the router knows the endpoint and its keys")
+    with server.client() as client, pytest.raises(InvalidInput, match="can't be written as JSON"):
+        client.online_endpoints.invoke("digits", {"data": {1, 2}})
 
 
 def test_a_model_is_deployed_with_a_line_of_curl(server: RealServer, yard: Yard) -> None:

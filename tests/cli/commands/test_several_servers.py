@@ -69,6 +69,30 @@ def test_all_are_shown_and_all_are_stopped(
     assert not list(embedded.living(settings)) and not settings.server_file.exists()
 
 
+@pytest.mark.parametrize(
+    ("names", "line"),
+    [
+        (["default/a"], "Online endpoint `default/a` keeps answering; `{}` ends it."),
+        (
+            [f"default/{name}" for name in "abcdefg"],
+            "7 online endpoints (`default/a`, `default/b`, `default/c`, `default/d`, `default/e`, "
+            "2 more) keep answering; `{}` ends the first.",
+        ),
+    ],
+)
+def test_endpoints_that_keep_answering_are_told(
+    pair: tuple[embedded.Running, embedded.Running],
+    yard: Yard,
+    monkeypatch: pytest.MonkeyPatch,
+    names: list[str],
+    line: str,
+) -> None:
+    monkeypatch.setattr(embedded, "answering_endpoints", lambda settings, running: names)
+    stopped = yard("server", "stop")
+    end = "yard online-endpoint delete -n a -w default"
+    assert stopped.text.splitlines()[-1] == line.format(end)
+
+
 def test_another_one_is_found_when_the_named_one_is_killed(
     pair: tuple[embedded.Running, embedded.Running], settings: Settings
 ) -> None:

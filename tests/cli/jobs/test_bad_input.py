@@ -265,7 +265,7 @@ DOCUMENTS = {
         b"type: sweep\ntrial: trial.yml\nsearch_space: {a: {type: choice, values: [1]}}\n"
         b"sampling_algorithm: random\nobjective: {goal: minimize, primary_metric: m}\n",
         "trial.yml:1:1: the command uses `${{search_space.b}}`",
-        "add it under",
+        "add a range for `b` to the search space",
     ),
     "requirements of requirements": (
         b"command: x\nenvironment:\n  pip_requirements: nested.txt\n",

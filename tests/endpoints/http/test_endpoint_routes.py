@@ -66,6 +66,14 @@ def wrong(site: Served, method: str, path: str, body: Any = None, who: str = "ca
     return error.get("error", error)
 
 
+def test_an_unknown_key_of_a_change_is_named_with_the_nearest(site: Served) -> None:
+    create(site)
+    for path, key, guess in ((DIGITS, "tag", "tags"), (BLUE, "descripton", "description")):
+        error = wrong(site, "PATCH", path, {key: {}})
+        assert error["message"] == f"unknown key `{key}`"
+        assert error["hint"] == f"did you mean `{guess}`?"
+
+
 def test_an_endpoint_is_created_shown_changed_and_deleted(site: Served) -> None:
     shown = site.ok("rita", "GET", DIGITS)
     assert shown["provisioning_state"] == "Succeeded" and shown["auth_mode"] == "key"
@@ -84,6 +92,7 @@ def test_a_deployment_is_pinned_and_each_change_is_a_revision(site: Served) -> N
     shown = create(site)
     assert (shown["provisioning_state"], shown["revision"]) == ("Creating", 1)
     assert shown["environment"].startswith("azureml:") and shown["model"]["folder"] == "model"
+    assert not [notice for notice in shown["notices"] if "command" in notice]
     changed = site.ok("carl", "PATCH", BLUE, {"request_settings": {"request_timeout_ms": 9}})
     changed = site.ok("carl", "PATCH", BLUE, {"request_settings": {"max_queue_wait_ms": 8}})
     assert (changed["provisioning_state"], changed["revision"]) == ("Updating", 3)

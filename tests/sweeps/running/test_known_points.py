@@ -9,6 +9,8 @@ import pytest
 
 from sweeps.running.sweep_lab import SweepLab
 from torchyard.base.errors import InvalidSpec
+from torchyard.jobs import actions as jobs
+from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Status
 from torchyard.sweeps.records.types import Outcome
 
@@ -104,4 +106,7 @@ def test_a_trial_without_its_second_objective_counts_as_failed(lab: SweepLab) ->
     lab.end(1, 2.0, key="size")
     lab.round()
     assert [trial.outcome for trial in lab.trials[:2]] == [Outcome.FAILED, Outcome.COMPLETED]
+    assert lab.trials[0].reason == "it logged no value of `size`; it logged `loss`"
+    (notice,) = notices_of(jobs.events(lab.services.db, lab.sweep))
+    assert notice.startswith("trial `tuning_0` ended and logged no `size`; it logged `loss`")
     assert lab.trials[1].values == (0.4, 2.0)

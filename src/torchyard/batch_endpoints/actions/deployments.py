@@ -109,7 +109,7 @@ def update(
     document = dict(old.document)
     for key, value in changes.items():
         if key not in names:
-            raise unknown_key(str(key), names, inside="the changes")
+            raise unknown_key(str(key), names)
         before = document.get(key)
         is_part = isinstance(value, Mapping) and isinstance(before, Mapping)
         is_replaced = key in ("model", "environment")

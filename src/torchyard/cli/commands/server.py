@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,6 +20,7 @@ from torchyard.cli.terminal import tables
 group = noun("server")
 
 _POLL_S = 0.2
+_MOST_NAMES = 5
 
 
 @group.command("start")
@@ -75,7 +77,9 @@ def start(
 @group.command("stop")
 @common
 def stop(session: Session) -> None:
-    """Stop this machine's server, or all servers that share its home; jobs keep running.
+    """Stop this machine's server, or all servers that share its home.
+
+    Jobs keep running, and online endpoints keep answering.
 
     Example: yard server stop
     """
@@ -85,6 +89,7 @@ def stop(session: Session) -> None:
     settings = session.settings
     lost, running = embedded.killed(settings), embedded.answering(settings)
     jobs = 0 if running is None else embedded.running_jobs(settings, running)
+    endpoints = [] if running is None else embedded.answering_endpoints(settings, running)
     ended = embedded.stop_all(settings)
     left = list(embedded.living(settings))
     lines = [f"Stopped the server (pid {server.pid})." for server in ended]
@@ -101,14 +106,29 @@ def stop(session: Session) -> None:
             f"{'One job keeps' if jobs == 1 else f'{jobs} jobs keep'} running; what "
             f"{'it logs' if jobs == 1 else 'they log'} is kept until `yard server start`."
         )
+    if endpoints and not left:
+        lines.append(_keep_answering(endpoints))
     body: dict[str, Any] = {"status": "stopped", "pid": ended[0].pid if ended else None}
-    body["running_jobs"] = jobs
+    body |= {"running_jobs": jobs, "answering_endpoints": endpoints}
     if len(ended) + len(left) > 1:
         body["servers"] = [{"pid": server.pid, "url": server.url} for server in ended]
         body["elsewhere"] = [
             {"url": server.url, "host": host_of(server.machine)} for server in left
         ]
     tables.one(session.form, body, lambda: "\n".join(lines or ["No server is running."]))
+
+
+def _keep_answering(endpoints: Sequence[str]) -> str:
+    workspace, _, name = endpoints[0].partition("/")
+    shown = ", ".join(f"`{endpoint}`" for endpoint in endpoints[:_MOST_NAMES])
+    more = len(endpoints) - _MOST_NAMES
+    subject = (
+        f"Online endpoint {shown} keeps"
+        if len(endpoints) == 1
+        else f"{len(endpoints)} online endpoints ({shown}{f', {more} more' * (more > 0)}) keep"
+    )
+    end = f"yard online-endpoint delete -n {name} -w {workspace}"
+    return f"{subject} answering; `{end}` ends {'it' if len(endpoints) == 1 else 'the first'}."
 
 
 @group.command("status")

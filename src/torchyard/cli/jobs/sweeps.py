@@ -7,29 +7,45 @@ Always: what `sweep` makes of a job's file can be printed instead of submitted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from torchyard.base.assignments import At
 from torchyard.base.errors import InvalidInput
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, document_from, name_argument
 from torchyard.cli.terminal import tables
 
+# Keys of a sweep's document that options write.
+_OPTIONS: dict[At, str] = {
+    ("objective",): "--goal",
+    ("limits", "max_total_trials"): "--trials",
+    ("limits", "max_concurrent_trials"): "--concurrent",
+    ("sampling_algorithm",): "--algorithm",
+    ("sampling_algorithm", "seed"): "--seed",
+    ("early_termination",): "--early-termination",
+}
+# What `--extend` leaves as it was.
+_NEW_SWEEP = (
+    *("file", "parameters", "goal", "concurrent", "algorithm", "seed", "early_termination"),
+    *("assignments", "name", "dry_run"),
+)
+
 
 @click.command("sweep", cls=Verb)
-@click.option("-f", "--file", required=True, metavar="FILE", help="YAML file of a command job.")
+@click.option("-f", "--file", default="", metavar="FILE", help="YAML file of a command job.")
 @click.option(
     "-p",
     "--param",
     "parameters",
     multiple=True,
-    required=True,
     metavar="NAME=RANGE",
     help="A hyperparameter: lr=loguniform:1e-5,1e-1, opt=choice:sgd,adam, n=int:1,8; repeatable.",
 )
-@click.option("--goal", required=True, metavar="GOAL", help="minimize:METRIC or maximize:METRIC.")
+@click.option("--goal", default="", metavar="GOAL", help="minimize:METRIC or maximize:METRIC.")
 @click.option("--trials", type=click.IntRange(min=1), required=True, help="Number of trials.")
 @click.option(
     "--concurrent",
@@ -59,6 +75,13 @@ from torchyard.cli.terminal import tables
     help="Set a key of the job's file.",
 )
 @click.option("-n", "--name", default="", help="Name of the sweep. Default: a generated one.")
+@click.option(
+    "--extend",
+    "extended",
+    default="",
+    metavar="NAME",
+    help="Let sweep NAME go on to --trials in all, as `sweep-extend` does.",
+)
 @click.option("-s", "--stream", "streamed", is_flag=True, help="Follow the sweep until it ends.")
 @click.option("--dry-run", is_flag=True, help="Print the sweep's file instead of submitting it.")
 @common
@@ -74,6 +97,7 @@ def sweep(
     early_termination: str,
     assignments: tuple[str, ...],
     name: str,
+    extended: str,
     streamed: bool,
     dry_run: bool,
 ) -> int:
@@ -86,10 +110,17 @@ def sweep(
     Example: yard job sweep -f job.yml --param lr=loguniform:1e-5,1e-1 \\
                  --param opt=choice:sgd,adam --trials 40 --concurrent 4 \\
                  --goal minimize:val_loss --algorithm bayesian --seed 1
+             yard job sweep --extend tuning --trials 80
     """
     from torchyard.cli.jobs import creation, page, streaming
     from torchyard.client.sweeps import documents
 
+    if extended:
+        _only_trials_and_stream()
+        return _extend(session, extended, trials, streamed)
+    for option, value in (("--file", file), ("--param", parameters), ("--goal", goal)):
+        if not value:
+            raise click.UsageError(f"Missing option '{option}'.")
     document = document_from(file, assignments)
     try:
         document.value = documents.sweep_of(
@@ -100,10 +131,11 @@ def sweep(
             concurrent=concurrent,
             algorithm=algorithm,
             seed=seed,
-            early_termination=_policy(early_termination),
+            early_termination=early_termination,
         )
     except InvalidInput as error:
         raise document.locate(error) from error.__cause__
+    document.places = _positions(document.places, parameters)
     if dry_run:
         click.echo(tables.yaml_text(document.value), nl=False)
         return 0
@@ -112,6 +144,38 @@ def sweep(
         return streaming.exit_code(streaming.stream(session.client(), job.name, None))
     tables.one(session.form, job.raw, lambda: page.page(job.raw))
     return 0
+
+
+def _extend(session: Session, name: str, max_total_trials: int, streamed: bool) -> int:
+    from torchyard.cli.jobs import streaming
+
+    job = session.client().jobs.extend_sweep(name, max_total_trials)
+    if streamed:
+        return streaming.exit_code(streaming.stream(session.client(), job.name, None))
+    tables.one(session.form, job.raw, lambda: f"{job.name}  {tables.status(job.status)}")
+    return 0
+
+
+def _only_trials_and_stream() -> None:
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if parameter.name in _NEW_SWEEP and source is ParameterSource.COMMANDLINE:
+            raise InvalidInput(
+                f"`{parameter.opts[-1]}` does not go with `--extend`",
+                "a sweep that goes on keeps its job, its space and its goal: give `--trials` alone",
+            )
+
+
+def _positions(job: Mapping[At, str], parameters: Sequence[str]) -> dict[At, str]:
+    """Where each key of the sweep's document was written: in the job's file, or as an option."""
+    positions = {("trial", *at): position for at, position in job.items()} | dict(job)
+    if ("limits", "timeout") in job:
+        positions["limits", "trial_timeout"] = job["limits", "timeout"]
+    for text in parameters:
+        name = text.partition("=")[0].strip()
+        positions["search_space", name] = f"--param {name}"
+    return positions | _OPTIONS
 
 
 def _ranges(parameters: tuple[str, ...]) -> dict[str, str]:
@@ -127,29 +191,6 @@ def _ranges(parameters: tuple[str, ...]) -> dict[str, str]:
             raise InvalidInput(f"`--param {name.strip()[:80]}` is given twice", "give it once")
         ranges[name.strip()] = value
     return ranges
-
-
-def _policy(text: str) -> dict[str, Any] | None:
-    if not text:
-        return None
-    kind, _, value = text.partition(":")
-    kind = kind.strip().lower().replace("-", "_")
-    keys = {"bandit": "slack_factor", "truncation_selection": "truncation_percentage"}
-    if kind not in (*keys, "median_stopping") or bool(value) != (kind in keys):
-        raise InvalidInput(
-            f"`--early-termination {text[:80]}` is not a policy",
-            "write bandit:0.1, median_stopping or truncation_selection:20",
-        )
-    policy: dict[str, Any] = {"type": kind}
-    if kind in keys:
-        try:
-            number = float(value)
-        except ValueError as error:
-            raise InvalidInput(
-                f"`{value[:80]}` of `--early-termination` is not a number", "write bandit:0.1"
-            ) from error
-        policy[keys[kind]] = int(number) if kind == "truncation_selection" else number
-    return policy
 
 
 @click.command("trials", cls=Verb)
@@ -207,5 +248,4 @@ def sweep_extend(session: Session, name: str, max_total_trials: int) -> None:
 
     Example: yard job sweep-extend -n tuning --trials 80
     """
-    job = session.client().jobs.extend_sweep(name, max_total_trials)
-    tables.one(session.form, job.raw, lambda: f"{job.name}  {tables.status(job.status)}")
+    _extend(session, name, max_total_trials, streamed=False)

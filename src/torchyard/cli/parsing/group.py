@@ -9,6 +9,7 @@ Always: every error prints `error:` and `hint:` lines on stderr; the exit code i
 from __future__ import annotations
 
 import importlib
+import inspect
 import io
 import os
 import re
@@ -64,6 +65,11 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 class Verb(click.Command):
     """A command that reads `--set a=1 b=2` as `az` does."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # click would break an example's line, at a hyphen too; whole, it can be copied.
+        self.help = inspect.cleandoc(self.help or "").replace("\n\nExample:", "\n\n\b\nExample:")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:

@@ -161,6 +161,7 @@ class OnlineEndpoints:
 
         Raises:
             ScoringFailed: a status of 400 or above was answered.
+            InvalidInput: the request can't be written as JSON.
         """
         endpoint = self.get(name)
         if not endpoint.scoring_uri:
@@ -169,7 +170,13 @@ class OnlineEndpoints:
                 "create a deployment, and try again when it has",
                 code="router_missing",
             )
-        body = request if isinstance(request, bytes) else json.dumps(request).encode()
+        try:
+            body = request if isinstance(request, bytes) else json.dumps(request).encode()
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(
+                f"the request can't be written as JSON: {error}",
+                "turn arrays into lists (`array.tolist()`), or give bytes",
+            ) from error
         return scoring.score(
             endpoint.scoring_uri,
             self.credential(endpoint),

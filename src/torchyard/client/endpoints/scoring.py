@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from torchyard.base import http as base_http
 from torchyard.base.errors import InvalidInput, NotAuthenticated, TorchyardError, Unreachable
@@ -97,16 +97,19 @@ def score(
     finally:
         connection.close()
     if answer.status >= 400:
-        raise _error(answer, deployment)
+        # …/endpoints/WORKSPACE/NAME/score
+        name = unquote(parts.path.rstrip("/").rpartition("/")[0].rpartition("/")[2])
+        raise _error(answer, name, deployment)
     return answer
 
 
-def _error(answer: Answer, deployment: str) -> TorchyardError:
+def _error(answer: Answer, endpoint: str, deployment: str) -> TorchyardError:
     text = answer.text.strip()
     try:
         document = json.loads(text)
-        if isinstance(document, dict) and isinstance(document.get("error"), dict):
-            text = str(document["error"].get("message") or text)
+        if isinstance(document, dict):  # the router's form, or that of Azure's inference server
+            error = document.get("error", document)
+            text = str(error.get("message") or text) if isinstance(error, dict) else text
     except (ValueError, RecursionError):
         pass
     if answer.status == 401:
@@ -118,5 +121,13 @@ def _error(answer: Answer, deployment: str) -> TorchyardError:
     who = f"deployment `{by}`" if by else "the endpoint"
     return ScoringFailed(
         f"{who} answered {answer.status}: {text[:_SHOWN] or 'nothing'}",
-        "see `yard online-deployment get-logs`",
+        _hint(answer.status, endpoint, by),
     )
+
+
+def _hint(status: int, endpoint: str, deployment: str) -> str:
+    if status == 404:
+        return f"list its deployments with `yard online-deployment list -e {endpoint}`"
+    if status == 413:
+        return "raise the deployment's `torchyard: {max_body_mb: n}`, or send less at once"
+    return f"see `yard online-deployment get-logs -n {deployment or 'NAME'} -e {endpoint}`"

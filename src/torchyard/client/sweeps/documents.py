@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
 
@@ -21,8 +21,15 @@ _OF_TRIAL = (
     "services",
 )
 _GOALS = ("minimize", "maximize")
+# What the number behind a policy's name sets.
+_POLICIES = {
+    "bandit": "slack_factor",
+    "truncation_selection": "truncation_percentage",
+    "median_stopping": "",
+}
 _MOST_WHOLE = 1000
 _LONGEST = 100_000
+_Number = TypeVar("_Number", int, float)
 
 
 def sweep_of(
@@ -34,7 +41,7 @@ def sweep_of(
     concurrent: int | None = None,
     algorithm: str = "random",
     seed: int | None = None,
-    early_termination: Mapping[str, Any] | None = None,
+    early_termination: Mapping[str, Any] | str | None = None,
     timeout_s: float | None = None,
 ) -> dict[str, Any]:
     """The document of a sweep over a command job.
@@ -44,10 +51,16 @@ def sweep_of(
         parameters: ranges as text, see `range_of`, or mappings as in a sweep's file.
         goal: `minimize:val_loss` or `maximize:accuracy`.
         concurrent: how many trials run at once; all when None.
+        early_termination: a mapping as in a sweep's file, or text, see `policy_of`.
 
     Raises:
-        InvalidInput: a range or the goal can't be read.
+        InvalidInput: a range, the goal or the policy can't be read.
     """
+    if not isinstance(parameters, Mapping):
+        raise InvalidInput(
+            "the search space is not a mapping of hyperparameters to ranges",
+            'write for example `{"lr": "loguniform:1e-5,1e-1"}`',
+        )
     if str(job.get("type") or "command").strip().lower() != "command":
         raise InvalidSpec(
             f"a sweep is made of a command job, and this is of type {job['type']}",
@@ -68,20 +81,59 @@ def sweep_of(
     sweep |= {
         "type": "sweep",
         "trial": {key: job[key] for key in _OF_TRIAL if key in job},
-        "search_space": {
-            name: range_of(name, value) if isinstance(value, str) else dict(value)
-            for name, value in parameters.items()
-        },
+        "search_space": {name: _space(name, value) for name, value in parameters.items()},
         "sampling_algorithm": {"type": algorithm} | ({} if seed is None else {"seed": seed}),
         "objective": _objective(goal),
         "limits": {**limits, **{key: value for key, value in bounds.items() if value is not None}},
     }
     if early_termination:
-        sweep["early_termination"] = dict(early_termination)
+        sweep["early_termination"] = _policy(early_termination)
     return sweep
 
 
+def _space(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        return range_of(name, value)
+    if not isinstance(value, Mapping):
+        raise InvalidInput(
+            f"`{str(value)[:80]}` is not a range for `{name}`",
+            "write for example `choice:a,b` or `uniform:0,1`, or a mapping as in a sweep's file",
+        )
+    return dict(value)
+
+
+def _policy(value: Mapping[str, Any] | str) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else policy_of(str(value))
+
+
+def policy_of(text: str) -> dict[str, Any]:
+    """A policy of early termination: `bandit:0.1`, `median_stopping`, `truncation_selection:20`.
+
+    Raises:
+        InvalidInput: none of these.
+    """
+    kind, _, value = text.partition(":")
+    kind = kind.strip().lower().replace("-", "_")
+    key = _POLICIES.get(kind, "")
+    if kind not in _POLICIES or bool(value) != bool(key):
+        raise InvalidInput(
+            f"`{text[:80]}` is not a policy of early termination",
+            "write bandit:0.1, median_stopping or truncation_selection:20",
+        )
+    if not key:
+        return {"type": kind}
+    try:
+        (number,) = _numbers([value], 1)
+    except ValueError as error:
+        raise InvalidInput(
+            f"`{text[:80]}` is not a policy of early termination: {error}",
+            "write bandit:0.1, median_stopping or truncation_selection:20",
+        ) from error
+    return {"type": kind, key: int(number) if number.is_integer() else number}
+
+
 def _objective(goal: str) -> dict[str, str]:
+    goal = str(goal)
     direction, colon, metric = (part.strip() for part in goal.partition(":"))
     if direction.lower() not in _GOALS or not colon or not metric:
         raise InvalidInput(
@@ -123,34 +175,50 @@ def range_of(name: str, text: str) -> dict[str, Any]:
 def _numbers(words: Sequence[str], count: int) -> list[float]:
     if len(words) != count:
         raise ValueError(f"it needs {count} numbers")
-    numbers = [float(word) for word in words]
+    numbers = [_number(word, float) for word in words]
     if not all(math.isfinite(number) for number in numbers):
         raise ValueError("numbers must be finite")
     return numbers
 
 
+def _number(word: str, kind: Callable[[str], _Number]) -> _Number:
+    try:
+        return kind(word)
+    except ValueError as error:
+        name = "whole number" if kind is int else "number"
+        raise ValueError(f"`{word[:80]}` is not a {name}") from error
+
+
+def _bounds(low: float, high: float) -> tuple[float, float]:
+    if low >= high:
+        raise ValueError("the first number must be below the second")
+    return low, high
+
+
 def _uniform(words: Sequence[str]) -> dict[str, Any]:
-    low, high = _numbers(words, 2)
+    low, high = _bounds(*_numbers(words, 2))
     return {"type": "uniform", "min_value": low, "max_value": high}
 
 
 def _loguniform(words: Sequence[str]) -> dict[str, Any]:
-    low, high = _numbers(words, 2)
+    low, high = _bounds(*_numbers(words, 2))
     return {"type": "loguniform", "min_value": _ln(low), "max_value": _ln(high)}
 
 
 def _quniform(words: Sequence[str]) -> dict[str, Any]:
     low, high, q = _numbers(words, 3)
+    _bounds(low, high)
     return {"type": "quniform", "min_value": low, "max_value": high, "q": q}
 
 
 def _qloguniform(words: Sequence[str]) -> dict[str, Any]:
     low, high, q = _numbers(words, 3)
+    _bounds(low, high)
     return {"type": "qloguniform", "min_value": _ln(low), "max_value": _ln(high), "q": q}
 
 
 def _int(words: Sequence[str]) -> dict[str, Any]:
-    low, high = (int(word) for word in words) if len(words) == 2 else (1, 0)
+    low, high = (_number(word, int) for word in words) if len(words) == 2 else (1, 0)
     if low > high:
         raise ValueError("it needs the lowest and the highest whole number")
     if high - low < _MOST_WHOLE:
@@ -161,7 +229,7 @@ def _int(words: Sequence[str]) -> dict[str, Any]:
 def _randint(words: Sequence[str]) -> dict[str, Any]:
     if len(words) != 1:
         raise ValueError("it needs one whole number")
-    return {"type": "randint", "upper": int(words[0])}
+    return {"type": "randint", "upper": _number(words[0], int)}
 
 
 def _normal(kind: str) -> Callable[[Sequence[str]], dict[str, Any]]:

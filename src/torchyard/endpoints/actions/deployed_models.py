@@ -59,7 +59,7 @@ def pin(
     if environment is None:
         environment = _environment_of(model, model_files)
     job: dict[str, Any] = {
-        "command": "true",
+        "command": "true" if model is None else "true ${{inputs.model}}",
         "experiment_name": "online-endpoints",
         "environment": environment,
         "environment_variables": dict(spec.environment_variables),

@@ -70,7 +70,7 @@ def update(
     """
     for key in changes:
         if key not in _CHANGES:
-            raise unknown_key(str(key), _CHANGES, inside="the changes")
+            raise unknown_key(str(key), _CHANGES)
     with services.db.write() as connection:
         old = _of(connection, workspace, name)
         document = {**old.document, "name": old.name, **changes}

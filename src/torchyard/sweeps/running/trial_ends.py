@@ -26,6 +26,7 @@ from torchyard.sweeps.spec import early_termination
 
 STOPPED_EARLY = "stopped_early"
 _MOST_NAMES = 10
+_NO_VALUE = "it logged no value of"
 
 
 def read_metrics(services: Services, state: SweepState) -> bool:
@@ -120,10 +121,7 @@ def _with_outcome(history: History, state: SweepState, trial: Trial, job: Job | 
         reason = job.error.message if job.error else "it failed"
         return replace(ended, outcome=Outcome.FAILED, reason=reason)
     if not values:
-        reason = f"it logged no value of `{state.metric}`"
-        if series.count:
-            reason = f"it logged no number as `{state.metric}`"
-        return replace(ended, outcome=Outcome.FAILED, reason=reason)
+        return replace(ended, outcome=Outcome.FAILED, reason=_lack(state, history.keys(job.id)))
     return replace(ended, outcome=Outcome.COMPLETED, reason="")
 
 
@@ -150,6 +148,24 @@ def _latest(history: History, trial: Trial, names: Sequence[str]) -> tuple[float
     return tuple(values) if finite else ()
 
 
+def _absent(state: SweepState, logged: Sequence[str]) -> str:
+    names = (objective.primary_metric for objective in state.spec.objectives)
+    return next((name for name in names if name not in logged), "")
+
+
+def _lack(state: SweepState, logged: Sequence[str]) -> str:
+    """Why a trial that completed has no value for every objective."""
+    absent = _absent(state, logged)
+    if not absent:
+        names = (f"`{objective.primary_metric}`" for objective in state.spec.objectives)
+        return f"it logged no number as {' or '.join(names)}"
+    return f"{_NO_VALUE} `{absent}`" + (f"; it logged {_listed(logged)}" if logged else "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names[:_MOST_NAMES])
+
+
 def _missing(history: History, state: SweepState, ended_trials: Sequence[Trial]) -> str:
     """What is said once, of the first trial that ended well without the primary metric."""
     if any(trial.values for trial in state.trials if trial.outcome is not Outcome.LIVE):
@@ -160,13 +176,15 @@ def _missing(history: History, state: SweepState, ended_trials: Sequence[Trial])
     if first is None:
         return ""
     logged = history.keys(first.job_id)
-    message = f"trial `{first.name}` ended and logged no `{state.metric}`"
+    absent = _absent(state, logged)
+    message = f"trial `{first.name}` ended and logged no `{absent}`"
     if not logged:
-        call = f'mlflow.log_metric("{state.metric}", value)'
+        call = f'mlflow.log_metric("{absent}", value)'
         return f"{message}; it logged no metric at all: its script does by `{call}`"
-    shown = ", ".join(f"`{name}`" for name in logged[:_MOST_NAMES])
-    guess = nearest(state.metric, logged)
-    return f"{message}; it logged {shown}" + (f": did you mean `{guess}`?" if guess else "")
+    guess = nearest(absent, logged)
+    return f"{message}; it logged {_listed(logged)}" + (
+        f": did you mean `{guess}`?" if guess else ""
+    )
 
 
 def _idle_policy(state: SweepState, ended_trials: Sequence[Trial]) -> str:
@@ -187,7 +205,7 @@ def _idle_policy(state: SweepState, ended_trials: Sequence[Trial]) -> str:
 
 
 def _lacks_metric(trial: Trial) -> bool:
-    return trial.outcome is Outcome.FAILED and trial.reason.startswith("it logged no value of")
+    return trial.outcome is Outcome.FAILED and trial.reason.startswith(_NO_VALUE)
 
 
 def _line(state: SweepState, trial: Trial) -> str:

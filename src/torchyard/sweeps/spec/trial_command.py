@@ -62,7 +62,9 @@ def check(command: str, space: SearchSpace, inputs: Mapping[str, Any]) -> None:
             raise InvalidSpec(
                 f"the command uses `${{{{search_space.{name}}}}}`, and the search space has no "
                 f"`{use.path[0][:80]}`",
-                f"did you mean `{guess}`?" if guess else "add it under `search_space`",
+                f"did you mean `{guess}`?"
+                if guess
+                else f"add a range for `{use.path[0][:80]}` to the search space",
                 at=AT,
             )
     for content in brackets.contents(command, _OPEN, _CLOSE):
