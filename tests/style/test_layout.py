@@ -35,7 +35,7 @@ CEILINGS = {
     "compute": 2_800,
     "connections": 500,
     "data": 4_700,
-    "endpoints": 9_900,
+    "endpoints": 10_000,
     "environments": 11_000,
     "executors": 7_250,
     "instances": 1_150,
