@@ -38,7 +38,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="session")
-def jobs(yard: Yard, folder: Path) -> Iterator[Jobs]:
+def jobs(yard: Yard, folder: Path, endpoint: str) -> Iterator[Jobs]:
     """Those of a person at work; one still runs, and nothing is hostile."""
     names = Jobs()
     changed = {"code": str(sample_jobs.changed_scripts(folder))}
