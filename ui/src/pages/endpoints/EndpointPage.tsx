@@ -1,7 +1,7 @@
 /** One online endpoint: its deployments and their instances, its traffic, how fast it answers. */
 import { type Source, MetricChart } from "../../charts/MetricChart";
 import { api, get } from "../../api/client";
-import type { Page } from "../../api/model";
+import type { Job, Page } from "../../api/model";
 import { Badge } from "../../components/Badge";
 import { Ago } from "../../components/Duration";
 import { Empty, ErrorNote, Loading } from "../../components/Empty";
@@ -42,8 +42,8 @@ export function EndpointPage({ name }: { name: string }) {
         <div class="overview-main">
           {!rows && !deployments.error && <Loading />}
           {rows && <Deployments endpoint={endpoint} rows={rows} />}
-          {rows && <Measures rows={rows} />}
           {rows && rows.length > 0 && endpoint.scoring_uri && endpoint.auth_mode !== "aad_token" && <TryPanel endpoint={endpoint} deployments={rows.map((row) => row.name)} />}
+          {rows && <Measures rows={rows} />}
         </div>
         <div class="overview-side"><About endpoint={endpoint} /></div>
       </div>
@@ -70,7 +70,10 @@ function Deployments({ endpoint, rows }: { endpoint: Endpoint; rows: readonly De
   const instances = rows.flatMap((row) => row.instances.map((instance) => ({ ...instance, deployment: row.name })));
   return (
     <>
-      {rows.filter((row) => row.message).map((row) => <Failure key={row.name} text={`${row.name}: ${row.message}`} />)}
+      {rows.filter((row) => row.message).map((row) => {
+        const text = `${row.name}: ${row.message}`;
+        return row.provisioning_state === "Failed" ? <Failure key={row.name} text={text} /> : <div key={row.name} class="note note-amber"><Icon name="info" /><div><p>{text}</p></div></div>;
+      })}
       <Panel title="Deployments" flush><Table label="Deployments" columns={columns} rows={rows} keyOf={(row) => row.name} /></Panel>
       {instances.length > 0 && <Panel title="Instances" flush><Instances rows={instances} /></Panel>}
     </>
@@ -102,17 +105,24 @@ function Instances({ rows }: { rows: readonly (Instance & { deployment: string }
   return <Table label="Instances" columns={columns} rows={rows} keyOf={(row) => row.id} />;
 }
 
-/** A chart for each measure, with a line for each deployment. */
+/** A chart for each measure, with a line for each deployment that requests came to. */
 function Measures({ rows }: { rows: readonly Deployment[] }) {
+  const workspace = useWorkspace();
+  const names = rows.map((row) => row.instances[0]?.job ?? "").filter(Boolean);
+  const { data: jobs, reload } = useLoad(names.length ? `measured ${workspace} ${names.join(" ")}` : null, (signal) =>
+    Promise.all(names.map((name) => get<Job>(api(workspace, ["jobs", name]), signal).catch(() => null))));
+  useEvent("job", (event) => { if (names.includes(event.name)) reload(); });
   const sources = (key: string): Source[] => rows.flatMap((row, color) => {
-    const [first] = row.instances;
-    return first?.job ? [{ job: first.job, key, label: row.name, color, start: Date.parse(first.created_at) }] : [];
+    const job = jobs?.find((each) => each?.name === row.instances[0]?.job);
+    return job && key in job.metrics ? [{ job: job.name, key, label: row.name, color, start: Date.parse(job.started_at ?? job.created_at) }] : [];
   });
-  if (!sources("").length) return null;
+  const logged = MEASURES.filter((key) => sources(key).length > 0);
+  if (!jobs) return null;
+  if (!logged.length) return <Panel title="Requests"><p class="dim">Requests and latency appear here half a minute after the first request.</p></Panel>;
   return (
     <section aria-label="Requests">
       <div class="metric-grid">
-        {MEASURES.map((key) => <MetricChart key={key} title={key} sources={sources(key)} axis={{ x: "time", log: false, smoothing: 0 }} sync="endpoint" />)}
+        {logged.map((key) => <MetricChart key={key} title={key} sources={sources(key)} axis={{ x: "time", log: false, smoothing: 0 }} sync="endpoint" />)}
       </div>
     </section>
   );
