@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import http.server
 import json
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -353,3 +356,64 @@ def test_logs_of_a_deployment_without_instance_are_its_message(site: Served) -> 
     assert site.ok("rita", "GET", f"{BLUE}/logs") == {"content": ""}
     assert wrong(site, "GET", f"{BLUE}/logs?lines=0")["at"] == ["lines"]
     assert wrong(site, "GET", f"{BLUE}/logs?instance=blue-1-9")["code"] == "not_found"
+
+
+def test_a_request_is_tried_as_a_caller_sends_it(site: Served) -> None:
+    create(site)
+    key = site.ok("carl", "POST", f"{DIGITS}/keys", {})["primaryKey"]
+    with router(status=424, answer=b"\xffno") as (url, requests):
+        address.write(site.parts.services.home, url)
+        body = {"request": '{"data": [1]}', "deployment": "blue"}
+        answer = site.ok("carl", "POST", f"{DIGITS}/try", body)
+    assert (answer["status"], answer["content"]) == (424, "\ufffdno")
+    ((path, headers, sent),) = requests
+    assert path == "/endpoints/default/digits/score"
+    assert headers["Authorization"] == f"Bearer {key}"
+    assert headers["azureml-model-deployment"] == "blue"
+    assert sent == b'{"data": [1]}'
+
+
+def test_a_request_that_can_not_be_tried_is_refused(site: Served) -> None:
+    def tried(endpoint: str = DIGITS, who: str = "carl", **body: Any) -> tuple[int, str]:
+        answer = site.ask(who, "POST", f"{endpoint}/try", {"request": "{}", **body})
+        return answer.status_code, answer.json()["error"]["message"]
+
+    assert tried() == (
+        409,
+        "endpoint `digits` has no address yet: its router has not started",
+    )
+    assert tried(deployment="grey\r\nX: y")[0] == 404
+    assert tried(f"{ENDPOINTS}/none")[0] == 404
+    assert tried(request=3)[0] == 400
+    assert tried(who="rita")[0] == 403
+    with router(status=200, answer=b"") as (url, _):
+        pass
+    address.write(site.parts.services.home, url)
+    status, message = tried()
+    assert status >= 500 and message.startswith("endpoint `digits` did not answer (")
+    site.ok("carl", "PUT", f"{ENDPOINTS}/people", {"auth_mode": "aad_token"})
+    assert tried(f"{ENDPOINTS}/people")[0] == 409
+
+
+@contextmanager
+def router(status: int, answer: bytes) -> Iterator[tuple[str, list[Any]]]:
+    """A server in the router's place; its address, and what it was sent."""
+    requests: list[Any] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            size = int(self.headers["Content-Length"])
+            requests.append((self.path, dict(self.headers), self.rfile.read(size)))
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *words: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", requests
+        server.shutdown()
+        thread.join()

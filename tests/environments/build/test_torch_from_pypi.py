@@ -50,15 +50,20 @@ def environments(machine: Machine) -> Iterator[Environments]:
     database.close()
 
 
-def test_it_is_taken_with_its_cuda_packages_and_its_size_is_told(
-    environments: Environments,
-) -> None:
-    spec = environments.resolver.resolve({"pip_requirements": ["torch"]})
+def built(environments: Environments, requirement: str) -> tuple[dict[str, str], str]:
+    """The versions that were installed, and the build's log."""
+    spec = environments.resolver.resolve({"pip_requirements": [requirement]})
     environments.builds.run(spec)
     build = environments.records.last(spec.hash)
     assert build is not None
-    assert lock.pins(build.lock) == {"torch": "2.13.0", "nvidia-cublas": "13.0", "numpy": "2.1"}
-    log = Path(environments.folders.paths(spec.hash).log).read_text()
+    return lock.pins(build.lock), Path(environments.folders.paths(spec.hash).log).read_text()
+
+
+def test_it_is_taken_with_its_cuda_packages_and_its_size_is_told(
+    environments: Environments,
+) -> None:
+    pins, log = built(environments, "torch")
+    assert pins == {"torch": "2.13.0", "nvidia-cublas": "13.0", "numpy": "2.1"}
     assert "PyTorch's own index can't be reached: torch 2.13.0 is PyPI's" in log
     assert "needs 1 CUDA packages; the download is 1.5 GB" in log
     assert "let the machine reach PyTorch's own index, or put a CPU build of torch" in log
@@ -68,12 +73,8 @@ def test_it_is_taken_beside_a_cpu_build_of_another_version_which_the_log_names(
     environments: Environments, machine: Machine
 ) -> None:
     wheels.put(machine.home / "offered", "torch", "2.12.0+cpu")
-    spec = environments.resolver.resolve({"pip_requirements": ["torch==2.13.0"]})
-    environments.builds.run(spec)
-    build = environments.records.last(spec.hash)
-    assert build is not None
-    assert lock.pins(build.lock)["torch"] == "2.13.0"
-    log = Path(environments.folders.paths(spec.hash).log).read_text()
+    pins, log = built(environments, "torch==2.13.0")
+    assert pins["torch"] == "2.13.0"
     assert "torch 2.13.0 is PyPI's" in log
     assert "the download is 1.5 GB" in log
     assert "request torch 2.12.0, which this machine offers" in log

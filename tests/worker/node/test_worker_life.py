@@ -477,13 +477,20 @@ def test_a_syntax_error_is_told_where_it_is(bench: Bench, command: str, hint: st
     assert error["code"] == "syntax_error" and hint in error["hint"]
 
 
+def short_links(home: Path) -> list[str]:
+    """The links to nodes' folders that the supervisors of this home have not removed."""
+    links = Path("/tmp").glob(f"yard-{os.getuid()}-*")
+    return [str(link) for link in links if os.readlink(link).startswith(f"{home}/")]
+
+
 def test_a_worker_whose_folder_was_deleted_ends_with_its_ranks(bench: Bench) -> None:
     plan = bench.plan("echo ready; exec sleep 600")
     bench.launch(plan)
     bench.server.wait_for("ranks_started")
     bench.node(plan).rename(bench.home / "gone")
     bench.wait_until_none_left(plan)
-    bench.server.wait_until(lambda: not bench._workers(), what="the worker to end")
+    eventually(lambda: not bench._programs(), "the worker and its supervisor to end")
+    assert short_links(bench.home) == []
 
 
 def test_a_worker_that_waits_for_its_server_ends_when_its_folder_is_deleted(bench: Bench) -> None:
@@ -495,5 +502,6 @@ def test_a_worker_that_waits_for_its_server_ends_when_its_folder_is_deleted(benc
     go.touch()
     eventually(lambda: not is_alive(pid), "the rank to end")
     bench.node(plan).rename(bench.home / "gone")
-    eventually(lambda: not bench._workers(), "the worker to end")
+    eventually(lambda: not bench._programs(), "the worker and its supervisor to end")
+    assert short_links(bench.home) == []
     bench.server.start()

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from torchyard.base import certificates
 from torchyard.base import http as base_http
 from torchyard.base.errors import Conflict, Unreachable
-from torchyard.endpoints.actions import credentials, endpoints
+from torchyard.endpoints.actions import credentials, deployments, endpoints
 from torchyard.endpoints.records import address
 from torchyard.endpoints.records.types import AuthMode
 from torchyard.jobs.services import Services
@@ -44,9 +44,12 @@ def send(
 
     Raises:
         Conflict: the endpoint takes the tokens of people, or has no address yet.
+        NotFound: no such deployment.
         Unreachable: nothing answered.
     """
     endpoint = endpoints.get(services.db, workspace, name)
+    if deployment:
+        deployments.get(services.db, workspace, name, deployment)
     uri = address.of_endpoint(services.home, workspace, name)
     if not uri:
         raise Conflict(
@@ -69,7 +72,7 @@ def send(
         connection.request("POST", parts.path, request.encode(), headers)
         response = connection.getresponse()
         text = response.read(LONGEST).decode("utf-8", "replace")
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException) as error:
         raise Unreachable(
             f"endpoint `{name}` did not answer ({error})", "see the logs of its instances"
         ) from error

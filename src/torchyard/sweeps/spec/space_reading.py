@@ -151,8 +151,6 @@ def _kind(body: Mapping[Any, Any], at: At) -> str:
     if written is None and "spec" in body:
         raise unknown_key("spec", ("type",), at, inside=str(at[-1]))
     if written is None:
-        if "spec" in body:
-            raise unknown_key("spec", ("type",), at)
         raise InvalidSpec(
             f"hyperparameter `{at[-1]}` has no `type`", f"use one of: {', '.join(KEYS)}", at=at
         )
