@@ -28,8 +28,13 @@ from torchyard.client import (
     users,
     workspaces,
 )
+from torchyard.client.batch_endpoints import deployments as batch_deployments
+from torchyard.client.batch_endpoints import endpoints as batch_endpoints
+from torchyard.client.endpoints import online_deployments, online_endpoints, scoring
 from torchyard.client.images import exported_image
+from torchyard.client.interactive import instances
 from torchyard.client.releases import verbs
+from torchyard.client.sweeps import sweeps, trials
 
 _HEAD = """# Python SDK
 
@@ -39,7 +44,29 @@ Every name here that is not a method can be imported from `torchyard`, unless it
 """  # noqa: E501
 _NOUNS = (
     ("jobs", jobs.Jobs, (jobs.Deletion, jobs.CodeFile, jobs.NodeReport)),
+    ("sweeps", sweeps.Sweeps, (trials.SweepTrials, trials.Trial, trials.Rung)),
     ("models", models.Models, (models.Model,)),
+    (
+        "online_endpoints",
+        online_endpoints.OnlineEndpoints,
+        (
+            online_endpoints.OnlineEndpoint,
+            online_endpoints.Keys,
+            online_endpoints.Token,
+            scoring.Answer,
+        ),
+    ),
+    (
+        "online_deployments",
+        online_deployments.OnlineDeployments,
+        (online_deployments.OnlineDeployment,),
+    ),
+    ("batch_endpoints", batch_endpoints.BatchEndpoints, (batch_endpoints.BatchEndpoint,)),
+    (
+        "batch_deployments",
+        batch_deployments.BatchDeployments,
+        (batch_deployments.BatchDeployment,),
+    ),
     ("data", data.Data, (data.DataAsset,)),
     ("components", components.Components, (components.Component,)),
     ("datastores", datastores.Datastores, (datastores.Datastore,)),
@@ -76,6 +103,7 @@ _NOUNS = (
             computes.NodeSize,
         ),
     ),
+    ("instances", instances.Instances, (instances.Instance,)),
     ("experiments", experiments.Experiments, (experiments.Experiment,)),
     ("workspaces", workspaces.Workspaces, (workspaces.Workspace, workspaces.UrlMap)),
     (

@@ -69,8 +69,8 @@ def main() -> None:
 
 
 def _page(client: Client) -> str:
-    sweep, trials = client.jobs.get(NAME), client.jobs.trials(NAME)
-    rungs = client.jobs.rungs(NAME)
+    sweep, trials = client.jobs.get(NAME), client.sweeps.trials(NAME)
+    rungs = client.sweeps.rungs(NAME)
     promoted = dict.fromkeys(rung.trial for rung in rungs if rung.decision == "promoted")
     rows = [_promoted(client, name) for name in promoted]
     assert rows and trials.best is not None, rungs

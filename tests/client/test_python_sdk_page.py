@@ -6,6 +6,7 @@ import pydoc
 import re
 import subprocess
 import sys
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,16 @@ def test_every_public_name_is_in_the_reference() -> None:
         name for name in torchyard.__all__ if f"# {name}\n" not in page and f"`{name}`" not in page
     }
     assert missing == {"__version__"}
+
+
+def test_every_noun_of_a_client_is_in_the_reference() -> None:
+    nouns = {
+        name
+        for name, member in vars(torchyard.Client).items()
+        if isinstance(member, cached_property)
+    }
+    # What uploads folders: `jobs.create` and its like use it.
+    assert nouns - {"snapshots"} == {name for name, _, _ in python_sdk_page._NOUNS}
 
 
 def test_every_public_method_has_a_docstring() -> None:

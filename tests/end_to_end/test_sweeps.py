@@ -18,6 +18,9 @@ import pytest
 import yaml
 
 from end_to_end.yard_under_test import Yard, wait_until
+from torchyard import Client, command
+from torchyard.base.errors import InvalidInput
+from torchyard.base.settings import Settings
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
 
@@ -100,6 +103,33 @@ def test_a_sweep_finds_its_best_trial(yard: Yard, write_sweep: Callable[..., str
     made = yard.read("sweeps/found/trials.csv").decode()
     rows = list(csv.DictReader(io.StringIO(made)))
     assert len(rows) == 6 and float(rows[0]["parameters.lr"]) == trials[0]["parameters"]["lr"]
+
+
+def test_a_sweep_in_python_goes_on_and_is_a_frame(
+    yard: Yard, write_sweep: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sweep("unused")
+    monkeypatch.chdir(tmp_path)
+    job = command(
+        command="python train.py ${{search_space.lr}} plain 2 0", code="code", environment="python"
+    )
+    with Client(settings=Settings(yard.home), workspace="default", start=False) as client:
+        space = {"lr": "uniform:0.01,0.1"}
+        sweep = client.sweeps.create(
+            job, space, "minimize:loss", trials=2, concurrent=2, seed=5, name="from-python"
+        )
+        assert sweep.wait().status == "Completed"
+        assert client.sweeps.extend(sweep.name, 3).wait().status == "Completed"
+        trials = client.sweeps.trials(sweep.name)
+        assert trials.best is not None
+        frame = trials.to_pandas()
+        assert list(frame["name"]) == [f"from-python_{number}" for number in range(3)]
+        assert frame["loss"].idxmin() == trials.best.number
+        assert client.sweeps.trials_csv(sweep.name).startswith(b"number,")
+        assert client.sweeps.rungs(sweep.name) == []
+        assert set(client.sweeps.importances(sweep.name)[0]) <= {"lr"}
+        with pytest.raises(InvalidInput, match="loss"):
+            client.sweeps.create(job, space, "best:loss", trials=2)
 
 
 def test_failing_and_diverging_trials_do_not_end_a_sweep(

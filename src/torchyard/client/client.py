@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from torchyard.client.models import Models
     from torchyard.client.quotas import Quotas
     from torchyard.client.snapshots.snapshots import Snapshots
+    from torchyard.client.sweeps.sweeps import Sweeps
     from torchyard.client.users import Users
     from torchyard.client.workspaces import Workspaces
 
@@ -99,6 +100,13 @@ class Client:
         from torchyard.client.snapshots.snapshots import Snapshots
 
         return Snapshots(self.transport, self._path, self._settings)
+
+    @cached_property
+    def sweeps(self) -> Sweeps:
+        """Sweeps: submit them, let them go on, read their trials."""
+        from torchyard.client.sweeps.sweeps import Sweeps
+
+        return Sweeps(self.transport, self._path, self.jobs)
 
     @cached_property
     def instances(self) -> Instances:

@@ -24,7 +24,7 @@ from torchyard.client.times import Deadline
 if TYPE_CHECKING:
     from torchyard.client.downloads import Counter
     from torchyard.client.streams import Answer, Cursor, Frame
-    from torchyard.client.sweeps.trials import Rung, SweepTrials
+    from torchyard.client.sweeps.trials import SweepTrials
 
 _SILENCE_S = 60.0
 
@@ -95,41 +95,8 @@ class JobReader(JobHistory):
         """
         from torchyard.client.sweeps.trials import sweep_trials_from_json
 
-        return sweep_trials_from_json(self._transport.get(f"{self._sweep_path(name)}/trials"))
-
-    def rungs(self, name: str) -> Listing[Rung]:
-        """What became of a sweep's trials at the rungs of ASHA or Hyperband, by bracket and
-        interval, the best first; empty for a sweep with another policy.
-
-        Raises:
-            NotFound: no job has this name.
-            InvalidInput: it is not a sweep.
-
-        Example::
-
-            [rung.trial for rung in client.jobs.rungs("tuning") if rung.decision == "promoted"]
-        """
-        from torchyard.client.sweeps.trials import rungs_from_json
-
-        return rungs_from_json(self._transport.get(f"{self._sweep_path(name)}/rungs"))
-
-    def trials_csv(self, name: str) -> bytes:
-        """The trials of a sweep as CSV: a row a trial, a column a parameter and a metric.
-
-        Raises:
-            NotFound: no job has this name.
-            InvalidInput: it is not a sweep.
-        """
-        with self._transport.stream(f"{self._sweep_path(name)}/trials.csv") as response:
-            return response.read()
-
-    def importances(self, name: str) -> tuple[dict[str, float], str]:
-        """How much each parameter of a sweep matters, the most first; and why there is none."""
-        answer = self._transport.get(f"{self._sweep_path(name)}/importances")
-        return {key: float(value) for key, value in answer["value"].items()}, answer["missing"]
-
-    def _sweep_path(self, name: str) -> str:
-        return f"{self._workspace_path}/sweeps/{quote(name, safe='')}"
+        path = f"{self._workspace_path}/sweeps/{quote(name, safe='')}/trials"
+        return sweep_trials_from_json(self._transport.get(path))
 
     def logs(self, name: str, rank: int | None = None) -> str:
         """What the job's ranks have written so far, in its newest attempt.

@@ -397,16 +397,6 @@ class Jobs(JobReader):
         """
         return self._job(self.request("POST", name, "release"))
 
-    def extend_sweep(self, name: str, max_total_trials: int) -> Job:
-        """Let a sweep go on up to so many trials in all, also one that has ended.
-
-        Raises:
-            NotFound: no job has this name.
-            Conflict: it may have as many already, or is ending.
-        """
-        body = {"max_total_trials": max_total_trials}
-        return self._job(self._transport.post(f"{self._sweep_path(name)}/extend", body))
-
     def preempt(self, name: str) -> Job:
         """Take a running job's nodes away; it is queued again and goes on in the same run.
 

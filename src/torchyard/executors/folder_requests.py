@@ -57,7 +57,7 @@ class Exchange:
     """
     Args:
         folder: the attempt's.
-        place: of the request's first block.
+        block_id: of the request's first block.
         token: what has signed the request.
         stopped: whether the server is ending.
     """

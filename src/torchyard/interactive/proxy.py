@@ -84,7 +84,7 @@ class _Answered(Exception):
 class Proxy:
     """
     Args:
-        place: tells where browsers reach it, once it listens at a port.
+        location_of: tells where browsers reach it, by the port that it listens at.
     """
 
     def __init__(self, find: Find, links: Links, location_of: Callable[[int], Place]) -> None:

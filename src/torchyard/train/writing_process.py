@@ -56,7 +56,7 @@ class WritingProcess:
     """Its methods are called with the lock held.
 
     Args:
-        what: what it writes, for warnings.
+        name: what it writes, for warnings.
     """
 
     def __init__(

@@ -509,9 +509,9 @@ def _page(session: Session, job: Job, plotted: bool) -> str:
     from torchyard.cli.jobs import sweep_page
 
     sweep_trials = job.trials()
-    rungs = sweep_page.rungs(session.client().jobs.rungs(job.name))
+    rungs = sweep_page.rungs(session.client().sweeps.rungs(job.name))
     parts = [job_page.page(job.raw), sweep_page.page(sweep_trials), *([rungs] if rungs else ())]
     if plotted:
-        importances, missing = session.client().jobs.importances(job.name)
+        importances, missing = session.client().sweeps.importances(job.name)
         parts.append(sweep_page.charts(sweep_trials, importances, missing, metrics.chart_style()))
     return "\n\n".join(parts)

@@ -149,7 +149,7 @@ def sweep(
 def _extend(session: Session, name: str, max_total_trials: int, streamed: bool) -> int:
     from torchyard.cli.jobs import streaming
 
-    job = session.client().jobs.extend_sweep(name, max_total_trials)
+    job = session.client().sweeps.extend(name, max_total_trials)
     if streamed:
         return streaming.exit_code(streaming.stream(session.client(), job.name, None))
     tables.one(session.form, job.raw, lambda: f"{job.name}  {tables.status(job.status)}")
@@ -214,11 +214,11 @@ def trials(session: Session, name: str, csv_file: str, rungs: bool) -> None:
     if rungs and csv_file:
         raise InvalidInput("`--rungs` can't be written with `--csv`", "use `--rungs -o json`")
     if rungs:
-        results = client.jobs.rungs(name)
+        results = client.sweeps.rungs(name)
         tables.rows(session.form, results.raw, sweep_page.rung_columns(results))
         return
     if csv_file:
-        content = client.jobs.trials_csv(name)
+        content = client.sweeps.trials_csv(name)
         try:
             Path(csv_file).write_bytes(content)
         except OSError as error:
@@ -228,7 +228,7 @@ def trials(session: Session, name: str, csv_file: str, rungs: bool) -> None:
             ) from error
         tables.files(session.form, [Path(csv_file)])
         return
-    sweep_trials = client.jobs.trials(name)
+    sweep_trials = client.sweeps.trials(name)
     ordered = sweep_page.best_first(sweep_trials)
     tables.rows(session.form, [trial.raw for trial in ordered], sweep_page.columns(sweep_trials))
 

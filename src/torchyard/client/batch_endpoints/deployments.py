@@ -95,6 +95,7 @@ class BatchDeployments:
         return _deployment(self._transport.get(self._at(endpoint_name, name)))
 
     def list(self, endpoint_name: str) -> Listing[BatchDeployment]:
+        """The deployments of a batch endpoint."""
         path = f"{self._path}/{quote(endpoint_name, safe='')}/deployments"
         return Listing(_deployment(row) for row in self._transport.get(path)["value"])
 

@@ -86,6 +86,7 @@ class BatchEndpoints:
         return _endpoint(self._transport.get(self._at(name)))
 
     def list(self) -> Listing[BatchEndpoint]:
+        """The batch endpoints of the workspace."""
         return Listing(_endpoint(row) for row in self._transport.get(self._path)["value"])
 
     def delete(self, name: str) -> None:

@@ -118,6 +118,7 @@ class OnlineDeployments:
         return _deployment(self._transport.get(self._at(endpoint_name, name)))
 
     def list(self, endpoint_name: str) -> Listing[OnlineDeployment]:
+        """The deployments of an endpoint."""
         path = f"{self._path}/{quote(endpoint_name, safe='')}/deployments"
         return Listing(_deployment(row) for row in self._transport.get(path)["value"])
 

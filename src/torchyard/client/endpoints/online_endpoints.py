@@ -102,6 +102,7 @@ class OnlineEndpoints:
         return _endpoint(self._transport.get(self._at(name)))
 
     def list(self) -> Listing[OnlineEndpoint]:
+        """The endpoints of the workspace."""
         return Listing(_endpoint(row) for row in self._transport.get(self._path)["value"])
 
     def delete(self, name: str, wait: bool = True, timeout_s: float = 600.0) -> None:

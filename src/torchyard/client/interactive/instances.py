@@ -63,6 +63,7 @@ class Instances:
         return _instance(self._transport.get(self._at(name)))
 
     def list(self) -> Listing[Instance]:
+        """The compute instances that you may see."""
         return Listing(_instance(row) for row in self._transport.get(self._path)["value"])
 
     def start(self, name: str) -> Instance:

@@ -146,7 +146,7 @@ def _opened(host: str, port: int) -> socket.socket | None:
 class Deployment:
     """
     Args:
-        wanted: called when the first request begins to wait for an instance.
+        wake: called when the first request begins to wait for an instance.
     """
 
     def __init__(

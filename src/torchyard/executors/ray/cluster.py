@@ -28,7 +28,7 @@ class Cluster:
     """
     Args:
         request_of: what to launch an attempt with; None when its plan is not kept any more.
-        kept: the attempts whose plans are.
+        used_keys: the attempts whose plans are kept.
     """
 
     def __init__(

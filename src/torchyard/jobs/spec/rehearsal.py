@@ -1,7 +1,7 @@
 """Whether a job is rehearsed: a script written for GPUs, run on a machine's CPU.
 
 Owns: who asks for it and who wins, what is recorded on such a job, how many GPUs its script sees.
-Leaves: the rehearsal itself to worker/rehearsal_*.py, sizes to compute/.
+Leaves: the rehearsal itself to worker/in_rank/rehearsal_*.py, sizes to compute/.
 Always: a job is rehearsed only when its own property or its workspace's setting says so, the
 property first; it carries a property, a tag and a notice that tell of it.
 """
