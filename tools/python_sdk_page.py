@@ -34,7 +34,8 @@ from torchyard.client.endpoints import online_deployments, online_endpoints, sco
 from torchyard.client.images import exported_image
 from torchyard.client.interactive import instances
 from torchyard.client.releases import verbs
-from torchyard.client.sweeps import sweeps, trials
+from torchyard.client.sweeps import sweeps
+from torchyard.client.trials import trials
 
 _HEAD = """# Python SDK
 

@@ -133,7 +133,7 @@ class CommandJob:
             ranges = {"lr": "loguniform:1e-5,1e-1"}
             client.jobs.create(job.sweep(ranges, "minimize:loss", trials=40, concurrent=4))
         """
-        from torchyard.client.sweeps import documents
+        from torchyard.client.trials import documents
 
         timeout_s = None if timeout is None else whole_seconds(timeout, "timeout")
         return CommandJob(

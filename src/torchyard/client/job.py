@@ -25,7 +25,7 @@ from torchyard.client.times import Deadline
 if TYPE_CHECKING:
     from torchyard.client.job_history import DataFrame, MetricPoint
     from torchyard.client.job_reader import JobReader, RemoteFile
-    from torchyard.client.sweeps.trials import SweepTrials
+    from torchyard.client.trials.trials import SweepTrials
 
 JobStatus = Literal[
     "NotStarted", "Queued", "Preparing", "Provisioning", "Starting", "Running", "Finalizing",

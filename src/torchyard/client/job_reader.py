@@ -24,7 +24,7 @@ from torchyard.client.times import Deadline
 if TYPE_CHECKING:
     from torchyard.client.downloads import Counter
     from torchyard.client.streams import Answer, Cursor, Frame
-    from torchyard.client.sweeps.trials import SweepTrials
+    from torchyard.client.trials.trials import SweepTrials
 
 _SILENCE_S = 60.0
 
@@ -93,7 +93,7 @@ class JobReader(JobHistory):
 
             client.jobs.trials("tuning").best.parameters
         """
-        from torchyard.client.sweeps.trials import sweep_trials_from_json
+        from torchyard.client.trials.trials import sweep_trials_from_json
 
         path = f"{self._workspace_path}/sweeps/{quote(name, safe='')}/trials"
         return sweep_trials_from_json(self._transport.get(path))

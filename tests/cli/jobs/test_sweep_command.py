@@ -10,7 +10,7 @@ import pytest
 from cli.conftest import Yard
 from cli.jobs.test_run_history import ask, real
 from torchyard import InvalidInput, command
-from torchyard.client.sweeps import documents
+from torchyard.client.trials import documents
 
 __all__ = ["ask", "real"]
 

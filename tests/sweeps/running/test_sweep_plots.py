@@ -10,7 +10,7 @@ import pytest
 
 from sweeps.running.sweep_lab import SWEEP, SweepLab
 from torchyard.base.clock import from_text
-from torchyard.client.sweeps.trials import rungs_from_json, sweep_trials_from_json
+from torchyard.client.trials.trials import rungs_from_json, sweep_trials_from_json
 from torchyard.sweeps.http import routes
 from torchyard.sweeps.records.types import Outcome, Trial
 from torchyard.sweeps.running.sweep_plots import importances

@@ -16,7 +16,7 @@ from torchyard.base.terminal_text import plain
 from torchyard.cli.terminal import plots, tables
 
 if TYPE_CHECKING:
-    from torchyard.client.sweeps.trials import Rung, SweepTrials, Trial
+    from torchyard.client.trials.trials import Rung, SweepTrials, Trial
 
 _MOST_ROWS = 20
 _BAR = 30

@@ -113,7 +113,7 @@ def sweep(
              yard job sweep --extend tuning --trials 80
     """
     from torchyard.cli.jobs import creation, page, streaming
-    from torchyard.client.sweeps import documents
+    from torchyard.client.trials import documents
 
     if extended:
         _only_trials_and_stream()

@@ -1,1 +1,1 @@
-"""Sweeps in the SDK: their files, their trials."""
+"""Sweeps in the SDK: submit them, let them go on, read their trials."""

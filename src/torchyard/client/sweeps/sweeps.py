@@ -1,8 +1,8 @@
 """Sweeps of the workspace, over HTTP.
 
 Owns: which request each verb is.
-Leaves: the document of a sweep to documents.py, what is read of trials to trials.py; submitting,
-    streaming, canceling and deleting to jobs.py: a sweep is a job.
+Leaves: a sweep's document and what is read of its trials to trials/; submitting, streaming,
+    canceling and deleting to jobs.py: a sweep is a job.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import quote
 from torchyard.base.http import Transport
 from torchyard.client.job import Job
 from torchyard.client.resources import Listing
-from torchyard.client.sweeps.trials import Rung, SweepTrials, rungs_from_json
+from torchyard.client.trials.trials import Rung, SweepTrials, rungs_from_json
 from torchyard.client.times import Duration
 
 if TYPE_CHECKING:

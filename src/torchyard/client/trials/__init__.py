@@ -1,0 +1,1 @@
+"""What the SDK reads and writes of sweeps: their files, their trials."""
