@@ -102,7 +102,7 @@ def test_a_store_writes_nothing_outside_the_cache(
     before = tree(tmp_path, but=home)
     refused = 0
     for number, name in enumerate(NAMES):
-        place = data.Place(LyingPlace(name), "p", f"s3://b/{number}")  # type: ignore[arg-type]
+        place = data.DataLocation(LyingPlace(name), "p", f"s3://b/{number}")  # type: ignore[arg-type]
         monkeypatch.setattr(data, "locate", lambda *_, place=place: place)
         try:
             fetcher.fetch("default", "uri_folder", f"s3://b/{number}", clock.now(), lambda: False)

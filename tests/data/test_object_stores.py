@@ -129,7 +129,9 @@ def test_uploaded_data_keeps_its_checksums(
     blobs = Blobs(tmp_path / "blobs")
     sha256 = blobs.put_bytes(b"precious")
     snapshot = blobs.put_snapshot({"files": [{"path": "x.bin", "sha256": sha256, "size": 8}]})
-    asset_request = assets.Request("d", f"snapshot:{snapshot.id}", "uri_folder", datastore="lake")
+    asset_request = assets.DataRequest(
+        "d", f"snapshot:{snapshot.id}", "uri_folder", datastore="lake"
+    )
     asset = assets.create(
         db, clock, stores, blobs, lambda *_: "", WORKSPACE, asset_request, "me"
     )  # fmt: skip

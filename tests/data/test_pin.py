@@ -29,7 +29,7 @@ def _made(nas: Path, db: Database, clock: FakeClock, stores: Datastores, tmp_pat
         ("uri_file", "azureml://datastores/nas/paths/sets/a.csv"),
     ):
         name = "table" if type == "uri_file" else "sets"
-        request = assets.Request(name=name, path=path, type=type)
+        request = assets.DataRequest(name=name, path=path, type=type)
         assets.create(db, clock, stores, Blobs(tmp_path), resolve, WORKSPACE, request, "me")
     for prefix, target in (
         ("https://host/data", "azureml://datastores/nas/paths/"),
@@ -139,7 +139,7 @@ def test_a_url_of_a_data_asset_is_mapped(
     db: Database, stores: Datastores, clock: FakeClock, tmp_path: Path
 ) -> None:
     url = "https://later.example/sets/a.csv"
-    request = assets.Request(name="later", path=url, type="uri_file")
+    request = assets.DataRequest(name="later", path=url, type="uri_file")
     as_it_is = lambda workspace, type, path: path  # noqa: E731
     assets.create(db, clock, stores, Blobs(tmp_path), as_it_is, WORKSPACE, request, "me")
     url_maps.put(

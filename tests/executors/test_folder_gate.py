@@ -17,7 +17,7 @@ from torchyard.executors import shared_folders
 from torchyard.executors.executor import EngineRefused
 from torchyard.shared.connection import AttemptOver, Unreachable
 from torchyard.shared.folder_link import blocks
-from torchyard.shared.folder_link.blocks import LAST, Block, Place
+from torchyard.shared.folder_link.blocks import LAST, Block, BlockId
 
 _CONNECTION = "ab" * 16
 _GET = b"GET /v1/attempts/a1/x HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -33,10 +33,10 @@ def _until(condition: Callable[[], object]) -> None:
     eventually(condition, "what the gate is to come to")
 
 
-def _put(site: Site, content: bytes, token: str = REPORT, **keys: int) -> Place:
+def _put(site: Site, content: bytes, token: str = REPORT, **keys: int) -> BlockId:
     """A request's only block, as a node with this token would write it."""
     (site.attempt / _CONNECTION).mkdir(mode=0o700, exist_ok=True)
-    place = Place(ATTEMPT, _CONNECTION, keys.get("request", 1), keys.get("number", 0), False)
+    place = BlockId(ATTEMPT, _CONNECTION, keys.get("request", 1), keys.get("number", 0), False)
     blocks.write(site.attempt / blocks.REQUESTS, place, blocks.key_of(token), Block(LAST, content))
     return place
 
@@ -129,7 +129,7 @@ class TestRequests:
     def test_that_are_none_are_reset(self, site: Site, content: bytes) -> None:
         with site.served():
             place = _put(site, content)
-            reset = Place(ATTEMPT, _CONNECTION, 1, blocks.RESET_NUMBER, True)
+            reset = BlockId(ATTEMPT, _CONNECTION, 1, blocks.RESET_NUMBER, True)
             _until(lambda: blocks.names(site.attempt / _CONNECTION))
         assert place.name not in _requests(site)
         assert blocks.read(site.attempt / _CONNECTION, reset, blocks.key_of(REPORT)).kind == (
@@ -152,7 +152,7 @@ class TestFilesOfOthers:
         whole = (requests / place.name).read_bytes()
         (requests / place.name).unlink()
         changed = whole.replace(b"/x", b"/y")
-        other = Place(ATTEMPT, "cd" * 16, 1, 0, False).name
+        other = BlockId(ATTEMPT, "cd" * 16, 1, 0, False).name
         (site.attempt / ("cd" * 16)).mkdir(mode=0o700)
         (tmp_path / "outside").write_bytes(whole)
         with site.served():
@@ -193,7 +193,7 @@ class TestFilesOfOthers:
         def forge() -> None:
             _until(lambda: _requests(site))
             connection = _requests(site)[0].partition("-")[0]
-            place = Place(ATTEMPT, connection, 1, 0, True)
+            place = BlockId(ATTEMPT, connection, 1, 0, True)
             block = Block(LAST, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
             blocks.write(site.attempt / connection, place, blocks.key_of("another"), block)
 

@@ -111,7 +111,7 @@ def test_a_renamed_model_keeps_its_files(services: Services) -> None:
 def test_a_failed_copy_leaves_nothing(services: Services, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("x")
     source = Source((("there", tmp_path / "there"), ("gone", tmp_path / "gone")))
-    request = documents.Request("m", "runs:/x/y", "custom_model")
+    request = documents.ModelRequest("m", "runs:/x/y", "custom_model")
     with pytest.raises(FileNotFoundError):
         actions.keep(
             services.db, services.clock, services.datastores, WORKSPACE, request, source, ME.user

@@ -21,7 +21,7 @@ V = _CURATED.version
 
 
 def register(lab: ReleaseLab, version: str, *lines: str) -> None:
-    request = assets.Request(
+    request = assets.EnvironmentRequest(
         NAME,
         {"pip_requirements": list(lines or ("beta",))},
         version,

@@ -49,7 +49,7 @@ _RESOLVED = ("command", "environment_variables.*", "outputs.*.path")
 
 
 @dataclass(frozen=True)
-class Request:
+class ComponentRequest:
     """A component's document, read."""
 
     name: str
@@ -67,7 +67,7 @@ class Request:
 
 
 @faults.all_at_once
-def read(document: Mapping[str, Any]) -> Request:
+def read(document: Mapping[str, Any]) -> ComponentRequest:
     """
     Raises:
         InvalidSpec: what is wrong, and where.
@@ -97,7 +97,7 @@ def read(document: Mapping[str, Any]) -> Request:
     ports_by_kind = [definition.get(key, {}) for key in ("inputs", "outputs")]
     expressions.check_command(document["command"], *ports_by_kind)
     expressions.check_variables(fields.texts(document, "environment_variables"), *ports_by_kind)
-    return Request(
+    return ComponentRequest(
         name=name,
         type=kind,
         definition={**definition, "type": kind},

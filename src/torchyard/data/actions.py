@@ -44,7 +44,7 @@ _ADDRESS_KEYS = ("account_name", "account_host", "endpoint_url", "host", "port")
 
 
 @dataclass(frozen=True)
-class Place:
+class DataLocation:
     """The files that a path names: `path` below `files`. `store` is empty for a plain URL.
 
     `source` distinguishes places with equal names in different workspaces.
@@ -103,7 +103,7 @@ def refuse_deleted(db: Database, stores: Datastores, workspace: str, path: str) 
     datastores.refuse_deleted(stores, workspace, path)
 
 
-def locate(db: Database, stores: Datastores, workspace: str, path: str) -> Place:
+def locate(db: Database, stores: Datastores, workspace: str, path: str) -> DataLocation:
     """The place of a pinned path's files; reads none of them.
 
     Raises:
@@ -131,7 +131,7 @@ def locate(db: Database, stores: Datastores, workspace: str, path: str) -> Place
     return _of_url(db, stores, workspace, protocol, path)
 
 
-def _several(db: Database, stores: Datastores, workspace: str, path: str) -> Place | None:
+def _several(db: Database, stores: Datastores, workspace: str, path: str) -> DataLocation | None:
     """The place of an unregistered dataset's files; None for other paths."""
     if not saved_datasets.id_in(path):
         return None
@@ -141,7 +141,7 @@ def _several(db: Database, stores: Datastores, workspace: str, path: str) -> Pla
         name = several_files.name_of(folder)
         part = several_files.Part(name, location.files, location.path, location.uri, pattern)
         parts.append(part)
-    return Place(several_files.SeveralFiles(parts), "", path)
+    return DataLocation(several_files.SeveralFiles(parts), "", path)
 
 
 def _saved_paths(db: Database, workspace: str, path: str) -> list[tuple[str, str]]:
@@ -192,7 +192,9 @@ def delete_checksums(connection: Connection, workspace: str, name: str, folder: 
     property_store.drop_below(connection, workspace, name, folder)
 
 
-def checksums_of(db: Database, workspace: str, location: Place) -> dict[str, tuple[str, str]]:
+def checksums_of(
+    db: Database, workspace: str, location: DataLocation
+) -> dict[str, tuple[str, str]]:
     """(sha256, mark) of the files that the server wrote there, by path below the place."""
     if not location.store:
         return {}
@@ -225,9 +227,9 @@ def _sha256(checksums: dict[str, tuple[str, str]], path: str, mark: str) -> str:
     return sha256 if written_as == mark else ""
 
 
-def _in_store(stores: Datastores, datastore: Datastore, path: str, uri: str) -> Place:
+def _in_store(stores: Datastores, datastore: Datastore, path: str, uri: str) -> DataLocation:
     address = [str(datastore.options.get(key, "")) for key in _ADDRESS_KEYS]
-    return Place(
+    return DataLocation(
         datastores.open_files(stores, datastore),
         path,
         uri,
@@ -267,7 +269,9 @@ def _check_type(type: str, asset: DataAsset) -> None:
     )
 
 
-def _of_url(db: Database, stores: Datastores, workspace: str, protocol: str, url: str) -> Place:
+def _of_url(
+    db: Database, stores: Datastores, workspace: str, protocol: str, url: str
+) -> DataLocation:
     system, options, root, as_url = _system_of(protocol, url)
     for datastore in datastores.list_in(db, stores, workspace):
         if _covers(datastore.url, datastore.options, as_url, options):
@@ -277,11 +281,11 @@ def _of_url(db: Database, stores: Datastores, workspace: str, protocol: str, url
     if public is not None:
         return public
     if system == "http":
-        return Place(WebFiles(url), "", url)
+        return DataLocation(WebFiles(url), "", url)
     bucket, _, path = root.partition("/")
     files = RemoteFiles(f"`{protocol}://{bucket}`", system, options, bucket)
     files.check()
-    return Place(files, path, url)
+    return DataLocation(files, path, url)
 
 
 def _system_of(protocol: str, url: str) -> tuple[str, dict[str, Any], str, str]:
@@ -315,7 +319,7 @@ def _system_of(protocol: str, url: str) -> tuple[str, dict[str, Any], str, str]:
     return protocol, {}, root, f"{protocol}://{root}"
 
 
-def _public_container(protocol: str, url: str) -> Place | None:
+def _public_container(protocol: str, url: str) -> DataLocation | None:
     """The place of a URL of Azure Blob, which needs no package; None for other URLs."""
     parts = _parts(url)
     host = parts.hostname or ""
@@ -329,7 +333,7 @@ def _public_container(protocol: str, url: str) -> Place | None:
     if not container:
         return None
     files = Container(url_of(host.partition(".")[0], container), parts.query)
-    return Place(files, path.rstrip("/"), url)
+    return DataLocation(files, path.rstrip("/"), url)
 
 
 def _parts(url: str) -> SplitResult:
@@ -360,7 +364,7 @@ def _check_known(protocol: str, url: str) -> None:
         )
 
 
-def _check_exists(location: Place, type: str) -> None:
+def _check_exists(location: DataLocation, type: str) -> None:
     """Check that data of the type exists there, unless the place is slow or unreachable.
 
     Raises:
@@ -384,7 +388,7 @@ def _check_exists(location: Place, type: str) -> None:
         raise errors[0]
 
 
-def _check_type_at(location: Place, type: str) -> None:
+def _check_type_at(location: DataLocation, type: str) -> None:
     if location.files.entry(location.path) is not None:
         if type in ("uri_folder", "mltable"):
             raise InvalidInput(

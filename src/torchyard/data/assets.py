@@ -48,7 +48,7 @@ Resolve = Callable[[str, str, str], str]
 
 
 @dataclass(frozen=True)
-class Request:
+class DataRequest:
     """A data asset's document, read."""
 
     name: str
@@ -63,7 +63,7 @@ class Request:
 
 
 @faults.all_at_once
-def read_document(document: Mapping[str, Any]) -> Request:
+def read_document(document: Mapping[str, Any]) -> DataRequest:
     """
     Raises:
         InvalidSpec: what is wrong, and where.
@@ -71,7 +71,7 @@ def read_document(document: Mapping[str, Any]) -> Request:
     fields.refuse_unknown(document, _KEYS)
     expressions.refuse(document)
     path = "name a local file or folder, a URL, or `azureml://datastores/<name>/paths/<path>`"
-    return Request(
+    return DataRequest(
         name=documents.name_of(document, "data", "data asset"),
         path=documents.path_of(document, "data asset", path),
         type=_type(document),
@@ -90,7 +90,7 @@ def create(
     blobs: Blobs,
     resolve: Resolve,
     workspace: str,
-    request: Request,
+    request: DataRequest,
     owner: str,
 ) -> DataAsset:
     """Register the next version of a name, or the version that the document names.
@@ -119,7 +119,7 @@ def register(
     db: Database,
     clock: Clock,
     workspace: str,
-    request: Request,
+    request: DataRequest,
     uri: str,
     owner: str,
     stores: Datastores | None = None,
@@ -245,7 +245,7 @@ def _store_files(
     stores: Datastores,
     blobs: Blobs,
     workspace: str,
-    request: Request,
+    request: DataRequest,
     snapshot: Snapshot,
 ) -> str:
     """Copy uploaded files into their datastore, unless they are there already."""
@@ -282,7 +282,7 @@ def _store_files(
     return str(DatastoreUri(datastore.name, f"{folder}/{single}"))
 
 
-def _check_files(request: Request, snapshot: Snapshot) -> None:
+def _check_files(request: DataRequest, snapshot: Snapshot) -> None:
     if request.type == "uri_file" and len(snapshot.files) != 1:
         raise InvalidSpec(
             f"`type: uri_file` takes one file, but {len(snapshot.files)} were uploaded",

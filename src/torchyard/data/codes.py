@@ -81,7 +81,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Request:
+class CodeRequest:
     """What a client registers after it has uploaded code."""
 
     name: str
@@ -103,7 +103,9 @@ class Places:
     blobs: Blobs
 
 
-def register(storage: Places, workspace: str, request: Request, owner: str) -> tuple[Code, bool]:
+def register(
+    storage: Places, workspace: str, request: CodeRequest, owner: str
+) -> tuple[Code, bool]:
     """Register a code; for one that exists, change its description and tags.
 
     Returns the code, and whether it is new. For files that several clients uploaded at once it is

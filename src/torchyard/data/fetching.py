@@ -23,7 +23,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import DiskFull, InvalidInput, NotFound, TorchyardError, Unreachable
 from torchyard.base.home import access_lists
 from torchyard.data import actions
-from torchyard.data.actions import Place
+from torchyard.data.actions import DataLocation
 from torchyard.data.datastores import BUILT_IN, Datastores
 from torchyard.data.types import Entry
 from torchyard.shared import locks
@@ -115,7 +115,7 @@ class Fetcher:
             self._remember(workspace, path, folder.name, file, now)
         return folder / file
 
-    def file(self, workspace: str, location: Place, path: str) -> Path:
+    def file(self, workspace: str, location: DataLocation, path: str) -> Path:
         """The path on this machine of one file below a place; copies it unless it is here.
 
         Raises:
@@ -128,7 +128,7 @@ class Fetcher:
                 raise NotFound(f"`{path}` does not exist in `{location.uri}`")
             return local
         uri = f"{location.uri.rstrip('/')}/{path}" if path else location.uri
-        single = Place(location.files, inner, uri, location.store)
+        single = DataLocation(location.files, inner, uri, location.store)
         entry = location.files.entry(inner)
         if entry is None:
             raise NotFound(f"`{path}` does not exist in `{location.uri}`")
@@ -158,7 +158,7 @@ class Fetcher:
                 return False  # no access lists there: the node gets the files from the server
         return True
 
-    def _reachable(self, location: Place) -> Path | None:
+    def _reachable(self, location: DataLocation) -> Path | None:
         """The data's own path, if jobs can go there."""
         if self._is_separate and location.store in BUILT_IN:
             return None
@@ -185,7 +185,7 @@ class Fetcher:
     def _copied(
         self,
         workspace: str,
-        location: Place,
+        location: DataLocation,
         entries: Sequence[Entry],
         targets: Sequence[str],
         canceled: Callable[[], bool],
@@ -213,7 +213,7 @@ class Fetcher:
     def _copy(
         self,
         workspace: str,
-        location: Place,
+        location: DataLocation,
         entries: Sequence[Entry],
         targets: Sequence[str],
         draft: Path,
@@ -244,7 +244,7 @@ class Fetcher:
                 raise _no_space(location, entries, draft.parent) from error
             raise
 
-    def _fetch_group(self, location: Place, group: Sequence[tuple[Entry, Path]]) -> None:
+    def _fetch_group(self, location: DataLocation, group: Sequence[tuple[Entry, Path]]) -> None:
         pairs = [(_below(location.path, entry.path), target) for entry, target in group]
         if self._is_separate and location.store in BUILT_IN:
             pairs = [pair for pair in pairs if not _linked(location, *pair)]
@@ -270,7 +270,7 @@ class Fetcher:
             yield
 
 
-def _key(location: Place, entries: Sequence[Entry]) -> str:
+def _key(location: DataLocation, entries: Sequence[Entry]) -> str:
     marks = [(entry.path, entry.size_bytes, entry.mark) for entry in entries]
     text = json.dumps([location.source or location.uri, location.path, sorted(marks)])
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
@@ -309,7 +309,7 @@ def _below(folder: str, path: str) -> str:
     return f"{folder.rstrip('/')}/{path}".strip("/") if path else folder
 
 
-def _check(location: Place, entry: Entry, target: Path, checksum: tuple[str, str]) -> None:
+def _check(location: DataLocation, entry: Entry, target: Path, checksum: tuple[str, str]) -> None:
     """
     Raises:
         Unreachable: the copy is not what the place has.
@@ -333,13 +333,13 @@ def _check(location: Place, entry: Entry, target: Path, checksum: tuple[str, str
         )
 
 
-def _check_free_space(folder: Path, location: Place, entries: Sequence[Entry]) -> None:
+def _check_free_space(folder: Path, location: DataLocation, entries: Sequence[Entry]) -> None:
     needed = sum(entry.size_bytes for entry in entries)
     if needed > shutil.disk_usage(folder).free:
         raise _no_space(location, entries, folder)
 
 
-def _no_space(location: Place, entries: Sequence[Entry], folder: Path) -> TorchyardError:
+def _no_space(location: DataLocation, entries: Sequence[Entry], folder: Path) -> TorchyardError:
     needed = sum(entry.size_bytes for entry in entries)
     free = shutil.disk_usage(folder).free
     return TorchyardError(
@@ -350,7 +350,7 @@ def _no_space(location: Place, entries: Sequence[Entry], folder: Path) -> Torchy
     )
 
 
-def _check_type(type: str, location: Place, is_file: bool) -> None:
+def _check_type(type: str, location: DataLocation, is_file: bool) -> None:
     if is_file and type in _FOLDER_TYPES:
         raise InvalidInput(
             f"`{location.uri}` is a file, and the input is of type `{type}`",
@@ -363,7 +363,7 @@ def _check_type(type: str, location: Place, is_file: bool) -> None:
         )
 
 
-def _linked(location: Place, path: str, target: Path) -> bool:
+def _linked(location: DataLocation, path: str, target: Path) -> bool:
     """Whether a hard link costs no copy: files of a built-in datastore never change in place."""
     source = location.files.local(path)
     try:

@@ -20,7 +20,7 @@ from torchyard.base.files import Writing
 from torchyard.data.types import Entry, Files
 
 _MOST_PARTS = 100
-Place = tuple[Files, str]
+FileLocation = tuple[Files, str]
 """Files, and a path below them."""
 
 
@@ -93,13 +93,13 @@ class SeveralFiles:
     def local(self, path: str) -> Path | None:
         return None
 
-    def _existing(self, path: str) -> Place:
+    def _existing(self, path: str) -> FileLocation:
         match = self._find(path)
         if match is None:
             raise NotFound(f"`{path}` does not exist in the dataset")
         return match
 
-    def _find(self, path: str) -> Place | None:
+    def _find(self, path: str) -> FileLocation | None:
         for part in self._parts:
             if path == part.name:
                 return part.files, part.path

@@ -40,7 +40,7 @@ delete_all = _assets.delete_all
 
 
 @dataclass(frozen=True)
-class Request:
+class EnvironmentRequest:
     """An environment's document, read; `definition` holds the keys that decide its content."""
 
     name: str
@@ -52,7 +52,7 @@ class Request:
 
 
 @faults.all_at_once
-def read_document(document: Mapping[str, Any]) -> Request:
+def read_document(document: Mapping[str, Any]) -> EnvironmentRequest:
     """
     Raises:
         InvalidSpec: what is wrong with its name, version, tags or properties, and where.
@@ -60,7 +60,7 @@ def read_document(document: Mapping[str, Any]) -> Request:
     expressions.refuse(document)
     name = documents.name_of(document, "an environment", "environment")
     refuse_reserved(name)
-    return Request(
+    return EnvironmentRequest(
         name=name,
         version=documents.version_of(document),
         definition={
@@ -100,7 +100,7 @@ def register(
     db: Database,
     clock: Clock,
     workspace: str,
-    request: Request,
+    request: EnvironmentRequest,
     owner: str,
     check: Callable[[Mapping[str, Any]], Any],
 ) -> EnvironmentAsset:

@@ -27,7 +27,7 @@ from pathlib import Path
 from torchyard.executors import shared_folders
 from torchyard.executors.folder_requests import BadRequest, Exchange, Gone
 from torchyard.shared.folder_link import blocks
-from torchyard.shared.folder_link.blocks import Place
+from torchyard.shared.folder_link.blocks import BlockId
 
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
 _ADDED = 0.05
@@ -139,12 +139,12 @@ class FolderGate:
                 continue
             attempt.requests[mark.name] = int(match[1])
             if match[2] == _BEGUN:
-                block_id = Place(id, mark.name, int(match[1]), 0, False)
+                block_id = BlockId(id, mark.name, int(match[1]), 0, False)
                 self._exchange(block_id, tokens[int(match[3])]).reset()
                 _note(mark, block_id, _DONE, int(match[3]))
         return attempt
 
-    def _exchange(self, block_id: Place, token: str) -> Exchange:
+    def _exchange(self, block_id: BlockId, token: str) -> Exchange:
         folder = self.folder / block_id.attempt
         return Exchange(folder, block_id, token, self._stopped.is_set)
 
@@ -166,7 +166,7 @@ class FolderGate:
                 count += self._begin(attempt, block_id)
         return count
 
-    def _begin(self, attempt: _Attempt, block_id: Place) -> bool:
+    def _begin(self, attempt: _Attempt, block_id: BlockId) -> bool:
         if not self._slots.acquire(blocking=False):
             return False
         attempt.heard_at = time.monotonic()
@@ -177,7 +177,7 @@ class FolderGate:
         ).start()
         return True
 
-    def _carry(self, attempt: _Attempt, block_id: Place) -> None:
+    def _carry(self, attempt: _Attempt, block_id: BlockId) -> None:
         try:
             self._pass_on(attempt, block_id)
         except Gone:
@@ -193,7 +193,7 @@ class FolderGate:
                 attempt.active.discard(block_id.connection)
             self._slots.release()
 
-    def _pass_on(self, attempt: _Attempt, block_id: Place) -> None:
+    def _pass_on(self, attempt: _Attempt, block_id: BlockId) -> None:
         signer = self._signer(attempt, block_id)
         connection = self._connected(block_id)
         mark = attempt.marks / block_id.connection
@@ -215,7 +215,7 @@ class FolderGate:
             connection.close()
         _note(mark, block_id, _DONE, signer)
 
-    def _signer(self, attempt: _Attempt, block_id: Place) -> int:
+    def _signer(self, attempt: _Attempt, block_id: BlockId) -> int:
         """Which of the attempt's tokens it is.
 
         Raises:
@@ -230,7 +230,7 @@ class FolderGate:
         blocks.read(requests, block_id, blocks.key_of(attempt.tokens[last]))
         return last
 
-    def _connected(self, block_id: Place) -> http.client.HTTPConnection:
+    def _connected(self, block_id: BlockId) -> http.client.HTTPConnection:
         """A connection to the server, once it listens.
 
         Raises:
@@ -274,7 +274,7 @@ class FolderGate:
         shutil.rmtree(self._marks / id, ignore_errors=True)
 
 
-def _note(mark: Path, block_id: Place, state: str, signer: int) -> None:
+def _note(mark: Path, block_id: BlockId, state: str, signer: int) -> None:
     """In one write of a length that is always the same, so that a killed server leaves none cut."""
     descriptor = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.shared.folder_link import blocks
-from torchyard.shared.folder_link.blocks import BLOCK_BYTES, LAST, MORE, RESET, Block, Place
+from torchyard.shared.folder_link.blocks import BLOCK_BYTES, LAST, MORE, RESET, Block, BlockId
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 _MOST_HEAD_BYTES = 64 << 10
@@ -63,7 +63,7 @@ class Exchange:
     """
 
     def __init__(
-        self, folder: Path, block_id: Place, token: str, stopped: Callable[[], bool]
+        self, folder: Path, block_id: BlockId, token: str, stopped: Callable[[], bool]
     ) -> None:
         self._folder = folder
         self._requests = folder / blocks.REQUESTS

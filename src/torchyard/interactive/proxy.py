@@ -58,7 +58,7 @@ Find = Callable[[str], Target | None]
 
 
 @dataclass(frozen=True)
-class Place:
+class ProxyAddress:
     """Where the proxy is for browsers: `scheme://<label>.domain[:port]`, the port 0 for none."""
 
     scheme: str
@@ -87,7 +87,9 @@ class Proxy:
         location_of: tells where browsers reach it, by the port that it listens at.
     """
 
-    def __init__(self, find: Find, links: Links, location_of: Callable[[int], Place]) -> None:
+    def __init__(
+        self, find: Find, links: Links, location_of: Callable[[int], ProxyAddress]
+    ) -> None:
         self._find = find
         self._links = links
         self._place_at = location_of
@@ -97,7 +99,7 @@ class Proxy:
         self.port = 0
 
     @property
-    def base_address(self) -> Place:
+    def base_address(self) -> ProxyAddress:
         return self._place
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:

@@ -23,7 +23,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, Forbidden, InvalidInput, NotFound
 from torchyard.interactive import running_nodes
 from torchyard.interactive.links import Holder, Links, MemoryLinks
-from torchyard.interactive.proxy import SIGN_IN, Place, Proxy
+from torchyard.interactive.proxy import SIGN_IN, Proxy, ProxyAddress
 from torchyard.interactive.running_nodes import RunningNode
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import running
@@ -52,13 +52,13 @@ class ServicesAt:
     port: int = 0
     tls: ssl.SSLContext | None = None
 
-    def address_at(self, port: int) -> Place:
+    def address_at(self, port: int) -> ProxyAddress:
         """
         Raises:
             InvalidInput: the pattern is none.
         """
         if not self.url:
-            return Place("http", _LOCAL, port)
+            return ProxyAddress("http", _LOCAL, port)
         parts = urlsplit(self.url)
         host = parts.hostname or ""
         if parts.scheme not in ("http", "https") or not host.startswith("*.") or parts.path:
@@ -67,7 +67,7 @@ class ServicesAt:
                 "write it as `https://*.services.example.org`, with a host name of its own for "
                 "each service in place of the star",
             )
-        return Place(parts.scheme, host[2:], parts.port or 0)
+        return ProxyAddress(parts.scheme, host[2:], parts.port or 0)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def create(call: CallOf, services: ServicesOf) -> JSONResponse:
     run = call.text("run_id", default="") or (logged_model.run if logged_model else "")
     with version_sources.open_source(services, call.workspace, uri) as source:
         paths = [path for path, _ in source.files]
-        request = documents.Request(
+        request = documents.ModelRequest(
             name=name,
             path=uri,
             type="custom_model" if paths and "MLmodel" not in paths else "mlflow_model",

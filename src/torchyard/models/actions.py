@@ -24,7 +24,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec, NotFound
 from torchyard.data.datastores import BLOB_STORE, Datastores, model_folder
 from torchyard.models import documents, onnx_files, registry, signatures, store
-from torchyard.models.documents import Request
+from torchyard.models.documents import ModelRequest
 from torchyard.models.types import Model, ModelFile
 
 _CHANGES = ("description", "tags", "properties", "stage")
@@ -90,7 +90,7 @@ def keep(
     clock: Clock,
     datastores: Datastores,
     workspace: str,
-    request: Request,
+    request: ModelRequest,
     source: Source,
     owner: str,
 ) -> Model:
@@ -123,7 +123,7 @@ def _add_version(
     db: Database,
     clock: Clock,
     workspace: str,
-    request: Request,
+    request: ModelRequest,
     source: Source,
     owner: str,
     folder: str,
@@ -254,7 +254,7 @@ def file(datastores: Datastores, model: Model, path: str) -> Path:
     return datastores.file(model.workspace, BLOB_STORE, f"{model.folder}/{path}")
 
 
-def _check_type(request: Request, source: Source) -> None:
+def _check_type(request: ModelRequest, source: Source) -> None:
     paths = [path for path, _ in source.files]
     if request.type == "mlflow_model" and "MLmodel" not in paths:
         raise InvalidSpec(
@@ -272,7 +272,7 @@ def _check_type(request: Request, source: Source) -> None:
         )
 
 
-def _check_onnx(request: Request, source: Source) -> None:
+def _check_onnx(request: ModelRequest, source: Source) -> None:
     file = signatures.onnx_file(source)
     if file is None:
         raise InvalidSpec(
@@ -290,7 +290,7 @@ def _check_onnx(request: Request, source: Source) -> None:
         ) from error
 
 
-def _check_version_is_free(db: Database, workspace: str, request: Request) -> None:
+def _check_version_is_free(db: Database, workspace: str, request: ModelRequest) -> None:
     """Fail before anything is copied; the write checks again."""
     if request.version is None:
         return

@@ -26,7 +26,7 @@ _KEYS = (
 
 
 @dataclass(frozen=True)
-class Request:
+class ModelRequest:
     """A version to register; `run_link` and `model_id` as in `Model`, `job` unless it is that of
     the source. `is_onnx` refuses files that are not one ONNX model. `folder` is what the folder at
     `path` was called where it came from, empty for a file and where `path` says it.
@@ -47,7 +47,7 @@ class Request:
 
 
 @faults.all_at_once
-def read(document: Mapping[str, Any]) -> Request:
+def read(document: Mapping[str, Any]) -> ModelRequest:
     """
     Raises:
         InvalidSpec: what is wrong, and where.
@@ -59,7 +59,7 @@ def read(document: Mapping[str, Any]) -> Request:
         "`azureml://jobs/<job>/outputs/artifacts/paths/outputs/model.pt`"
     )
     type = _type(document.get("type"))
-    return Request(
+    return ModelRequest(
         name=documents.name_of(document, "a model", "model"),
         path=documents.path_of(document, "model", path),
         type="custom_model" if type == ONNX_TYPE else type,

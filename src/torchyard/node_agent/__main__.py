@@ -20,7 +20,7 @@ from torchyard.base.errors import TorchyardError
 from torchyard.base.home.uv import find_uv
 from torchyard.base.http import Transport
 from torchyard.node_agent import facts
-from torchyard.node_agent.agent import Agent, Place
+from torchyard.node_agent.agent import Agent, Machine
 
 
 def main() -> int:
@@ -45,7 +45,7 @@ def main() -> int:
 
 def _agent(request: dict[str, Any]) -> Agent:
     transport = Transport(request["url"], request["token"], ca_cert=request["ca_cert"])
-    membership = Place(
+    membership = Machine(
         request["workspace"],
         request["compute"],
         request["name"] or facts.own_name(),

@@ -32,7 +32,7 @@ _REMOVED = "machine_not_found"
 
 
 @dataclass(frozen=True)
-class Place:
+class Machine:
     """A machine's `name` in a cluster of a workspace, and its `address` there."""
 
     workspace: str
@@ -56,7 +56,7 @@ class Agent:
     def __init__(
         self,
         transport: Transport,
-        host: Place,
+        host: Machine,
         folder: Path,
         uv: str,
         environ: Mapping[str, str],

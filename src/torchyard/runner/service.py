@@ -45,7 +45,7 @@ Body = dict[str, Any]
 Reply = tuple[Body, list[int]]
 
 
-class Request:
+class RunnerRequest:
     """One request, with what is needed to answer it."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Request:
         return folder
 
 
-def hello(request: Request) -> Body:
+def hello(request: RunnerRequest) -> Body:
     config = request.config
     return {
         "version": __version__,
@@ -94,17 +94,17 @@ def hello(request: Request) -> Body:
     }
 
 
-def account(request: Request) -> Body:
+def account(request: RunnerRequest) -> Body:
     return {"account": accounts.of_person(request.config, request.text("person")).name}
 
 
-def keep_worker(request: Request) -> Body:
+def keep_worker(request: RunnerRequest) -> Body:
     if len(request.descriptors) != 1:
         raise Refused("bad_request", "one open file is wanted: the worker's program")
     return {"worker": scratch.keep_worker(request.config, request.descriptors[0])}
 
 
-def launch(request: Request) -> Body:
+def launch(request: RunnerRequest) -> Body:
     config = request.config
     limits = request.body.get("limits") or {}
     if not isinstance(limits, dict) or not all(isinstance(n, int) for n in limits.values()):
@@ -120,7 +120,7 @@ def launch(request: Request) -> Body:
     return launches.start(config, person, launch_request, request.descriptors)
 
 
-def records(request: Request) -> Body:
+def records(request: RunnerRequest) -> Body:
     count = request.number("count")
     folder = request.as_account()
     if folder is None:
@@ -138,7 +138,7 @@ def records(request: Request) -> Body:
     }
 
 
-def states(request: Request) -> Body:
+def states(request: RunnerRequest) -> Body:
     count = request.number("count")
     started = launches.launched(request.config, request.attempt)
     folder = request.as_account()
@@ -148,7 +148,7 @@ def states(request: Request) -> Body:
     return {"states": [files.state(node, started.get(str(node), {})) for node in range(count)]}
 
 
-def send_signal(request: Request) -> Body:
+def send_signal(request: RunnerRequest) -> Body:
     node, signum = request.number("node"), request.number("signal")
     started = launches.launched(request.config, request.attempt).get(str(node), {})
     folder = request.as_account()
@@ -161,13 +161,13 @@ def send_signal(request: Request) -> Body:
     return {"sent": launches.signal_process(request.attempt, node, process, signum)}
 
 
-def left_files(request: Request) -> Body:
+def left_files(request: RunnerRequest) -> Body:
     node = request.number("node")
     folder = request.as_account()
     return {"files": [] if folder is None else list(scratch.left_files(folder, node))}
 
 
-def open_left(request: Request) -> Body:
+def open_left(request: RunnerRequest) -> Body:
     node = request.number("node")
     folder = request.as_account()
     if folder is None:
@@ -177,16 +177,16 @@ def open_left(request: Request) -> Body:
     os._exit(0)
 
 
-def attempts(request: Request) -> Body:
+def attempts(request: RunnerRequest) -> Body:
     return {"attempts": scratch.attempts(request.config)}
 
 
-def size(request: Request) -> Body:
+def size(request: RunnerRequest) -> Body:
     folder = request.as_account()
     return {"size_bytes": 0 if folder is None else scratch.size_bytes(folder)}
 
 
-def remove(request: Request) -> Body:
+def remove(request: RunnerRequest) -> Body:
     signal.alarm(_REMOVAL_LIMIT_S)
     config, attempt = request.config, request.attempt
     started = launches.launched(config, attempt)
@@ -201,12 +201,12 @@ def remove(request: Request) -> Body:
     return {"removed": is_removed}
 
 
-def build(request: Request) -> Body:
+def build(request: RunnerRequest) -> Body:
     signal.alarm(0)
     return builds.run(request.config, request.body, request.descriptors, request.connection)
 
 
-REQUESTS: dict[str, Callable[[Request], Body]] = {
+REQUESTS: dict[str, Callable[[RunnerRequest], Body]] = {
     "hello": hello,
     "account": account,
     "keep_worker": keep_worker,
@@ -317,7 +317,7 @@ def _reply(config: Config, connection: socket.socket) -> Reply:
         name = str(body.get("request"))
         if name not in REQUESTS:
             raise Refused("bad_request", "no such request")
-        request = Request(config, connection, body, descriptors)
+        request = RunnerRequest(config, connection, body, descriptors)
     except Refused as refusal:
         return _error(refusal), []
     except messages.BadMessage as error:
@@ -327,7 +327,7 @@ def _reply(config: Config, connection: socket.socket) -> Reply:
     return _result(request, REQUESTS[name]), []
 
 
-def _result(request: Request, act: Callable[[Request], Body]) -> Body:
+def _result(request: RunnerRequest, act: Callable[[RunnerRequest], Body]) -> Body:
     try:
         return {"ok": act(request)}
     except Refused as refusal:
@@ -345,7 +345,7 @@ def _error(refusal: Refused) -> Body:
     return {"error": error}
 
 
-def _of_account(request: Request, act: Callable[[Request], Body]) -> Reply:
+def _of_account(request: RunnerRequest, act: Callable[[RunnerRequest], Body]) -> Reply:
     """The answer of a child, which becomes the account's own process."""
     receiver, sender = socket.socketpair()
 
@@ -368,7 +368,7 @@ def _of_account(request: Request, act: Callable[[Request], Body]) -> Reply:
         _end(child)
 
 
-def _ended(request: Request) -> Refused:
+def _ended(request: RunnerRequest) -> Refused:
     return Refused(
         "account_interfered",
         f"the process that reads the files of attempt `{request.body.get('attempt')}` as its "
@@ -377,7 +377,7 @@ def _ended(request: Request) -> Refused:
     )
 
 
-def _states_now(request: Request, started: dict[str, dict[str, int]]) -> list[str]:
+def _states_now(request: RunnerRequest, started: dict[str, dict[str, int]]) -> list[str]:
     """The states of the nodes, read in a child that has become the account.
 
     Raises:
@@ -405,7 +405,7 @@ def _states_now(request: Request, started: dict[str, dict[str, int]]) -> list[st
     return words[1:]
 
 
-def _empty(request: Request) -> None:
+def _empty(request: RunnerRequest) -> None:
     folder = request.as_account()
     if folder is not None:
         scratch.empty(folder)

@@ -17,7 +17,7 @@ from torchyard.base.errors import Unreachable
 from torchyard.tunnels.tunnel import Channel, Tunnel
 
 _OPENING_LIMIT_S = 20.0
-Place = tuple[str, int]
+NodeKey = tuple[str, int]
 """An attempt's id and one of its nodes."""
 
 
@@ -25,15 +25,15 @@ class Tunnels:
     """Lives as long as the server."""
 
     def __init__(self) -> None:
-        self._open: dict[Place, Tunnel] = {}
-        self._waiting: defaultdict[Place, list[asyncio.Event]] = defaultdict(list)
+        self._open: dict[NodeKey, Tunnel] = {}
+        self._waiting: defaultdict[NodeKey, list[asyncio.Event]] = defaultdict(list)
 
     def is_wanted(self, attempt_id: str, node: int) -> bool:
         """Whether the node is to open a tunnel."""
         return (attempt_id, node) in self._waiting
 
     async def channel(
-        self, node_key: Place, request: Mapping[str, Any], notify: Callable[[], None]
+        self, node_key: NodeKey, request: Mapping[str, Any], notify: Callable[[], None]
     ) -> Channel:
         """Open a channel to a node.
 
@@ -51,7 +51,7 @@ class Tunnels:
             tunnel = self._open[node_key]
         return tunnel.open(request)
 
-    def add(self, node_key: Place, tunnel: Tunnel) -> None:
+    def add(self, node_key: NodeKey, tunnel: Tunnel) -> None:
         """The node has opened it; it replaces the one that it had."""
         before = self._open.get(node_key)
         if before is not None:
@@ -60,11 +60,11 @@ class Tunnels:
         for event in self._waiting.pop(node_key, []):
             event.set()
 
-    def find_by_name(self, node_key: Place, name: str) -> Tunnel | None:
+    def find_by_name(self, node_key: NodeKey, name: str) -> Tunnel | None:
         tunnel = self._open.get(node_key)
         return tunnel if tunnel is not None and tunnel.name == name else None
 
-    def remove(self, node_key: Place, tunnel: Tunnel) -> None:
+    def remove(self, node_key: NodeKey, tunnel: Tunnel) -> None:
         tunnel.end("the connection to the node was lost")
         if self._open.get(node_key) is tunnel:
             del self._open[node_key]
@@ -74,7 +74,7 @@ class Tunnels:
         for tunnel in self._open.values():
             tunnel.end("the server is stopping")
 
-    async def _wait(self, node_key: Place, notify: Callable[[], None]) -> None:
+    async def _wait(self, node_key: NodeKey, notify: Callable[[], None]) -> None:
         event = asyncio.Event()
         self._waiting[node_key].append(event)
         notify()

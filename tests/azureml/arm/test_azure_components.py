@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from azureml.azure_server import WORKSPACE, Azure
-from torchyard.data.codes import Places, Request, register
+from torchyard.data.codes import CodeRequest, Places, register
 from torchyard.data.datastores import BLOB_STORE
 from workspaces.served import HERE, served
 
@@ -58,7 +58,7 @@ def test_code_is_stored_as_its_snapshot(azure: Azure) -> None:
         writing.write(b"print()\n")
     places = Places(services.db, services.clock, services.datastores, services.blobs)
     uri = f"azureml://datastores/{BLOB_STORE}/paths/LocalUpload/c/src"
-    code, _ = register(places, "default", Request("code-1", "1", uri), "dan")
+    code, _ = register(places, "default", CodeRequest("code-1", "1", uri), "dan")
     original = f"azureml:{WORKSPACE}/codes/code-1/versions/1"
     created = azure.put("components/train/versions/1", _body(code=original))["properties"]
     stored = created["componentSpec"]["code"]

@@ -65,9 +65,9 @@ def test_it_belongs_to_the_python_that_has_it(with_widgets: Path) -> None:
 
 def test_a_python_without_it(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="has no azureml-widgets"):
-        jupyterlab.front_end(jupyterlab.Place(tmp_path, None))
+        jupyterlab.front_end(jupyterlab.JupyterPython(tmp_path, None))
     with pytest.raises(NotFound, match="has no front end"):
-        jupyterlab.front_end(jupyterlab.Place(tmp_path, tmp_path))
+        jupyterlab.front_end(jupyterlab.JupyterPython(tmp_path, tmp_path))
 
 
 def test_an_archive_of_another_layout(tmp_path: Path) -> None:

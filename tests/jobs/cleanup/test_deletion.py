@@ -269,7 +269,9 @@ def test_what_comes_to_be_needed_meanwhile_is_spared(
     deletion.delete(services, WORKSPACE, Choice(["spared"]), "me")
     clean(services, job)
     uri = "azureml://datastores/workspaceblobstore/paths/azureml/spared/out/"
-    assets.register(services.db, services.clock, WORKSPACE, assets.Request("late", uri), uri, "me")
+    assets.register(
+        services.db, services.clock, WORKSPACE, assets.DataRequest("late", uri), uri, "me"
+    )
     assert removal.work(services) == [] and not removal.is_due(services.db)
     assert not support.again(services, job).deleted and left_of(services, job)["metrics"]
 

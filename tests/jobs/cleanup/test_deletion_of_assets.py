@@ -17,7 +17,7 @@ from torchyard.data import assets
 from torchyard.data.datastores import BLOB_STORE
 from torchyard.data.types import DataAsset
 from torchyard.environments import assets as environments
-from torchyard.environments.assets import Request
+from torchyard.environments.assets import EnvironmentRequest
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.attempts import endings
 from torchyard.jobs.cleanup import asset_deletion, deletion, removal
@@ -172,7 +172,7 @@ def test_a_model_goes_with_its_files_unless_something_names_it(services: Service
 
 
 def environment(services: Services, version: str = "") -> None:
-    request = Request("vision", {"image": "python"}, version)
+    request = EnvironmentRequest("vision", {"image": "python"}, version)
     environments.register(
         services.db, services.clock, WORKSPACE, request, ME.user, lambda definition: None
     )

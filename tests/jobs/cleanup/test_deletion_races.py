@@ -115,7 +115,7 @@ def exists(get: Callable[[], object]) -> bool:
 def make(services: Services, noun: str, name: str) -> dict[str, Any]:
     """Make an asset; what a job that uses it says."""
     if noun == "environment":
-        request = environments.Request(name, {"image": "python"})
+        request = environments.EnvironmentRequest(name, {"image": "python"})
         environments.register(
             services.db, services.clock, WORKSPACE, request, ME.user, lambda _: None
         )

@@ -200,7 +200,7 @@ def test_node_slots_are_held_once(services: Services) -> None:
 
 def test_versions_of_data(services: Services) -> None:
     def register(number: int) -> str:
-        request = assets.Request(
+        request = assets.DataRequest(
             name="mnist", path=f"https://example.com/{number}", type="uri_file"
         )
         return assets.register(

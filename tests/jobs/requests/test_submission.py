@@ -99,7 +99,7 @@ def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
     services: Services,
 ) -> None:
     def new_version() -> None:
-        request = assets.Request("set", f"snapshot:{snapshot(services, 'x.csv')}", "uri_folder")
+        request = assets.DataRequest("set", f"snapshot:{snapshot(services, 'x.csv')}", "uri_folder")
         assets.create(
             services.db,
             services.clock,

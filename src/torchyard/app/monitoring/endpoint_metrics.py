@@ -29,7 +29,7 @@ _PREFIX = "torchyard_endpoint"
 
 router = APIRouter(tags=["online endpoints"], route_class=GuardedRoute)
 
-Place = tuple[str, str]
+DeploymentKey = tuple[str, str]
 """An endpoint and a deployment of it."""
 
 
@@ -55,7 +55,7 @@ def families(services: Services, workspace: str) -> Iterator[Family]:
     yield _instances(services, workspace)
 
 
-def _requests(counted: Mapping[Place, Counts]) -> Iterator[Family]:
+def _requests(counted: Mapping[DeploymentKey, Counts]) -> Iterator[Family]:
     yield _by_status(
         "requests_total",
         "Requests by class of the status that clients got.",
@@ -85,7 +85,7 @@ def _histogram(labels: Mapping[str, str], latency: Sequence[int], sum_s: float) 
     return [*samples, Sample(sum_s, labels, "_sum"), Sample(total, labels, "_count")]
 
 
-def _by_status(name: str, help: str, values: Mapping[Place, Mapping[str, int]]) -> Family:
+def _by_status(name: str, help: str, values: Mapping[DeploymentKey, Mapping[str, int]]) -> Family:
     samples = [
         Sample(count, {**_labels(deployment), "status": status})
         for deployment, by_status in values.items()
@@ -98,7 +98,7 @@ def _each(
     name: str,
     help: str,
     type: str,
-    counted: Mapping[Place, Counts],
+    counted: Mapping[DeploymentKey, Counts],
     value_of: Callable[[Counts], float],
 ) -> Family:
     samples = (Sample(value_of(each), _labels(deployment)) for deployment, each in counted.items())
@@ -116,7 +116,7 @@ def _instances(services: Services, workspace: str) -> Family:
     return Family(f"{_PREFIX}_instances", "Instances by state.", "gauge", tuple(samples))
 
 
-def _labels(deployment: Place) -> dict[str, str]:
+def _labels(deployment: DeploymentKey) -> dict[str, str]:
     return {"endpoint": deployment[0], "deployment": deployment[1]}
 
 

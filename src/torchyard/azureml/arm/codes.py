@@ -25,7 +25,7 @@ from torchyard.azureml.common.calls import Call
 from torchyard.azureml.common.errors import NotServed
 from torchyard.base.errors import InvalidInput
 from torchyard.data import codes, uris
-from torchyard.data.codes import Code, Places, Request
+from torchyard.data.codes import Code, CodeRequest, Places
 from torchyard.data.uris import DatastoreUri
 from torchyard.workspaces.permissions import Permission
 
@@ -88,7 +88,7 @@ class Codes:
     def put(self, call: Call, name: str, version: str) -> PutResult:
         uri = self._uri(call)
         fields = assets.described(call)
-        document = Request(
+        document = CodeRequest(
             name,
             version,
             uri,

@@ -119,7 +119,7 @@ class DataAssets:
         self.get(call, name, version)
         raise arm.not_deletable("data")
 
-    def _make_collected(self, workspace: str, request: assets.Request) -> None:
+    def _make_collected(self, workspace: str, request: assets.DataRequest) -> None:
         """The folder of a deployment's collected data: a client registers it before there is any.
 
         See `data_collector` of azure-ai-ml's online deployments.

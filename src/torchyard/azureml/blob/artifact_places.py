@@ -39,7 +39,7 @@ _BELOW_LOGGED = "artifacts"
 
 
 @dataclass(frozen=True)
-class Place:
+class ContainerFolder:
     """A container's folder in a datastore; its files' paths begin with `prefix`."""
 
     origin: str
@@ -70,7 +70,7 @@ def find(
     container: str,
     path: str = "",
     writer: Identity | None = None,
-) -> Place:
+) -> ContainerFolder:
     """
     Args:
         path: of a file or a folder in the container; it may decide the place.
@@ -87,15 +87,17 @@ def find(
         model = logged.get(services.db, workspace, container)
         if model.run:
             _of_run(services, workspace, RUN_MARK + model.run, writer)
-        return Place(origin, container, ARTIFACT_STORE, model.folder, _BELOW_LOGGED)
+        return ContainerFolder(origin, container, ARTIFACT_STORE, model.folder, _BELOW_LOGGED)
     if origin == REGISTERED:
         return _of_version(services.db, workspace, container, path, writer)
-    return Place(origin, container, ARTIFACT_STORE, safe_relative(f"{origin}/{container}"))
+    return ContainerFolder(
+        origin, container, ARTIFACT_STORE, safe_relative(f"{origin}/{container}")
+    )
 
 
 def find_all(
     services: Services, workspace: str, origin: str, container: str, path: str = ""
-) -> list[Place]:
+) -> list[ContainerFolder]:
     """The places of a container's files below `path`: of a registered name, every version's.
 
     azureml-mlflow lists a name as a whole, and picks the version by the files' paths.
@@ -106,14 +108,14 @@ def find_all(
     if origin != REGISTERED or path.strip("/"):
         return [find(services, workspace, origin, container, path)]
     return [
-        Place(origin, container, BLOB_STORE, model.folder, str(model.version))
+        ContainerFolder(origin, container, BLOB_STORE, model.folder, str(model.version))
         for model in registry.get_with_versions(services.db, workspace, unquote(container)).versions
         if model.folder
     ]
 
 
 def entries(
-    services: Services, workspace: str, location: Place, prefix: str = ""
+    services: Services, workspace: str, location: ContainerFolder, prefix: str = ""
 ) -> Iterator[Entry]:
     """The files of a container, or those in one of its folders; paths are relative to the
     container.
@@ -131,18 +133,20 @@ def entries(
         yield Entry(f"{top}/{entry.path}" if top else entry.path, entry.size_bytes, entry.mark)
 
 
-def _of_run(services: Services, workspace: str, container: str, writer: Identity | None) -> Place:
+def _of_run(
+    services: Services, workspace: str, container: str, writer: Identity | None
+) -> ContainerFolder:
     name = container.removeprefix(RUN_MARK)
     job = actions.get(services, workspace, name)
     if writer is not None:
         owners.refuse_foreign(writer, job, "run")
     folder = f"{RUNS}/{RUN_MARK}{job.name}"
-    return Place(RUNS, RUN_MARK + job.name, ARTIFACT_STORE, folder)
+    return ContainerFolder(RUNS, RUN_MARK + job.name, ARTIFACT_STORE, folder)
 
 
 def _of_version(
     db: Database, workspace: str, container: str, path: str, writer: Identity | None
-) -> Place:
+) -> ContainerFolder:
     name, (prefix, _, below) = unquote(container), path.strip("/").partition("/")
     version = prefix.removesuffix(":")
     if version != prefix:
@@ -157,4 +161,6 @@ def _of_version(
             f"the files of model `{name}:{model.version}` are not on this server",
             f"see `{model.source}`",
         )
-    return Place(REGISTERED, container, BLOB_STORE, model.folder, prefix or str(model.version))
+    return ContainerFolder(
+        REGISTERED, container, BLOB_STORE, model.folder, prefix or str(model.version)
+    )

@@ -18,7 +18,7 @@ from fastapi import Depends, Request, Response
 from fastapi.responses import JSONResponse
 
 from torchyard.azureml.blob import artifact_places as places
-from torchyard.azureml.blob.artifact_places import RUN_MARK, RUNS, Place
+from torchyard.azureml.blob.artifact_places import RUN_MARK, RUNS, ContainerFolder
 from torchyard.azureml.blob.links import Links, links_of
 from torchyard.azureml.common.calls import AzureCall, Call
 from torchyard.azureml.common.context import context_of
@@ -109,16 +109,18 @@ class Artifacts:
         )
         return JSONResponse(self._information(call, location, path, write=True, by_v1=True))
 
-    def _find_location(self, call: Call, origin: str, container: str, path: str) -> Place:
+    def _find_location(self, call: Call, origin: str, container: str, path: str) -> ContainerFolder:
         return places.find(self._services, call.workspace.name, origin, container, path)
 
-    def _places(self, call: Call, origin: str, container: str, path: str) -> Sequence[Place]:
+    def _places(
+        self, call: Call, origin: str, container: str, path: str
+    ) -> Sequence[ContainerFolder]:
         return places.find_all(self._services, call.workspace.name, origin, container, path)
 
-    def _entries(self, call: Call, location: Place, path: str) -> Iterable[Entry]:
+    def _entries(self, call: Call, location: ContainerFolder, path: str) -> Iterable[Entry]:
         return places.entries(self._services, call.workspace.name, location, path)
 
-    def _existing(self, call: Call, origin: str, container: str, path: str) -> Place:
+    def _existing(self, call: Call, origin: str, container: str, path: str) -> ContainerFolder:
         """The place of a file that exists.
 
         Raises:
@@ -132,7 +134,7 @@ class Artifacts:
     def _information(
         self,
         call: Call,
-        location: Place,
+        location: ContainerFolder,
         path: str,
         write: bool = False,
         host_style: bool = True,
@@ -277,7 +279,7 @@ def get_artifact(
     return artifacts.metadata(call, origin, container, path)
 
 
-def _artifact(location: Place, path: str) -> dict[str, Any]:
+def _artifact(location: ContainerFolder, path: str) -> dict[str, Any]:
     return {
         "artifactId": f"{location.origin}/{location.container}/{path}",
         "origin": location.origin,

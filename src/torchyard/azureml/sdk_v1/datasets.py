@@ -28,7 +28,7 @@ from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardErr
 from torchyard.base.refs import NAME_PATTERN
 from torchyard.data import actions as data
 from torchyard.data import assets, saved_datasets, uris
-from torchyard.data.assets import Request
+from torchyard.data.assets import DataRequest
 from torchyard.data.saved_datasets import SavedDataset
 from torchyard.data.types import DataAsset
 from torchyard.jobs.services import Services, ServicesOf
@@ -136,7 +136,7 @@ class Datasets:
                 return same[0]
             raise Conflict(f"a dataset `{name}` exists already", "choose another name")
         path, type = self._location(saved)
-        request = Request(
+        request = DataRequest(
             name=name,
             path=path,
             type=type,

@@ -17,7 +17,7 @@ from torchyard.azureml.common.calls import Call
 from torchyard.base import files
 from torchyard.base.errors import NotFound
 from torchyard.data import actions as data
-from torchyard.data.actions import Place
+from torchyard.data.actions import DataLocation
 from torchyard.jobs.services import Services
 
 
@@ -92,7 +92,7 @@ def content(services: Services, call: Call, path: str, file: str) -> StreamingRe
     return StreamingResponse(location.files.read(inner), media_type="application/octet-stream")
 
 
-def _single(location: Place) -> int | None:
+def _single(location: DataLocation) -> int | None:
     """The size of the one file that the place is; None for a folder."""
     if location.store and not location.path:
         return None
@@ -100,7 +100,7 @@ def _single(location: Place) -> int | None:
     return None if entry is None else entry.size_bytes
 
 
-def _name(location: Place) -> str:
+def _name(location: DataLocation) -> str:
     """The name that the file of a place has on the user's machine."""
     path = location.path or location.uri.partition("?")[0].rstrip("/")
     return path.rpartition("/")[2] or "file"

@@ -41,7 +41,7 @@ print(json.dumps({"data": sysconfig.get_path("data"), "widgets": places}))
 
 
 @dataclass(frozen=True)
-class Place:
+class JupyterPython:
     """A Python's data folder for Jupyter, and the folder of azureml-widgets or None."""
 
     data: Path
@@ -84,7 +84,7 @@ def jupyterlab(python: str, user: bool, remove: bool) -> int:
     return 0
 
 
-def front_end(target: Place) -> Path:
+def front_end(target: JupyterPython) -> Path:
     """The archive with the package's front end for JupyterLab.
 
     Raises:
@@ -167,7 +167,7 @@ def _python(name: str, environ: Mapping[str, str]) -> str:
     return program
 
 
-def _probe_python(python: str) -> Place:
+def _probe_python(python: str) -> JupyterPython:
     """
     Raises:
         InvalidInput: the program does not answer as a Python does.
@@ -178,7 +178,7 @@ def _probe_python(python: str) -> Place:
         )
         paths = json.loads(completed.stdout)
         widgets = [Path(path) for path in paths["widgets"]]
-        return Place(Path(paths["data"]), widgets[0] if widgets else None)
+        return JupyterPython(Path(paths["data"]), widgets[0] if widgets else None)
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
         raise InvalidInput(
             f"`{python}` does not report where its packages are",

@@ -14,8 +14,8 @@ from urllib.parse import quote
 from torchyard.base.http import Transport
 from torchyard.client.job import Job
 from torchyard.client.resources import Listing
-from torchyard.client.trials.trials import Rung, SweepTrials, rungs_from_json
 from torchyard.client.times import Duration
+from torchyard.client.trials.trials import Rung, SweepTrials, rungs_from_json
 
 if TYPE_CHECKING:
     from torchyard.client.command_jobs import CommandJob

@@ -72,7 +72,7 @@ def register(
         (folder / each.collection).mkdir(mode=0o700, parents=True, exist_ok=True)
         if not each.is_new:
             continue
-        request = assets.Request(
+        request = assets.DataRequest(
             name=each.name,
             path=each.uri,
             type="uri_folder",

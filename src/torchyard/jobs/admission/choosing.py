@@ -150,7 +150,7 @@ def _candidates(
 def _as_waiting(
     devices: Machine,
     every: Shares,
-    cluster_key: shares.Place,
+    cluster_key: shares.ClusterKey,
     compute: Compute,
     job: JobSpec,
     rehearsed: bool,

@@ -21,7 +21,7 @@ from torchyard.jobs.records.types import Job
 
 LOW_PRIORITY = "low_priority"
 GPUS = "gpus"
-Place = tuple[str, str]
+ClusterKey = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Shares:
     """
 
     capacity: Amounts
-    per_node: Mapping[Place, Amounts]
-    low: frozenset[Place]
-    elsewhere: frozenset[Place] = frozenset()
+    per_node: Mapping[ClusterKey, Amounts]
+    low: frozenset[ClusterKey]
+    elsewhere: frozenset[ClusterKey] = frozenset()
 
     def needs(self, of: Held | Queued | Job) -> dict[str, int]:
         """What all nodes of a job take together."""
@@ -43,7 +43,7 @@ class Shares:
             each[GPUS] = of.gpus
         return queue.times(each, of.node_count)
 
-    def is_low(self, cluster_key: Place, priority_rank: int) -> bool:
+    def is_low(self, cluster_key: ClusterKey, priority_rank: int) -> bool:
         return priority_rank >= queue.SPOT_RANK or cluster_key in self.low
 
     def running(self, attempt: Held, now_s: float) -> Running:
@@ -71,7 +71,7 @@ def read(connection: Connection, machine: Amounts) -> Shares:
 
 def of(clusters: Iterable[Compute], machine: Amounts) -> Shares:
     capacity = dict(machine)
-    per_node: dict[Place, Amounts] = {}
+    per_node: dict[ClusterKey, Amounts] = {}
     low, elsewhere = set(), set()
     for cluster in clusters:
         cluster_key = (cluster.workspace, cluster.name)

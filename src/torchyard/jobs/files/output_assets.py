@@ -57,7 +57,7 @@ def _register(
     if output.type in (*MODEL_TYPES, ONNX_TYPE):
         _register_model(services, job, name, output.type, asset_name, version)
         return
-    request = assets.Request(
+    request = assets.DataRequest(
         name=asset_name,
         path=location.uri,
         type=output.type,

@@ -163,5 +163,5 @@ def _destination_by_name(job: Job, output: str) -> OutputPlace:
     return output_place
 
 
-def _at(services: Services, job: Job, output_place: OutputPlace) -> data.Place:
+def _at(services: Services, job: Job, output_place: OutputPlace) -> data.DataLocation:
     return data.locate(services.db, services.datastores, job.workspace, output_place.uri)

@@ -26,7 +26,7 @@ _MOST_HITS = 10_000
 _LONGEST_TEXT = 1000
 
 Every = Annotated[int, Query(ge=100, le=100_000)]
-Place = Annotated[int, Query(ge=0, le=2**62)]
+Offset = Annotated[int, Query(ge=0, le=2**62)]
 Hits = Annotated[int, Query(ge=1, le=_MOST_HITS)]
 
 router = APIRouter(
@@ -42,8 +42,8 @@ def log_index(
     name: str,
     path: str,
     every: Every = 500,
-    from_line: Place = 0,
-    from_byte: Place = 0,
+    from_line: Offset = 0,
+    from_byte: Offset = 0,
 ) -> dict[str, Any]:
     """How many lines a file has, and where every so manieth begins.
 
@@ -73,8 +73,8 @@ def search_log(
     text: str,
     case: bool = False,
     limit: Hits = 1000,
-    from_line: Place = 0,
-    from_byte: Place = 0,
+    from_line: Offset = 0,
+    from_byte: Offset = 0,
 ) -> dict[str, Any]:
     """The numbers of the lines that hold a text, and their first bytes."""
     if not 0 < len(text) <= _LONGEST_TEXT or "\n" in text:

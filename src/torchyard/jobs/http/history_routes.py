@@ -35,7 +35,6 @@ _MOST_NUMBERS = 200_000
 
 Keys = Annotated[list[str] | None, Query()]
 Names = Annotated[list[str], Query()]
-Place = Annotated[int | None, Query(ge=INT64_MIN, le=INT64_MAX)]
 Start = Annotated[int | None, Query(alias="from", ge=INT64_MIN, le=INT64_MAX)]
 End = Annotated[int | None, Query(alias="to", ge=INT64_MIN, le=INT64_MAX)]
 Width = Annotated[int, Query(ge=1, le=_MOST_COLUMNS)]

@@ -18,7 +18,7 @@ from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs.attempts import worker_reports
 from torchyard.jobs.services import ServicesOf
 from torchyard.shared.channels import BadFrames
-from torchyard.tunnels.registry import Place, Tunnels
+from torchyard.tunnels.registry import NodeKey, Tunnels
 from torchyard.tunnels.tunnel import Tunnel
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
@@ -55,7 +55,7 @@ async def receive(
     return {}
 
 
-async def _outgoing(tunnels: Tunnels, node_key: Place, tunnel: Tunnel) -> AsyncIterator[bytes]:
+async def _outgoing(tunnels: Tunnels, node_key: NodeKey, tunnel: Tunnel) -> AsyncIterator[bytes]:
     try:
         async for data in tunnel.outgoing():
             yield data

@@ -27,7 +27,7 @@ from torchyard.jobs.records import experiment_store, job_masking
 from torchyard.jobs.records.job_candidates import Having
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import job_search, runs
-from torchyard.jobs.requests.job_search import JobFilter, JobOrder, Place
+from torchyard.jobs.requests.job_search import JobFilter, JobOrder, PageEnd
 from torchyard.jobs.requests.to_json import summary_json
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec.inputs import IO_NAME
@@ -130,7 +130,7 @@ def list_in(
     """
     if parent:
         actions.get(services, workspace, parent)
-    after = None if before is None else Place(0, None, before)
+    after = None if before is None else PageEnd(0, None, before)
     with services.db.read() as connection:
         job_filter = JobFilter(
             workspace,
@@ -287,7 +287,7 @@ def _inputs(job: Job, names: Sequence[str] | None) -> dict[str, Any]:
     return values
 
 
-def _token(position: Place, order: JobOrder | None) -> int | str:
+def _token(position: PageEnd, order: JobOrder | None) -> int | str:
     """How a list goes on; a number where only the order of submission counts."""
     if order is None:
         return position.job_id
@@ -295,7 +295,7 @@ def _token(position: Place, order: JobOrder | None) -> int | str:
     return base64.urlsafe_b64encode(body.encode()).decode()
 
 
-def _parse_token(token: str, order: JobOrder | None) -> Place | None:
+def _parse_token(token: str, order: JobOrder | None) -> PageEnd | None:
     if not token:
         return None
     position = _number_place(token) if order is None else _read_place(token, order)
@@ -307,12 +307,12 @@ def _parse_token(token: str, order: JobOrder | None) -> Place | None:
     return position
 
 
-def _number_place(token: str) -> Place | None:
+def _number_place(token: str) -> PageEnd | None:
     is_number = token.isascii() and token.isdecimal() and len(token) <= 19
-    return Place(0, None, int(token)) if is_number else None
+    return PageEnd(0, None, int(token)) if is_number else None
 
 
-def _read_place(token: str, order: JobOrder) -> Place | None:
+def _read_place(token: str, order: JobOrder) -> PageEnd | None:
     try:
         body = json.loads(base64.urlsafe_b64decode(token.encode()))
     except (ValueError, binascii.Error, RecursionError):
@@ -324,7 +324,7 @@ def _read_place(token: str, order: JobOrder) -> Place | None:
         return None
     if not job_search.is_place(order, segment, value) or not _is_storable(value):
         return None
-    return Place(segment, value, job_id)
+    return PageEnd(segment, value, job_id)
 
 
 def _is_storable(value: float | str | None) -> bool:

@@ -104,7 +104,7 @@ class JobOrder:
 
 
 @dataclass(frozen=True)
-class Place:
+class PageEnd:
     """Where a page ended: the last job, its segment and its value there."""
 
     segment: int
@@ -116,7 +116,7 @@ class Page(NamedTuple):
     """`end` is None on the last page."""
 
     jobs: list[Job]
-    end: Place | None
+    end: PageEnd | None
 
 
 class _Segment(NamedTuple):
@@ -135,7 +135,7 @@ def find_page(
     connection: Connection,
     job_filter: JobFilter,
     order: JobOrder | None,
-    after: Place | None,
+    after: PageEnd | None,
     limit: int,
     few: int = job_candidates.FEW,
     having: Sequence[Having] = (),
@@ -159,7 +159,7 @@ def find_page(
         text_source = text_index.candidates(connection, [job_filter.text], few)
         sources += [] if text_source is None else [text_source]
     candidates = job_candidates.few(connection, sources, few)
-    positions: list[Place] = []
+    positions: list[PageEnd] = []
     for number, segment in enumerate(segments):
         if after is not None and number < after.segment:
             continue
@@ -168,7 +168,7 @@ def find_page(
         if candidates is not None:
             query = query.where(segment.job_id.in_(candidates))
         rows = connection.execute(query.limit(limit + 1 - len(positions)))
-        positions += [Place(number, row.value, row.id) for row in rows]
+        positions += [PageEnd(number, row.value, row.id) for row in rows]
         if len(positions) > limit:
             break
     end = positions[limit - 1] if len(positions) > limit else None
@@ -183,7 +183,7 @@ def is_place(order: JobOrder, segment: int, value: object) -> bool:
     return 0 <= segment < len(kinds) and type(value) in kinds[segment]
 
 
-def _rows(segment: _Segment, after: Place | None, descending: bool) -> Select[Any]:
+def _rows(segment: _Segment, after: PageEnd | None, descending: bool) -> Select[Any]:
     job_id, value = segment.job_id, segment.value
     query = select(
         job_id.label("id"), (null() if value is None else value).label("value")

@@ -43,7 +43,7 @@ def register(services: Services, record: Record) -> str:
         deleted = deleted_versions.of_name(connection, workspace, "environment", record.environment)
     existing = [*(asset.version for asset in owned), *deleted]
     text = str(record.results["lock"])
-    request = assets.Request(
+    request = assets.EnvironmentRequest(
         name=record.environment,
         definition=dict(record.results["candidate"]),
         version=candidates.next_version(base, existing),

@@ -53,7 +53,7 @@ class Forged(OSError):
 
 
 @dataclass(frozen=True)
-class Place:
+class BlockId:
     """Where a block belongs. `request` and `number` count from 1 and from 0; `is_response` says in
     which direction it goes.
     """
@@ -90,10 +90,10 @@ def is_connection(name: str) -> bool:
     return _CONNECTION.match(name) is not None
 
 
-def request_of(attempt: str, name: str) -> Optional[Place]:
+def request_of(attempt: str, name: str) -> Optional[BlockId]:
     """The place that a file of `requests/` is named for; None for another file."""
     match = _REQUEST.match(name)
-    return Place(attempt, match[1], int(match[2]), int(match[3]), False) if match else None
+    return BlockId(attempt, match[1], int(match[2]), int(match[3]), False) if match else None
 
 
 def url_of(folder: Path) -> str:
@@ -145,7 +145,7 @@ def names(folder: Path) -> list[str]:
         os.close(descriptor)
 
 
-def write(folder: Path, block_id: Place, key: bytes, block: Block) -> None:
+def write(folder: Path, block_id: BlockId, key: bytes, block: Block) -> None:
     """Put a block into its folder, whole.
 
     Raises:
@@ -174,7 +174,7 @@ def write_whole(folder: Path, name: str, *parts: bytes) -> None:
         raise
 
 
-def read(folder: Path, block_id: Place, key: bytes) -> Block:
+def read(folder: Path, block_id: BlockId, key: bytes) -> Block:
     """
     Raises:
         FileNotFoundError: it is not there.
@@ -191,7 +191,7 @@ def read(folder: Path, block_id: Place, key: bytes) -> Block:
     return block
 
 
-def remove(folder: Path, block_id: Place) -> None:
+def remove(folder: Path, block_id: BlockId) -> None:
     with contextlib.suppress(OSError):
         os.unlink(folder / block_id.name)
 
@@ -213,7 +213,7 @@ def _content(file: Path) -> bytes:
         return opened.read(BLOCK_BYTES + _HEAD_BYTES)
 
 
-def _signature(key: bytes, block_id: Place, block: Block) -> bytes:
+def _signature(key: bytes, block_id: BlockId, block: Block) -> bytes:
     direction = "response" if block_id.is_response else "request"
     numbers = f"{block_id.request}\0{block_id.number}\0{block.kind}"
     text = f"{direction}\0{block_id.attempt}\0{block_id.connection}\0{numbers}\0"

@@ -20,7 +20,7 @@ from typing import Any, Optional
 from urllib.parse import SplitResult
 
 from torchyard.shared.folder_link import blocks
-from torchyard.shared.folder_link.blocks import BLOCK_BYTES, LAST, MORE, RESET, Block, Place
+from torchyard.shared.folder_link.blocks import BLOCK_BYTES, LAST, MORE, RESET, Block, BlockId
 
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.5
 # What waiting adds to a wait, at most, as a part of it.
@@ -129,17 +129,17 @@ class FolderSocket:
                 self._put(LAST)
         self._sends = False
         self._readers += 1
-        block_id = Place(self._attempt, self._name, self._request, 0, True)
+        block_id = BlockId(self._attempt, self._name, self._request, 0, True)
         return io.BufferedReader(_Response(self, block_id, self._key), 1 << 16)
 
-    def block(self, block_id: Place, key: bytes) -> Block:
+    def block(self, block_id: BlockId, key: bytes) -> Block:
         """A block of a response, waited for.
 
         Raises:
             TimeoutError: it does not come.
             ConnectionResetError: the server gave the request up, or this connection.
         """
-        reset = Place(
+        reset = BlockId(
             block_id.attempt, block_id.connection, block_id.request, blocks.RESET_NUMBER, True
         )
         wait = _Wait(self._timeout_s)
@@ -178,7 +178,7 @@ class FolderSocket:
 
     def _put(self, kind: int) -> None:
         self._wait_for_window()
-        block_id = Place(self._attempt, self._name, self._request, self._number, False)
+        block_id = BlockId(self._attempt, self._name, self._request, self._number, False)
         blocks.write(self._requests, block_id, self._key, Block(kind, bytes(self._buffer)))
         self._buffer.clear()
         self._number += 1
@@ -187,7 +187,7 @@ class FolderSocket:
         if self._number < blocks.WINDOW:
             return
         number = self._number - blocks.WINDOW
-        awaited = Place(self._attempt, self._name, self._request, number, False).name
+        awaited = BlockId(self._attempt, self._name, self._request, number, False).name
         wait = _Wait(self._timeout_s)
         while awaited in blocks.names(self._requests):
             if self._names():
@@ -216,7 +216,7 @@ class FolderSocket:
 class _Response(io.RawIOBase):
     """The bytes of one response."""
 
-    def __init__(self, socket: FolderSocket, block_id: Place, key: bytes) -> None:
+    def __init__(self, socket: FolderSocket, block_id: BlockId, key: bytes) -> None:
         super().__init__()
         self._socket: Optional[FolderSocket] = socket
         self._place = block_id
@@ -234,7 +234,7 @@ class _Response(io.RawIOBase):
             if block.kind not in (MORE, LAST):
                 raise blocks.Forged("this block is not one of a response")
             block_id = self._place
-            self._place = Place(
+            self._place = BlockId(
                 block_id.attempt, block_id.connection, block_id.request, block_id.number + 1, True
             )
             self._left, self._is_last = memoryview(block.content), block.kind == LAST

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from torchyard.shared.failures import Failure
 from torchyard.worker import IMPORT_PATH
 from torchyard.worker.launch import mpi_programs, mpi_remote_start, mpi_shim
-from torchyard.worker.launch.mpi_socket import MpiSocket, Request
+from torchyard.worker.launch.mpi_socket import MpiSocket, RankRequest
 from torchyard.worker.system import networks, processes, temporary
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class MpiLaunch:
         self._folders = folders
         self._setup = setup
         self._gang = gang
-        self._shims: dict[int, Request] = {}
+        self._shims: dict[int, RankRequest] = {}
         self._complete = False
         # One node may still be fetching data when another one is ready.
         self._timeout_s = 3 * plan.join_timeout_s
@@ -155,7 +155,7 @@ class MpiLaunch:
 
     def _start_rank(
         self,
-        request: Request,
+        request: RankRequest,
         waiting: dict[int, Rank],
         environments: Mapping[Rank, Mapping[str, str]],
         mounts: Sequence[Mount],
@@ -168,7 +168,7 @@ class MpiLaunch:
         variables = self._rank_environment(environments[rank], request.variables)
         return self._gang.start(self._setup.layout.command, {rank: variables}, mounts)
 
-    def _start_remotely(self, request: Request) -> str:
+    def _start_remotely(self, request: RankRequest) -> str:
         node = node_of(request.host)
         rendezvous = self._setup.rendezvous
         token, port = self._plan.report_token, rendezvous.ports[node][0]

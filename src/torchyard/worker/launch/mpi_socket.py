@@ -23,7 +23,7 @@ _TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Request:
+class RankRequest:
     """A rank to start with Open MPI's `variables`, or a daemon to start on another host."""
 
     connection: socket.socket
@@ -46,7 +46,7 @@ class MpiSocket:
     def __init__(self, path: Path, wake: Callable[[], None]) -> None:
         self.path = path
         self._wake = wake
-        self._requests: deque[Request] = deque()
+        self._requests: deque[RankRequest] = deque()
         self._socket = socket.socket(socket.AF_UNIX)
         path.unlink(missing_ok=True)
         self._socket.bind(str(path))
@@ -54,7 +54,7 @@ class MpiSocket:
         self._socket.listen(1024)
         threading.Thread(target=self._accept, name="mpi-socket", daemon=True).start()
 
-    def take(self) -> Request | None:
+    def take(self) -> RankRequest | None:
         return self._requests.popleft() if self._requests else None
 
     def _accept(self) -> None:
@@ -75,8 +75,8 @@ class MpiSocket:
         self._wake()
 
 
-def _request(connection: socket.socket, body: dict[str, Any]) -> Request:
+def _request(connection: socket.socket, body: dict[str, Any]) -> RankRequest:
     if "rank" in body:
         variables = {str(name): str(value) for name, value in body["rank"].items()}
-        return Request(connection, variables)
-    return Request(connection, {}, str(body["host"]), str(body["command"]))
+        return RankRequest(connection, variables)
+    return RankRequest(connection, {}, str(body["host"]), str(body["command"]))

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote
 
-from torchyard.worker.relay.http import Request
+from torchyard.worker.relay.http import HttpRequest
 
 _CLIENT = "mlflow-python-client/1."
 _FILES = "/api/2.0/mlflow-artifacts/artifacts"
@@ -40,12 +40,12 @@ class ArtifactTickets:
     def __init__(self, run_token: str) -> None:
         self._key = run_token.encode()
 
-    def are_for(self, request: Request) -> bool:
+    def are_for(self, request: HttpRequest) -> bool:
         """Whether the request's client is one that sends no token with a file."""
         agent = request.headers.get("user-agent", "")
         return agent.startswith(_CLIENT) and "azureml-mlflow/" not in agent
 
-    def admit(self, request: Request) -> Request | None:
+    def admit(self, request: HttpRequest) -> HttpRequest | None:
         """The request for a file without its ticket; None when it has none that allows it."""
         if request.method not in ("GET", "PUT"):
             return None
@@ -116,5 +116,5 @@ def _plain(path: str) -> str:
     return path
 
 
-def _with_target(request: Request, target: str) -> Request:
+def _with_target(request: HttpRequest, target: str) -> HttpRequest:
     return request._replace(target=target)

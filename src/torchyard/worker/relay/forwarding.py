@@ -12,7 +12,7 @@ import http.client
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from torchyard.worker.relay.http import BLOCK_BYTES, Request, ScriptConnection
+from torchyard.worker.relay.http import BLOCK_BYTES, HttpRequest, ScriptConnection
 from torchyard.worker.relay.proxy import Proxy, ServerResponse, ServerUnreachable, script_headers
 
 # A script waits so long for each request that only the server can answer. The client asks again
@@ -43,7 +43,7 @@ class Forwarder:
         """Until the server has what was kept so far, unless it is unreachable."""
         self._recorder.settle(_SETTLE_S)
 
-    def forward(self, connection: ScriptConnection, request: Request) -> None:
+    def forward(self, connection: ScriptConnection, request: HttpRequest) -> None:
         """Send the request once, and stream the response.
 
         Raises:
@@ -69,7 +69,7 @@ class Forwarder:
             connection.closing = connection.closing or next(body, None) is not None
             _stream(connection, response, bare=request.method == "HEAD")
 
-    def ask_once(self, request: Request, content: bytes) -> ServerResponse:
+    def ask_once(self, request: HttpRequest, content: bytes) -> ServerResponse:
         """Send a request once, and read the response.
 
         Raises:
@@ -92,7 +92,7 @@ class Forwarder:
 
     def ask(
         self,
-        request: Request,
+        request: HttpRequest,
         content: bytes,
         own_run: bool = False,
         headers: Mapping[str, str] | None = None,
@@ -112,7 +112,7 @@ class Forwarder:
         return self._proxy.ask(request.method, request.target, headers, content, *limits_s)
 
 
-def content_of(connection: ScriptConnection, request: Request) -> bytes:
+def content_of(connection: ScriptConnection, request: HttpRequest) -> bytes:
     """The whole body of a request."""
     return b"".join(connection.body(request))
 

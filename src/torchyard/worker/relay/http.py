@@ -27,7 +27,7 @@ _QUICK_BYTES = 16 * 1024 * 1024
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 503: "Service Unavailable"}
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """Names of headers are in small letters; of a repeated one the last counts."""
 
     method: str
@@ -59,10 +59,10 @@ class ScriptConnection:
     def __init__(self, opened_socket: socket.socket) -> None:
         self.socket = opened_socket
         self.received = bytearray()
-        self.request: Request | None = None
+        self.request: HttpRequest | None = None
         self.closing = False
 
-    def body(self, request: Request) -> Iterator[bytes]:
+    def body(self, request: HttpRequest) -> Iterator[bytes]:
         """The request's body, to be read once; waits for the script."""
         if request.headers.get("expect", "").lower() == "100-continue":
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -71,7 +71,7 @@ class ScriptConnection:
             return _chunks(self._readline, self._read)
         return _pieces(self._read, size)
 
-    def next_request(self) -> Request | None:
+    def next_request(self) -> HttpRequest | None:
         """Waits for it; None when the script has ended the connection."""
         while (request := _head(self.received)) is None:
             more = self.socket.recv(BLOCK_BYTES)
@@ -119,13 +119,13 @@ class ScriptConnection:
 class Handler(Protocol):
     """Answers requests. `at_once` must not wait for anything but the disk."""
 
-    def is_quick(self, request: Request) -> bool:
+    def is_quick(self, request: HttpRequest) -> bool:
         """Whether `at_once` may be able to answer."""
 
-    def at_once(self, connection: ScriptConnection, request: Request, content: bytes) -> bool:
+    def at_once(self, connection: ScriptConnection, request: HttpRequest, content: bytes) -> bool:
         """Answer; False when that needs a thread, and nothing was sent."""
 
-    def answer(self, connection: ScriptConnection, request: Request) -> None:
+    def answer(self, connection: ScriptConnection, request: HttpRequest) -> None:
         """Answer, in a thread of its own."""
 
 
@@ -243,20 +243,20 @@ class Listener:
             connection.request = None
         return not connection.closing
 
-    def _is_quick(self, request: Request) -> bool:
+    def _is_quick(self, request: HttpRequest) -> bool:
         size = request.size_bytes
         if size is None or size > _QUICK_BYTES or "expect" in request.headers:
             return False
         return self._handler.is_quick(request)
 
-    def _answer_later(self, connection: ScriptConnection, request: Request) -> bool:
+    def _answer_later(self, connection: ScriptConnection, request: HttpRequest) -> bool:
         self._unwatch(connection)
         threading.Thread(
             target=self._answer_in_thread, args=(connection, request), name="relay", daemon=True
         ).start()
         return True
 
-    def _answer_in_thread(self, connection: ScriptConnection, request: Request | None) -> None:
+    def _answer_in_thread(self, connection: ScriptConnection, request: HttpRequest | None) -> None:
         try:
             while request is not None:
                 connection.closing = request.closing
@@ -289,7 +289,7 @@ def _listen(port: int) -> socket.socket:
     raise AssertionError("port 0 binds or raises")
 
 
-def _head(received: bytearray) -> Request | None:
+def _head(received: bytearray) -> HttpRequest | None:
     """The request that begins here; None when its head has not come whole.
 
     Raises:
@@ -310,7 +310,7 @@ def _head(received: bytearray) -> Request | None:
         headers[name.lower()] = value.strip()
     persistence = headers.get("connection", "").lower()
     closing = persistence == "close" or (version == "HTTP/1.0" and persistence != "keep-alive")
-    request = Request(method, target, headers, end + 4, closing)
+    request = HttpRequest(method, target, headers, end + 4, closing)
     if (request.size_bytes or 0) < 0:
         raise ValueError("the length is negative")
     return request

@@ -25,7 +25,7 @@ from torchyard.shared.record_rules import InvalidRecord, json_object
 from torchyard.worker.relay import mlflow_records
 from torchyard.worker.relay.artifact_tickets import ArtifactTickets
 from torchyard.worker.relay.forwarding import WAIT_S, Forwarder, Recorder, content_of
-from torchyard.worker.relay.http import Listener, Request, ScriptConnection
+from torchyard.worker.relay.http import HttpRequest, Listener, ScriptConnection
 from torchyard.worker.relay.proxy import Proxy, ServerResponse, ServerUnreachable
 from torchyard.worker.relay.run_state import RunState
 from torchyard.worker.relay.sdk_v1 import SdkV1Runs
@@ -77,12 +77,12 @@ class RelayServer:
 
     # For the listener
 
-    def is_quick(self, request: Request) -> bool:
+    def is_quick(self, request: HttpRequest) -> bool:
         if self._sdk_v1.is_quick(request):
             return True
         return request.method == "POST" and _verb(request) in _KEPT
 
-    def at_once(self, connection: ScriptConnection, request: Request, content: bytes) -> bool:
+    def at_once(self, connection: ScriptConnection, request: HttpRequest, content: bytes) -> bool:
         if not self._is_authorized(request):
             return False
         try:
@@ -96,7 +96,7 @@ class RelayServer:
             _refuse(connection, 400, "INVALID_PARAMETER_VALUE", str(error))
         return True
 
-    def answer(self, connection: ScriptConnection, request: Request) -> None:
+    def answer(self, connection: ScriptConnection, request: HttpRequest) -> None:
         if self._sdk_v1.is_open(request):
             return self._sdk_v1.discover(connection)
         admitted = self._tickets.admit(request)
@@ -112,7 +112,7 @@ class RelayServer:
             reason = "the torchyard server does not respond"
             _refuse(connection, 503, "TEMPORARILY_UNAVAILABLE", reason)
 
-    def _answer(self, connection: ScriptConnection, request: Request) -> None:
+    def _answer(self, connection: ScriptConnection, request: HttpRequest) -> None:
         verb = _verb(request)
         if self._sdk_v1.serves(request):
             self._sdk_v1.answer(connection, request)
@@ -133,31 +133,33 @@ class RelayServer:
         else:
             self._way(request).forward(connection, request)
 
-    def _is_authorized(self, request: Request) -> bool:
+    def _is_authorized(self, request: HttpRequest) -> bool:
         header = request.headers.get("authorization", "")
         return _equal(header, self._token) or _equal(header, self._long_token)
 
-    def _way(self, request: Request) -> Forwarder:
+    def _way(self, request: HttpRequest) -> Forwarder:
         return self._azure if _is_plugin(request) else self._forwarder
 
     # For clients that send no token with files
 
-    def _names_files(self, request: Request) -> bool:
+    def _names_files(self, request: HttpRequest) -> bool:
         """Whether the client expects URIs in the response that admit it without a token."""
         if request.method == "POST" and _verb(request) not in ("", "search"):
             return False
         return request.path.startswith(_APIS) and self._tickets.are_for(request)
 
-    def _forward_with_tickets(self, connection: ScriptConnection, request: Request) -> None:
+    def _forward_with_tickets(self, connection: ScriptConnection, request: HttpRequest) -> None:
         content = self._sent(request, content_of(connection, request))
         response = self._forwarder.ask_once(request, content)
         self._send(connection, request, response)
 
-    def _sent(self, request: Request, content: bytes) -> bytes:
+    def _sent(self, request: HttpRequest, content: bytes) -> bytes:
         """The body of a request as the server is to see it."""
         return self._tickets.remove(content) if self._tickets.are_for(request) else content
 
-    def _send(self, connection: ScriptConnection, request: Request, answer: ServerResponse) -> None:
+    def _send(
+        self, connection: ScriptConnection, request: HttpRequest, answer: ServerResponse
+    ) -> None:
         """Answer with the server's response, as the client reads it."""
         if self._tickets.are_for(request):
             answer = answer._replace(content=self._tickets.add(answer.content))
@@ -178,7 +180,7 @@ class RelayServer:
             return _refuse(connection, 503, "TEMPORARILY_UNAVAILABLE", reason)
         connection.send(200, response)
 
-    def _log(self, connection: ScriptConnection, request: Request, verb: str) -> None:
+    def _log(self, connection: ScriptConnection, request: HttpRequest, verb: str) -> None:
         content = self._sent(request, content_of(connection, request))
         body = json_object(content)
         run = mlflow_records.run_of(body)
@@ -189,7 +191,7 @@ class RelayServer:
             self._state.learn(run)
         connection.send(*response)
 
-    def _get_run(self, connection: ScriptConnection, request: Request) -> None:
+    def _get_run(self, connection: ScriptConnection, request: HttpRequest) -> None:
         content = content_of(connection, request)
         run = parse_qs(request.target.partition("?")[2]).get("run_id", [""])[0]
         is_own_run = run == self._plan.job
@@ -207,7 +209,7 @@ class RelayServer:
                 self._own_runs[_is_plugin(request)] = read_run
         self._send(connection, request, response)
 
-    def _update(self, connection: ScriptConnection, request: Request) -> None:
+    def _update(self, connection: ScriptConnection, request: HttpRequest) -> None:
         content = self._sent(request, content_of(connection, request))
         body = json_object(content)
         is_own_run = mlflow_records.run_of(body) == self._plan.job
@@ -225,7 +227,7 @@ class RelayServer:
             self._recorder.keep(mlflow_records.records("set-tag", {**fields, "value": name}))
         self._send_own_run(connection, request, "run_info")
 
-    def _create(self, connection: ScriptConnection, request: Request) -> None:
+    def _create(self, connection: ScriptConnection, request: HttpRequest) -> None:
         content = self._sent(request, content_of(connection, request))
         with self._request_id(content) as request_id:
             response = self._way(request).ask(
@@ -236,7 +238,7 @@ class RelayServer:
             self._state.learn(run)
         self._send(connection, request, response)
 
-    def _delete(self, connection: ScriptConnection, request: Request) -> None:
+    def _delete(self, connection: ScriptConnection, request: HttpRequest) -> None:
         content = self._sent(request, content_of(connection, request))
         response = self._way(request).ask(request, content)
         if response.status == 200:
@@ -244,7 +246,7 @@ class RelayServer:
             self._state.forget(mlflow_records.run_of(json_object(content)))
         connection.send(*response)
 
-    def _send_own_run(self, connection: ScriptConnection, request: Request, part: str) -> None:
+    def _send_own_run(self, connection: ScriptConnection, request: HttpRequest, part: str) -> None:
         """The job's own run as the server last returned it, or as the plan describes it."""
         with self._lock:
             run = self._own_runs[_is_plugin(request)]
@@ -272,12 +274,12 @@ class RelayServer:
             raise
 
 
-def _verb(request: Request) -> str:
+def _verb(request: HttpRequest) -> str:
     before, _, verb = request.path.partition(_RUNS)
     return verb if not before or _is_plugin(request) else ""
 
 
-def _is_plugin(request: Request) -> bool:
+def _is_plugin(request: HttpRequest) -> bool:
     return request.path.startswith(_PLUGIN_PATH)
 
 

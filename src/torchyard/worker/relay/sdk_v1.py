@@ -20,7 +20,7 @@ from torchyard.shared.record_rules import json_object
 from torchyard.shared.sdk_v1_records import RunPath
 from torchyard.worker.relay import sdk_v1_addresses
 from torchyard.worker.relay.forwarding import Forwarder, content_of
-from torchyard.worker.relay.http import Request, ScriptConnection
+from torchyard.worker.relay.http import HttpRequest, ScriptConnection
 from torchyard.worker.relay.proxy import ServerResponse, ServerUnreachable
 from torchyard.worker.relay.run_state import RunState
 
@@ -44,11 +44,11 @@ class SdkV1Runs:
         self._lock = threading.Lock()
         self._own_run: dict[str, Any] | None = None
 
-    def serves(self, request: Request) -> bool:
+    def serves(self, request: HttpRequest) -> bool:
         """Whether the path is one of Azure's."""
         return request.path.lstrip("/").startswith(_SERVICES)
 
-    def is_open(self, request: Request) -> bool:
+    def is_open(self, request: HttpRequest) -> bool:
         """Whether this needs no token, and `discover` answers it."""
         return (
             request.path == sdk_v1_addresses.DISCOVERY
@@ -59,11 +59,11 @@ class SdkV1Runs:
     def discover(self, connection: ScriptConnection) -> None:
         connection.send(200, json.dumps(sdk_v1_addresses.services(self._server)).encode())
 
-    def is_quick(self, request: Request) -> bool:
+    def is_quick(self, request: HttpRequest) -> bool:
         """Whether `at_once` may be able to answer."""
         return request.method == "POST" and request.path.endswith("/batch") and _is_log(request)
 
-    def at_once(self, connection: ScriptConnection, request: Request, content: bytes) -> bool:
+    def at_once(self, connection: ScriptConnection, request: HttpRequest, content: bytes) -> bool:
         """Keep what is logged to a known run; False when the server is to say whether it exists.
 
         Raises:
@@ -75,7 +75,7 @@ class SdkV1Runs:
         self._keep(connection, sdk_v1_records.logged(path.run, json_object(content)), _TAKEN)
         return True
 
-    def answer(self, connection: ScriptConnection, request: Request) -> None:
+    def answer(self, connection: ScriptConnection, request: HttpRequest) -> None:
         """
         Raises:
             ServerUnreachable: only the server could answer, and it does not.
@@ -98,13 +98,13 @@ class SdkV1Runs:
         else:
             self._forward(connection, request)
 
-    def _forward(self, connection: ScriptConnection, request: Request) -> None:
+    def _forward(self, connection: ScriptConnection, request: HttpRequest) -> None:
         if "/artifacts" in request.path and self._server:
             headers = {**request.headers, sdk_v1_records.BASE_HEADER: self._server}
             request = request._replace(headers=headers)
         self._forwarder.forward(connection, request)
 
-    def _log(self, connection: ScriptConnection, request: Request, path: RunPath) -> None:
+    def _log(self, connection: ScriptConnection, request: HttpRequest, path: RunPath) -> None:
         content = content_of(connection, request)
         if self.at_once(connection, request, content):
             return
@@ -114,7 +114,7 @@ class SdkV1Runs:
             self._state.learn(path.run)
         connection.send(*response)
 
-    def _get(self, connection: ScriptConnection, request: Request, path: RunPath) -> None:
+    def _get(self, connection: ScriptConnection, request: HttpRequest, path: RunPath) -> None:
         content = content_of(connection, request)
         own_run = self._remembered(path)
         try:
@@ -126,7 +126,7 @@ class SdkV1Runs:
         self._learn(path, response)
         connection.send(*response)
 
-    def _change(self, connection: ScriptConnection, request: Request, path: RunPath) -> None:
+    def _change(self, connection: ScriptConnection, request: HttpRequest, path: RunPath) -> None:
         content = content_of(connection, request)
         own_run = self._remembered(path)
         records = None
@@ -172,6 +172,6 @@ def _contradicts(own_run: Mapping[str, Any], records: list[dict[str, Any]]) -> b
     )
 
 
-def _is_log(request: Request) -> bool:
+def _is_log(request: HttpRequest) -> bool:
     path = sdk_v1_records.run_path(request.path)
     return path is not None and path.verb == _LOG
