@@ -34,7 +34,7 @@ class RotatingHandler(logging.StreamHandler):  # type: ignore[type-arg]
         self.setFormatter(logging.Formatter(_FORMAT))
         self._file = file
         self._limit_bytes = limit_bytes
-        self._kept = count
+        self._backup_count = count
 
     def emit(self, record: logging.LogRecord) -> None:
         # A log that can't be rotated is written on.
@@ -54,7 +54,9 @@ class RotatingHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
     def _rename(self) -> None:
         """The oldest first, so that none is lost if this ends in between."""
-        names = [self._file.with_name(f"{self._file.name}.{n}") for n in range(self._kept, 0, -1)]
+        names = [
+            self._file.with_name(f"{self._file.name}.{n}") for n in range(self._backup_count, 0, -1)
+        ]
         for older, newer in zip(names, [*names[1:], self._file], strict=True):
             with suppress(FileNotFoundError):
                 os.replace(newer, older)

@@ -132,7 +132,7 @@ class _Frames:
 
     def __init__(self, stream: AsyncIterator[bytes]) -> None:
         self._stream = stream
-        self._held = b""
+        self._buffer = b""
 
     async def header(self) -> tuple[str, int] | None:
         """The hash and size of the next file, None at the end.
@@ -141,14 +141,14 @@ class _Frames:
             InvalidInput: what comes is not a header.
             LimitExceeded: the file is too large for a bundle.
         """
-        while (end := self._held.find(b"\n")) < 0:
-            if len(self._held) > _HEADER_LIMIT:
+        while (end := self._buffer.find(b"\n")) < 0:
+            if len(self._buffer) > _HEADER_LIMIT:
                 raise InvalidInput("the bundle's frame has no header")
             if not await self._more():
-                if self._held:
+                if self._buffer:
                     raise _cut_off()
                 return None
-        line, self._held = self._held[:end], self._held[end + 1 :]
+        line, self._buffer = self._buffer[:end], self._buffer[end + 1 :]
         return _header(line)
 
     async def pieces(self, size_bytes: int) -> AsyncIterator[bytes]:
@@ -158,15 +158,15 @@ class _Frames:
             InvalidInput: the bundle ends before.
         """
         while size_bytes:
-            if not self._held and not await self._more():
+            if not self._buffer and not await self._more():
                 raise _cut_off()
-            piece, self._held = self._held[:size_bytes], self._held[size_bytes:]
+            piece, self._buffer = self._buffer[:size_bytes], self._buffer[size_bytes:]
             size_bytes -= len(piece)
             yield piece
 
     async def _more(self) -> bool:
         chunk = await anext(self._stream, None)
-        self._held += chunk or b""
+        self._buffer += chunk or b""
         return chunk is not None
 
 

@@ -28,7 +28,7 @@ class Pipelined:
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        self._held = b""
+        self._last_byte = b""
         file.set_pipelined(True)
 
     def write(self, chunk: bytes) -> None:
@@ -37,20 +37,20 @@ class Pipelined:
             OSError: the server refused an earlier write, or the connection is lost.
         """
         if chunk:
-            self._file.write(self._held + chunk[:-1])
-            self._held = chunk[-1:]
+            self._file.write(self._last_byte + chunk[:-1])
+            self._last_byte = chunk[-1:]
 
     def close(self) -> None:
         """
         Raises:
             OSError: the server refused a write, or the connection is lost.
         """
-        rest, self._held = self._held, b""
+        rest, self._last_byte = self._last_byte, b""
         self._file.set_pipelined(False)
         self._file.write(rest)
         self._file.close()
 
     def discard(self) -> None:
         """Close it without writing the byte that was held back."""
-        self._held = b""
+        self._last_byte = b""
         self._file.close()

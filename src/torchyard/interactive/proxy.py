@@ -92,15 +92,15 @@ class Proxy:
     ) -> None:
         self._find = find
         self._links = links
-        self._place_at = location_of
-        self._place = location_of(0)
+        self._address_at = location_of
+        self._address = location_of(0)
         self._server: asyncio.AbstractServer | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self.port = 0
 
     @property
     def base_address(self) -> ProxyAddress:
-        return self._place
+        return self._address
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         """
@@ -111,7 +111,7 @@ class Proxy:
             self._connected, host, port, ssl=tls, limit=_HEAD_MOST_BYTES
         )
         self.port = int(self._server.sockets[0].getsockname()[1])
-        self._place = self._place_at(self.port)
+        self._address = self._address_at(self.port)
 
     def close(self) -> None:
         """For the event loop's thread."""
@@ -158,7 +158,7 @@ class Proxy:
     def _target(self, request: Head) -> tuple[Target, str]:
         host = request.get("host").lower().partition(":")[0]
         label, _, domain = host.partition(".")
-        target = self._find(label) if domain == self._place.domain else None
+        target = self._find(label) if domain == self._address.domain else None
         if target is None or len(request.all("host")) != 1:
             raise _Answered(
                 404,
@@ -171,7 +171,7 @@ class Proxy:
     async def _let_in(self, request: Head, target: Target, label: str) -> Channel:
         line = RequestLine.of(request)
         heads.body_bytes(request)
-        secure = self._place.scheme == "https"
+        secure = self._address.scheme == "https"
         cookie = heads.SECURE_COOKIE if secure else heads.COOKIE
         parts = urlsplit(line.target)
         if parts.path == SIGN_IN:
@@ -185,7 +185,7 @@ class Proxy:
                 f"Open `{target.name}` from the job's page, or with `yard job show-services`: "
                 "the link there lets you in.",
             )
-        why = heads.refusal(request, self._place.origin(label))
+        why = heads.refusal(request, self._address.origin(label))
         if why:
             raise _Answered(403, "Refused", f"The request was refused: {why}.")
         if not await target.may_enter(holder.user):
@@ -223,7 +223,7 @@ class Proxy:
     ) -> None:
         upgrade = heads.is_upgrade(request)
         sending = asyncio.ensure_future(
-            self._send(request, reader, channel, self._place.scheme, upgrade)
+            self._send(request, reader, channel, self._address.scheme, upgrade)
         )
         try:
             await self._answer(writer, channel)

@@ -199,7 +199,7 @@ class _Entry:
     ) -> None:
         self._services = services
         self._job = job
-        self._place = running_node
+        self._running_node = running_node
         self._checked: dict[str, tuple[float, bool]] = {}
         self.name = name
         self.first_path = _FIRST_PATHS.get(kind, "/")
@@ -215,21 +215,23 @@ class _Entry:
 
     async def connect(self) -> Channel:
         attempt = await run_in_threadpool(running.attempt_of, self._services.db, self._job)
-        if attempt != self._place.attempt_id:
+        if attempt != self._running_node.attempt_id:
             raise Conflict(
                 f"job `{self._job.name}` has ended", "services end with the ranks of their job"
             )
         request = {"kind": "service", "name": self.name}
-        return await running_nodes.open_channel(self._services, self._place, request)
+        return await running_nodes.open_channel(self._services, self._running_node, request)
 
     async def trouble(self) -> str:
         """What its worker said of it last."""
         nodes = dict(
             await run_in_threadpool(
-                running.interactive_of, self._services.db, self._place.attempt_id
+                running.interactive_of, self._services.db, self._running_node.attempt_id
             )
         )
-        values = ((nodes.get(self._place.node) or {}).get("services") or {}).get(self.name) or {}
+        values = ((nodes.get(self._running_node.node) or {}).get("services") or {}).get(
+            self.name
+        ) or {}
         return f"It is {values.get('state', 'gone')}. {values.get('message', '')}"
 
 

@@ -43,7 +43,7 @@ def ensure_experiment(
     connection: Connection, clock: Clock, workspace: str, name: str
 ) -> Experiment:
     """The experiment of that name, made if need be."""
-    experiment = experiment_store.named(connection, workspace, name)
+    experiment = experiment_store.find_by_name(connection, workspace, name)
     if experiment is not None:
         return experiment
     return experiment_store.add(connection, workspace, name, {}, clock.now())

@@ -31,38 +31,38 @@ class ServerFiles:
 
     def __init__(self, home: Path, node: NodeFolder | None = None) -> None:
         settings = Settings(home)
-        self._named = settings.server_file
+        self._server_file = settings.server_file
         self._folder = settings.servers_folder
-        self._places = [_Place(self._named, 0o600)]
+        self._locations = [_Location(self._server_file, 0o600)]
         if node is not None and node.is_separate:
-            self._places.append(_Place(node.server_file, 0o644))
+            self._locations.append(_Location(node.server_file, 0o644))
 
     def name(self, server: Server) -> None:
         """Have `server.json` name this server."""
-        for location in self._places:
-            _write(location.named, server, location.mode)
+        for location in self._locations:
+            _write(location.server_file, server, location.mode)
 
     def announce(self, server: Server) -> None:
         """Add the file of one of several servers."""
-        for location in self._places:
+        for location in self._locations:
             location.folder.mkdir(parents=True, exist_ok=True)
             location.folder.chmod(location.mode | 0o111 if location.mode & 0o044 else 0o700)
             _write(location.folder / f"{server.id}.json", server, location.mode)
 
     def withdraw(self, id: str) -> None:
-        for location in self._places:
+        for location in self._locations:
             (location.folder / f"{id}.json").unlink(missing_ok=True)
 
     def keep_only(self, ids: Collection[str]) -> None:
         """Withdraw all others."""
-        for location in self._places:
+        for location in self._locations:
             for file in location.folder.glob("*.json"):
                 if file.stem not in ids:
                     file.unlink(missing_ok=True)
 
     def forget_others(self) -> None:
         """Leave no file of several servers."""
-        for location in self._places:
+        for location in self._locations:
             shutil.rmtree(location.folder, ignore_errors=True)
 
     def is_announced(self, id: str) -> bool:
@@ -71,26 +71,26 @@ class ServerFiles:
     def read_named_id(self) -> str:
         """The id of the server that `server.json` names; empty when it names none of several."""
         try:
-            body: Any = json.loads(self._named.read_bytes())
+            body: Any = json.loads(self._server_file.read_bytes())
             return str(body.get("id", ""))
         except (OSError, ValueError, AttributeError):
             return ""
 
     def unname(self) -> None:
-        for location in self._places:
-            location.named.unlink(missing_ok=True)
+        for location in self._locations:
+            location.server_file.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Location:
     """A `server.json`, and `servers/` beside it."""
 
-    named: Path
+    server_file: Path
     mode: int
 
     @property
     def folder(self) -> Path:
-        return self.named.parent / "servers"
+        return self.server_file.parent / "servers"
 
 
 def _write(file: Path, server: Server, mode: int) -> None:

@@ -273,14 +273,14 @@ class Connection:
 
     def _reuse_connection(self, parts: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
         entry: Optional[tuple[SplitResult, http.client.HTTPConnection]] = getattr(
-            self._local, "kept", None
+            self._local, "entry", None
         )
         if entry is not None and entry[0] != parts:
             self._drop()
             entry = None
         if entry is None:
             entry = parts, self._address.connection(parts, timeout_s)
-            self._local.kept = entry
+            self._local.entry = entry
         connection = entry[1]
         if connection.sock is not None and _is_closed(connection.sock):
             # A server closes what was idle for some seconds, which does not make it unreachable.
@@ -291,10 +291,10 @@ class Connection:
         return connection
 
     def _drop(self) -> None:
-        entry = getattr(self._local, "kept", None)
+        entry = getattr(self._local, "entry", None)
         if entry is not None:
             entry[1].close()
-            self._local.kept = None
+            self._local.entry = None
 
 
 def _is_closed(idle: socket.socket) -> bool:

@@ -47,7 +47,7 @@ class HistorySpool:
         self._size = self._file.tell()
         # The place of the cursor in the first file, None while it must be looked for; and how
         # long the lines are that were read from there.
-        self._place: int | None = None
+        self._position: int | None = None
         self._lengths: list[int] = []
 
     @property
@@ -91,7 +91,7 @@ class HistorySpool:
             self._drop_delivered_files()
             first, cursor = self._firsts[0], self._cursor
             last = self._end if len(self._firsts) == 1 else self._firsts[1]
-            position = self._place
+            position = self._position
         lines: list[bytes] = []
         size = 0
         with open(self._path(first), "rb") as file:
@@ -105,7 +105,7 @@ class HistorySpool:
                 lines.append(line[:-1])
                 size += len(line)
         with self._changed:
-            self._place, self._lengths = position, [len(line) + 1 for line in lines]
+            self._position, self._lengths = position, [len(line) + 1 for line in lines]
         return cursor, lines
 
     def delivered(self, following: int) -> None:
@@ -116,10 +116,10 @@ class HistorySpool:
             if count <= 0:
                 return
             self._move_cursor(following)
-            if self._place is not None and count <= len(self._lengths):
-                self._place += sum(self._lengths[:count])
+            if self._position is not None and count <= len(self._lengths):
+                self._position += sum(self._lengths[:count])
             else:
-                self._place = None
+                self._position = None
             self._lengths = []
             self._changed.notify_all()
 
@@ -129,7 +129,7 @@ class HistorySpool:
             following = max(following, self._firsts[0])
             if following < self._cursor:
                 self._move_cursor(following)
-                self._place = None
+                self._position = None
                 self._lengths = []
 
     def wait_for_records(self, timeout_s: float, give_up: Callable[[], bool]) -> bool:
@@ -187,7 +187,7 @@ class HistorySpool:
     def _drop_delivered_files(self) -> None:
         while len(self._firsts) > 1 and self._firsts[1] <= self._cursor:
             self._path(self._firsts.pop(0)).unlink()
-            self._place = None
+            self._position = None
 
 
 def _number_in(path: Path) -> int:

@@ -68,7 +68,7 @@ class Provider:
         self.settings = settings
         self._now_s = now_s
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        self._slots = threading.BoundedSemaphore(_MOST_AT_ONCE)
         self._metadata: tuple[float, Mapping[str, Any]] | None = None
         self._keys: tuple[float, Mapping[str, Any]] | None = None
 
@@ -263,12 +263,12 @@ class Provider:
     @contextmanager
     def _reserve_slot(self) -> Iterator[None]:
         """Anybody may begin to sign in: they must not keep all of the server's threads waiting."""
-        if not self._places.acquire(timeout=1.0):
+        if not self._slots.acquire(timeout=1.0):
             raise Busy("too many people are signing in", "try again in a moment")
         try:
             yield
         finally:
-            self._places.release()
+            self._slots.release()
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -64,7 +64,7 @@ class WritingProcess:
     ) -> None:
         self._owner = owner
         self._lock = lock
-        self._what = name
+        self._name = name
         self._kind = kind
         self._restarts = 0
         self.connection: socket.socket | None = None
@@ -86,7 +86,7 @@ class WritingProcess:
         threading.Thread(
             target=self._listen,
             args=(connection, self.process),
-            name=f"writes-{self._what}",
+            name=f"writes-{self._name}",
             daemon=True,
         ).start()
 
@@ -116,7 +116,7 @@ class WritingProcess:
         if self._restarts > _MAX_RESTARTS:
             self._give_up(f"ended {self._restarts} times, last with {code}")
             return
-        _LOG.warning("the process that writes %s ended (%s); starting another", self._what, code)
+        _LOG.warning("the process that writes %s ended (%s); starting another", self._name, code)
         try:
             self.start()
         except (RuntimeError, OSError) as error:
@@ -125,7 +125,7 @@ class WritingProcess:
         self._owner.hand_over()
 
     def _give_up(self, reason: str) -> None:
-        _LOG.warning("the process that writes %s %s", self._what, reason)
+        _LOG.warning("the process that writes %s %s", self._name, reason)
         self._restarts = 0
         self._owner.give_up(reason)
 

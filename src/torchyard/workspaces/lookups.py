@@ -22,10 +22,10 @@ class Lookups:
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._kept: dict[tuple[str, str], tuple[int, float, StoredToken]] = {}
+        self._cache: dict[tuple[str, str], tuple[int, float, StoredToken]] = {}
 
     def get(self, token_hash: str, workspace: str) -> StoredToken | None:
-        entry = self._kept.get((token_hash, workspace))
+        entry = self._cache.get((token_hash, workspace))
         if entry is None:
             return None
         count, until_s, token = entry
@@ -36,6 +36,6 @@ class Lookups:
         Args:
             count: `Changes.count` from before the lookup.
         """
-        if len(self._kept) >= _MOST:
-            self._kept.clear()
-        self._kept[token_hash, workspace] = (count, self._now_s() + KEPT_S, token)
+        if len(self._cache) >= _MOST:
+            self._cache.clear()
+        self._cache[token_hash, workspace] = (count, self._now_s() + KEPT_S, token)

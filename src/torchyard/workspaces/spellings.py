@@ -24,11 +24,11 @@ class Spellings:
     def __init__(self, db: Database, now_s: Callable[[], float] = time.monotonic) -> None:
         self._db = db
         self._now_s = now_s
-        self._kept: tuple[float, dict[str, str]] = (0.0, {})
+        self._cache: tuple[float, dict[str, str]] = (0.0, {})
 
     def find_cached(self, name: str) -> str | None:
         """The spelling, if it is cached; does not ask the database."""
-        until_s, names = self._kept
+        until_s, names = self._cache
         return names.get(name.lower()) if self._now_s() < until_s else None
 
     def look_up(self, name: str) -> str:
@@ -39,5 +39,5 @@ class Spellings:
             }
         except DatabaseUnreachable:
             return name
-        self._kept = (self._now_s() + KEPT_S, names)
+        self._cache = (self._now_s() + KEPT_S, names)
         return names.get(name.lower(), name)

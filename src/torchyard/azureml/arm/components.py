@@ -39,7 +39,7 @@ class ComponentAssets:
     def __init__(self, db: Database, clock: Clock, storage: Places) -> None:
         self._db = db
         self._clock = clock
-        self._places = storage
+        self._storage = storage
 
     def list_all(self, call: Call) -> Sequence[AssetVersion]:
         return [
@@ -92,7 +92,7 @@ class ComponentAssets:
         return document
 
     def _snapshot(self, call: Call, code_id: str) -> str:
-        return snapshot_of_code(self._places, call, code_id)
+        return snapshot_of_code(self._storage, call, code_id)
 
 
 def spec_of(call: Call, component: Component) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class EnvironmentAssets:
     ) -> None:
         self._environments = services
         self._clock = clock
-        self._places = storage
+        self._storage = storage
         self._of_blob = of_blob
 
     def list_all(self, call: Call) -> Sequence[AssetVersion]:
@@ -127,7 +127,7 @@ class EnvironmentAssets:
             location = arm.short_uri(call, build["path"], self._of_blob)
             if not location.startswith("azureml://datastores/"):
                 return definition
-            snapshot = codes.snapshot_at(self._places, call.workspace.name, location)
+            snapshot = codes.snapshot_at(self._storage, call.workspace.name, location)
         return {**definition, "build": {**build, "path": f"{_SNAPSHOT}{snapshot}"}}
 
     def archive(self, call: Call, name: str, version: str, archived: bool) -> None:

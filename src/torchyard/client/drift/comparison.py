@@ -105,18 +105,18 @@ class _Table:
     """Rows that are kept as tuples."""
 
     def __init__(self, max_rows: int, seed: int) -> None:
-        self._places: dict[str, int] = {}
+        self._indexes: dict[str, int] = {}
         self._rows: Reservoir[tuple[Any, ...]] = Reservoir(max_rows, seed)
 
     def add(self, row: Row) -> None:
         for name in row:
-            if name not in self._places and len(self._places) < _MOST_COLUMNS:
-                self._places[str(name)] = len(self._places)
-        self._rows.add(tuple(row.get(name) for name in self._places))
+            if name not in self._indexes and len(self._indexes) < _MOST_COLUMNS:
+                self._indexes[str(name)] = len(self._indexes)
+        self._rows.add(tuple(row.get(name) for name in self._indexes))
 
     @property
     def names(self) -> list[str]:
-        return list(self._places)
+        return list(self._indexes)
 
     @property
     def seen(self) -> int:
@@ -127,7 +127,7 @@ class _Table:
         return len(self._rows.rows)
 
     def column(self, name: str) -> list[Any]:
-        index = self._places[name]
+        index = self._indexes[name]
         return [row[index] if index < len(row) else None for row in self._rows.rows]
 
 

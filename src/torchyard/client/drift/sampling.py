@@ -20,18 +20,18 @@ class Reservoir(Generic[_Row]):
     """Keeps at most `most` of the rows that are added; `seen` counts all of them."""
 
     def __init__(self, size: int, seed: int) -> None:
-        self._most = size
+        self._size = size
         self._random = random.Random(seed)
         self.rows: list[_Row] = []
         self.seen = 0
 
     def add(self, row: _Row) -> None:
         self.seen += 1
-        if len(self.rows) < self._most:
+        if len(self.rows) < self._size:
             self.rows.append(row)
             return
         index = self._random.randrange(self.seen)
-        if index < self._most:
+        if index < self._size:
             self.rows[index] = row
 
     @property

@@ -76,7 +76,7 @@ class Image:
 class Layout(Protocol):
     """Where blobs are kept while an image is made."""
 
-    place: Path
+    path: Path
     """Where it is on the disk; another one after a rename."""
 
     def add(self, media_type: str, blocks: Iterable[bytes]) -> Descriptor: ...
@@ -90,12 +90,12 @@ class FolderLayout:
     """A layout as a folder, which exists and is empty."""
 
     def __init__(self, folder: Path) -> None:
-        self.place = folder
+        self.path = folder
         self._blobs.mkdir(parents=True)
 
     @property
     def _blobs(self) -> Path:
-        return self.place / "blobs" / "sha256"
+        return self.path / "blobs" / "sha256"
 
     def add(self, media_type: str, blocks: Iterable[bytes]) -> Descriptor:
         draft = self._blobs / ".part"
@@ -114,16 +114,16 @@ class FolderLayout:
         return open(self._blobs / blob.digest.partition(":")[2], "rb")
 
     def put(self, name: str, content: bytes) -> None:
-        (self.place / name).write_bytes(content)
+        (self.path / name).write_bytes(content)
 
 
 class TarLayout:
     """A layout as one tar, of which each blob is written once, before its name is known."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
-        self.place = path
+        self.path = path
         self._file = file
-        self._places: dict[str, int] = {}
+        self._offsets: dict[str, int] = {}
         for name in ("blobs/", "blobs/sha256/"):
             folder = tarfile.TarInfo(name)
             folder.type, folder.mode, folder.mtime = tarfile.DIRTYPE, 0o755, _TIME_S
@@ -137,7 +137,7 @@ class TarLayout:
             size += len(block)
             self._file.write(block)
         blob = Descriptor(media_type, f"sha256:{digest.hexdigest()}", size)
-        if blob.digest in self._places:
+        if blob.digest in self._offsets:
             self._file.seek(start)
             self._file.truncate()
             return blob
@@ -146,12 +146,12 @@ class TarLayout:
         self._file.seek(start)
         self._file.write(_tar_head(f"blobs/sha256/{digest.hexdigest()}", size))
         self._file.seek(end)
-        self._places[blob.digest] = start + _TAR_BLOCK
+        self._offsets[blob.digest] = start + _TAR_BLOCK
         return blob
 
     def open(self, blob: Descriptor) -> IO[bytes]:
-        file = open(self.place, "rb", buffering=0)
-        return io.BufferedReader(_Slice(file, self._places[blob.digest], blob.size_bytes))
+        file = open(self.path, "rb", buffering=0)
+        return io.BufferedReader(_Slice(file, self._offsets[blob.digest], blob.size_bytes))
 
     def put(self, name: str, content: bytes) -> None:
         self._file.write(
@@ -276,7 +276,7 @@ def written(target: Path, overwrite: bool = False) -> Iterator[Layout]:
                 layout = FolderLayout(draft)
                 yield layout
             _publish(draft, target)
-            layout.place = target
+            layout.path = target
     finally:
         _remove(draft)
 

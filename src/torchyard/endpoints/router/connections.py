@@ -35,7 +35,7 @@ class Connections:
     """Of one router."""
 
     def __init__(self, limit: int = MOST) -> None:
-        self._most = min(limit, _affordable())
+        self._limit = min(limit, _affordable())
         self._all: dict[Connection, None] = {}
         self._by_host: dict[str, int] = {}
         self.refused = 0
@@ -49,7 +49,7 @@ class Connections:
     def admit(self, connection: Connection) -> bool:
         """Whether there is a place for it."""
         host = _name(connection.host)
-        is_crowded = len(self._all) >= self._most
+        is_crowded = len(self._all) >= self._limit
         if is_crowded or (host and self._by_host.get(host, 0) >= _PER_ADDRESS):
             if not self._close_one("" if is_crowded else host):
                 self.refused += 1

@@ -163,7 +163,7 @@ class Deployment:
         self.loop = loop
         self.counters = Counters()
         self.waiting_since: float | None = None
-        self._wanted = wake
+        self._wake = wake
         self._active: list[Instance] = []
         self._leaving: list[Instance] = []
         self._waiting: dict[Call, asyncio.TimerHandle] = {}
@@ -281,7 +281,7 @@ class Deployment:
         self._wait(call, WAKE_S)
         if self.waiting_since is None:
             self.waiting_since = time.time()
-            self._wanted()
+            self._wake()
 
     def _wait(self, call: Call, limit_s: float) -> None:
         self._waiting[call] = self.loop.call_later(limit_s, self._waited, call)

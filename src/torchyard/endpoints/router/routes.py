@@ -66,7 +66,7 @@ class Router:
         self._collector = Collector()
         self._permissions = Permissions(loop)
         self._endpoints: dict[str, Endpoint] = {}
-        self._gone: list[Deployment] = []
+        self._draining: list[Deployment] = []
 
     @property
     def is_full(self) -> bool:
@@ -87,7 +87,9 @@ class Router:
                 self._retire(endpoint.deployments.pop(name))
             for name, of_deployment in row.deployments.items():
                 self._put(endpoint, name, of_deployment)
-        self._gone = [each for each in self._gone if any(each.statistics().in_flight.values())]
+        self._draining = [
+            each for each in self._draining if any(each.statistics().in_flight.values())
+        ]
 
     def route(self, call: ClientCall) -> None:
         """Find the deployment that answers; tells the client's connection, at once or later."""
@@ -219,7 +221,7 @@ class Router:
 
     def _retire(self, deployment: Deployment) -> None:
         deployment.remove()
-        self._gone.append(deployment)
+        self._draining.append(deployment)
 
     def _checked(self, call: ClientCall, endpoint: Endpoint, refusal: Refusal | None) -> None:
         if call.is_done:

@@ -27,7 +27,7 @@ class Relay:
 
     def __init__(self, services: Services, attempt: str) -> None:
         self._services = services
-        self._place = RunningNode(attempt, 0, 0, 0)
+        self._node = RunningNode(attempt, 0, 0, 0)
         self._server: asyncio.AbstractServer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -47,7 +47,7 @@ class Relay:
         self._tasks.add(task)
         try:
             request = {"kind": "service", "name": SERVICE}
-            channel = await running_nodes.open_channel(self._services, self._place, request)
+            channel = await running_nodes.open_channel(self._services, self._node, request)
             await _pass(channel, reader, writer)
         except (TorchyardError, ChannelClosed, OSError, asyncio.CancelledError):
             pass  # the caller sees a closed connection

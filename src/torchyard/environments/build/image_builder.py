@@ -96,7 +96,7 @@ class _ImageBuild:
         mark: str,
     ) -> None:
         self.mark = mark
-        self._named = 0
+        self._name_count = 0
         self.engine = engine
         self.log = log
         self.working = working
@@ -188,8 +188,8 @@ class _ImageBuild:
 
     def _named_from(self, image: str) -> str:
         """Give the image a name for FROM lines of this build alone."""
-        self._named += 1
-        name = FROM_NAME.format(self.mark, self._named)
+        self._name_count += 1
+        name = FROM_NAME.format(self.mark, self._name_count)
         self.engine.tag(image, name)
         return name
 

@@ -39,7 +39,7 @@ class Cluster:
     ) -> None:
         self.bridge = bridge
         self._request_of = request_of
-        self._kept = used_keys
+        self._used_keys = used_keys
         self._lock = threading.Lock()
         self._watched: dict[str, float] = {}
         self._reports: dict[str, dict[str, Any]] = {}
@@ -151,7 +151,7 @@ class Cluster:
         if now - self._tidied_at < _TIDY_S:
             return
         self._tidied_at = now
-        for attempt in set(groups) - set(self._kept()):
+        for attempt in set(groups) - set(self._used_keys()):
             self.bridge.ask("forget", _LIMIT_S, attempt=attempt, nodes=0)
 
 

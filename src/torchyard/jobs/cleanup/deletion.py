@@ -156,7 +156,9 @@ def _chosen(services: Services, workspace: str, choice: Choice) -> list[Job]:
     with services.db.read() as connection:
         experiment_ids = None
         if choice.experiment_name:
-            experiment = experiment_store.named(connection, workspace, choice.experiment_name)
+            experiment = experiment_store.find_by_name(
+                connection, workspace, choice.experiment_name
+            )
             if experiment is None:
                 raise NotFound(
                     f"experiment `{choice.experiment_name}` does not exist in workspace "

@@ -49,20 +49,20 @@ experiments = Table(
 
 # Asked for whenever a run is made: built once.
 _NAMED = select(experiments).where(
-    experiments.c.workspace == bindparam("place"), experiments.c.name == bindparam("called")
+    experiments.c.workspace == bindparam("workspace"), experiments.c.name == bindparam("name")
 )
 _BY_ID = select(experiments).where(
-    experiments.c.workspace == bindparam("place"), experiments.c.id == bindparam("number")
+    experiments.c.workspace == bindparam("workspace"), experiments.c.id == bindparam("number")
 )
 
 
-def named(connection: Connection, workspace: str, name: str) -> Experiment | None:
-    values = {"place": workspace, "called": name}
+def find_by_name(connection: Connection, workspace: str, name: str) -> Experiment | None:
+    values = {"workspace": workspace, "name": name}
     return _experiment(connection.execute(_NAMED, values).one_or_none())
 
 
 def by_id(connection: Connection, workspace: str, number: int) -> Experiment | None:
-    values = {"place": workspace, "number": number}
+    values = {"workspace": workspace, "number": number}
     return _experiment(connection.execute(_BY_ID, values).one_or_none())
 
 

@@ -176,7 +176,7 @@ def _filter(
 def _experiment_id(connection: Connection, workspace: str, name: str) -> int | None:
     if not name:
         return None
-    experiment = experiment_store.named(connection, workspace, name)
+    experiment = experiment_store.find_by_name(connection, workspace, name)
     if experiment is None:
         raise NotFound(
             f"experiment `{name}` does not exist in workspace `{workspace}`",

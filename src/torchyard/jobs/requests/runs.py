@@ -73,7 +73,7 @@ def experiments(db: Database, workspace: str) -> Sequence[Experiment]:
 def experiment_named(db: Database, workspace: str, name: str) -> Experiment | None:
     """A deleted one too."""
     with db.read() as connection:
-        return experiment_store.named(connection, workspace, name)
+        return experiment_store.find_by_name(connection, workspace, name)
 
 
 def find_experiments(db: Database, workspace: str, view: View) -> Sequence[Experiment]:
@@ -103,7 +103,7 @@ def create_experiment(
         Conflict: the name is taken, be it by a deleted one.
     """
     with services.db.write() as connection:
-        if experiment_store.named(connection, workspace, name) is not None:
+        if experiment_store.find_by_name(connection, workspace, name) is not None:
             raise _taken(name)
         now = services.clock.now()
         return experiment_store.add(connection, workspace, name, dict(tags), now, artifact_location)
@@ -126,7 +126,7 @@ def change_experiment(
         experiment = _existing_experiment(connection, workspace, number)
         values: dict[str, Any] = {}
         if name is not None and name != experiment.name:
-            if experiment_store.named(connection, workspace, name) is not None:
+            if experiment_store.find_by_name(connection, workspace, name) is not None:
                 raise _taken(name)
             values["name"] = name
         if deleted is not None:

@@ -219,7 +219,7 @@ class _Response(io.RawIOBase):
     def __init__(self, socket: FolderSocket, block_id: BlockId, key: bytes) -> None:
         super().__init__()
         self._socket: Optional[FolderSocket] = socket
-        self._place = block_id
+        self._next_block = block_id
         self._key = key
         self._left = memoryview(b"")
         self._is_last = False
@@ -230,11 +230,11 @@ class _Response(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         while not self._left and not self._is_last:
             assert self._socket is not None
-            block = self._socket.block(self._place, self._key)
+            block = self._socket.block(self._next_block, self._key)
             if block.kind not in (MORE, LAST):
                 raise blocks.Forged("this block is not one of a response")
-            block_id = self._place
-            self._place = BlockId(
+            block_id = self._next_block
+            self._next_block = BlockId(
                 block_id.attempt, block_id.connection, block_id.request, block_id.number + 1, True
             )
             self._left, self._is_last = memoryview(block.content), block.kind == LAST

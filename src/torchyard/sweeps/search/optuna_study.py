@@ -60,7 +60,7 @@ class SweepStudy:
         self._known: dict[int, KnownTrial] = {}
         self._trials: list[Trial] = []
         self._suggested: list[dict[str, Value]] = []
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         for trial in setup.earlier:
             if contains(setup.space, trial.parameters):
                 self._end(self._add(trial.parameters), trial)
@@ -107,9 +107,9 @@ class SweepStudy:
         behind = number - lag + 1 if lag else number
         for ended in range(behind):
             trial = self._known.get(ended)
-            if ended in self._told or trial is None or trial.state == "running":
+            if ended in self._reported or trial is None or trial.state == "running":
                 continue
-            self._told.add(ended)
+            self._reported.add(ended)
             self._end(self._trials[ended], trial)
 
     def _add(self, parameters: Mapping[str, Value]) -> Trial:

@@ -25,7 +25,7 @@ class Devices:
         self.count = max(1, int(os.environ.get(_VARIABLE) or 1))
         self.cpu = torch.device("cpu")
         self._kind = torch.device
-        self._named = [torch.device("cuda", index) for index in range(self.count)]
+        self._devices = [torch.device("cuda", index) for index in range(self.count)]
         # The index that the script named last: its tensors are there, as far as it is told.
         self.current = 0
 
@@ -81,7 +81,7 @@ class Devices:
 
     def device_for_script(self) -> Any:
         """The device that a tensor of the script's is on, as far as the script is told."""
-        return self._named[self.current]
+        return self._devices[self.current]
 
 
 def asked_by_torch(depth: int = 2) -> bool:

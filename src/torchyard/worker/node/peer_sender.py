@@ -67,7 +67,7 @@ class PeerSender:
         # By checkpoint and file, what the peer has, as it was.
         self._copied: dict[tuple[str, str], _State] = {}
         # By checkpoint, the manifest of those that the peer has whole.
-        self._whole: dict[str, _State] = {}
+        self._complete: dict[str, _State] = {}
         self._refused: set[str] = set()
         self._failures: Counter[str] = Counter()
         self._is_keeping = False
@@ -103,9 +103,9 @@ class PeerSender:
         stored = self._ask({"kind": KEEP, "names": names}).get("held")
         self._is_keeping = bool(checkpoints)
         self._copied = {key: state for key, state in self._copied.items() if key[0] in names}
-        self._whole = {name: state for name, state in self._whole.items() if name in names}
+        self._complete = {name: state for name, state in self._complete.items() if name in names}
         # What it has dropped for want of space is not sent again.
-        self._refused |= set(self._whole) - set(stored if isinstance(stored, list) else [])
+        self._refused |= set(self._complete) - set(stored if isinstance(stored, list) else [])
         for folder in checkpoints:
             if folder.name not in self._refused:
                 self._copy(folder)
@@ -139,7 +139,7 @@ class PeerSender:
         manifest = folder / MANIFEST
         try:
             state = _state(os.stat(manifest))
-            if self._whole.get(folder.name) == state:
+            if self._complete.get(folder.name) == state:
                 return
             files = [file for file in files_below(folder) if file != manifest]
             for file in [*files, manifest]:
@@ -153,7 +153,7 @@ class PeerSender:
                 self._refused.add(folder.name)
                 self._tell(f"{folder.name} could not be copied, see worker.log")
             raise
-        self._whole[folder.name] = state
+        self._complete[folder.name] = state
 
     def _send(self, folder: Path, file: Path) -> bool:
         """False if the peer does not take it."""
