@@ -30,7 +30,7 @@ CEILINGS = {
     "base": 5_800,
     "batch_endpoints": 3_250,
     "cli": 13_400,
-    "client": 14_000,
+    "client": 14_050,
     "components": 450,
     "compute": 2_800,
     "connections": 500,
