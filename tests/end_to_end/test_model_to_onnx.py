@@ -1,13 +1,16 @@
-"""A model that a job made, exported to ONNX by another job in that job's environment."""
+"""A model that a job made, exported to ONNX and scored by jobs in that job's environment."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from end_to_end.yard_under_test import REPOSITORY, Yard
+from torchyard import Client
+from torchyard.base.settings import Settings
 from torchyard.models import onnx_files
 
 pytestmark = [
@@ -17,6 +20,7 @@ pytestmark = [
 ]
 
 SCRIPT = """
+import json
 import sys
 import torch
 
@@ -25,6 +29,7 @@ batch = torch.export.Dim("batch")
 image = torch.randn(2, 1, 8, 8)
 program = torch.export.export(net.eval(), (image,), dynamic_shapes=({0: batch},))
 torch.export.save(program, sys.argv[1] + "/net.pt2")
+print("SAMPLE " + json.dumps([image.tolist(), net(image).tolist()]))
 """
 
 
@@ -57,3 +62,34 @@ def test_a_model_of_a_job_becomes_an_onnx_model_with_its_signature(
     yard("model", "download", "-n", "net-onnx", "-p", str(tmp_path / "copy"))
     (file,) = (tmp_path / "copy").rglob("*.onnx")
     assert onnx_files.read(file).opset >= 18
+    _scores_as_torch_does(yard, tmp_path)
+
+
+def _scores_as_torch_does(yard: Yard, folder: Path) -> None:
+    log = b"\n".join(yard.logs("maker").values()).decode()
+    image, expected = json.loads(re.findall(r"^SAMPLE (.*)$", log, re.MULTILINE)[-1])
+    (folder / "request.json").write_text(json.dumps({"data": image}))
+    # The model that holds torch's program is scored by its export.
+    out, messages = yard.run(
+        "model", "score", "net:1", "--input", str(folder / "request.json"), expect=0
+    )
+    assert "`net:1` is scored by `net-onnx:1`" in messages
+    answer = json.loads(out)
+    ((name, rows),) = answer["outputs"].items()
+    assert answer["shapes"] == {name: [2, 10]}
+    for row, expected_row in zip(rows, expected, strict=True):
+        assert row == pytest.approx(expected_row, abs=1e-4)
+    with Client(workspace="default", settings=_settings(yard)) as client:
+        single = client.models.score("net-onnx", input={"image": image[:1]})
+    assert single.outputs[name] == [pytest.approx(expected[0], abs=1e-4)]
+    (folder / "request.json").write_text(json.dumps({"data": image[0]}))
+    _, messages = yard.run(
+        "model", "score", "net-onnx", "--input", str(folder / "request.json"), expect=2
+    )
+    assert "has the shape [1, 8, 8]" in messages
+    assert "`image`: float32 of shape [batch, 1, 8, 8]" in messages
+
+
+def _settings(yard: Yard) -> Settings:
+    server = json.loads((yard.home / "server.json").read_text())
+    return Settings(yard.home, server["url"], (yard.home / "token").read_text().strip())

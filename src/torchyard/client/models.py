@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from torchyard.client.endpoints.model_deployments import Deployer
     from torchyard.client.endpoints.online_deployments import OnlineDeployment
     from torchyard.client.endpoints.online_endpoints import OnlineEndpoint
-    from torchyard.client.exports.onnx_exports import OnnxExport, OnnxInput
     from torchyard.client.job import Job
+    from torchyard.client.jobs import Jobs
+    from torchyard.client.onnx.environments import ChosenEnvironment, Needs
+    from torchyard.client.onnx.exports import OnnxExport, OnnxInput
+    from torchyard.client.onnx.scoring import ModelAnswer
     from torchyard.client.snapshots.upload import Progress
 
 
@@ -151,7 +154,7 @@ class Models(DeletableAssets[Model]):
 
             client.models.export_onnx("digits", inputs=["image=1,1,8,8/float32"])
         """
-        from torchyard.client.exports.onnx_exports import OnnxExport, read_input
+        from torchyard.client.onnx.exports import OnnxExport, read_input
 
         export = OnnxExport(
             tuple(read_input(entry) if isinstance(entry, str) else entry for entry in inputs),
@@ -169,17 +172,110 @@ class Models(DeletableAssets[Model]):
             NotFound: the model does not exist.
             InvalidInput: an option can't be honoured, or no file can be exported.
         """
-        from torchyard.client.environments import Environments
-        from torchyard.client.exports import onnx_exports
-        from torchyard.client.jobs import Jobs
+        from torchyard.client.onnx import exports
 
         model = self.get(name, version).raw
-        onnx_exports.check(export, model)
-        environments = Environments(self._transport, self._workspace_path, self._snapshots)
-        chosen = onnx_exports.choose_environment(environments, model, export.environment)
-        jobs = Jobs(self._transport, self._workspace_path, self._snapshots)
-        with onnx_exports.job_document(export, model, chosen.environment) as document:
-            return jobs.create(document), chosen.notice
+        exports.check(export, model)
+        chosen = self._environment(model, exports.NEEDS, export.environment)
+        with exports.job_document(export, model, chosen.environment) as document:
+            return self._jobs().create(document), chosen.notice
+
+    def score(
+        self,
+        name: str,
+        version: str = "latest",
+        *,
+        input: str | Path | Mapping[str, Any],
+        environment: str = "",
+        compute: str = "",
+        timeout_s: float | None = None,
+    ) -> ModelAnswer:
+        """Score an input by an ONNX model through ONNX Runtime, in a job, and return its outputs.
+
+        A model without an ONNX file is scored by the newest ONNX model that was exported from it.
+
+        Args:
+            input: values by the names of the model's inputs, or a file: `.json` with
+                `{"inputs": {name: values}}` or `{"data": values}`, `.csv`, `.npy` or `.npz`.
+            environment: that of the model's job when empty, with `onnxruntime` if it lacks it.
+            timeout_s: how long to wait; None for as long as it takes.
+
+        Raises:
+            NotFound: the model does not exist.
+            InvalidInput: the input does not fit the model, or there is no ONNX file.
+            JobFailed: the job failed for another reason; its log says why.
+            Timeout: the job goes on.
+
+        Example::
+
+            answer = client.models.score("digits-onnx", input={"data": images.tolist()})
+            answer.outputs["output"]
+        """
+        job, _ = self.submit_score(
+            name, version, input=input, environment=environment, compute=compute
+        )
+        return self.answer_of(job.wait(timeout_s))
+
+    def submit_score(
+        self,
+        name: str,
+        version: str,
+        *,
+        input: str | Path | Mapping[str, Any],
+        environment: str = "",
+        compute: str = "",
+    ) -> tuple[Job, tuple[str, ...]]:
+        """Submit the job of `score`; returns it, and notices about its model and environment.
+
+        Raises:
+            NotFound: the model does not exist.
+            InvalidInput: the input does not fit the model, or there is no ONNX file.
+        """
+        from torchyard.client.onnx import inputs, scoring
+
+        notices: list[str] = []
+        model: Mapping[str, Any] = self.get(name, version).raw
+        if not scoring.is_onnx(model):
+            source = scoring.title_of(model)
+            listed = [*self.list(f"{model['name']}-onnx"), *self.list()]
+            model = scoring.newest_export(model, (candidate.raw for candidate in listed))
+            title = scoring.title_of(model)
+            notices.append(f"`{source}` is scored by `{title}`, which was exported from it")
+        request = inputs.read(input, scoring.tensors_of(model))
+        chosen = self._environment(model, scoring.NEEDS, environment)
+        notices += [chosen.notice] if chosen.notice else []
+        with scoring.job_document(model, request, chosen.environment, compute) as document:
+            return self._jobs().create(document), tuple(notices)
+
+    def answer_of(self, job: Job) -> ModelAnswer:
+        """What a job of `submit_score` has answered.
+
+        Raises:
+            InvalidInput: the input does not fit the model.
+            JobFailed: the job failed for another reason.
+        """
+        from torchyard.client.job import JobFailed
+        from torchyard.client.onnx import scoring
+
+        model = job.tags.get("model", "")
+        answer = scoring.answer_of(self._jobs().read_file, job.name, job.exit_code, model)
+        if answer is None:
+            raise JobFailed(job)
+        return answer
+
+    def _environment(
+        self, model: Mapping[str, Any], needs: Needs, requested: str
+    ) -> ChosenEnvironment:
+        from torchyard.client.environments import Environments
+        from torchyard.client.onnx import environments
+
+        listed = Environments(self._transport, self._workspace_path, self._snapshots)
+        return environments.choose(listed, model, needs, requested)
+
+    def _jobs(self) -> Jobs:
+        from torchyard.client.jobs import Jobs
+
+        return Jobs(self._transport, self._workspace_path, self._snapshots)
 
     def made_by(self, job: Job) -> Model:
         """The model that a job's output was registered as.
@@ -246,12 +342,11 @@ class Models(DeletableAssets[Model]):
         from torchyard.client.endpoints.model_deployments import Deployer
         from torchyard.client.endpoints.online_deployments import OnlineDeployments
         from torchyard.client.endpoints.online_endpoints import OnlineEndpoints
-        from torchyard.client.jobs import Jobs
 
         return Deployer(
             OnlineEndpoints(self._transport, self._workspace_path),
             OnlineDeployments(self._transport, self._workspace_path, self._snapshots),
-            Jobs(self._transport, self._workspace_path, self._snapshots),
+            self._jobs(),
         )
 
     def _asset(self, raw: Json) -> Model:

@@ -66,6 +66,12 @@ def test_a_model_is_deployed_or_first_exported(model: dict[str, Any], first: str
     assert next_steps.after_model({"name": "digits", **model})[0].startswith(first)
 
 
+def test_an_onnx_model_can_be_scored_without_an_endpoint() -> None:
+    lines = next_steps.after_model({"name": "digits-onnx", "files": ["model.onnx"]})
+    assert lines[1].startswith("yard model score digits-onnx --input FILE")
+    assert len(next_steps.after_model({"name": "net", "files": ["net.pt2"]})) == 1
+
+
 def test_an_endpoint_is_asked_as_its_models_signature_says() -> None:
     image = {"name": "image", "dtype": "float32", "shape": ["batch", 1, 8, ""]}
     model = {"signature": {"format": "onnx", "inputs": [image], "outputs": []}}

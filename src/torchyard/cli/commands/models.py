@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchyard.cli.commands import asset_verbs, onnx_export
+from torchyard.cli.commands import asset_verbs, model_score, onnx_export
 from torchyard.cli.endpoints.model_deploy import deploy
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.terminal import next_steps, tables
@@ -34,3 +34,4 @@ asset_verbs.add(
 
 group.add_command(deploy)
 group.add_command(onnx_export.export_onnx)
+group.add_command(model_score.score)

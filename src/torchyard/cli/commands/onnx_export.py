@@ -1,7 +1,7 @@
 """`yard model export-onnx`: a model as an ONNX file, by a job that compares both.
 
 Owns: its options.
-Leaves: the job to client/exports/onnx_exports.py, exporting to torchyard.train.onnx.
+Leaves: the job to client/onnx/exports.py, exporting to torchyard.train.onnx.
 Always: the command follows the job and ends with its exit code.
 """
 
@@ -25,7 +25,7 @@ from torchyard.cli.parsing.options import (
     warn,
 )
 from torchyard.cli.terminal import next_steps
-from torchyard.client.exports import onnx_exports
+from torchyard.client.onnx import exports
 
 if TYPE_CHECKING:
     from torchyard.client.client import Client
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 @click.option("--opset", type=int, default=None, help="Version of the operators. Default: torch's.")
 @click.option(
     "--optimize",
-    type=click.Choice(onnx_exports.LEVELS),
+    type=click.Choice(exports.LEVELS),
     default=None,
     help="Store the graph as ONNX Runtime optimizes it.",
 )
@@ -122,9 +122,9 @@ def export_onnx(
     Example: yard model export-onnx digits --input image=1,1,8,8/float32 --optimize extended
     """
     name, version = version_of(name, version, label)
-    export = onnx_exports.OnnxExport(
-        inputs=tuple(onnx_exports.read_input(text) for text in inputs),
-        dynamic=onnx_exports.read_dynamic(dynamic),
+    export = exports.OnnxExport(
+        inputs=tuple(exports.read_input(text) for text in inputs),
+        dynamic=exports.read_dynamic(dynamic),
         module_args=_arguments(module_args),
         optimize=optimize or "",
         **options,

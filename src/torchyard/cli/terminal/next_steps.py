@@ -69,7 +69,8 @@ def after_model(model: Mapping[str, Any]) -> list[str]:
     ]
     suffixes = {PurePosixPath(str(file)).suffix.lower() for file in files}
     if model.get("type") == "mlflow_model" or suffixes & set(_SERVED):
-        return [_line("yard", "model", "deploy", name)]
+        score = f"{_line('yard', 'model', 'score', name)} --input FILE   (without an endpoint)"
+        return [_line("yard", "model", "deploy", name), *([score] if ".onnx" in suffixes else [])]
     with_script = f"{_line('yard', 'model', 'deploy', name)} --code FOLDER"
     if suffixes & set(_EXPORTED):
         export = f"{_line('yard', 'model', 'export-onnx', name)} --example FILE"

@@ -31,7 +31,6 @@ _STARTUP = "bash_startup"
 _MOST_FAILURES = 100
 # A loop of the shell takes 50 microseconds more for each step until then.
 _MOST_STEPS = 5_000
-_QUOTED_OR_COMMENT = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<!\S)#[^\n]*", re.DOTALL)
 _STEPS = re.compile(r"[;\n|]|(?<![<>&])&(?![>&])")
 _PIPE = re.compile(r"(?<![|>])\|(?!\|)")
 _TRAP = re.compile(r"\btrap\b")
@@ -108,8 +107,9 @@ def has_pipe(command: str) -> bool:
 
 
 def _bare(command: str) -> str:
-    """The command without quoted strings and comments."""
-    return _QUOTED_OR_COMMENT.sub(_blank, command).strip()
+    """The command without quoted strings and comments, its continued lines joined."""
+    bare = shell_lists.QUOTED_OR_COMMENT.sub(_blank, command)
+    return bare.replace("\\\n", "''").strip()
 
 
 def _blank(match: re.Match[str]) -> str:

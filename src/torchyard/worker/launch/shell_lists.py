@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _OPERATOR = re.compile(r"&&|\|\||\|&|\||;;|;|\n|(?<![<>&])&(?![>&])|\\\n")
-_QUOTED_OR_COMMENT = re.compile(r"\\[^\n]|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<!\S)#[^\n]*", re.DOTALL)
+QUOTED_OR_COMMENT = re.compile(r"\\[^\n]|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<!\S)#[^\n]*", re.DOTALL)
 _CONTINUING = ("&&", "||", "|", "|&")
 _CONDITIONS = ("if", "elif", "while", "until", "!")
 _OPENING = ("then", "do", "else", "{", "time")
@@ -120,7 +120,7 @@ def _letters(text: str) -> str:
 
 
 def _lists(command: str) -> Iterator[list[Pipe]]:
-    bare = _blank_parentheses(_QUOTED_OR_COMMENT.sub(_blank, command))
+    bare = _blank_parentheses(QUOTED_OR_COMMENT.sub(_blank, command))
     pipes: list[Pipe] = []
     steps: list[Step] = []
     start = 0

@@ -22,15 +22,15 @@ def init() -> None:
     STATE["model"] = OnnxModel(path) if path.endswith(ONNX) else TorchModel(path)
 
 
-def model_file(top: str) -> str:
+def model_file(top: str, ends: "tuple[str, ...]" = (ONNX, EXPORTED, *SCRIPTS)) -> str:
     for folder, _, files in os.walk(top, followlinks=True):
         for name in sorted(files):
-            if name.endswith((ONNX, EXPORTED, *SCRIPTS)):
+            if name.endswith(ends):
                 path = os.path.join(folder, name)
                 # ONNX Runtime refuses weights beside a file that is a link to another folder.
                 file = os.path.realpath(path)
                 return file if os.path.basename(file) == name else path
-    raise FileNotFoundError(f"no .onnx, .pt2, .ts or .torchscript file is below {top}")
+    raise FileNotFoundError(f"no {', '.join(ends)} file is below {top}")
 
 
 def run(raw_data: str) -> "Any":
@@ -60,6 +60,10 @@ def inputs_by_name(body: "Any", names: "list[str]") -> "dict[str, Any]":
 TYPES = {"float": "float32", "double": "float64", "string": "object"}
 
 
+def as_list(value: "Any") -> "Any":
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 class OnnxModel:
     def __init__(self, path: str) -> None:
         import onnxruntime
@@ -76,25 +80,36 @@ class OnnxModel:
         return TYPES.get(inner, inner)
 
     def answer(self, body: "Any") -> "Any":
-        import numpy
+        lists = {name: as_list(each) for name, each in self.outputs_of(body).items()}
+        if "inputs" not in body and len(lists) == 1:
+            return next(iter(lists.values()))
+        return {"outputs": lists}
 
+    def outputs_of(self, body: "Any") -> "dict[str, Any]":
+        """The outputs by their names, as arrays where they are tensors."""
         values = inputs_by_name(body, list(self.types))
-        feed = {}
-        for name, value in values.items():
-            try:
-                feed[name] = numpy.asarray(value, dtype=self.types[name])
-            except (OverflowError, TypeError, ValueError) as error:
-                raise NotFitting(f"input `{name}`: {error}") from error
+        feed = {name: self.tensor(name, value) for name, value in values.items()}
         try:
             outputs = self.session.run(None, feed)
         except Exception as error:
             if type(error).__name__ == "InvalidArgument":
                 raise NotFitting(str(error)) from error
             raise
-        lists = [each.tolist() if hasattr(each, "tolist") else each for each in outputs]
-        if "inputs" not in body and len(lists) == 1:
-            return lists[0]
-        return {"outputs": dict(zip(self.outputs, lists))}
+        return dict(zip(self.outputs, outputs))
+
+    def tensor(self, name: str, value: "Any") -> "Any":
+        import numpy
+
+        dtype = self.types[name]
+        try:
+            tensor = numpy.asarray(value, dtype=dtype)
+            exact = numpy.asarray(value) if tensor.dtype.kind in "iu" else tensor
+            is_changed = exact.dtype.kind in "iuf" and bool((exact != tensor).any())
+        except (OverflowError, TypeError, ValueError) as error:
+            raise NotFitting(f"input `{name}`: {error}") from error
+        if is_changed:
+            raise NotFitting(f"input `{name}` holds numbers that are not {dtype}")
+        return tensor
 
 
 class TorchModel:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.client.exports import onnx_exports
-from torchyard.client.exports.onnx_exports import ENVIRONMENT, OnnxExport, OnnxInput
+from torchyard.client.onnx import environments, exports
+from torchyard.client.onnx.exports import ENVIRONMENT, OnnxExport, OnnxInput
 
 MODEL: dict[str, Any] = {
     "name": "net", "version": 3, "files": [{"path": "net.pt2"}], "environment": "azureml:vision:1",
@@ -43,15 +43,15 @@ class FakeEnvironments:
         return Answer(**self._definition)
 
 
-def choose(environments: FakeEnvironments, model: Any = MODEL, requested: str = "") -> Any:
-    return onnx_exports.choose_environment(environments, model, requested)  # type: ignore[arg-type]
+def choose(listed: FakeEnvironments, model: Any = MODEL, requested: str = "") -> Any:
+    return environments.choose(listed, model, exports.NEEDS, requested)  # type: ignore[arg-type]
 
 
 def test_an_input_is_a_name_a_shape_and_a_type() -> None:
-    assert onnx_exports.read_input("image=1,3,224,224/Float32") == OnnxInput(
+    assert exports.read_input("image=1,3,224,224/Float32") == OnnxInput(
         "image", (1, 3, 224, 224), "float32"
     )
-    assert onnx_exports.read_input("scale=/float64") == OnnxInput("scale", (), "float64")
+    assert exports.read_input("scale=/float64") == OnnxInput("scale", (), "float64")
 
 
 @pytest.mark.parametrize(
@@ -69,16 +69,16 @@ def test_an_input_is_a_name_a_shape_and_a_type() -> None:
 )
 def test_an_input_of_another_form_is_refused(text: str, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
-        onnx_exports.read_input(text)
+        exports.read_input(text)
 
 
 def test_dynamic_dimensions_are_listed_for_each_input() -> None:
-    assert onnx_exports.read_dynamic(()) is None
-    assert onnx_exports.read_dynamic(("none",)) == {}
-    assert onnx_exports.read_dynamic(("x=0,2", "y=1")) == {"x": (0, 2), "y": (1,)}
+    assert exports.read_dynamic(()) is None
+    assert exports.read_dynamic(("none",)) == {}
+    assert exports.read_dynamic(("x=0,2", "y=1")) == {"x": (0, 2), "y": (1,)}
     for wrong in ("x", "x=a", "x=-1", "x=0,"):
         with pytest.raises(InvalidInput, match="does not name dynamic dimensions"):
-            onnx_exports.read_dynamic((wrong,))
+            exports.read_dynamic((wrong,))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_dynamic_dimensions_are_listed_for_each_input() -> None:
 )
 def test_wrong_options_are_refused_before_anything_is_sent(export: OnnxExport, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
-        onnx_exports.check(export, MODEL)
+        exports.check(export, MODEL)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_wrong_options_are_refused_before_anything_is_sent(export: OnnxExport, r
 )
 def test_a_model_without_a_known_file_is_refused(paths: list[str], reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
-        onnx_exports.check(EXPORT, {**MODEL, "files": [{"path": path} for path in paths]})
+        exports.check(EXPORT, {**MODEL, "files": [{"path": path} for path in paths]})
 
 
 def test_the_environment_of_the_models_job_is_used_where_it_has_everything() -> None:
@@ -139,13 +139,13 @@ def test_missing_packages_are_added_to_what_defines_the_environment() -> None:
 
 
 def test_an_environment_that_can_not_export_gives_way_to_the_curated_one() -> None:
-    for environments, model, reason in (
+    for listed, model, reason in (
         (FakeEnvironments(("torch==2.4.1",), pip_requirements="torch"), MODEL, "has torch 2.4.1"),
         (FakeEnvironments(("torch==2.13.0",), image="mine"), MODEL, "lacks onnx"),
         (FakeEnvironments(()), {**MODEL, "environment": "gone"}, "does not exist"),
         (FakeEnvironments(()), {**MODEL, "environment": ""}, "no job made the model"),
     ):
-        chosen = choose(environments, model)
+        chosen = choose(listed, model)
         assert chosen.environment == ENVIRONMENT
         assert reason in chosen.notice
 
@@ -164,7 +164,7 @@ def test_the_job_carries_the_code_that_scripts_use(tmp_path: Path) -> None:
         example=tmp_path / "x.npy", module=f"{tmp_path}/net.py:Net", register_as="served",
         compute="cpu",
     )  # fmt: skip
-    with onnx_exports.job_document(export, MODEL, ENVIRONMENT) as document:
+    with exports.job_document(export, MODEL, ENVIRONMENT) as document:
         code = Path(document["code"])
         request = json.loads((code / "onnx-export.json").read_text())
         assert (request["module"], request["source"]) == ("net.py:Net", "net:3")
@@ -179,7 +179,7 @@ def test_the_job_carries_the_code_that_scripts_use(tmp_path: Path) -> None:
 
 
 def test_client_and_program_know_the_same_options() -> None:
-    source = Path(onnx_exports.__file__).parents[2] / "train/onnx"
+    source = Path(exports.__file__).parents[2] / "train/onnx"
     constants = {
         name.id: node.value
         for file in ("tensors.py", "onnx_files.py", "loading.py")
@@ -190,7 +190,7 @@ def test_client_and_program_know_the_same_options() -> None:
     }
     dtypes = constants["DTYPES"]
     assert isinstance(dtypes, ast.Dict)
-    assert tuple(ast.literal_eval(key) for key in dtypes.keys if key) == onnx_exports.DTYPES
-    assert ast.literal_eval(constants["LEVELS"]) == onnx_exports.LEVELS
-    assert ast.literal_eval(constants["EXAMPLES"]) == onnx_exports.EXAMPLES
-    assert ast.literal_eval(constants["SUFFIXES"]) == onnx_exports.FILES
+    assert tuple(ast.literal_eval(key) for key in dtypes.keys if key) == exports.DTYPES
+    assert ast.literal_eval(constants["LEVELS"]) == exports.LEVELS
+    assert ast.literal_eval(constants["EXAMPLES"]) == exports.EXAMPLES
+    assert ast.literal_eval(constants["SUFFIXES"]) == exports.FILES

@@ -1,11 +1,9 @@
 """Export registered models to ONNX, by a job.
 
-Owns: the options of an export and their written forms, the job's document and code, the
-environment that it runs in.
+Owns: the options of an export and their written forms, the job's document and code.
 Leaves: exporting to torchyard.train.onnx, which travels with the job; registering the result to
 the job's output.
-Always: neither torch nor onnx is imported here; an environment that lacks a package is never
-changed, another one is made of it.
+Always: neither torch nor onnx is imported here.
 """
 
 from __future__ import annotations
@@ -19,15 +17,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from torchyard.base.errors import InvalidInput, NotFound, nearest
-
-if TYPE_CHECKING:
-    from torchyard.client.environments import Environments
+from torchyard.base.errors import InvalidInput, nearest
+from torchyard.client.onnx.environments import Needs
 
 EXPERIMENT = "onnx-exports"
 ENVIRONMENT = "acpt-pytorch-2.13-cpu"
+# Its torch.export has what the exporter needs.
+NEEDS = Needs(
+    ("torch", "onnx", "onnxscript", "onnxruntime"), ENVIRONMENT, f"`{ENVIRONMENT}`", (2, 6)
+)
 OUTPUT = "onnx"
 LEVELS = ("basic", "extended", "all")
 DTYPES = (
@@ -36,10 +36,6 @@ DTYPES = (
 EXAMPLES = (".npy", ".npz", ".json", ".csv")
 FILES = (".pt2", ".pt", ".pth", ".ckpt", ".bin", ".pkl")
 
-_NEEDED = ("torch", "onnx", "onnxscript", "onnxruntime")
-_SAME = {"onnxruntime-gpu": "onnxruntime", "onnxruntime-training": "onnxruntime"}
-# Its torch.export has what the exporter needs.
-_OLDEST_TORCH = (2, 6)
 _INPUT = re.compile(r"([A-Za-z_][\w.]*)=([0-9,]*)/([A-Za-z0-9]+)\Z", re.ASCII)
 _DYNAMIC = re.compile(r"([A-Za-z_][\w.]*)=(\d{1,2}(?:,\d{1,2})*)\Z", re.ASCII)
 _MODULE = re.compile(r"(.+\.py):([A-Za-z_]\w*)\Z", re.ASCII)
@@ -76,14 +72,6 @@ class OnnxExport:
     register_as: str = ""
     environment: str = ""
     compute: str = ""
-
-
-@dataclass(frozen=True)
-class ChosenEnvironment:
-    """What the job file says; `notice` says what was added, or why it is another one."""
-
-    environment: str | dict[str, Any]
-    notice: str = ""
 
 
 def read_input(text: str) -> OnnxInput:
@@ -217,104 +205,6 @@ def _check_model(model: Mapping[str, Any]) -> None:
         f"model `{title}` has no file of a known format: {few}",
         f"register an MLflow model, or a file that ends with {', '.join(FILES)}",
     )
-
-
-def choose_environment(
-    environments: Environments, model: Mapping[str, Any], requested: str = ""
-) -> ChosenEnvironment:
-    """The requested environment or that of the model's job, where it has what an export needs.
-
-    Where packages are missing and can be added, they are; else it is `ENVIRONMENT`.
-
-    Raises:
-        NotFound: no environment has the requested name.
-        InvalidInput: the requested environment lacks packages that can't be added.
-    """
-    written: str | dict[str, Any] = requested or model.get("environment") or ""
-    if not written:
-        return ChosenEnvironment(
-            ENVIRONMENT, f"no job made the model, so the export runs in `{ENVIRONMENT}`"
-        )
-    title = f"the environment `{requested}`" if requested else "the environment of the model's job"
-    try:
-        packages = _packages(environments.resolve(written).packages)
-    except (NotFound, InvalidInput) as error:
-        if requested:
-            raise
-        return ChosenEnvironment(
-            ENVIRONMENT, f"{title} can't be used ({error.message}), so it is `{ENVIRONMENT}`"
-        )
-    missing = [name for name in _NEEDED if name not in packages]
-    too_old = _is_older(packages.get("torch", ""), _OLDEST_TORCH)
-    if not missing and not too_old:
-        return ChosenEnvironment(written)
-    extended = None
-    if "torch" in packages and not too_old:
-        extended = _with_packages(environments, written, missing)
-    if extended is not None:
-        names = ", ".join(f"`{name}`" for name in missing)
-        return ChosenEnvironment(extended, f"{title} lacks {names}: added for this job")
-    reason = (
-        f"has torch {packages['torch']}" if too_old else f"lacks {', '.join(missing)}"
-    )  # fmt: skip
-    if requested:
-        raise InvalidInput(
-            f"{title} {reason}",
-            f"name one with torch {'.'.join(map(str, _OLDEST_TORCH))} or later and "
-            f"{', '.join(_NEEDED[1:])}, such as `{ENVIRONMENT}`",
-            at=("environment",),
-        )
-    return ChosenEnvironment(ENVIRONMENT, f"{title} {reason}, so it is `{ENVIRONMENT}`")
-
-
-def _packages(lines: Sequence[str]) -> dict[str, str]:
-    """Versions by name; empty for one that is not pinned."""
-    packages = {}
-    for line in lines:
-        match = re.match(r"\s*([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*(?:==\s*([^\s;,]+))?", line)
-        if match:
-            name = re.sub(r"[-_.]+", "-", match[1]).lower()
-            packages[_SAME.get(name, name)] = match[2] or ""
-    return packages
-
-
-def _is_older(version: str, than: tuple[int, int]) -> bool:
-    match = re.match(r"(\d{1,6})\.(\d{1,6})", version)
-    return match is not None and (int(match[1]), int(match[2])) < than
-
-
-def _with_packages(
-    environments: Environments, written: str | dict[str, Any], missing: Sequence[str]
-) -> dict[str, Any] | None:
-    """An inline definition with more packages; None where it can't be made."""
-    definition: Mapping[str, Any] = {}
-    if isinstance(written, str):
-        name, _, version = written.removeprefix("azureml:").partition(":")
-        raw = environments.get(name.partition("@")[0], version or "latest").raw
-        if str(raw.get("status", "")).startswith("curated"):
-            return {"pip_requirements": "\n".join([*raw["packages"], *missing])}
-        definition = raw
-    else:
-        definition = written
-    base = {key: definition[key] for key in ("image", "build") if definition.get(key)}
-    if definition.get("conda_file"):
-        return {**base, "conda_file": _conda_with(definition["conda_file"], missing)}
-    if definition.get("pip_requirements"):
-        lines = definition["pip_requirements"]
-        text = lines if isinstance(lines, str) else "\n".join(map(str, lines))
-        return {**base, "pip_requirements": "\n".join([text.rstrip(), *missing, ""])}
-    return None
-
-
-def _conda_with(file: Any, missing: Sequence[str]) -> dict[str, Any]:
-    import yaml
-
-    body = dict(yaml.safe_load(file) if isinstance(file, str) else file)
-    dependencies = list(body.get("dependencies") or ())
-    lists = [entry for entry in dependencies if isinstance(entry, Mapping)]
-    others = [entry for entry in dependencies if not isinstance(entry, Mapping)]
-    pip = [line for entry in lists for line in entry.get("pip") or ()]
-    return {**body, "dependencies": [*others, {"pip": [*pip, *missing]}]}
 
 
 @contextmanager

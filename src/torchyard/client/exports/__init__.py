@@ -1,1 +1,0 @@
-"""Models in other formats, made by jobs."""

@@ -1,0 +1,1 @@
+"""Models as ONNX files: exporting and scoring them, by jobs."""
