@@ -28,7 +28,7 @@ _WHY_NOT = namespaces.why_not()
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.long,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT or "they can be made"),
 ]
 _YARD = str(Path(sys.executable).with_name("yard"))
