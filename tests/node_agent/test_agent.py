@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -30,6 +31,8 @@ TOKEN = "t0ken-of-ray"
 RAY = """#!/bin/sh
 { echo "pid $$"; echo "args $*"; env; cat "$RAY_AUTH_TOKEN_PATH"; echo; } > "$HOME/started.new"
 mv "$HOME/started.new" "$HOME/started-$$"
+[ -e "$HOME/fails" ] && { echo "wrong version"; exit 1; }
+echo "Ray runtime started."
 sleep 1000 &
 wait
 """
@@ -39,8 +42,11 @@ class Server:
     """Answers `ray`; 404 once `removed`."""
 
     def __init__(self) -> None:
+        self.head = socket.create_server(("127.0.0.1", 0))
+        self.head_address = f"127.0.0.1:{self.head.getsockname()[1]}"
+        self.seen_at = "2026-01-01T00:00:00Z"
         self.ray: dict[str, Any] = {
-            "address": "10.0.0.1:6379",
+            "address": self.head_address,
             "version": RayVersion().ray,
             "python": RayVersion().python,
             "token": TOKEN,
@@ -52,10 +58,11 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             def do_PUT(self) -> None:
-                size = int(self.headers["Content-Length"])
-                server.asked.append((self.command, self.path, json.loads(self.rfile.read(size))))
+                size = int(self.headers["Content-Length"] or 0)
+                sent = json.loads(self.rfile.read(size) or "{}")
+                server.asked.append((self.command, self.path, sent))
                 status = 404 if server.removed else 200
-                body: dict[str, Any] = {"ray": server.ray}
+                body: dict[str, Any] = {"ray": server.ray, "machine": server.machine}
                 if server.removed:
                     body = {"error": {"code": "machine_not_found", "message": "gone"}}
                 content = json.dumps(body).encode()
@@ -64,7 +71,7 @@ class Server:
                 self.end_headers()
                 self.wfile.write(content)
 
-            do_POST = do_PUT
+            do_POST = do_DELETE = do_PUT
 
             def do_GET(self) -> None:
                 self.send_response(200)
@@ -82,6 +89,13 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.http.server_port}"
 
+    @property
+    def machine(self) -> dict[str, str]:
+        return {"joined_at": "2026-01-01T00:00:00Z", "seen_at": self.seen_at}
+
+    def close_head(self) -> None:
+        self.head.close()
+
 
 @pytest.fixture
 def server() -> Iterator[Server]:
@@ -89,12 +103,13 @@ def server() -> Iterator[Server]:
     yield made
     made.http.shutdown()
     made.http.server_close()
+    made.close_head()
 
 
 class Joined:
     """`python -m torchyard.node_agent` below a folder; `started` are the calls of `ray`."""
 
-    def __init__(self, folder: Path, server: Server) -> None:
+    def __init__(self, folder: Path, server: Server, address: str = "127.0.0.9") -> None:
         environment = folder / "engines" / RayVersion().folder
         (environment / "bin").mkdir(parents=True)
         (environment / "torchyard-complete").touch()
@@ -109,12 +124,17 @@ class Joined:
             "workspace": "default",
             "compute": "machines",
             "name": "lab",
-            "address": "127.0.0.9",
+            "address": address,
             "folder": str(folder),
         }
+        (folder / "address").write_text("127.0.0.9")
         program_text = (
-            "import sys; from torchyard.node_agent import agent, __main__;"
-            "agent.REPORT_EVERY_S = 0.2; sys.exit(__main__.main())"
+            "import sys, pathlib; from torchyard.node_agent import agent, facts, __main__;"
+            "agent.REPORT_EVERY_S = 0.2;"
+            f"file = pathlib.Path({str(folder)!r}, 'address');"
+            "facts.has_address = lambda address: address == file.read_text();"
+            "facts.address_towards = lambda url: file.read_text();"
+            "sys.exit(__main__.main())"
         )
         self.process = subprocess.Popen(
             [sys.executable, "-c", program_text],
@@ -160,7 +180,8 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 def test_the_agent_joins_with_the_token_in_a_file(joined: Joined, server: Server) -> None:
     (started,) = wait_for(joined.started)
     arguments = next(line for line in started.splitlines() if line.startswith("args "))
-    assert "--address=10.0.0.1:6379" in arguments and "--node-ip-address=127.0.0.9" in arguments
+    assert f"--address={server.head_address}" in arguments
+    assert "--node-ip-address=127.0.0.9" in arguments
     assert "--labels=torchyard-machine=lab,torchyard-owner=ann" in arguments
     lines = started.splitlines()
     assert TOKEN not in "".join(lines[:-1]) and lines[-1] == TOKEN
@@ -170,6 +191,8 @@ def test_the_agent_joins_with_the_token_in_a_file(joined: Joined, server: Server
     method, path, body = server.asked[0]
     assert (method, path) == ("PUT", "/v1/workspaces/default/machines/machines/lab")
     assert body["facts"]["cpus"] >= 1 and body["address"] == "127.0.0.9"
+    first, last = body["probe"]["range"]
+    assert first <= body["probe"]["port"] <= last
     joined.process.send_signal(signal.SIGTERM)
     sessions = next(word for word in arguments.split() if word.startswith("--temp-dir="))
     assert Path(sessions.partition("=")[2]).is_dir()
@@ -178,8 +201,9 @@ def test_the_agent_joins_with_the_token_in_a_file(joined: Joined, server: Server
     assert not Path(sessions.partition("=")[2]).exists()
 
 
-def test_ray_is_started_again_when_it_ends(joined: Joined) -> None:
+def test_ray_is_started_again_when_it_ends(joined: Joined, server: Server) -> None:
     (first,) = wait_for(joined.started)
+    wait_for(lambda: any(path.endswith("/report") for _, path, _ in server.asked))
     os.kill(pid_of(first), signal.SIGKILL)
     wait_for(lambda: len(joined.started()) == 2)
     assert processes_of_session(pid_of(first)) == []
@@ -191,6 +215,58 @@ def test_a_head_that_moves_is_followed(joined: Joined, server: Server) -> None:
     wait_for(lambda: len(joined.started()) == 2)
     assert "--address=10.0.0.2:7000" in joined.started()[1]
     assert processes_of_session(pid_of(first)) == []
+
+
+def test_a_machine_with_another_address_joins_again(tmp_path: Path, server: Server) -> None:
+    joined = Joined(tmp_path, server, address="")
+    (first,) = wait_for(joined.started)
+    assert "--node-ip-address=127.0.0.9" in first
+    wait_for(lambda: any(path.endswith("/report") for _, path, _ in server.asked))
+    (tmp_path / "address").write_text("")  # without a network nothing changes
+    count = len(server.asked)
+    wait_for(lambda: len(server.asked) > count + 2)
+    draft = tmp_path / "address.new"
+    draft.write_text("127.0.0.10")
+    draft.replace(tmp_path / "address")
+    wait_for(lambda: len(joined.started()) == 2)
+    assert "--node-ip-address=127.0.0.10" in joined.started()[1]
+    assert processes_of_session(pid_of(first)) == []
+    wait_for(lambda: server.asked[-1][2]["address"] == "127.0.0.10")
+    joined.process.terminate()
+    assert "This machine's address is 127.0.0.10 now" in joined.end()
+
+
+def test_a_closed_port_of_the_head_is_named_and_the_machine_is_removed(
+    tmp_path: Path, server: Server
+) -> None:
+    port = server.head_address.rpartition(":")[2]
+    server.close_head()
+    joined = Joined(tmp_path, server)
+    text = joined.end()
+    assert joined.process.returncode == 2 and joined.started() == []
+    assert f"can't connect to the cluster's head at 127.0.0.1, port {port}" in text
+    assert f"hint: allow TCP from this machine to port {port}" in text
+    assert [(method, path) for method, path, _ in server.asked[1:]] == [
+        ("DELETE", "/v1/workspaces/default/machines/machines/lab")
+    ]
+
+
+def test_a_machine_that_was_one_before_stays_when_ray_does_not_join(
+    tmp_path: Path, server: Server
+) -> None:
+    server.seen_at = "2026-02-02T00:00:00Z"
+    (tmp_path / "fails").touch()
+    joined = Joined(tmp_path, server)
+    text = joined.end()
+    assert joined.process.returncode == 1
+    assert f"Ray does not join the head at {server.head_address}: wrong version" in text
+    assert [method for method, _, _ in server.asked] == ["PUT"]
+
+
+def test_an_address_that_is_another_machine_s_is_refused(tmp_path: Path, server: Server) -> None:
+    joined = Joined(tmp_path, server, address="192.0.2.77")
+    assert "`192.0.2.77` is not an address of this machine" in joined.end()
+    assert joined.process.returncode == 2 and server.asked == []
 
 
 def test_a_machine_that_was_removed_ends(joined: Joined, server: Server) -> None:
@@ -216,6 +292,8 @@ def test_a_second_agent_of_a_machine_is_refused(
 ) -> None:
     wait_for(joined.started)
     place = agents.Machine("default", "machines", "lab", "127.0.0.9")
-    second = agents.Agent(Transport(server.url, "x"), place, tmp_path, "uv", {}, print)
+    second = agents.Agent(
+        Transport(server.url, "x"), place, tmp_path, lambda: place.address, "uv", {}, print
+    )
     with pytest.raises(InvalidInput, match="is a node already"):
         second.run()

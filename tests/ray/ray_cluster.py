@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from eventually import LIMIT_S, PATIENCE
 from torchyard.executors.ray.ray_environment import RayEnvironment
 
 # On every process of a cluster, and so on what its actors start: of their environment jobs get
@@ -91,8 +92,13 @@ def free_port() -> int:
 
 
 def wait_until(is_true: Callable[[], bool], limit_s: float, what: str) -> float:
-    """The seconds that it took."""
+    """The seconds that it took.
+
+    Args:
+        limit_s: where it is longer than the limit of all tests, which no machine is too slow for.
+    """
     started = time.monotonic()
+    limit_s = max(limit_s, LIMIT_S) * PATIENCE
     while not is_true():
         assert time.monotonic() - started < limit_s, f"{what}: not within {limit_s:g} s"
         time.sleep(0.05)

@@ -19,7 +19,7 @@ from torchyard.executors.ray.ray_environment import RayEnvironment, RayVersion
 from torchyard.node_agent.ray_node import processes_of_session
 from torchyard.shared import processes
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800)]
 _YARD = str(Path(sys.executable).with_name("yard"))
 # Says where it is, then trains until it is told to end.
 _SCRIPT = """

@@ -20,6 +20,7 @@ from ray.own_machine import USER_ID, OwnMachine
 from ray.ray_cluster import lend_environment, wait_until
 from torchyard.executors.ray.ray_environment import RayEnvironment
 from torchyard.executors.server_for_nodes import own_addresses
+from torchyard.node_agent import port_probe
 from torchyard.node_agent.ray_node import processes_of_session
 from torchyard.shared import processes
 
@@ -27,7 +28,7 @@ _WHY_NOT = namespaces.why_not()
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.long,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT or "they can be made"),
 ]
 _YARD = str(Path(sys.executable).with_name("yard"))
@@ -70,6 +71,7 @@ class Site:
             os.chown(made, USER_ID, USER_ID)
         port = (self.home / "tls-port").read_text().strip()
         self._url = f"https://{own_addresses()[0]}:{port}"
+        self.network = network
         self.agent: subprocess.Popen[bytes] | None = None
 
     def yard(self, *words: str) -> str:
@@ -166,6 +168,17 @@ def site(ray_environment: RayEnvironment, tmp_path: Path) -> Iterator[Site]:
 def test_a_machine_with_its_own_root_joins_trains_is_unplugged_drained_and_leaves(
     site: Site,
 ) -> None:
+    # Its firewall lets nothing in that Ray would open from the server's machine.
+    first, last = port_probe.port_range()
+    site.network.prohibit(0, first, last)
+    site.join()
+    assert site.agent is not None
+    site.agent.wait(300)
+    log = (site.folder / "agent.log").read_text()
+    assert "error: the server's machine can't connect to `far` at " in log, log
+    assert f"to ports {first} to {last} of `far`" in log and site.json("node", "list") == []
+    site.network.mend()
+
     site.join()
     wait_until(lambda: site.state() == "joined", 120, "it has joined")
 

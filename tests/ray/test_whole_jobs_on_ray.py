@@ -15,7 +15,7 @@ from executors.torch_training import TorchTraining
 from ray.ray_cluster import RayCluster, lend_environment
 from torchyard.executors.ray.ray_environment import RayEnvironment
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from torchyard.base.clock import Clock, to_text
 from torchyard.base.db import Database
 from torchyard.base.dependencies import ClockOf, DatabaseOf, HomeOf, from_state
 from torchyard.base.errors import Forbidden, NotFound, Unreachable
-from torchyard.compute import actions, machines
+from torchyard.compute import actions, machines, port_check
 from torchyard.compute.types import JoinedMachine, head_key
 from torchyard.executors.engines import Engines
 from torchyard.executors.executor import EngineUnreachable
@@ -70,7 +70,10 @@ def join(
     body: Document,
 ) -> dict[str, Any]:
     _may_have_token(db, jobs_as_server_user, identity)
-    description = machines.read(machine, fields.mapping(body, "the machine's description"))
+    document = fields.mapping(body, "the machine's description")
+    description, probe = machines.read(machine, document), port_check.read(document)
+    if probe is not None:
+        port_check.check(machine, description.address, probe)
     if compute == machines.DEFAULT:
         _make_default(db, clock, workspace, home=home, owner=identity.user, engines=engines.names)
     joined = machines.join(db, clock, workspace, compute, description, identity.user)

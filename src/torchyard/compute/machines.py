@@ -71,7 +71,12 @@ def read(name: str, body: Mapping[str, Any]) -> Join:
     check_name(name)
     address = body.get("address", "")
     if not isinstance(address, str) or not _is_address(address):
-        raise InvalidInput("`address` is not an IP address", "send the machine's own")
+        raise InvalidInput(
+            f"`{str(address)[:80]}` is not the IP address of a machine"
+            if address
+            else "the machine has no address in the nodes' network",
+            "name the one by which the server's machine reaches it: `--address 10.0.0.7`",
+        )
     sent = body.get("facts") or {}
     if not isinstance(sent, Mapping):
         raise InvalidInput("`facts` is not an object", "send what the agent found")

@@ -45,15 +45,19 @@ def main() -> int:
 
 def _agent(request: dict[str, Any]) -> Agent:
     transport = Transport(request["url"], request["token"], ca_cert=request["ca_cert"])
+
+    def find_address() -> str:
+        return request["address"] or facts.address_towards(request["url"])
+
     membership = Machine(
         request["workspace"],
         request["compute"],
         request["name"] or facts.own_name(),
-        request["address"] or facts.address_towards(request["url"]),
+        find_address(),
     )
     folder = Path(request["folder"])
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Agent(transport, membership, folder, find_uv(), os.environ, _say)
+    return Agent(transport, membership, folder, find_address, find_uv(), os.environ, _say)
 
 
 def _say(line: str) -> None:

@@ -1,9 +1,11 @@
 """Keep this machine a node of a cluster, for as long as the program runs.
 
-Owns: joining, reporting, starting Ray again when it has ended or the head has moved, leaving.
+Owns: joining, reporting, starting Ray again when it has ended, or the head or this machine has
+another address, leaving.
 Leaves: Ray's process to ray_node.py, who may join to the server.
-Always: a server that can't be reached changes nothing: Ray and the jobs go on, and the machine is
-there again when it answers; a machine that was removed at the server ends.
+Always: a machine has joined once Ray has it; a server that can't be reached changes nothing: Ray
+and the jobs go on, and the machine is there again when it answers; one that was removed at the
+server ends.
 """
 
 from __future__ import annotations
@@ -11,23 +13,26 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from torchyard.base.errors import InvalidInput, NotFound, Unreachable
+from torchyard.base.errors import InvalidInput, NotFound, TorchyardError, Unreachable
 from torchyard.base.http import Transport
 from torchyard.executors.ray.ray_environment import (
     RayEnvironment,
     RayEnvironments,
     RayVersion,
 )
-from torchyard.node_agent import facts
+from torchyard.node_agent import facts, port_probe
 from torchyard.node_agent.ray_node import Membership, RayNode
 from torchyard.shared import locks
 
 REPORT_EVERY_S = 10.0
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 1.0, 60.0
+_RAY_START_S, _POLL_S = 120.0, 0.2
 _REMOVED = "machine_not_found"
 
 
@@ -42,13 +47,15 @@ class Machine:
 
     @property
     def path(self) -> str:
-        return f"/v1/workspaces/{self.workspace}/machines/{self.compute}/{self.name}"
+        name = quote(self.name, safe="")
+        return f"/v1/workspaces/{self.workspace}/machines/{self.compute}/{name}"
 
 
 class Agent:
     """
     Args:
         folder: of this machine's node; one agent at a time has it.
+        find_address: asked for the machine's address again and again; empty without a network.
         uv: the path of uv.
         say: called with each line for the person who watches.
     """
@@ -58,6 +65,7 @@ class Agent:
         transport: Transport,
         host: Machine,
         folder: Path,
+        find_address: Callable[[], str],
         uv: str,
         environ: Mapping[str, str],
         say: Callable[[str], object],
@@ -65,10 +73,11 @@ class Agent:
         self._transport = transport
         self._place = host
         self._folder = folder
+        self._find_address = find_address
         self._environments = RayEnvironments(folder, uv, environ)
         self._say = say
         self._stopping = threading.Event()
-        self._ray = RayNode(folder, host.address, environ)
+        self._ray = RayNode(folder, environ)
         self._membership: Membership | None = None
         self._environment: RayEnvironment | None = None
         self._delay_s = _FIRST_DELAY_S
@@ -98,9 +107,33 @@ class Agent:
                 self._ray.stop()
 
     def _join(self) -> None:
-        self._follow(self._ask("PUT", ""))
+        with port_probe.answering(self._place.address) as probe:
+            answer = self._ask("PUT", "", probe=probe)
+        try:
+            port_probe.check_head(answer["ray"]["address"])
+            self._follow(answer)
+            self._await_ray()
+        except TorchyardError:
+            machine = answer["machine"]
+            if machine["joined_at"] == machine["seen_at"]:  # it was not one before
+                with suppress(TorchyardError):
+                    self._transport.delete(self._place.path)
+            raise
         host = self._place
-        self._say(f"Joined `{host.compute}` as `{host.name}`, at {host.address}.")
+        if not self._stopping.is_set():
+            self._say(f"Joined `{host.compute}` as `{host.name}`, at {host.address}.")
+
+    def _await_ray(self) -> None:
+        deadline = time.monotonic() + _RAY_START_S
+        while not (self._ray.has_joined or self._stopping.is_set()):
+            if not self._ray.is_running or time.monotonic() > deadline:
+                assert self._membership is not None
+                raise Unreachable(
+                    f"Ray does not join the head at {self._membership.address}: "
+                    f"{self._ray.last_words()}",
+                    f"see `{self._ray.log}`",
+                )
+            self._stopping.wait(_POLL_S)
 
     def _stay(self) -> None:
         reported_at = time.monotonic()
@@ -111,6 +144,7 @@ class Agent:
             if time.monotonic() - reported_at < REPORT_EVERY_S:
                 continue
             reported_at = time.monotonic()
+            self._follow_address()
             try:
                 self._follow(self._ask("POST", "/report"))
                 self._delay_s = _FIRST_DELAY_S
@@ -138,7 +172,20 @@ class Agent:
         if self._environments.complete(version) is None:
             self._say(f"Installing Ray {version.ray} for Python {version.python} …")
         self._environment = self._environments.get(version)
-        self._ray.start(self._environment, membership)
+        self._ray.start(self._environment, membership, self._place.address)
+
+    def _follow_address(self) -> None:
+        """Join again when this machine has lost its address: Ray can't change that of a node."""
+        if facts.has_address(self._place.address):
+            return
+        address = self._find_address()
+        if not address:
+            return
+        self._say(f"This machine's address is {address} now: joining again.")
+        self._place = replace(self._place, address=address)
+        self._ray.stop()
+        assert self._membership is not None and self._environment is not None
+        self._ray.start(self._environment, self._membership, address)
 
     def _start_again(self) -> None:
         """After Ray has ended: its head was restarted, or the machine slept."""
@@ -147,12 +194,9 @@ class Agent:
         self._ray.stop()
         if not self._stopping.wait(self._delay_s):
             self._delay_s = min(_LONGEST_DELAY_S, self._delay_s * 2)
-            self._ray.start(self._environment, self._membership)
+            self._ray.start(self._environment, self._membership, self._place.address)
 
-    def _ask(self, method: str, path: str) -> dict[str, Any]:
-        body = {
-            "address": self._place.address,
-            "facts": facts.facts(),
-        }
+    def _ask(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        body = {"address": self._place.address, "facts": facts.facts(), **more}
         answer: dict[str, Any] = self._transport.call(method, self._place.path + path, body)
         return answer

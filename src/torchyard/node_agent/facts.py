@@ -40,6 +40,16 @@ def address_towards(url: str) -> str:
         return ""
 
 
+def has_address(address: str) -> bool:
+    """Whether this machine still has it."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+            probe.bind((address, 0))
+            return True
+    except OSError:
+        return False
+
+
 def facts() -> dict[str, Any]:
     """hostname, cpus, memory_bytes, gpus, gpu_kind, system, version."""
     names = _gpu_names()

@@ -241,9 +241,9 @@ class _Join:
         from torchyard.shared import processes
 
         address = self._request["address"] or facts.address_towards(url)
-        keys = ("token", "ca_cert", "workspace", "compute", "name")
+        keys = ("token", "ca_cert", "workspace", "compute", "name", "address")
         content = {key: self._request[key] for key in keys}
-        content |= {"url": url, "address": address, "folder": str(self._folder)}
+        content |= {"url": url, "folder": str(self._folder)}
         log = self._folder / _LOG
         with open(log, "wb") as output:
             self._process = subprocess.Popen(

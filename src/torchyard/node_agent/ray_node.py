@@ -27,6 +27,8 @@ from torchyard.shared import processes
 
 _OBJECT_STORE_BYTES = 100_000_000
 _PR_SET_PDEATHSIG = 1
+# `ray start` writes it once the head has the node.
+_JOINED = b"Ray runtime started"
 # Jobs' workers upload what they have when Ray ends; Ray itself then drains.
 _GRACE_S = 40.0
 _POLL_S = 0.2
@@ -49,21 +51,24 @@ class RayNode:
     """
     Args:
         folder: keeps token, log and Ray's sessions; closed to others.
-        address: this machine's, as the other nodes reach it.
     """
 
-    def __init__(self, folder: Path, address: str, environ: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder = folder
-        self._address = address
         self._environ = dict(environ)
         self._child: subprocess.Popen[bytes] | None = None
         self._sessions = folder
+        self._log_start = 0
 
     @property
     def log(self) -> Path:
         return self._folder / "ray.log"
 
-    def start(self, environment: RayEnvironment, membership: Membership) -> None:
+    def start(self, environment: RayEnvironment, membership: Membership, address: str) -> None:
+        """
+        Args:
+            address: this machine's, as the other nodes reach it.
+        """
         self._sessions = _sessions(self._folder)
         token_file = self._folder / "ray-token"
         with files.write_atomically(token_file, mode=0o600) as file:
@@ -72,7 +77,7 @@ class RayNode:
         command = [
             environment.ray, "start", "--block",
             f"--address={membership.address}",
-            f"--node-ip-address={self._address}",
+            f"--node-ip-address={address}",
             f"--labels={labels}",
             "--disable-usage-stats",
             f"--object-store-memory={_OBJECT_STORE_BYTES}",
@@ -80,6 +85,7 @@ class RayNode:
         ]  # fmt: skip
         parent = os.getpid()
         with open(self.log, "ab") as log:
+            self._log_start = log.tell()
             self._child = subprocess.Popen(
                 command,
                 env=variables(self._environ, environment, token_file),
@@ -93,6 +99,11 @@ class RayNode:
     @property
     def is_running(self) -> bool:
         return self._child is not None and self._child.poll() is None
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether the head has it."""
+        return self.is_running and _JOINED in self.log.read_bytes()[self._log_start :]
 
     def last_words(self) -> str:
         """What Ray wrote last, for a person who looks why it does not join."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from torchyard.executors.executor import EngineRefused
-from torchyard.executors.ray import bridge, engine
+from torchyard.executors.ray import bridge, bridge_program, engine
 from torchyard.shared.plan import LaunchPlan
 
 
@@ -52,6 +52,34 @@ WAITING = {"group": "torchyard-s-a", "state": "PENDING", "for_s": 5.0, "most_nod
 )
 def test_a_waiting_group_says_for_what(changes: dict[str, Any], reason: str) -> None:
     assert reason in engine._reason({**WAITING, "count": 4, **changes})
+
+
+def test_machines_that_a_job_may_not_have_are_not_counted() -> None:
+    waiting = {**WAITING, "count": 2, "big_enough": 1, "other_labels": 3, "free": 1}
+    assert "the Ray cluster has 1, not counting 3 joined by other people or drained: see " in (
+        engine._reason(waiting, True)
+    )
+    assert "has 1, not counting 3 without the labels" in engine._reason(waiting)
+
+
+@pytest.mark.parametrize(
+    ("selector", "is_chosen"),
+    [
+        ({}, True),
+        ({"owner": "ann"}, True),
+        ({"owner": "bob"}, False),
+        ({"zone": "a"}, False),
+        ({"owner": "in(bob,ann)"}, True),
+        ({"owner": "in(bob)"}, False),
+        ({"owner": "ann", "machine": "!in(lab-2, lab-3)"}, True),
+        ({"owner": "ann", "machine": "!in(lab-1)"}, False),
+        ({"machine": "!lab-1"}, False),
+        ({"machine": "!lab-2", "zone": "!a"}, True),
+    ],
+)
+def test_a_node_is_chosen_by_its_labels(selector: dict[str, str], is_chosen: bool) -> None:
+    labels = {"owner": "ann", "machine": "lab-1"}
+    assert bridge_program._has_labels(selector, labels) is is_chosen
 
 
 @pytest.mark.parametrize("address", ["", "head", "head:0", "head:70000", "http://head:1", "a b:1"])

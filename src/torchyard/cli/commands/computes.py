@@ -203,7 +203,9 @@ def attach(
     try:
         view = client.computes.engine(compute.name)
     except TorchyardError as error:
-        warn(f"{error.message}; the cluster is kept: ask again with `yard compute check`")
+        bound = f", with at most {compute.max_instances} nodes"
+        bound = "" if "max_instances" in document.value else bound
+        warn(f"{error.message}; the cluster is kept{bound}: ask again with `yard compute check`")
     else:
         limit = view.most_nodes or len(view.machines)
         if limit and "max_instances" not in document.value:

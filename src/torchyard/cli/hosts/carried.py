@@ -39,6 +39,7 @@ FILES = (
     "node_agent/agent.py",
     "node_agent/carried_ray.py",
     "node_agent/facts.py",
+    "node_agent/port_probe.py",
     "node_agent/ray_node.py",
     "shared/__init__.py",
     "shared/locks.py",

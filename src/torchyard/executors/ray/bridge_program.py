@@ -606,14 +606,18 @@ class Bridge:
     def _waiting(self, entry: Attempt, nodes: dict[str, Any], most_nodes: int) -> dict[str, Any]:
         """What a pending attempt waits for, in numbers."""
         bundle, count = entry.request["resources"], len(entry.actors)
+        labels = entry.request.get("labels") or {}
+        big = [node for node in nodes.values() if _fits(bundle, node["total"])]
+        labelled = [node for node in big if _has_labels(labels, node["labels"])]
         group = self.state.placement_group_table(entry.group.id) or {}
         return {
             "group": self.name(entry.request["attempt"]),
             "state": group.get("state", ""),
             "count": count,
             "for_s": time.monotonic() - entry.launched_at,
-            "big_enough": sum(_fits(bundle, node["total"]) for node in nodes.values()),
-            "free": sum(_fits(bundle, node["available"]) for node in nodes.values()),
+            "big_enough": len(labelled),
+            "other_labels": len(big) - len(labelled),
+            "free": sum(_fits(bundle, node["available"]) for node in labelled),
             "most_nodes": most_nodes,
         }
 
@@ -736,6 +740,21 @@ class Bridge:
 
 def _fits(bundle: dict[str, float], resources: dict[str, float]) -> bool:
     return all(resources.get(key, 0.0) >= value for key, value in bundle.items() if value)
+
+
+def _has_labels(selector: dict[str, str], labels: dict[str, str]) -> bool:
+    """Whether a node has what a bundle's selector says: `a`, `!a`, `in(a,b)` or `!in(a,b)`.
+
+    Source: https://docs.ray.io/en/latest/ray-core/scheduling/labels.html
+    """
+    for key, condition in selector.items():
+        values = condition.removeprefix("!").strip()
+        if values.startswith("in(") and values.endswith(")"):
+            values = values[3:-1]
+        choices = [value.strip() for value in values.split(",")]
+        if (labels.get(key) in choices) is condition.startswith("!"):
+            return False
+    return True
 
 
 def _address_towards(host: str) -> str:

@@ -104,7 +104,9 @@ class RayEngine:
             states.append(state)
             if because:
                 lost_because[number] = because
-        reason = _reason(report["waiting"]) if report.get("waiting") else ""
+        reason = ""
+        if report.get("waiting"):
+            reason = _reason(report["waiting"], bool(handle.body["settings"].get("head")))
         return Status(tuple(states), True, reason, lost_because)
 
     def stop(self, handle: Handle, grace_s: float) -> None:
@@ -286,8 +288,12 @@ def _state(node: Mapping[str, Any]) -> tuple[NodeState, str]:
     return "exited", ""
 
 
-def _reason(waiting: Mapping[str, Any]) -> str:
-    """Why nodes of an attempt have no machine yet."""
+def _reason(waiting: Mapping[str, Any], is_own_head: bool = False) -> str:
+    """Why nodes of an attempt have no machine yet.
+
+    Args:
+        is_own_head: whether its machines joined a head that torchyard looks after.
+    """
     count, big_enough, free = waiting["count"], waiting["big_enough"], waiting["free"]
     group = f"its group in Ray is `{waiting['group']}`"
     if waiting["state"] == "CREATED":
@@ -303,7 +309,7 @@ def _reason(waiting: Mapping[str, Any]) -> str:
             )
         return (
             f"waits for machines: needs {machines} of its size, and the Ray cluster has "
-            f"{big_enough}; {group}"
+            f"{big_enough}{_of_other_labels(waiting, is_own_head)}; {group}"
         )
     if free < count:
         return f"waits for machines: needs {machines}, and {free} are free in the Ray cluster"
@@ -312,6 +318,17 @@ def _reason(waiting: Mapping[str, Any]) -> str:
     return (
         f"Ray has not placed it for {waiting['for_s']:.0f} s, although machines are free; {group}"
     )
+
+
+def _of_other_labels(waiting: Mapping[str, Any], is_own_head: bool) -> str:
+    """What of the machines that are big enough does not count, and why."""
+    count = waiting.get("other_labels", 0)
+    if not count:
+        return ""
+    reason = "without the labels that the cluster asks for"
+    if is_own_head:
+        reason = "joined by other people or drained: see `yard node list`"
+    return f", not counting {count} {reason}"
 
 
 def _holds_jobs(node: Mapping[str, Any]) -> bool:
