@@ -160,6 +160,10 @@ else:
             raise AttributeError(f"module 'torchyard' has no attribute {name!r}")
         import importlib
 
+        if not any(other in globals() for other in _MODULES):
+            from torchyard.base import errors
+
+            errors.print_hints()
         value = getattr(importlib.import_module(f"torchyard.{_MODULES[name]}"), name)
         globals()[name] = value
         return value

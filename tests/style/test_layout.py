@@ -29,7 +29,7 @@ CEILINGS = {
     "backups": 1_100,
     "base": 5_800,
     "batch_endpoints": 3_250,
-    "cli": 13_450,
+    "cli": 13_500,
     "client": 14_800,
     "components": 450,
     "compute": 2_900,

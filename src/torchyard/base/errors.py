@@ -108,19 +108,24 @@ def moved(
     return copy
 
 
-if sys.version_info < (3, 11):
-    _excepthook = sys.excepthook
+def print_hints() -> None:
+    """Have Python print the hint of an error that nobody catches, as it does by itself from 3.11.
 
-    def _show_notes(
+    A program calls it once, as the SDK does with its first name.
+    """
+    if sys.version_info >= (3, 11):
+        return
+    before = sys.excepthook
+
+    def excepthook(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        """Print an error's notes as later versions of Python do."""
-        _excepthook(kind, error, trace)
+        before(kind, error, trace)
         if isinstance(error, TorchyardError):
             for note in getattr(error, "__notes__", ()):
                 print(note, file=sys.stderr)
 
-    sys.excepthook = _show_notes
+    sys.excepthook = excepthook
 
 
 class InvalidInput(TorchyardError):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Yard
+from cli.fake_server import FakeServer
 from torchyard.base import settings
 from torchyard.client.connection import default_workspace
 
@@ -29,7 +30,7 @@ def test_the_default_workspace_is_that_of_every_folder(yard: Yard) -> None:
     assert answer.code == 0 and "vision" in answer.text
     assert listed(yard) == {"workspace": "vision", "group": "research"}
     assert workspace() == "vision"
-    # No server is asked.
+    # No server is started.
     assert [file.name for file in (Path.cwd().parent / "home").iterdir()] == ["defaults.json"]
     assert yard("configure", "-d", "group=", "location=here").code == 0
     assert listed(yard) == {"workspace": "vision", "location": "here"}
@@ -45,6 +46,19 @@ def test_nearer_names_of_a_workspace_win(yard: Yard, monkeypatch: pytest.MonkeyP
     assert workspace() == "speech"
     monkeypatch.setenv("TORCHYARD_WORKSPACE", "text")
     assert workspace() == "text"
+
+
+def test_a_workspace_that_a_running_server_does_not_have_is_told(
+    yard: Yard, server: FakeServer
+) -> None:
+    answer = yard("configure", "-d", "workspace=default")
+    assert (answer.code, answer.err) == (0, "")
+    answer = yard("configure", "-d", "workspace=defualt")
+    assert answer.code == 0
+    assert "workspace `defualt` does not exist; did you mean `default`?" in answer.err
+    answer = yard("configure", "-d", "workspace=speech")
+    assert "yard workspace create -n speech" in answer.err
+    assert workspace() == "speech"
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,23 @@
 
 Owns: the options, the names of the defaults.
 Leaves: the file, and which workspace a command means, to client/connection.py.
-Always: no server is asked or started; a default that torchyard has no use for is refused by name.
+Always: no server is started; where one runs that does not have the workspace, a warning says so; a
+default that torchyard has no use for is refused by name.
 """
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
-from torchyard.base.errors import InvalidInput, nearest
+from torchyard.base.errors import InvalidInput, TorchyardError, nearest
+from torchyard.base.terminal_text import plain
 from torchyard.cli.parsing.group import Verb
-from torchyard.cli.parsing.options import Session, common
+from torchyard.cli.parsing.options import Session, common, warn
 from torchyard.cli.terminal import tables
 from torchyard.client import connection
+from torchyard.client.client import Client
 
 _NAMES = ("workspace", "group", "location")
 
@@ -40,6 +45,8 @@ def configure(session: Session, defaults: tuple[str, ...], list_defaults: bool) 
     if defaults:
         values = {name: value for name, value in (values | _read(defaults)).items() if value}
         connection.configure_defaults(home, values)
+        if values.get("workspace"):
+            _warn_of_missing(session, values["workspace"])
     elif not list_defaults:
         raise InvalidInput(
             "there is nothing to configure",
@@ -48,6 +55,22 @@ def configure(session: Session, defaults: tuple[str, ...], list_defaults: bool) 
     rows = [{"name": name, "value": values[name]} for name in _NAMES if name in values]
     columns = [("NAME", lambda row: row["name"]), ("VALUE", lambda row: row["value"])]
     tables.rows(session.form, rows, columns)
+
+
+def _warn_of_missing(session: Session, workspace: str) -> None:
+    try:
+        with Client(settings=session.settings, workspace=workspace, start=False) as client:
+            names = [each.name for each in client.workspaces.list()]
+    except TorchyardError:
+        return  # What it has is not known; `az configure` takes any name, too.
+    if workspace not in names:
+        guess = nearest(workspace, names)
+        hint = (
+            f"did you mean `{guess}`?"
+            if guess
+            else f"make it with `{shlex.join(['yard', 'workspace', 'create', '-n', workspace])}`"
+        )
+        warn(f"workspace `{plain(workspace)}` does not exist; {plain(hint)}")
 
 
 def _read(defaults: tuple[str, ...]) -> dict[str, str]:

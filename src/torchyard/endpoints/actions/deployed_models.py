@@ -21,6 +21,7 @@ from torchyard.base import refs
 from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
 from torchyard.base.errors import InvalidSpec, NotFound, TorchyardError
 from torchyard.data.datastores import Datastores
+from torchyard.endpoints.running import instance_jobs
 from torchyard.endpoints.spec.deployment_spec import MLFLOW, DeploymentSpec, ModelReference
 from torchyard.jobs.files import model_sources
 from torchyard.jobs.requests import submission
@@ -59,7 +60,7 @@ def pin(
     if environment is None:
         environment = _environment_of(model, model_files)
     job: dict[str, Any] = {
-        "command": "true" if model is None else "true ${{inputs.model}}",
+        "command": instance_jobs.command_of(model is not None),
         "experiment_name": "online-endpoints",
         "environment": environment,
         "environment_variables": dict(spec.environment_variables),

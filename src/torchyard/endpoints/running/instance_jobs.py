@@ -97,16 +97,20 @@ def document_of(
     return document
 
 
+def command_of(has_model: bool) -> str:
+    """The program that every instance runs, with its model but without what else it is told."""
+    program = f"exec python {programs.FOLDER}/supervise.py"
+    return f"{program} --model ${{{{inputs.model}}}}" if has_model else program
+
+
 def _command(
     deployment: Deployment, spec: DeploymentSpec, program: programs.Program, port: int
 ) -> str:
-    words = ["exec", "python", f"{programs.FOLDER}/supervise.py", "--port", str(port)]
-    words += ["--root", program.root, "--entry", program.entry]
+    words = ["--port", str(port), "--root", program.root, "--entry", program.entry]
     words += ["--service", f"{deployment.endpoint}-{deployment.name}"]
     words += ["--prefix", f"endpoints/{deployment.workspace}/{deployment.endpoint}"]
-    command = " ".join(map(shlex.quote, words))
+    command = f"{command_of(spec.model is not None)} {shlex.join(words)}"
     if spec.model is not None:
-        command += " --model ${{inputs.model}}"
         version = f"{spec.model.name or 'model'}/{spec.model.version or '1'}"
         command += f" --model-as {shlex.quote(version)}"
         if spec.model.folder:
