@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from eventually import LIMIT_S, PATIENCE
 from ray.ray_cluster import RayCluster
 from torchyard.executors.executor import EngineUnreachable, Handle, Status
 from torchyard.executors.launch_files import LaunchFiles
@@ -106,7 +107,9 @@ class Nodes:
     def status(self, handle: Handle) -> Status:
         return patiently(lambda: self.engine.status(handle))
 
-    def wait(self, handle: Handle, states: tuple[str, ...], limit_s: float = 30) -> Status:
+    def wait(
+        self, handle: Handle, states: tuple[str, ...], limit_s: float = LIMIT_S * PATIENCE
+    ) -> Status:
         """Until the nodes are in these states."""
         deadline = time.monotonic() + limit_s
         while True:
@@ -122,7 +125,7 @@ class Nodes:
             time.sleep(0.1)
 
 
-def patiently(ask: Callable[[], T], limit_s: float = 60) -> T:
+def patiently(ask: Callable[[], T], limit_s: float = LIMIT_S * PATIENCE) -> T:
     """As the server's rounds do: an engine that does not answer is asked again."""
     deadline = time.monotonic() + limit_s
     while True:

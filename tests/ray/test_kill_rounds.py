@@ -18,6 +18,8 @@ from torchyard.executors.executor import Handle
 
 pytestmark = [pytest.mark.ray]
 _ROUNDS = int(os.environ.get("TORCHYARD_TEST_KILLS", "4"))
+# An attempt that never ends is a fault, however slow the machine is.
+_STALLED_S = 600.0
 
 
 class Storm:
@@ -85,7 +87,7 @@ class Storm:
         del self.handles[attempt]
 
 
-@pytest.mark.timeout(120 + 30 * _ROUNDS)
+@pytest.mark.timeout(_STALLED_S + 120 * _ROUNDS)
 def test_every_attempt_ends_and_nothing_is_left_after_random_kills(
     ray_home: Path, tmp_path: Path, cluster: RayCluster
 ) -> None:
@@ -100,7 +102,7 @@ def test_every_attempt_ends_and_nothing_is_left_after_random_kills(
             time.sleep(0.1)
         kills.append(storm.kill())
         storm.settle()
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + _STALLED_S
     while storm.handles:
         assert time.monotonic() < deadline, storm.handles
         storm.settle()

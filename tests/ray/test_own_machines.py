@@ -69,8 +69,8 @@ class Site:
         lend_environment(node, environment)
         for made in (node, node / "engines"):
             os.chown(made, USER_ID, USER_ID)
-        port = (self.home / "tls-port").read_text().strip()
-        self._url = f"https://{own_addresses()[0]}:{port}"
+        self.port = int((self.home / "tls-port").read_text())
+        self._url = f"https://{own_addresses()[0]}:{self.port}"
         self.network = network
         self.agent: subprocess.Popen[bytes] | None = None
 
@@ -152,6 +152,13 @@ def _is_rank(entry: Path) -> bool:
         return False
 
 
+def _without(port: int, first: int, last: int) -> list[tuple[int, int]]:
+    """The ranges that a range is without a port."""
+    if not first <= port <= last:
+        return [(first, last)]
+    return [(low, high) for low, high in ((first, port - 1), (port + 1, last)) if low <= high]
+
+
 @pytest.fixture
 def site(ray_environment: RayEnvironment, tmp_path: Path) -> Iterator[Site]:
     # The paths of Ray's sockets are short.
@@ -170,7 +177,8 @@ def test_a_machine_with_its_own_root_joins_trains_is_unplugged_drained_and_leave
 ) -> None:
     # Its firewall lets nothing in that Ray would open from the server's machine.
     first, last = port_probe.port_range()
-    site.network.prohibit(0, first, last)
+    for low, high in _without(site.port, first, last):
+        site.network.prohibit(0, low, high)
     site.join()
     assert site.agent is not None
     site.agent.wait(300)

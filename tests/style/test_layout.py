@@ -37,7 +37,7 @@ CEILINGS = {
     "data": 4_700,
     "endpoints": 10_000,
     "environments": 11_000,
-    "executors": 7_250,
+    "executors": 7_350,
     "instances": 1_150,
     "interactive": 1_250,
     "jobs": 26_100,

@@ -305,7 +305,7 @@ async def _lifespan(
     parts.sender.start()
     parts.sweeps.start()
     parts.releases.start()
-    parts.heads.keep(lambda: computes.ray_heads(services.db))
+    parts.heads.start_keeping(lambda: computes.ray_heads(services.db))
     async with keeping(services), keeping_endpoints(services, scoring_at):
         yield
     app.state.job_services.close()
@@ -322,6 +322,7 @@ def _close(parts: Parts, builds: RequestedBuilds, audit: Audit) -> None:
     audit.close()
     if parts.sharing is not None:
         parts.sharing.stop()
+    parts.heads.close()
     parts.services.engines.close()
     parts.services.db.close()
 

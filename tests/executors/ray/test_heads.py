@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from eventually import eventually
+from torchyard.base.errors import DatabaseUnreachable
 from torchyard.executors.ray.heads import Heads
 from torchyard.executors.ray.ray_environment import RayEnvironment, RayVersion
 from torchyard.shared import processes
@@ -111,6 +112,31 @@ def test_a_head_that_starts_again_finds_no_note_of_the_one_before(
     heads.stop(KEY)
     heads.ensure(KEY)
     assert [note for _, note in starts(tmp_path)] == ["False", "False"]
+
+
+def test_a_head_ends_when_its_cluster_goes_later(
+    heads: Heads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchyard.executors.ray.heads._KEEP_EVERY_S", 0.1)
+    keys = {KEY}
+    calls: list[int] = []
+
+    def keys_in_use() -> set[str]:
+        calls.append(1)
+        if len(calls) == 2:
+            raise DatabaseUnreachable("it does not answer", "")
+        return set(keys)
+
+    heads.ensure(KEY)
+    ((pid, _),) = starts(tmp_path)
+    heads.start_keeping(keys_in_use)
+    try:
+        eventually(lambda: len(calls) >= 4, "some looks")
+        assert processes.start_time(pid)
+        keys.clear()
+        eventually(lambda: heads.find(KEY) is None, "the end of the head")
+    finally:
+        heads.close()
 
 
 def test_a_head_is_not_ended_when_its_cluster_is_made_again(heads: Heads, tmp_path: Path) -> None:

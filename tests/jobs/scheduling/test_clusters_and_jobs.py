@@ -160,6 +160,14 @@ def test_more_gpus_than_the_machine_has_are_refused_at_once(
     assert refused.value.code == code and refused.value.at and refused.value.hint
 
 
+def test_too_many_nodes_are_refused_with_what_raises_the_limit(services: Services) -> None:
+    # `compute create` would put another cluster in place of one of Ray or Slurm.
+    cluster(services, max_instances=2)
+    with pytest.raises(InvalidSpec) as refused:
+        submit(services, compute="cluster", resources={"instance_count": 3})
+    assert "`yard compute update -n cluster --max-instances 3`" in refused.value.hint
+
+
 def test_a_gpu_size_needs_a_machine_with_gpus(services: Services) -> None:
     bare = replace(services, devices=Machine({}))
     cluster(bare, size="Standard_NC6s_v3")

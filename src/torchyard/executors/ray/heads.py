@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchyard.base.errors import BuildFailed
+from torchyard.base.errors import BuildFailed, TorchyardError
 from torchyard.base.home.uv import find_uv
 from torchyard.executors.executor import EngineUnreachable
 from torchyard.executors.ray.ray_environment import (
@@ -43,6 +43,7 @@ from torchyard.shared import locks, processes
 _START_S = 90.0
 _POLL_S = 0.2
 _END_S = 10.0
+_KEEP_EVERY_S = 10.0
 _OBJECT_STORE_BYTES = 100_000_000
 # Of 107, less what Ray adds.
 _LONGEST_PLACE = 40
@@ -110,6 +111,27 @@ class Heads:
         self._starting = threading.Lock()
         self._starts: dict[str, _Start] = {}
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._closing = threading.Event()
+
+    def start_keeping(self, find_needed: Callable[[], Collection[str]]) -> None:
+        """Call `keep` now and again, until `close`: a cluster may go long after its deletion was
+        asked for, with its last job, and in other ways.
+        """
+
+        def run() -> None:
+            is_first = True
+            while is_first or not self._closing.wait(_KEEP_EVERY_S):
+                is_first = False
+                try:
+                    self.keep(find_needed)
+                except TorchyardError:
+                    pass  # the database is unreachable, which the scheduler says
+
+        threading.Thread(target=run, name="ray-heads", daemon=True).start()
+
+    def close(self) -> None:
+        """End no head: they outlive the server."""
+        self._closing.set()
 
     def ensure(self, key: str) -> RayHead:
         """The head, started unless it runs.
@@ -166,9 +188,10 @@ class Heads:
             find_needed: the keys; asked again before a head is ended, for its cluster may be made
                 again.
         """
+        if not self._folder.exists():
+            return
         keys = find_needed()
-        folders = self._folder.iterdir() if self._folder.exists() else iter(())
-        for folder in folders:
+        for folder in self._folder.iterdir():
             if folder.name in keys:
                 continue
             if self._running(folder) is not None or _record_begun(folder):

@@ -394,7 +394,7 @@ def _fits(services: Services, workspace: str, job: JobSpec, rehearsed: bool) -> 
         raise InvalidSpec(
             f"the job needs {job.fewest_nodes} nodes; compute `{compute.name}` has at most "
             f"{compute.max_instances}",
-            f"raise the limit: `yard compute create -n {compute.name} --max-instances "
+            f"raise the limit: `yard compute update -n {compute.name} --max-instances "
             f"{job.fewest_nodes}`, or use fewer nodes",
             code="too_many_nodes",
             at=_node_count_at(job),
