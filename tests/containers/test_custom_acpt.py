@@ -18,7 +18,7 @@ from torchyard.environments.names import curated_environments
 from torchyard.environments.packages import pythons
 
 # By hand: it was written on a machine too busy to run it.
-pytestmark = [pytest.mark.containers, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.containers, pytest.mark.long, pytest.mark.timeout(1200)]
 ENVIRONMENT = """\
 $schema: https://azuremlschemas.azureedge.net/latest/environment.schema.json
 name: custom_aml_environment

@@ -34,7 +34,7 @@ def test_every_workload_is_a_function() -> None:
 def test_every_function_is_a_workload() -> None:
     functions = {workload.function for workload in WORKLOADS}
     for file in PROGRAMS.glob("*.py"):
-        if file.stem in ("__init__", "main", "checks"):
+        if file.stem in ("__init__", "main", "checks", "bert"):
             continue
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):

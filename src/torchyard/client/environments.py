@@ -20,6 +20,7 @@ from torchyard.client.times import Deadline
 
 if TYPE_CHECKING:
     from torchyard.client.images.exported_image import ExportedImage, PushTarget
+    from torchyard.client.images.installation import Installed
     from torchyard.client.images.steps import Steps
     from torchyard.client.snapshots.job_files import JobFiles
     from torchyard.client.snapshots.snapshots import Snapshots
@@ -317,6 +318,38 @@ class Environments(EnvironmentReleases):
         )
         follow = steps or quiet.Steps()
         return image_export.make(self._transport, self._path, request, build, follow)
+
+    def install(
+        self,
+        environment: str,
+        prefix: Path | str,
+        *,
+        log: Callable[[str], None] = lambda text: None,
+        steps: Steps | None = None,
+    ) -> Installed:
+        """Put an environment into a folder of this machine, where it runs without torchyard.
+
+        Args:
+            prefix: a folder that does not exist or is empty; it can't be moved afterwards.
+            log: gets the log of a build.
+            steps: is told what is read, and notices.
+
+        Raises:
+            BuildFailed: the environment can't be had, or its Python does not run here.
+            Conflict: `prefix` has files.
+            InvalidInput: the environment is an image, or holds conda packages.
+        """
+        from torchyard.client.images import installation
+        from torchyard.client.images import steps as quiet
+
+        def build(body: Json) -> None:
+            deadline = Deadline(None, "the environment is not built", "")
+            self._wait_until_ready(body, log, deadline)
+
+        follow = steps or quiet.Steps()
+        return installation.install(
+            self._transport, self._path, environment, Path(prefix), build, follow
+        )
 
     def definition(self, name: str) -> EnvironmentDefinition:
         """What a named environment is made of; curated ones have a definition, too.

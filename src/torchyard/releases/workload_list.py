@@ -66,7 +66,8 @@ WORKLOADS: tuple[Workload, ...] = (
     ),
     *_of(
         "two_nodes",
-        *("ddp_digits", "ddp_parity", "deepspeed_zero1", "fsdp2", "tensor_parallel"),
+        *("ddp_digits", "ddp_parity", "deepspeed_zero1", "deepspeed_zero2", "deepspeed_zero3"),
+        *("deepspeed_offload", "bert_with_deepspeed", "fsdp2", "tensor_parallel"),
         *("distributed_checkpoint", "horovod_training", "fairscale_oss"),
         nodes=TWO_NODES,
     ),

@@ -93,12 +93,28 @@ def test_an_exception_lets_it_pass_and_is_shown(lab: ReleaseLab) -> None:
     ready(lab)
     lab.advise(entry("CVE-1", "alpha", to_text(lab.clock.now() - timedelta(days=40))))
     day = (lab.clock.now() + timedelta(days=9)).date().isoformat()
-    lab.release(exceptions=[{"id": "CVE-1", "reason": "not reachable", "expires": day}])
+    lab.release(exceptions=[{"id": "CVE-1", "reason": "not reachable", "review_by": day}])
     ended = lab.run()
     assert ended["status"] == "Completed", ended["error"]
     [finding] = ended["audit"]["findings"]
     assert finding["status"] == "excused"
     assert finding["exception"]["reason"] == "not reachable"
+
+
+@pytest.mark.slow
+def test_a_release_says_what_it_mends_and_how_late(lab: ReleaseLab) -> None:
+    ready(lab)
+    published = to_text(lab.clock.now() - timedelta(days=12))
+    versions = {"package": {"ecosystem": "PyPI", "name": "alpha"}, "versions": ["1.0"]}
+    lab.advise(entry("CVE-1", "alpha", published, affected=[versions]))
+    lab.release()
+    ended = lab.run()
+    assert ended["status"] == "Completed", ended["error"]
+    assert ended["audit"]["mended"] == [
+        {"package": "alpha", "version": "1.0", "id": "CVE-1", "days": 12}
+    ]
+    [gate] = [each for each in ended["gates"] if each["name"] == "audit"]
+    assert gate["message"].endswith("1 mended, 12 days after publication")
 
 
 @pytest.mark.slow

@@ -19,8 +19,13 @@ def vulnerability(age_days: int | None, id: str = "CVE-1") -> Vulnerability:
     return Vulnerability("torch", "2.0", (id, "GHSA-1"), "runs code", published, ("2.1",))
 
 
-def excuse(expires: date, **changes: Any) -> list[audit.Excuse]:
-    entry = {"id": "CVE-1", "reason": "not reachable", "expires": expires.isoformat(), **changes}
+def excuse(review_by: date, **changes: Any) -> list[audit.Excuse]:
+    entry = {
+        "id": "CVE-1",
+        "reason": "not reachable",
+        "review_by": review_by.isoformat(),
+        **changes,
+    }
     return audit.read_exceptions([entry])
 
 
@@ -40,14 +45,18 @@ def test_an_exception_excuses_up_to_its_day() -> None:
     assert audited["findings"][0]["exception"]["reason"] == "not reachable"
 
 
-def test_an_exception_that_ended_excuses_nothing_and_is_shown() -> None:
-    ended = NOW.date() - timedelta(days=1)
-    audited = audit.audit([vulnerability(99)], excuse(ended), NOW)
+def test_an_exception_past_its_day_excuses_nothing_and_fails_itself() -> None:
+    past = NOW.date() - timedelta(days=1)
+    audited = audit.audit([vulnerability(99)], excuse(past), NOW)
+    assert audited["failed"] == 2
+    assert audit.failures(audited) == [
+        "torch 2.0: CVE-1 (99 days old, fixed in 2.1)",
+        "exception CVE-1 was to be reviewed by 2026-06-29",
+    ]
+    # Also where there is nothing left to excuse.
+    audited = audit.audit([], excuse(past), NOW)
     assert audited["failed"] == 1
-    [line] = audit.failures(audited)
-    assert line == (
-        "torch 2.0: CVE-1 (99 days old, fixed in 2.1, its exception ended on 2026-06-29)"
-    )
+    assert audit.failures(audited) == ["exception CVE-1 was to be reviewed by 2026-06-29"]
 
 
 def test_an_exception_by_an_alias_and_for_another_package() -> None:
@@ -62,13 +71,13 @@ def test_an_exception_by_an_alias_and_for_another_package() -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"id": "CVE-1", "expires": "2027-01-01"}, "no `reason`"),
-        ({"id": "CVE-1", "reason": "x"}, "no day on which it ends"),
-        ({"id": "CVE-1", "reason": "x", "expires": "soon"}, "no day on which it ends"),
-        ({"id": "CVE-1", "reason": "x", "expire": "2027-01-01"}, "expire"),
+        ({"id": "CVE-1", "review_by": "2027-01-01"}, "no `reason`"),
+        ({"id": "CVE-1", "reason": "x"}, "no day by which it is reviewed"),
+        ({"id": "CVE-1", "reason": "x", "review_by": "soon"}, "no day by which it is reviewed"),
+        ({"id": "CVE-1", "reason": "x", "expires": "2027-01-01"}, "expires"),
         ("CVE-1", "not a mapping"),
     ],
 )
-def test_an_exception_needs_a_reason_and_an_end(entry: Any, message: str) -> None:
+def test_an_exception_needs_a_reason_and_a_day(entry: Any, message: str) -> None:
     with pytest.raises(InvalidSpec, match=message):
         audit.read_exceptions([entry])

@@ -179,6 +179,7 @@ def build(session: Session, name: str, version: str, label: str) -> None:
 
 asset_deletion.add(group, "environment", "environments", "environment", "vision")
 group.add_command(export.export)
+group.add_command(export.install)
 group.add_command(copies.save)
 group.add_command(copies.load)
 group.add_command(copies.clone)

@@ -1,6 +1,6 @@
-"""`yard environment export`: an environment as a file, or as an OCI image.
+"""`yard environment export` and `install`: an environment as a file, an OCI image or a folder.
 
-Owns: the options of both, the password on stdin, progress of an image.
+Owns: the options of each, the password on stdin, progress of an image.
 Leaves: files and images to client/.
 Always: options of the one are refused with the other; a password is taken from stdin alone.
 """
@@ -20,6 +20,7 @@ from torchyard.cli.parsing.options import (
     Session,
     common,
     name_argument,
+    names_of,
     reference_of,
     versioned,
     warn,
@@ -173,6 +174,36 @@ def _export_image(session: Session, reference: str, options: _ImageOptions) -> N
     if exported.pushed:
         words.append(f"Pushed `{exported.pushed}`: {size}, {exported.digest}.")
     tables.done(session.form, exported.raw, "\n".join(words))
+
+
+@click.command("install", cls=Verb)
+@click.argument("name", metavar="NAME", shell_complete=names_of("environments"))
+@click.argument("prefix", metavar="PREFIX", type=click.Path(path_type=Path))
+@versioned
+@common
+def install(session: Session, name: str, prefix: Path, version: str, label: str) -> None:
+    """Install an environment into the folder PREFIX of this machine, to run without torchyard.
+
+    Example: yard environment install acpt-pytorch-2.13-cpu /opt/acpt
+    """
+    steps = _Printed()
+    try:
+        installed = session.client().environments.install(
+            reference_of(name, version, label),
+            prefix,
+            log=lambda text: click.echo(text, nl=False, err=True),
+            steps=steps,
+        )
+    finally:
+        steps.close()
+    count = len(installed.distributions)
+    tables.done(
+        session.form,
+        installed.to_json(),
+        f"Installed {installed.name}:{installed.version} into `{installed.prefix}`: "
+        f"Python {installed.python}, {count} packages, {megabytes(installed.size_bytes)}.\n"
+        f"Run `{installed.prefix}/bin/python`, or `source {installed.prefix}/bin/activate`.",
+    )
 
 
 def _push_target(options: _ImageOptions) -> PushTarget | None:

@@ -68,7 +68,7 @@ _exceptions = click.option(
     "--exceptions",
     default="",
     metavar="FILE",
-    help="YAML file of exceptions, each with id, reason and expires.",
+    help="YAML file of exceptions, each with id, reason and review_by.",
 )
 
 
@@ -294,7 +294,7 @@ def _excuses(file: str) -> Document:
     if file and not isinstance(document.value.get("exceptions"), list):
         raise InvalidSpec(
             f"`{file}` has no list `exceptions`",
-            "write `exceptions:` and below it `- {id: CVE-…, reason: …, expires: 2027-01-31}`",
+            "write `exceptions:` and below it `- {id: CVE-…, reason: …, review_by: 2027-01-31}`",
         )
     document.value.setdefault("exceptions", [])
     return document
@@ -414,6 +414,10 @@ def _audit_page(audited: Mapping[str, Any]) -> str:
     lines += [f"  {_finding(finding)}" for finding in audited["findings"]]
     for exception in audited["unused_exceptions"]:
         lines.append(f"  exception {exception['id']} excuses nothing here")
+    for exception in audited["overdue_exceptions"]:
+        lines.append(
+            f"  FAIL     exception {exception['id']} was to be reviewed by {exception['review_by']}"
+        )
     if audited["without_hash"]:
         lines.append(f"  no hash is known of {', '.join(audited['without_hash'])}")
     return "\n".join(lines)
@@ -427,6 +431,5 @@ def _finding(finding: Mapping[str, Any]) -> str:
     line = f"{mark:<8} {package}  {', '.join(finding['ids'])}  {age}{fixed}  {finding['summary']}"
     exception = finding["exception"]
     if exception is not None:
-        ended = "ended on" if finding["status"] != "excused" else "until"
-        line += f"\n           exception {ended} {exception['expires']}: {exception['reason']}"
+        line += f"\n           exception until {exception['review_by']}: {exception['reason']}"
     return line

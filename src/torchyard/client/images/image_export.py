@@ -29,7 +29,7 @@ from torchyard.client.images.registry_connection import Connection
 from torchyard.client.images.steps import Steps, megabytes
 
 _READ_BYTES = 1 << 20
-_SILENCE_S = 600.0
+SILENCE_S = 600.0
 _NOT_IN_NAME = re.compile(r"[^a-z0-9]+")
 _NOT_IN_TAG = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -89,8 +89,8 @@ def make(
             connection = stack.enter_context(closing(Connection(to.registry, access)))
             connection.check(to.name)
         # The server looks through all files of a layer before it sends the first.
-        transport = stack.enter_context(closing(transport.twin(_SILENCE_S)))
-        plan = _plan(transport, path, request, build)
+        transport = stack.enter_context(closing(transport.twin(SILENCE_S)))
+        plan = plan_of(transport, path, request, build)
         for notice in plan["notices"]:
             steps.note(notice)
         name = local_name(plan["name"], plan["version"])
@@ -106,7 +106,7 @@ def make(
     return _exported(request, plan, name, image, str(to) if connection is not None else "")
 
 
-def _plan(
+def plan_of(
     transport: Transport, path: str, request: ImageRequest, build: Callable[[Json], None]
 ) -> Json:
     """The server's plan of the image, after a build where none is there."""

@@ -174,7 +174,7 @@ class EnvironmentReleases:
         Args:
             only, compute, workloads: see `validate`.
             max_age_days: how old a known vulnerability may be; 30 when None.
-            exceptions: mappings with `id`, `reason`, `expires` and maybe `package`.
+            exceptions: mappings with `id`, `reason`, `review_by` and maybe `package`.
             dry_run: go through all gates and register nothing.
 
         Raises:

@@ -116,14 +116,27 @@ def audit(services: Services, record: Record, is_canceled: IsCanceled) -> Outcom
     text, layer_names = str(record.results["lock"]), record.results["layers"]
     audited = audit_of(services, record.workspace, text, layer_names, record.request)
     age = audited["advisories"]["age_days"]
-    results = {"audit": audited}
+    mended = _mended(services, record, audited)
+    results = {"audit": {**audited, "mended": mended}}
     if age > limit:
         return Gate(AUDIT, FAILED, f"the advisories are {age} days old, above {limit}"), results
     wrong = auditing.failures(audited)
     if wrong:
         return Gate(AUDIT, FAILED, "; ".join(wrong)[:4000]), results
     counts = f"{len(audited['findings'])} findings, {audited['excused']} of them excused"
-    return Gate(AUDIT, PASSED, f"{counts}, none fails"), results
+    days = [str(each["days"]) for each in mended if each["days"] is not None]
+    after = f"; {len(mended)} mended" + (
+        f", {', '.join(days)} days after publication" if days else ""
+    )
+    return Gate(AUDIT, PASSED, f"{counts}, none fails{after if mended else ''}"), results
+
+
+def _mended(services: Services, record: Record, audited: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The vulnerabilities of the base that the candidate has no more."""
+    base = candidates.base_of(services.environments, record.workspace, record.base)
+    packages = candidates.versions_of_base(services.environments, record.workspace, base)
+    before, _ = advisories.vulnerabilities(services.db, record.workspace, packages)
+    return auditing.mended(before, audited, services.clock.now())
 
 
 def audit_of(

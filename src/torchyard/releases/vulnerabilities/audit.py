@@ -2,8 +2,9 @@
 
 Owns: the limit of age, exceptions and their end, the JSON of an audit.
 Leaves: which versions are affected to osv.py, where entries lie to advisories.py.
-Always: a vulnerability without a date counts as too old; an exception needs a reason and a day on
-which it ends, and is shown wherever it excuses something; one that ended excuses nothing.
+Always: a vulnerability without a date counts as too old; an exception needs a reason and a day by
+which it is reviewed, and is shown wherever it excuses something; after that day the audit fails,
+whether or not it would still excuse something.
 """
 
 from __future__ import annotations
@@ -19,21 +20,24 @@ from torchyard.base.errors import InvalidSpec
 from torchyard.releases.vulnerabilities.osv import Vulnerability
 
 MAX_AGE_DAYS = 30
-_KEYS = ("id", "package", "reason", "expires")
+_KEYS = ("id", "package", "reason", "review_by")
 _LONGEST = 1000
 
 
 @dataclass(frozen=True)
 class Excuse:
-    """Why a vulnerability is accepted, up to and with the day `expires`; `package` may be empty."""
+    """Why a vulnerability is accepted until it is reviewed, on the day `review_by` at the latest.
+
+    `package` may be empty.
+    """
 
     id: str
     reason: str
-    expires: date
+    review_by: date
     package: str = ""
 
     def to_json(self) -> dict[str, str]:
-        return {**vars(self), "expires": self.expires.isoformat()}
+        return {**vars(self), "review_by": self.review_by.isoformat()}
 
 
 def read_exceptions(listed: Any, at: Sequence[str | int] = ("exceptions",)) -> list[Excuse]:
@@ -44,7 +48,7 @@ def read_exceptions(listed: Any, at: Sequence[str | int] = ("exceptions",)) -> l
     if not isinstance(listed, list):
         raise InvalidSpec(
             "exceptions are not a list",
-            "write `- {id: CVE-…, reason: …, expires: 2027-01-31}`",
+            "write `- {id: CVE-…, reason: …, review_by: 2027-01-31}`",
             at=at,
         )
     return [_read(entry, [*at, position]) for position, entry in enumerate(listed)]
@@ -71,14 +75,14 @@ def _read(entry: Any, at: Sequence[str | int]) -> Excuse:
 
 
 def _day(entry: Mapping[str, Any], at: Sequence[str | int]) -> date:
-    value = entry.get("expires")
+    value = entry.get("review_by")
     try:
         return date.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
         raise InvalidSpec(
-            f"exception `{entry.get('id')}` has no day on which it ends",
-            "write `expires: 2027-01-31`",
-            at=[*at, "expires"],
+            f"exception `{entry.get('id')}` has no day by which it is reviewed",
+            "write `review_by: 2027-01-31`",
+            at=[*at, "review_by"],
         ) from None
 
 
@@ -88,15 +92,19 @@ def audit(
     now: datetime,
     max_age_days: int = MAX_AGE_DAYS,
 ) -> dict[str, Any]:
-    """The findings, each with its age and whether it fails; `failed` counts those that do."""
+    """The findings, each with its age and whether it fails; `failed` counts those that do, and the
+    exceptions that should have been reviewed.
+    """
     findings = [_finding(each, exceptions, now, max_age_days) for each in vulnerabilities]
     used = {finding["exception"]["id"] for finding in findings if finding["exception"]}
+    overdue = [each for each in exceptions if each.review_by < now.date()]
     return {
         "max_age_days": max_age_days,
         "findings": findings,
-        "failed": sum(finding["fails"] for finding in findings),
+        "failed": sum(finding["fails"] for finding in findings) + len(overdue),
         "excused": sum(finding["status"] == "excused" for finding in findings),
         "unused_exceptions": [each.to_json() for each in exceptions if each.id not in used],
+        "overdue_exceptions": [each.to_json() for each in overdue],
     }
 
 
@@ -109,7 +117,7 @@ def _finding(
     published = vulnerability.published
     age_days = None if published is None else max(0, (now - published).days)
     exception = _excusing(vulnerability, exceptions, now.date())
-    if exception is not None and exception.expires >= now.date():
+    if exception is not None and exception.review_by >= now.date():
         status = "excused"
     elif age_days is None:
         status = "undated"
@@ -132,27 +140,44 @@ def _finding(
 def _excusing(
     vulnerability: Vulnerability, exceptions: Sequence[Excuse], today: date
 ) -> Excuse | None:
-    """The exception about it that ends last, even one that has ended."""
+    """The exception about it with the last day, even one that is past."""
     about = [
         each
         for each in exceptions
         if each.id in vulnerability.ids and each.package in ("", vulnerability.package)
     ]
-    return max(about, key=lambda each: each.expires, default=None)
+    return max(about, key=lambda each: each.review_by, default=None)
+
+
+def mended(
+    before: Sequence[Vulnerability], audited: Mapping[str, Any], now: datetime
+) -> list[dict[str, Any]]:
+    """Those of the version before that are gone, each with its days from publication until now."""
+    left = {(finding["package"], finding["ids"][0]) for finding in audited["findings"]}
+    return [
+        {
+            "package": each.package,
+            "version": each.version,
+            "id": each.ids[0],
+            "days": None if each.published is None else max(0, (now - each.published).days),
+        }
+        for each in before
+        if (each.package, each.ids[0]) not in left
+    ]
 
 
 def failures(audited: Mapping[str, Any]) -> list[str]:
-    """In words, each finding that fails."""
+    """In words, each finding that fails, and each exception that should have been reviewed."""
     lines = []
     for finding in audited["findings"]:
         if not finding["fails"]:
             continue
         age = "no date" if finding["age_days"] is None else f"{finding['age_days']} days old"
         fixed = f", fixed in {', '.join(finding['fixed'])}" if finding["fixed"] else ""
-        ended = finding["exception"]
-        expired = f", its exception ended on {ended['expires']}" if ended else ""
         package = f"{finding['package']} {finding['version']}"
-        lines.append(f"{package}: {finding['ids'][0]} ({age}{fixed}{expired})")
+        lines.append(f"{package}: {finding['ids'][0]} ({age}{fixed})")
+    for exception in audited["overdue_exceptions"]:
+        lines.append(f"exception {exception['id']} was to be reviewed by {exception['review_by']}")
     return lines
 
 

@@ -3,7 +3,8 @@
 Owns: the processes, their time limits, the file and the lines of results.
 Leaves: what a workload does to its module, what the results mean to the server.
 Always: a workload that crashes or hangs is a failed one, and the next one runs; a result is
-written before the next workload starts; every rank has its own file.
+written before the next workload starts; every rank has its own file, and every
+workload a store of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,15 @@ from . import checks
 RESULTS = Path("outputs/validation")
 PREFIX = "validation: "
 _HERE = Path(__file__).parent
-_STORE = (
+# At the first port each rank learns the ports of the others, one store for each workload.
+_STORES = (
     "import sys; from datetime import timedelta; from torch.distributed import TCPStore\n"
-    "store = TCPStore(sys.argv[1], int(sys.argv[2]), -1, True, timedelta(seconds=600),"
+    "def store(port):\n"
+    "    return TCPStore(sys.argv[1], port, -1, True, timedelta(seconds=600),"
     " wait_for_workers=False)\n"
+    "first = store(int(sys.argv[2]))\n"
+    "others = [store(0) for _ in range(int(sys.argv[3]))]\n"
+    "first.set('ports', ' '.join(str(other.port) for other in others))\n"
     "print('ready', flush=True); sys.stdin.read()\n"
 )
 
@@ -41,19 +48,19 @@ def main() -> int:
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     _prepare()
     RESULTS.mkdir(parents=True, exist_ok=True)
-    store = _store(rank) if ranks > 1 else None
+    stores, ports = _stores(rank, len(settings["workloads"])) if ranks > 1 else (None, [])
     failed = 0
     with open(RESULTS / f"rank-{rank}.jsonl", "w", encoding="utf-8") as results:
         _write(results, {"hardware": checks.hardware(), "rank": rank, "ranks": ranks})
         for number, workload in enumerate(settings["workloads"]):
-            # What torch's `env://` reads: a prefix of its own in the store of all workloads.
-            os.environ["TORCHELASTIC_RESTART_COUNT"] = str(number)
+            if ports:
+                os.environ["MASTER_PORT"] = ports[number]
             result = _run(workload, settings, rank)
             failed += result["status"] == "failed"
             _write(results, result)
-    if store is not None:
-        store.terminate()
-        store.wait()
+    if stores is not None:
+        stores.terminate()
+        stores.wait()
     return 1 if failed else 0
 
 
@@ -67,22 +74,28 @@ def _prepare() -> None:
         importlib.import_module("torch")  # once: the processes are forked
 
 
-def _store(rank: int) -> subprocess.Popen[bytes] | None:
-    """The store at which the ranks of every workload meet, as torchrun's agent has one."""
+def _stores(rank: int, count: int) -> tuple[subprocess.Popen[bytes] | None, list[str]]:
+    """The process of the stores at which ranks meet, on rank 0, and the port of each workload's.
+
+    Of one store for all, a rank may read where the others were in the workload before: torch's own
+    agents have a new one for each attempt.
+    """
     if importlib.util.find_spec("torch") is None:
-        return None
+        return None, []
     os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
-    if rank != 0:
-        return None
     address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", _STORE, address, port],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    process.stdout.readline()
-    return process
+    process = None
+    if rank == 0:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _STORES, address, port, str(count)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+    distributed = importlib.import_module("torch.distributed")
+    first = distributed.TCPStore(address, int(port), -1, False, timedelta(seconds=600))
+    return process, first.get("ports").decode().split()
 
 
 def _run(workload: dict[str, Any], settings: dict[str, Any], rank: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Workloads of several ranks, on two nodes: every way of training gives the numbers of one process.
 
-Each begins and ends a process group; main.py keeps the store at which the ranks meet.
+Each begins and ends a process group; main.py keeps the stores at which the ranks meet.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Iterator
 
-from . import checks
+from . import bert, checks
 
-_RATE, _STEPS, _BATCH = 0.1, 6, 32
+_RATE, _ADAM_RATE, _STEPS, _BATCH = 0.1, 1e-2, 6, 32
 
 
 @contextmanager
@@ -122,23 +122,45 @@ def ddp_parity() -> dict[str, Any]:
     return _compare("DDP", losses, _alone(), 1e-5)
 
 
-def deepspeed_zero1() -> dict[str, Any]:
-    """DeepSpeed's ZeRO-1 has the losses of one process, which are DDP's."""
+def _deepspeed(distributed: Any) -> Any:
+    """DeepSpeed over the process group that there is."""
     torch = checks.need("torch")
     os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
     deepspeed = checks.need("deepspeed")
+    # Its transport over shared memory would be compiled first, which takes a minute and more.
+    getattr(deepspeed.ops, "__compatible_ops__", {})["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed(dist_backend=distributed.get_backend(), verbose=False)
+    return deepspeed
+
+
+def _zero(stage: int, offload: bool = False) -> dict[str, Any]:
+    """A stage of ZeRO has the losses of DistributedDataParallel, whose model ends the same.
+
+    What a rank holds of the parameters between steps is a figure: of stage 3 less than all.
+    """
+    torch = checks.need("torch")
     with _group() as distributed:
+        deepspeed = _deepspeed(distributed)
         rank_and_size = distributed.get_rank(), distributed.get_world_size()
-        model = checks.mlp()
+        expected = _by_ddp(distributed)
+        zero: dict[str, Any] = {"stage": stage}
+        if offload:
+            zero["offload_optimizer"] = {"device": "cpu"}
+        if stage == 3:
+            # Else parameters as small as these stay whole on each rank.
+            zero["stage3_param_persistence_threshold"] = 0
         config = {
             "train_batch_size": _BATCH,
-            "zero_optimization": {"stage": 1},
+            # DeepSpeed clips by default, and DDP does not.
+            "gradient_clipping": 0.0,
+            "zero_optimization": zero,
             "zero_allow_untested_optimizer": True,
+            # Its own Adam for processors would be compiled first.
             "zero_force_ds_cpu_optimizer": False,
         }
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-        # Over the process group that there is.
-        deepspeed.init_distributed(dist_backend=distributed.get_backend(), verbose=False)
+        model = checks.mlp()
+        total = sum(each.numel() for each in model.parameters())
+        optimizer = torch.optim.AdamW(model.parameters(), lr=_ADAM_RATE)
         engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
         losses = []
         for step in range(_STEPS):
@@ -146,11 +168,68 @@ def deepspeed_zero1() -> dict[str, Any]:
             engine.backward(loss)
             engine.step()
             losses.append(_mean(distributed, loss))
+        whole = sum(each.numel() for each in model.parameters())
+    if stage == 3:
+        checks.expect(whole < total, f"a rank holds all {total} parameters between steps")
+    figures = _compare(f"ZeRO-{stage}", losses, expected, 1e-5)
+    return {**figures, "parameters": total, "parameters_between_steps": whole}
 
-    def adam(parameters: Any, lr: float) -> Any:
-        return torch.optim.AdamW(parameters, lr=1e-2)
 
-    return _compare("ZeRO-1", losses, _alone(adam), 1e-4)
+def _by_ddp(distributed: Any) -> list[float]:
+    """The losses of DistributedDataParallel with AdamW."""
+    torch = checks.need("torch")
+    model = torch.nn.parallel.DistributedDataParallel(checks.mlp())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=_ADAM_RATE)
+    losses = []
+    for step in range(_STEPS):
+        batch = _batch(step, distributed.get_rank(), distributed.get_world_size())
+        loss = _step(model, batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(_mean(distributed, loss))
+    return losses
+
+
+def deepspeed_zero1() -> dict[str, Any]:
+    """ZeRO-1, which divides the optimizer's state, has DDP's losses."""
+    return _zero(1)
+
+
+def deepspeed_zero2() -> dict[str, Any]:
+    """ZeRO-2, which divides the gradients, too, has DDP's losses."""
+    return _zero(2)
+
+
+def deepspeed_zero3() -> dict[str, Any]:
+    """ZeRO-3, which divides the parameters, too, has DDP's losses."""
+    return _zero(3)
+
+
+def deepspeed_offload() -> dict[str, Any]:
+    """ZeRO-2 with the optimizer's state in the machine's memory has DDP's losses."""
+    return _zero(2, offload=True)
+
+
+def bert_with_deepspeed() -> dict[str, Any]:
+    """A tiny BERT learns a set shaped as GLUE's by Hugging Face's Trainer with DeepSpeed's ZeRO-1.
+
+    Azure validates its container by this sample, with bert-large and CoLA.
+    """
+    with _group() as distributed:
+        _deepspeed(distributed)
+        ranks = distributed.get_world_size()
+        config = {
+            "train_micro_batch_size_per_gpu": "auto",
+            "train_batch_size": "auto",
+            "gradient_clipping": "auto",
+            "zero_optimization": {"stage": 1},
+            "zero_allow_untested_optimizer": True,
+            "zero_force_ds_cpu_optimizer": False,
+        }
+        figures = bert.train(batch=32 // ranks, deepspeed=config)
+    checks.expect(figures["engine"] == "DeepSpeedEngine", f"trained by {figures['engine']}")
+    return {**figures, "ranks": ranks}
 
 
 def fsdp2() -> dict[str, Any]:
