@@ -250,7 +250,7 @@ test-widgets: widgets
 
 # TORCHYARD_CHECKPOINT_KILLS=300 and TORCHYARD_EXAMPLE_KILLS=20 for the long form of random kills.
 test-train: setup $(VENV)/.group-torch
-	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile --durations=5 -m torch tests/train tests/compat/nebula
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile --durations=5 -m torch tests/train tests/compat/nebula tests/worker/in_rank/test_rehearsed_deepspeed.py
 
 # The layers for torch-ort and ort-moe, by hand.
 test-layers: setup $(VENV)/.group-torch

@@ -1,6 +1,7 @@
 """Checkpoints in the background, beside torch.save and torch.distributed.checkpoint.async_save.
 
 python benchmarks/checkpoints.py [--size-mb 1000] [--rounds 3] [--folder FOLDER] [--busy]
+                                [--only WAY] [--memory-saves 50]
 
 Two ranks with the same state (DDP) save `rounds` times after a first one that is not counted. Each
 way of saving has processes of its own, which hold nothing of the others. The figures are rank 0's
@@ -9,10 +10,14 @@ medians in milliseconds:
 - one copy: of the state, in memory; raw write: of the same bytes by both ranks, half each, fsync;
 - blocked: how long `save` holds up the loop; durable: until the files are on disk; load;
 - stall: how much longer a loop takes for each of its saves, one every 20 steps. A step waits for
-  0.1 s, as for a GPU; with --busy it computes, and writers take processors from it.
+  0.1 s, as for a GPU; with --busy it computes, and writers take processors from it;
+- ten steps: without a save; ten steps after: right after one, which an asynchronous save may slow
+  down when it has returned; save and ten steps: both together.
 
 torch.save is rank 0's alone, with fsync. Intercepted, as with `torchyard: {checkpoint: {intercept:
-true}}`, it returns after its copy. `written` is the bytes of each rank's file, in MB.
+true}}`, it returns after its copy. `written_mb` is what each rank's file of torchyard's has of the
+state. `memory_mb` is what rank 0 and its writer hold together (shared memory once) after five of
+`--memory-saves` further saves and after all of them; 0 leaves it out.
 """
 
 from __future__ import annotations
@@ -46,6 +51,8 @@ LAYERS = 32
 STEP_S = 0.1
 STEPS_PER_SAVE = 20
 SAVES = 3
+NEXT_STEPS = 10
+FIRST_MEMORY_SAVE = 5
 BLOCK_BYTES = 4 << 20
 # A rank that waits longer for the other one ends, and the benchmark with it.
 RANK_TIMEOUT_S = 300
@@ -120,7 +127,7 @@ def _measure_torch_save(
                 "load": time.perf_counter() - saved}  # fmt: skip
 
     figures = _median(options.rounds, save_and_load)
-    return {**figures, "stall": _stall(options.busy, lambda number: save(), lambda: None)}
+    return {**figures, **_loops(options, lambda number: save(), lambda: None)}
 
 
 def _measure_intercept(
@@ -152,7 +159,7 @@ def _measure_intercept(
                 "load": time.perf_counter() - durable}  # fmt: skip
 
     figures = _median(options.rounds, save_and_load)
-    return {**figures, "stall": _stall(options.busy, lambda number: save(), taken.wait)}
+    return {**figures, **_loops(options, lambda number: save(), taken.wait)}
 
 
 def _measure_async_save(
@@ -183,7 +190,7 @@ def _measure_async_save(
                 "load": time.perf_counter() - loading}  # fmt: skip
 
     figures = _median(options.rounds, save_and_load)
-    return {**figures, "stall": _stall(options.busy, lambda number: save(100 + number), wait)}
+    return {**figures, **_loops(options, lambda number: save(100 + number), wait)}
 
 
 def _measure_torchyard(
@@ -204,11 +211,13 @@ def _measure_torchyard(
                 "load": time.perf_counter() - loading}  # fmt: skip
 
     figures: Figures = _median(options.rounds, save_and_load)
-    figures["stall"] = _stall(
-        options.busy, lambda number: checkpointer.save(100 + number, state), checkpointer.wait
+    figures |= _loops(
+        options, lambda number: checkpointer.save(100 + number, state), checkpointer.wait
     )
+    if options.memory_saves:
+        figures["memory_mb"] = _memory(checkpointer, state, options.memory_saves)
     files = checkpointer.list()[-1].files
-    figures["written"] = {
+    figures["written_mb"] = {
         name: file.size_bytes // 1_000_000
         for name, file in sorted(files.items())
         if name != ".metadata"
@@ -238,8 +247,40 @@ def _median(rounds: int, run: Callable[[int], Figures]) -> Figures:
     }
 
 
-def _stall(busy: bool, save: Callable[[int], Any], wait: Callable[[], None]) -> float:
-    """How much longer a loop takes for each save, in ms; writing overlaps with the next steps."""
+def _memory(checkpointer: Checkpointer, state: State, saves: int) -> dict[str, int]:
+    """What this process and its writer hold, in MB; pages that both have count once."""
+    figures = {}
+    for number in range(1, saves + 1):
+        checkpointer.save(1000 + number, state).wait()
+        if number in (FIRST_MEMORY_SAVE, saves):
+            figures[f"after {number} saves"] = sum(map(_pss_mb, [os.getpid(), *_children()]))
+    return figures
+
+
+def _pss_mb(pid: int) -> int:
+    """
+    Source: proc_pid_smaps_rollup(5), whose Pss divides a page among those who map it.
+    """
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) // 1000
+    raise ValueError(f"process {pid} has no Pss")
+
+
+def _children() -> list[int]:
+    threads = Path("/proc/self/task").iterdir()
+    return [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
+
+
+def _loops(
+    options: argparse.Namespace, save: Callable[[int], Any], wait: Callable[[], None]
+) -> Figures:
+    step = _step(options.busy)
+    stall = _stall(step, save, wait)
+    return {"stall": stall, **_next_steps(step, save, wait, options.rounds)}
+
+
+def _step(busy: bool) -> Callable[[], None]:
     matrix = torch.ones(256, 256)
 
     def step() -> None:
@@ -248,6 +289,37 @@ def _stall(busy: bool, save: Callable[[int], Any], wait: Callable[[], None]) -> 
             return
         for _ in range(100):
             matrix @ matrix
+
+    return step
+
+
+def _next_steps(
+    step: Callable[[], None], save: Callable[[int], Any], wait: Callable[[], None], rounds: int
+) -> Figures:
+    """A save and the steps after it, beside as many steps without one."""
+
+    def steps_s() -> float:
+        start = time.perf_counter()
+        for _ in range(NEXT_STEPS):
+            step()
+        return time.perf_counter() - start
+
+    def one(number: int) -> Figures:
+        undisturbed_s = steps_s()
+        dist.barrier()
+        start = time.perf_counter()
+        save(500 + number)
+        after_s = steps_s()
+        total_s = time.perf_counter() - start
+        wait()
+        return {"ten steps": undisturbed_s, "save and ten steps": total_s,
+                "ten steps after": after_s}  # fmt: skip
+
+    return _median(rounds, one)
+
+
+def _stall(step: Callable[[], None], save: Callable[[int], Any], wait: Callable[[], None]) -> float:
+    """How much longer a loop takes for each save, in ms; writing overlaps with the next steps."""
 
     def loop(is_saving: bool) -> float:
         dist.barrier()
@@ -294,6 +366,7 @@ def main() -> None:
     parser.add_argument("--folder", help="where to write, by default a temporary folder")
     parser.add_argument("--busy", action="store_true", help="let steps compute")
     parser.add_argument("--only", choices=WAYS, help="measure one way of saving")
+    parser.add_argument("--memory-saves", type=int, default=50)
     options = parser.parse_args()
     # Of each rank: its state, and one copy of it.
     needed_bytes = RANKS * 2 * options.size_mb * 1_000_000 + (1 << 30)

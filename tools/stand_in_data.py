@@ -256,25 +256,29 @@ def keras_digits(file: Path) -> None:
     np.savez_compressed(file, **arrays)
 
 
-def cifar(file: Path) -> None:
-    """CIFAR-10's archive with 240 pictures for each of its six batches, one colour per label.
+def cifar(file: Path, training_pictures: int = 240) -> None:
+    """CIFAR-10's archive with fewer pictures, one colour per label.
 
     Scripts expect full batches of 16 of its test set, and 10000 is a multiple of 16, too.
+
+    Args:
+        training_pictures: in each of its five batches for training; the one for testing has 240.
     """
     random = np.random.default_rng(SEED)
     labels = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship",
               "truck"]  # fmt: skip
     colors = random.integers(40, 216, (len(labels), 3, 1))
-    meta = {"num_cases_per_batch": 240, "label_names": labels, "num_vis": 3072}
+    meta = {"num_cases_per_batch": training_pictures, "label_names": labels, "num_vis": 3072}
     with tarfile.open(file, "w:gz") as archive:
         _add_pickle(archive, "batches.meta", meta)
         for name in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
-            drawn = random.integers(0, len(labels), 240)
-            noise = random.integers(-40, 40, (240, 3, 1024))
+            pictures = 240 if name == "test_batch" else training_pictures
+            drawn = random.integers(0, len(labels), pictures)
+            noise = random.integers(-40, 40, (pictures, 3, 1024))
             batch = {
                 "batch_label": name,
                 "labels": drawn.tolist(),
-                "data": (colors[drawn] + noise).astype(np.uint8).reshape(240, 3072),
+                "data": (colors[drawn] + noise).astype(np.uint8).reshape(pictures, 3072),
                 "filenames": [f"{labels[label]}_{row}.png" for row, label in enumerate(drawn)],
             }
             _add_pickle(archive, name, batch)

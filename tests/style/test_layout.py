@@ -55,7 +55,7 @@ CEILINGS = {
     "train": 6_050,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 20_290,
+    "worker": 20_360,
     "workspaces": 4_450,
 }
 

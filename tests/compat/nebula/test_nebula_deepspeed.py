@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from torchyard.environments.packages import layers
 from train.integrations import deepspeed_environment
+from train.integrations.deepspeed_environment import NEWEST, WITH_NEBULA
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 
@@ -97,9 +99,13 @@ print("Finished Training", model_engine.global_steps, flush=True)
 """
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return deepspeed_environment.python(tmp_path_factory.mktemp("deepspeed") / "venv")
+@pytest.fixture(scope="module", params=[WITH_NEBULA, NEWEST])
+def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("deepspeed") / "venv"
+    made = deepspeed_environment.python(folder, request.param)
+    (site_packages,) = folder.glob("lib/python*/site-packages")
+    layers.put(["nebulaml", "torchyard-train"], site_packages)
+    return made
 
 
 def _variables(rank: int, port: int) -> dict[str, str]:
@@ -130,6 +136,22 @@ def test_deepspeeds_nebula_block_saves_and_loads_on_two_ranks(
     assert latest.load("mp_rank_00_model_states.pt", map_location="cpu")["epoch"] == 7
 
 
+def test_a_key_that_the_block_never_had_is_named(start: Start, python: str) -> None:
+    """By torchyard's engine: DeepSpeed 0.18 takes whatever it finds."""
+    script = """
+    import deepspeed
+    from torch_nebula import deepspeed_engine
+    try:
+        deepspeed_engine.parse({"enabled": True, "persistent_path": STORE})
+    except Exception as error:
+        print(error)
+    """
+    output, _ = start(textwrap.dedent(script), python=python, DS_ACCELERATOR="cpu").communicate(
+        timeout=300
+    )
+    assert '`"nebula"` in DeepSpeed\'s configuration has no key `persistent_path`' in output, output
+
+
 def test_the_cifar10_example_goes_on_from_nebulas_checkpoints(
     start: Start, python: str, tmp_path: Path
 ) -> None:
@@ -144,7 +166,9 @@ def test_the_cifar10_example_goes_on_from_nebulas_checkpoints(
     }  # fmt: skip
     (tmp_path / "ds_config.json").write_text(json.dumps(config))
     for epochs, first in ((1, 0), (3, 1)):
-        arguments = ["--deepspeed", "--deepspeed_config=ds_config.json", f"--epochs={epochs}"]
+        # The last one is Azure's sample's, and DeepSpeed 0.12 was the last that knew it.
+        arguments = ["--deepspeed", "--deepspeed_config=ds_config.json", f"--epochs={epochs}",
+                     "--deepspeed_mpi"]  # fmt: skip
         script = f"import sys\nsys.argv[1:] = {arguments!r}\n{textwrap.dedent(CIFAR10)}"
         port = _free_port()
         started = [start(script, python=python, **_variables(rank, port)) for rank in (0, 1)]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from eventually import eventually
 from torchyard.train.checkpoint.errors import CheckpointError
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(400)]
@@ -100,3 +101,67 @@ def test_lightnings_callback_saves_and_resumes(nm: Any, tmp_path: Path, package:
         options = {"is_best": True, "persist_path": str(tmp_path / "tier3")}
         trainer.save_checkpoint("example.ckpt", storage_options=options)
         assert nm.get_latest_checkpoint(persist_path=str(tmp_path / "tier3")).tag == "example.ckpt"
+
+
+# Of the form of Azure's document on Nebula with Lightning.
+LIGHTNING = """
+import warnings
+warnings.simplefilter("ignore")
+import pytorch_lightning as pl
+from torch.utils.data import DataLoader, TensorDataset
+
+class LitLine(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, batch_idx):
+        loss = torch.nn.functional.mse_loss(self.line(batch[0]), batch[1])
+        self.log("train_loss", loss)
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+torch.manual_seed(0)
+x = torch.randn(64, 4)
+loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=16)
+
+config_params = dict()
+config_params["persistent_storage_path"] = STORE
+config_params["persistent_time_interval"] = 10
+callback = nm.NebulaCallback(every_n_epochs=1, save_top_k=-1, config_params=config_params)
+trainer = pl.Trainer(
+    max_epochs=int(sys.argv[1]), accelerator="cpu", logger=False, enable_progress_bar=False,
+    enable_model_summary=False, plugins=[nm.NebulaCheckpointIO()], callbacks=[callback])
+newest = nm.get_latest_checkpoint()
+print("newest", newest and newest.tag)
+trainer.fit(LitLine(), loader, ckpt_path=newest.tag if newest else None)
+print("epochs", trainer.current_epoch, "steps", trainer.global_step, flush=True)
+if len(sys.argv) > 2:
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_script_with_lightnings_callback_goes_on_after_it_was_killed(
+    start: Start, tmp_path: Path, nm: Any
+) -> None:
+    pytest.importorskip("pytorch_lightning")
+
+    def tags() -> list[str]:
+        return [saved.tag for saved in nm.list_checkpoints(persist_path=str(tmp_path / "store"))]
+
+    def run(*arguments: str) -> tuple[int, str]:
+        process = start(f"sys.argv = ['train.py', *{arguments}]\n{LIGHTNING}")
+        output, _ = process.communicate(timeout=300)
+        return process.returncode, output
+
+    code, output = run("2", "kill")
+    assert code == -9, output
+    assert "newest None\n" in output and "epochs 2 steps 8\n" in output, output
+    second = "epoch=1-step=8.ckpt"
+    eventually(lambda: second in tags(), "the writer has written what the script had saved")
+    code, output = run("3")
+    assert code == 0, output
+    assert f"newest {second}\n" in output and "epochs 3 steps 12\n" in output, output
+    assert tags()[-1] == "epoch=2-step=12.ckpt"

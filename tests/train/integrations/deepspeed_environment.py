@@ -1,7 +1,7 @@
 """An environment with DeepSpeed, for tests that start a script of it.
 
-DeepSpeed 0.18 is the last that has a block for Nebula. Its operators are not built: on a CPU it
-needs none.
+DeepSpeed 0.18 is the last that has a block for Nebula of its own. Operators are not built: on a CPU
+it needs none.
 """
 
 from __future__ import annotations
@@ -17,13 +17,20 @@ import pytest
 import uv
 
 _ROOT = Path(__file__).resolve().parents[3]
+WITH_NEBULA, NEWEST = "0.18.8", "0.19.8"
 # What it imports beside torch and what the tests have anyway.
-_PACKAGES = [
-    "deepspeed==0.18.8", "einops", "hjson", "msgpack", "ninja", "psutil", "py-cpuinfo", "tqdm",
-]  # fmt: skip
+_PACKAGES = ["einops", "hjson", "msgpack", "ninja", "psutil", "py-cpuinfo", "tqdm"]
+# Its transport over shared memory, which its first start would compile for a minute.
+_WITHOUT_TRANSPORT = """
+_probed = _probe_compatible_ops
 
 
-def python(folder: Path) -> str:
+def _probe_compatible_ops():
+    return {**_probed(), "deepspeed_shm_comm": False}
+"""
+
+
+def python(folder: Path, version: str = WITH_NEBULA) -> str:
     """The Python of a new environment, which has the tests' torch as well."""
     venv.create(folder, symlinks=True)
     (site_packages,) = folder.glob("lib/python*/site-packages")
@@ -34,13 +41,16 @@ def python(folder: Path) -> str:
     done = subprocess.run(
         [*(program if has_pip.returncode == 0 else [uv.find_uv_bin()]),
          "pip", "install", "--quiet", "--python", made, "--link-mode=copy", "--no-deps",
-         *_PACKAGES],
+         f"deepspeed=={version}", *_PACKAGES],
         capture_output=True, text=True, timeout=300, env={**os.environ, "DS_BUILD_OPS": "0"},
     )  # fmt: skip
     if done.returncode != 0 and os.environ.get("TORCHYARD_TEST_SERVICES") != "required":
         pytest.skip(f"DeepSpeed can't be installed: {done.stderr}")
     assert done.returncode == 0, done.stderr
-    with open(site_packages / "deepspeed/git_version_info.py", "a") as file:
-        # As without a compiler: else its first start compiles this for a minute.
-        file.write('\ncompatible_ops["deepspeed_shm_comm"] = False\n')
+    if version == WITH_NEBULA:
+        with open(site_packages / "deepspeed/git_version_info.py", "a") as file:
+            file.write('\ncompatible_ops["deepspeed_shm_comm"] = False\n')
+    else:
+        with open(site_packages / "deepspeed/ops/__init__.py", "a") as file:
+            file.write(_WITHOUT_TRANSPORT)
     return made

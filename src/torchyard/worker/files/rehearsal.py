@@ -18,7 +18,8 @@ VARIABLE = "TORCHYARD_REHEARSAL"
 # A package, because its modules import each other.
 PACKAGE = "_torchyard_rehearsal"
 FILES = tuple(
-    f"rehearsal_{part}.py" for part in ("hook", "limits", "devices", "torch", "cuda", "groups")
+    f"rehearsal_{part}.py"
+    for part in ("hook", "limits", "devices", "torch", "cuda", "groups", "deepspeed")
 )
 # Runs at the start of every Python of the environment.
 PTH = (

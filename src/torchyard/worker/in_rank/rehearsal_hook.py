@@ -24,6 +24,8 @@ _CHANGED = {
     "torch.distributed.device_mesh": ("rehearsal_groups", "change_meshes"),
     "torch.distributed.fsdp.fully_sharded_data_parallel": ("rehearsal_groups", "change_sharding"),
     "torch.utils.cpp_extension": ("rehearsal_limits", "refuse_cuda_extensions"),
+    "deepspeed.ops.op_builder.fused_adam": ("rehearsal_deepspeed", "change_fused_adam"),
+    "deepspeed.utils.timer": ("rehearsal_deepspeed", "leave_out_memory"),
 }
 # Packages whose kernels only a GPU runs. torch asks for triton by itself and does without.
 _REFUSED = {
