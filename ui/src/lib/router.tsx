@@ -1,4 +1,4 @@
-/** Moves between pages without loading them again, by the browser's history.
+/** Moves between pages without loading them anew, by the browser's history.
  *
  * Links are plain `<a href>`: one listener takes the clicks on those that stay in the page.
  */

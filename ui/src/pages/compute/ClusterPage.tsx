@@ -103,7 +103,7 @@ function Usage({ compute }: { compute: Compute }) {
   const { query } = useAddress();
   const asked = query.get("period") ?? "";
   const period: Period = asked in PERIODS ? (asked as Period) : "day";
-  // The moment stays while the period does: else each drawing would ask again.
+  // The moment stays while the period does: else each drawing would ask anew.
   const until_ms = useMemo(() => Date.now(), [period]);
   const since_ms = until_ms - PERIODS[period][1];
   const historyUrl = api(workspace, ["computes", compute.name, "history"]);
