@@ -112,9 +112,9 @@ def measure(folder: Path, size_mb: int, rounds: int) -> dict[str, float]:
             ranks.read()  # saved
             killed_at = ranks.kill()
             ranks = Ranks(folder, size_mb, attempt)
-            told: list[dict[str, Any]] = [json.loads(line) for line in ranks.read()]
-            assert {times["first"] for times in told} == {attempt * STEPS}, told
-            later = max(told, key=lambda times: times["step"])
+            lines: list[dict[str, Any]] = [json.loads(line) for line in ranks.read()]
+            assert {times["first"] for times in lines} == {attempt * STEPS}, lines
+            later = max(lines, key=lambda times: times["step"])
             total = later["step"] - killed_at
             results.append({
                 "killed to step": total, "import torch": later["import torch"],

@@ -151,11 +151,11 @@ def main() -> None:
             printed = run(
                 yard, {"name": f"{name}-load", "command": command, "code": "."}, folder, 600
             )
-            found = json.loads(printed.partition("=> ")[2].splitlines()[0])
-            assert found == {
+            loaded = json.loads(printed.partition("=> ")[2].splitlines()[0])
+            assert loaded == {
                 "tags": TAGS, "steps": int(TAGS[-1].removeprefix("global_step")),
                 "parameters": PARAMETERS,
-            }, found  # fmt: skip
+            }, loaded  # fmt: skip
             print(f"{name}: {RANKS} ranks, checkpoints {', '.join(TAGS)} are whole and load")
     finally:
         yard("server", "stop")

@@ -38,7 +38,7 @@ class Settings:
 def parse(block: Any) -> Settings:
     """
     Raises:
-        CheckpointError: it is no object, or has a key that DeepSpeed 0.18 did not read.
+        CheckpointError: it is not an object, or has a key that DeepSpeed 0.18 did not read.
     """
     if not isinstance(block, dict):
         raise CheckpointError(
@@ -85,18 +85,18 @@ class NebulaCheckpointEngine(CheckpointEngine):  # type: ignore[misc]
         tag = os.path.basename(folder)
         if self._loads_plain_files(tag):
             return torch.load(path, map_location=map_location, weights_only=False)
-        found = None if tag in _NEWEST else nebulaml.get_checkpoint(tag, self._root)
-        if found is None:
-            found = nebulaml.get_latest_checkpoint(self._root)
-            if found is None:
+        checkpoint = None if tag in _NEWEST else nebulaml.get_checkpoint(tag, self._root)
+        if checkpoint is None:
+            checkpoint = nebulaml.get_latest_checkpoint(self._root)
+            if checkpoint is None:
                 _LOG.warning(
                     "there is no whole checkpoint in %s to load `%s` from", self._root, path
                 )
                 return None
             if tag not in _NEWEST:
-                _LOG.warning("checkpoint `%s` is not whole: `%s` is loaded", tag, found.tag)
+                _LOG.warning("checkpoint `%s` is not whole: `%s` is loaded", tag, checkpoint.tag)
         self._has_loaded = True
-        return found.load(name, map_location=map_location)
+        return checkpoint.load(name, map_location=map_location)
 
     def commit(self, info: Any) -> bool:
         return bool(self._saving.commit())

@@ -104,6 +104,16 @@ def install(
         except BaseException:
             shutil.rmtree(top, ignore_errors=True)
             raise
+    python, names = _try_python(environment, prefix)
+    return Installed(plan["name"], plan["version"], prefix, python, tuple(names), size_bytes)
+
+
+def _try_python(environment: str, prefix: Path) -> tuple[str, list[str]]:
+    """What an installed Python says of itself.
+
+    Raises:
+        BuildFailed: it does not run; nothing is left of it.
+    """
     done = subprocess.run(
         [prefix / "bin" / "python", "-I", "-c", _ASK], capture_output=True, text=True
     )
@@ -116,7 +126,7 @@ def install(
             "brings its libraries: `yard environment export --image`",
         )
     python, names = json.loads(done.stdout)
-    return Installed(plan["name"], plan["version"], prefix, python, tuple(names), size_bytes)
+    return python, names
 
 
 def _refuse_immovable(plan: Json) -> None:

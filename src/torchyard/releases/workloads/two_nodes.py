@@ -168,11 +168,11 @@ def _zero(stage: int, offload: bool = False) -> dict[str, Any]:
             engine.backward(loss)
             engine.step()
             losses.append(_mean(distributed, loss))
-        whole = sum(each.numel() for each in model.parameters())
+        held_between = sum(each.numel() for each in model.parameters())
     if stage == 3:
-        checks.expect(whole < total, f"a rank holds all {total} parameters between steps")
+        checks.expect(held_between < total, f"a rank holds all {total} parameters between steps")
     figures = _compare(f"ZeRO-{stage}", losses, expected, 1e-5)
-    return {**figures, "parameters": total, "parameters_between_steps": whole}
+    return {**figures, "parameters": total, "parameters_between_steps": held_between}
 
 
 def _by_ddp(distributed: Any) -> list[float]:
