@@ -21,6 +21,7 @@ import base64
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -206,7 +207,7 @@ def write(model: Model, folder: Path, programs: dict[str, Path]) -> None:
     if model.file is None:
         (folder / "model" / "empty").touch()
     else:
-        (folder / "model" / model.file.name).symlink_to(model.file.resolve())
+        shutil.copyfile(model.file, folder / "model" / model.file.name)
     for name, text in (("model_code", model.code), ("score", SCORE), ("ray_program", RAY),
                        ("bentoml_program", BENTOML), ("mlflow_program", MLFLOW)):  # fmt: skip
         (folder / f"{name}.py").write_text(text)
