@@ -1,0 +1,32 @@
+"""A share's file: its bytes, its sum, and what lies where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.distributed.checkpoint.metadata import MetadataIndex
+
+from torchyard.train.checkpoint import folders, shares
+
+pytestmark = pytest.mark.torch
+
+
+def test_a_share_of_several_blocks_is_what_its_sum_says(tmp_path: Path) -> None:
+    items = [torch.arange(11_000_000, dtype=torch.float32), b"\x01" * 70_000, torch.ones(3)]
+    indexes = [MetadataIndex(f"item{number}") for number in range(len(items))]
+    share = shares.write_share(tmp_path, 0, indexes, lambda number: items[number])
+    file = tmp_path / share.name
+    assert file.stat().st_size == share.file.size_bytes > 2 * shares._BLOCK_BYTES
+    assert folders.file_sum(file) == share.file
+    content = file.read_bytes()
+    for index, item in zip(indexes, items, strict=True):
+        stored_at = share.places[index]
+        stored = content[stored_at.offset : stored_at.offset + stored_at.length]
+        if isinstance(item, bytes):
+            assert stored == item
+            continue
+        part = tmp_path / "part"
+        part.write_bytes(stored)
+        assert torch.equal(torch.load(part), item)
