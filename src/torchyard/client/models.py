@@ -202,7 +202,7 @@ class Models(DeletableAssets[Model]):
 
         Raises:
             NotFound: the model does not exist.
-            InvalidInput: the input does not fit the model, or there is no ONNX file.
+            InvalidInput: the model takes other input, or has no ONNX file.
             JobFailed: the job failed for another reason; its log says why.
             Timeout: the job goes on.
 
@@ -229,7 +229,7 @@ class Models(DeletableAssets[Model]):
 
         Raises:
             NotFound: the model does not exist.
-            InvalidInput: the input does not fit the model, or there is no ONNX file.
+            InvalidInput: the model takes other input, or has no ONNX file.
         """
         from torchyard.client.onnx import inputs, scoring
 

@@ -2,8 +2,7 @@
 
 Owns: trying the port that its agent listens at.
 Leaves: listening, and the other way, to node_agent/port_probe.py.
-Always: nothing is sent, and only who gives the agent's word counts as reached: what else listens at
-an address can't be found out by it.
+Always: nothing is sent, and only who gives the agent's word counts as reached.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Agent:
     def __init__(
         self,
         transport: Transport,
-        host: Machine,
+        machine: Machine,
         folder: Path,
         find_address: Callable[[], str],
         uv: str,
@@ -71,7 +71,7 @@ class Agent:
         say: Callable[[str], object],
     ) -> None:
         self._transport = transport
-        self._place = host
+        self._machine = machine
         self._folder = folder
         self._find_address = find_address
         self._environments = RayEnvironments(folder, uv, environ)
@@ -107,21 +107,21 @@ class Agent:
                 self._ray.stop()
 
     def _join(self) -> None:
-        with port_probe.answering(self._place.address) as probe:
+        with port_probe.answering(self._machine.address) as probe:
             answer = self._ask("PUT", "", probe=probe)
         try:
             port_probe.check_head(answer["ray"]["address"])
             self._follow(answer)
             self._await_ray()
         except TorchyardError:
-            machine = answer["machine"]
-            if machine["joined_at"] == machine["seen_at"]:  # it was not one before
+            joined = answer["machine"]
+            if joined["joined_at"] == joined["seen_at"]:  # it was not one before
                 with suppress(TorchyardError):
-                    self._transport.delete(self._place.path)
+                    self._transport.delete(self._machine.path)
             raise
-        host = self._place
+        machine = self._machine
         if not self._stopping.is_set():
-            self._say(f"Joined `{host.compute}` as `{host.name}`, at {host.address}.")
+            self._say(f"Joined `{machine.compute}` as `{machine.name}`, at {machine.address}.")
 
     def _await_ray(self) -> None:
         deadline = time.monotonic() + _RAY_START_S
@@ -172,17 +172,17 @@ class Agent:
         if self._environments.complete(version) is None:
             self._say(f"Installing Ray {version.ray} for Python {version.python} …")
         self._environment = self._environments.get(version)
-        self._ray.start(self._environment, membership, self._place.address)
+        self._ray.start(self._environment, membership, self._machine.address)
 
     def _follow_address(self) -> None:
         """Join again when this machine has lost its address: Ray can't change that of a node."""
-        if facts.has_address(self._place.address):
+        if facts.has_address(self._machine.address):
             return
         address = self._find_address()
         if not address:
             return
         self._say(f"This machine's address is {address} now: joining again.")
-        self._place = replace(self._place, address=address)
+        self._machine = replace(self._machine, address=address)
         self._ray.stop()
         assert self._membership is not None and self._environment is not None
         self._ray.start(self._environment, self._membership, address)
@@ -194,9 +194,9 @@ class Agent:
         self._ray.stop()
         if not self._stopping.wait(self._delay_s):
             self._delay_s = min(_LONGEST_DELAY_S, self._delay_s * 2)
-            self._ray.start(self._environment, self._membership, self._place.address)
+            self._ray.start(self._environment, self._membership, self._machine.address)
 
     def _ask(self, method: str, path: str, **more: Any) -> dict[str, Any]:
-        body = {"address": self._place.address, "facts": facts.facts(), **more}
-        answer: dict[str, Any] = self._transport.call(method, self._place.path + path, body)
+        body = {"address": self._machine.address, "facts": facts.facts(), **more}
+        answer: dict[str, Any] = self._transport.call(method, self._machine.path + path, body)
         return answer

@@ -33,7 +33,9 @@ def npz(**arrays: bytes) -> bytes:
     return written.getvalue()
 
 
-def read(folder: Path, name: str, content: bytes | str, tensors: list[Tensor]) -> inputs.Request:
+def read(
+    folder: Path, name: str, content: bytes | str, tensors: list[Tensor]
+) -> inputs.ScoreRequest:
     file = folder / name
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     return inputs.read(file, tensors)
@@ -74,9 +76,9 @@ def test_a_table_may_begin_with_the_names_of_its_columns(text: str, tmp_path: Pa
 
 def test_arrays_are_sent_as_they_are(tmp_path: Path) -> None:
     content = npy("<f8", (2, 2), bytes(32))
-    assert read(tmp_path, "x.NPY", content, X) == inputs.Request("input.npy", content)
+    assert read(tmp_path, "x.NPY", content, X) == inputs.ScoreRequest("input.npy", content)
     content = npz(ids=npy("<i4", (1, 4), bytes(16)), mask=npy("|b1", (1, 4), bytes(4)))
-    assert read(tmp_path, "two.npz", content, TWO) == inputs.Request("input.npz", content)
+    assert read(tmp_path, "two.npz", content, TWO) == inputs.ScoreRequest("input.npz", content)
 
 
 def test_values_in_memory_are_taken_by_the_names_of_inputs() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.client.onnx import score_program, scoring
-from torchyard.client.onnx.inputs import Request
+from torchyard.client.onnx.inputs import ScoreRequest
 
 MODEL: dict[str, Any] = {
     "name": "net-onnx",
@@ -30,7 +30,7 @@ MODEL: dict[str, Any] = {
 
 
 def test_the_job_has_the_model_the_input_and_the_program(tmp_path: Path) -> None:
-    request = Request("input.json", b'{"data": [[1, 2]]}')
+    request = ScoreRequest("input.json", b'{"data": [[1, 2]]}')
     with scoring.job_document(MODEL, request, "vision:1", "cpu") as document:
         code = Path(document["code"])
         assert (code / "input.json").read_bytes() == request.content

@@ -201,7 +201,8 @@ def install(session: Session, name: str, prefix: Path, version: str, label: str)
         session.form,
         installed.to_json(),
         f"Installed {installed.name}:{installed.version} into `{installed.prefix}`: "
-        f"Python {installed.python}, {count} packages, {megabytes(installed.size_bytes)}.\n"
+        f"Python {installed.python}, {count} package{'' if count == 1 else 's'}, "
+        f"{megabytes(installed.size_bytes)}.\n"
         f"Run `{installed.prefix}/bin/python`, or `source {installed.prefix}/bin/activate`.",
     )
 

@@ -57,7 +57,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Request:
+class ScoreRequest:
     """What the job scores: its file's name there, and the content."""
 
     name: str
@@ -76,7 +76,7 @@ class _Unreadable(Exception):
     """The file does not hold what its name says; the message says what it holds."""
 
 
-def read(source: str | Path | Mapping[str, Any], tensors: Sequence[Tensor]) -> Request:
+def read(source: str | Path | Mapping[str, Any], tensors: Sequence[Tensor]) -> ScoreRequest:
     """
     Args:
         source: a file, or values by the names of inputs: lists, or arrays with `tolist`.
@@ -112,7 +112,7 @@ def read(source: str | Path | Mapping[str, Any], tensors: Sequence[Tensor]) -> R
             f"the input {title} can't be read: {error}", _takes(tensors), at=("input",)
         ) from error
     _check(title, _with_names(title, arrays, tensors), tensors)
-    return Request(f"input{suffix}", content)
+    return ScoreRequest(f"input{suffix}", content)
 
 
 def _listed(value: Any) -> Any:
@@ -178,7 +178,7 @@ def _number(cell: str) -> float | None:
         return None
 
 
-def _from_values(title: str, body: Any, tensors: Sequence[Tensor]) -> Request:
+def _from_values(title: str, body: Any, tensors: Sequence[Tensor]) -> ScoreRequest:
     """As a request that an endpoint takes: `{"inputs": {name: values}}`, or `{"data": values}`."""
     values = _by_name(body, tensors)
     try:
@@ -191,7 +191,7 @@ def _from_values(title: str, body: Any, tensors: Sequence[Tensor]) -> Request:
         request = {"data": values[""]}
     else:
         request = {"inputs": dict(zip(arrays, values.values(), strict=True))}
-    return Request("input.json", json.dumps(request).encode())
+    return ScoreRequest("input.json", json.dumps(request).encode())
 
 
 def _by_name(body: Any, tensors: Sequence[Tensor]) -> dict[str, Any]:

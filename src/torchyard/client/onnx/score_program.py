@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
         )
     session = model.session
     runtime = importlib.import_module("onnxruntime").__version__
-    # It calls models elsewhere, and stands first wherever there is no GPU.
+    # It calls remote models, and is listed first on a machine without a GPU.
     providers = [each for each in session.get_providers() if each != "AzureExecutionProvider"]
     print(f"ONNX Runtime {runtime} scores on {providers[0]}.", flush=True)
     takes = "; ".join(

@@ -117,7 +117,7 @@ def title_of(model: Mapping[str, Any]) -> str:
 @contextmanager
 def job_document(
     model: Mapping[str, Any],
-    request: inputs.Request,
+    request: inputs.ScoreRequest,
     environment: Definition,
     compute: str = "",
 ) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from torchyard.base.http import Transport
-from torchyard.client.job import Job
+from torchyard.client.job import Job, job_from_json
 from torchyard.client.resources import Listing
 from torchyard.client.times import Duration
 from torchyard.client.trials.trials import Rung, SweepTrials, rungs_from_json
@@ -80,8 +80,9 @@ class Sweeps:
             NotFound: no job has this name.
             Conflict: it may have as many already, or is ending.
         """
-        self._transport.post(f"{self._path(name)}/extend", {"max_total_trials": max_total_trials})
-        return self._jobs.get(name)
+        body = {"max_total_trials": max_total_trials}
+        answer = self._transport.post(f"{self._path(name)}/extend", body)
+        return job_from_json(answer, self._jobs)
 
     def trials(self, name: str) -> SweepTrials:
         """The trials of a sweep, with its best one.
