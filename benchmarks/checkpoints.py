@@ -1,7 +1,7 @@
 """Checkpoints in the background, beside torch.save and torch.distributed.checkpoint.async_save.
 
 python benchmarks/checkpoints.py [--size-mb 1000] [--rounds 3] [--folder FOLDER] [--busy]
-                                [--only WAY] [--memory-saves 50]
+                                [--only WAY] [--memory-saves 50] [--device cuda]
 
 Two ranks with the same state (DDP) save `rounds` times after a first one that is not counted. Each
 way of saving has processes of its own, which hold nothing of the others. The figures are rank 0's
@@ -13,6 +13,9 @@ medians in milliseconds:
   0.1 s, as for a GPU; with --busy it computes, and writers take processors from it;
 - ten steps: without a save; ten steps after: right after one, which an asynchronous save may slow
   down when it has returned; save and ten steps: both together.
+
+With --device cuda the state is in a GPU's memory, the copy goes to pinned memory, and steps that
+compute do so on the GPU, which ranks share where there are fewer GPUs than ranks.
 
 torch.save is rank 0's alone, with fsync. Intercepted, as with `torchyard: {checkpoint: {intercept:
 true}}`, it returns after its copy. `written_mb` is what each rank's file of torchyard's has of the
@@ -71,7 +74,14 @@ def measure(rank: int, way: str, options: argparse.Namespace, folder: str) -> No
         timeout=timedelta(seconds=RANK_TIMEOUT_S),
     )  # fmt: skip
     length = options.size_mb * 250_000 // LAYERS
-    state = {f"layer{number}": torch.full((length,), float(number)) for number in range(LAYERS)}
+    device = options.device
+    if device == "cuda":
+        device = f"cuda:{rank % torch.cuda.device_count()}"
+        torch.cuda.set_device(device)
+    state = {
+        f"layer{number}": torch.full((length,), float(number), device=device)
+        for number in range(LAYERS)
+    }
     figures = WAYS[way](rank, state, options, Path(folder))
     if rank == 0:
         Path(folder, "figures.json").write_text(json.dumps(figures))
@@ -82,19 +92,20 @@ def measure(rank: int, way: str, options: argparse.Namespace, folder: str) -> No
 def _measure_memory_and_disk(
     rank: int, state: State, options: argparse.Namespace, folder: Path
 ) -> Figures:
-    scratch = torch.empty_like(state["layer0"])
+    is_cuda = state["layer0"].is_cuda
+    scratch = torch.empty(state["layer0"].shape, pin_memory=is_cuda)
 
     def copy(number: int) -> Figures:
         start = time.perf_counter()
         for tensor in state.values():
-            scratch.copy_(tensor)
+            scratch.copy_(tensor)  # returns when it is done, also from a GPU
         return {"one copy": time.perf_counter() - start}
 
     def write(number: int) -> Figures:
         start = time.perf_counter()
         with open(folder / f"raw-{rank}", "wb", buffering=0) as file:
             for tensor in list(state.values())[rank::RANKS]:
-                view = memoryview(tensor.numpy()).cast("B")
+                view = memoryview(tensor.cpu().numpy()).cast("B")
                 for offset in range(0, len(view), BLOCK_BYTES):
                     file.write(view[offset : offset + BLOCK_BYTES])
             os.fsync(file.fileno())
@@ -241,6 +252,7 @@ def _median(rounds: int, run: Callable[[int], Figures]) -> Figures:
     for number in range(rounds + 1):
         dist.barrier()
         results.append(run(number))
+    dist.barrier()  # what comes next may write what a slower rank still reads
     return {
         name: round(1000 * statistics.median(result[name] for result in results[1:]), 1)
         for name in results[0]
@@ -275,20 +287,23 @@ def _children() -> list[int]:
 def _loops(
     options: argparse.Namespace, save: Callable[[int], Any], wait: Callable[[], None]
 ) -> Figures:
-    step = _step(options.busy)
+    step = _step(options)
     stall = _stall(step, save, wait)
     return {"stall": stall, **_next_steps(step, save, wait, options.rounds)}
 
 
-def _step(busy: bool) -> Callable[[], None]:
-    matrix = torch.ones(256, 256)
+def _step(options: argparse.Namespace) -> Callable[[], None]:
+    is_cuda = options.device == "cuda"
+    matrix = torch.ones(4096, 4096, device="cuda") if is_cuda else torch.ones(256, 256)
 
     def step() -> None:
-        if not busy:
+        if not options.busy:
             time.sleep(STEP_S)
             return
-        for _ in range(100):
+        for _ in range(30 if is_cuda else 100):
             matrix @ matrix
+        if is_cuda:
+            torch.cuda.synchronize()
 
     return step
 
@@ -367,6 +382,7 @@ def main() -> None:
     parser.add_argument("--busy", action="store_true", help="let steps compute")
     parser.add_argument("--only", choices=WAYS, help="measure one way of saving")
     parser.add_argument("--memory-saves", type=int, default=50)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args()
     # Of each rank: its state, and one copy of it.
     needed_bytes = RANKS * 2 * options.size_mb * 1_000_000 + (1 << 30)

@@ -45,12 +45,16 @@ def onnxruntime_inference() -> dict[str, Any]:
     torch, runtime = checks.need("torch"), checks.need("onnxruntime")
     with tempfile.TemporaryDirectory() as folder:
         model, inputs, file = _export(folder)
-        session = runtime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+        # On a GPU where the build has one.
+        preferred = "CUDAExecutionProvider", "CPUExecutionProvider"
+        providers = [each for each in preferred if each in runtime.get_available_providers()]
+        session = runtime.InferenceSession(str(file), providers=providers)
         answer = session.run(None, {session.get_inputs()[0].name: inputs.numpy()})[0]
     with torch.no_grad():
         difference = float((torch.from_numpy(answer.copy()) - model(inputs)).abs().max())
     return {
         "version": runtime.__version__,
+        "provider": session.get_providers()[0],
         "difference": checks.close("the answers", difference, 0.0, _TOLERANCE),
     }
 
@@ -59,10 +63,10 @@ def ortmodule_training() -> dict[str, Any]:
     """A module in ORTModule trains to the losses of the plain one."""
     modules = checks.need("torch_ort", "torch-ort")
     torch = checks.need("torch")
-    inputs, labels = checks.patterns(256)
+    inputs, labels = (tensor.to(checks.device()) for tensor in checks.patterns(256))
     losses = []
     for wrap in (lambda module: module, modules.ORTModule):
-        model = wrap(checks.mlp())
+        model = wrap(checks.mlp().to(checks.device()))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(10):
             loss = torch.nn.functional.cross_entropy(model(inputs), labels)

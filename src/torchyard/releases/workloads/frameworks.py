@@ -32,7 +32,8 @@ def lightning_fit() -> dict[str, Any]:
         module = Classifier()
         trainer = lightning.Trainer(
             max_epochs=4,
-            accelerator="cpu",
+            accelerator="gpu" if checks.device() == "cuda" else "cpu",
+            devices=1,
             default_root_dir=folder,
             logger=False,
             enable_progress_bar=False,
@@ -41,6 +42,7 @@ def lightning_fit() -> dict[str, Any]:
         trainer.fit(module, loader)
         file = trainer.checkpoint_callback.best_model_path
         restored = Classifier.load_from_checkpoint(file)
+    module, restored = module.cpu(), restored.cpu()
     count = checks.equal_states(dict(module.state_dict()), dict(restored.state_dict()))
     test_inputs, test_labels = checks.patterns(400, seed=8)
     accuracy = float((module.model(test_inputs).argmax(1) == test_labels).float().mean())
@@ -60,10 +62,11 @@ def gpt2_language_model() -> dict[str, Any]:
         vocab_size=16, n_positions=32, n_embd=32, n_layer=2, n_head=2, attn_pdrop=0.0,
         embd_pdrop=0.0, resid_pdrop=0.0, bos_token_id=0, eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
-    model = transformers.GPT2LMHeadModel(config)
+    device = checks.device()
+    model = transformers.GPT2LMHeadModel(config).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    starts = torch.arange(16)[:, None]
-    tokens = (starts + torch.arange(24)[None]) % 16
+    starts = torch.arange(16, device=device)[:, None]
+    tokens = (starts + torch.arange(24, device=device)[None]) % 16
     first = last = 0.0
     for _ in range(60):
         loss = model(input_ids=tokens, labels=tokens).loss
@@ -73,7 +76,7 @@ def gpt2_language_model() -> dict[str, Any]:
         first, last = first or float(loss.detach()), float(loss.detach())
     checks.expect(last < 0.2 * first, f"the loss only fell from {first:.3f} to {last:.3f}")
     model.eval()
-    prompt = torch.tensor([[3, 4, 5, 6]])
+    prompt = torch.tensor([[3, 4, 5, 6]], device=device)
     mask = torch.ones_like(prompt)
     answer = model.generate(prompt, attention_mask=mask, max_new_tokens=6, do_sample=False)
     expected = [(3 + offset) % 16 for offset in range(10)]
@@ -84,7 +87,7 @@ def gpt2_language_model() -> dict[str, Any]:
 def accelerate_training() -> dict[str, Any]:
     """accelerate trains to the weights of a plain loop, and restores what it saved."""
     accelerate, torch = checks.need("accelerate"), checks.need("torch")
-    inputs, labels = checks.patterns(256)
+    inputs, labels = (tensor.to(checks.device()) for tensor in checks.patterns(256))
 
     def train(model: Any, optimizer: Any, backward: Any) -> None:
         for step in range(10):
@@ -93,9 +96,9 @@ def accelerate_training() -> dict[str, Any]:
             backward(torch.nn.functional.cross_entropy(model(inputs[batch]), labels[batch]))
             optimizer.step()
 
-    plain = checks.mlp()
+    plain = checks.mlp().to(checks.device())
     train(plain, torch.optim.SGD(plain.parameters(), lr=0.1), lambda loss: loss.backward())
-    accelerator = accelerate.Accelerator(cpu=True)
+    accelerator = accelerate.Accelerator(cpu=checks.device() == "cpu")
     model = checks.mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     model, optimizer = accelerator.prepare(model, optimizer)
@@ -138,18 +141,20 @@ def torchvision_model() -> dict[str, Any]:
     )
     pictures = torch.rand(16, 3, 40, 40)
     pictures[8:, 0] += 1.0
-    labels = torch.tensor([0] * 8 + [1] * 8)
-    inputs = normalize(pictures)
+    device = checks.device()
+    labels = torch.tensor([0] * 8 + [1] * 8, device=device)
+    inputs = normalize(pictures.to(device))
     checks.expect(tuple(inputs.shape) == (16, 3, 32, 32), f"the shape is {tuple(inputs.shape)}")
-    model = vision.models.resnet18(num_classes=2)
+    model = vision.models.resnet18(num_classes=2).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for _ in range(6):
         loss = torch.nn.functional.cross_entropy(model(inputs), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    boxes = torch.tensor([[0.0, 0, 10, 10], [1, 1, 10, 10], [20, 20, 30, 30]])
-    box_indexes = vision.ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7]), 0.5).tolist()
+    boxes = torch.tensor([[0.0, 0, 10, 10], [1, 1, 10, 10], [20, 20, 30, 30]], device=device)
+    scores = torch.tensor([0.9, 0.8, 0.7], device=device)
+    box_indexes = vision.ops.nms(boxes, scores, 0.5).tolist()
     checks.expect(box_indexes == [0, 2], f"nms kept {box_indexes}")
     final = float(loss.detach())
     checks.expect(final < 0.3, f"the loss only fell to {final:.3f}")
@@ -161,8 +166,10 @@ def timm_model() -> dict[str, Any]:
     timm, torch = checks.need("timm"), checks.need("torch")
     torch.manual_seed(7)
     model = timm.create_model("resnet10t", pretrained=False, num_classes=4)
-    answer = model(torch.rand(2, 3, 64, 64))
-    torch.nn.functional.cross_entropy(answer, torch.tensor([0, 3])).backward()
+    device = checks.device()
+    answer = model.to(device)(torch.rand(2, 3, 64, 64).to(device))
+    labels = torch.tensor([0, 3], device=device)
+    torch.nn.functional.cross_entropy(answer, labels).backward()
     norms = [float(each.grad.norm()) for each in model.parameters() if each.grad is not None]
     checks.expect(bool(torch.isfinite(answer).all()), "answers are not finite")
     checks.expect(all(norm == norm for norm in norms) and max(norms) > 0, "gradients are not")

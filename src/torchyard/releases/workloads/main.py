@@ -3,8 +3,8 @@
 Owns: the processes, their time limits, the file and the lines of results.
 Leaves: what a workload does to its module, what the results mean to the server.
 Always: a workload that crashes or hangs is a failed one, and the next one runs; a result is
-written before the next workload starts; every rank has its own file, and every
-workload a store of its own.
+written before the next workload starts; every rank has its own file, and every workload a store of
+its own; CUDA is never begun in this process, since a fork could not use it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from . import checks
 
 RESULTS = Path("outputs/validation")
 PREFIX = "validation: "
+_HARDWARE = {"name": "hardware", "module": "torchyard_validation.checks", "limit_s": 300,
+             "function": "hardware"}  # fmt: skip
 _HERE = Path(__file__).parent
 # At the first port each rank learns the ports of the others, one store for each workload.
 _STORES = (
@@ -48,13 +50,18 @@ def main() -> int:
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     _prepare()
     RESULTS.mkdir(parents=True, exist_ok=True)
-    stores, ports = _stores(rank, len(settings["workloads"])) if ranks > 1 else (None, [])
+    hardware: dict[str, Any] = _run(_HARDWARE, settings, rank)["figures"]
+    stores: subprocess.Popen[bytes] | None = None
+    ports: list[str] = []
+    if ranks > 1 and importlib.util.find_spec("torch") is not None:
+        stores, ports = _stores(rank, ranks, len(settings["workloads"]), hardware)
     failed = 0
     with open(RESULTS / f"rank-{rank}.jsonl", "w", encoding="utf-8") as results:
-        _write(results, {"hardware": checks.hardware(), "rank": rank, "ranks": ranks})
+        _write(results, {"hardware": hardware, "rank": rank, "ranks": ranks})
         for number, workload in enumerate(settings["workloads"]):
             if ports:
                 os.environ["MASTER_PORT"] = ports[number]
+            print(f"validation of {workload['name']} begins", flush=True)
             result = _run(workload, settings, rank)
             failed += result["status"] == "failed"
             _write(results, result)
@@ -74,14 +81,15 @@ def _prepare() -> None:
         importlib.import_module("torch")  # once: the processes are forked
 
 
-def _stores(rank: int, count: int) -> tuple[subprocess.Popen[bytes] | None, list[str]]:
+def _stores(
+    rank: int, ranks: int, count: int, hardware: dict[str, Any]
+) -> tuple[subprocess.Popen[bytes] | None, list[str]]:
     """The process of the stores at which ranks meet, on rank 0, and the port of each workload's.
 
     Of one store for all, a rank may read where the others were in the workload before: torch's own
-    agents have a new one for each attempt.
+    agents have a new one for each attempt. NCCL wants a GPU for each rank: where one lacks it, all
+    use their processors.
     """
-    if importlib.util.find_spec("torch") is None:
-        return None, []
     os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
     address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
     process = None
@@ -95,13 +103,16 @@ def _stores(rank: int, count: int) -> tuple[subprocess.Popen[bytes] | None, list
         process.stdout.readline()
     distributed = importlib.import_module("torch.distributed")
     first = distributed.TCPStore(address, int(port), -1, False, timedelta(seconds=600))
+    has_gpu = len(hardware.get("gpus", ())) > int(os.environ.get("LOCAL_RANK", "0"))
+    first.set(f"gpu/{rank}", "yes" if has_gpu else "no")
+    if any(first.get(f"gpu/{other}") != b"yes" for other in range(ranks)):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     return process, first.get("ports").decode().split()
 
 
 def _run(workload: dict[str, Any], settings: dict[str, Any], rank: int) -> dict[str, Any]:
     """Run one in a forked process; its result."""
     name, limit_s = workload["name"], float(workload["limit_s"])
-    print(f"validation of {name} begins", flush=True)
     began = time.monotonic()
     read, write = os.pipe()
     sys.stdout.flush()

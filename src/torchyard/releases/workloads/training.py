@@ -14,7 +14,8 @@ from . import checks
 def checkpoint_resume() -> dict[str, Any]:
     """Training that was saved and resumed ends bit-equal to training that was not."""
     torch = checks.need("torch")
-    inputs, labels = checks.patterns(512)
+    device = checks.device()
+    inputs, labels = (tensor.to(device) for tensor in checks.patterns(512))
 
     def steps(model: Any, optimizer: Any, first: int, last: int) -> float:
         loss = torch.zeros(())
@@ -26,17 +27,17 @@ def checkpoint_resume() -> dict[str, Any]:
             optimizer.step()
         return float(loss.detach())
 
-    reference = checks.mlp()
+    reference = checks.mlp().to(device)
     whole_optimizer = torch.optim.AdamW(reference.parameters(), lr=1e-2)
     last_loss = steps(reference, whole_optimizer, 0, 40)
-    half = checks.mlp()
+    half = checks.mlp().to(device)
     half_optimizer = torch.optim.AdamW(half.parameters(), lr=1e-2)
     steps(half, half_optimizer, 0, 20)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "state.pt"
         torch.save({"model": half.state_dict(), "optimizer": half_optimizer.state_dict()}, file)
         state = torch.load(file)
-    resumed = checks.mlp()
+    resumed = checks.mlp().to(device)
     resumed_optimizer = torch.optim.AdamW(resumed.parameters(), lr=1e-2)
     resumed.load_state_dict(state["model"])
     resumed_optimizer.load_state_dict(state["optimizer"])
@@ -98,8 +99,8 @@ def bf16_autocast() -> dict[str, Any]:
 def gradient_accumulation() -> dict[str, Any]:
     """Gradients of four small batches add up to those of the large one."""
     torch = checks.need("torch")
-    inputs, labels = checks.patterns(128)
-    full, parts = checks.mlp(), checks.mlp()
+    inputs, labels = (tensor.to(checks.device()) for tensor in checks.patterns(128))
+    full, parts = checks.mlp().to(checks.device()), checks.mlp().to(checks.device())
     torch.nn.functional.cross_entropy(full(inputs), labels).backward()
     for part in range(4):
         batch = slice(32 * part, 32 * part + 32)
@@ -111,10 +112,12 @@ def gradient_accumulation() -> dict[str, Any]:
 
 
 def optimizer_formula() -> dict[str, Any]:
-    """A step of AdamW, plain and fused over all parameters, is what the formula says."""
+    """A step of AdamW is what the formula says: plain, over all parameters at once, and on a GPU
+    as one kernel.
+    """
     torch = checks.need("torch")
-    start = torch.linspace(-1, 1, 50, dtype=torch.float64)
-    gradient = torch.sin(torch.arange(50, dtype=torch.float64))
+    start = torch.linspace(-1, 1, 50, dtype=torch.float64).to(checks.device())
+    gradient = torch.sin(torch.arange(50, dtype=torch.float64)).to(checks.device())
     rate, decay, epsilon = 0.01, 0.1, 1e-8
     expected, mean, square = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
     for step in range(1, 4):
@@ -124,14 +127,16 @@ def optimizer_formula() -> dict[str, Any]:
         corrected = (square / (1 - 0.999**step)).sqrt() + epsilon
         expected = expected - rate * (mean / (1 - 0.9**step)) / corrected
     differences = {}
-    for foreach in (False, True):
+    ways = {"plain": {"foreach": False}, "foreach": {"foreach": True}}
+    if checks.device() == "cuda":
+        ways["fused"] = {"fused": True}
+    for name, way in ways.items():
         parameter = torch.nn.Parameter(start.clone())
-        optimizer = torch.optim.AdamW([parameter], lr=rate, weight_decay=decay, foreach=foreach)
+        optimizer = torch.optim.AdamW([parameter], lr=rate, weight_decay=decay, **way)
         for _ in range(3):
             parameter.grad = gradient.clone()
             optimizer.step()
         difference = float((parameter.detach() - expected).abs().max())
-        name = "foreach" if foreach else "plain"
         differences[name] = checks.close(f"AdamW ({name})", difference, 0.0, 1e-12)
     return differences
 
@@ -152,8 +157,12 @@ def profiler_trace() -> dict[str, Any]:
     import json
 
     torch = checks.need("torch")
-    model, (inputs, labels) = checks.mlp(), checks.patterns(64)
+    device = checks.device()
+    model = checks.mlp().to(device)
+    inputs, labels = (tensor.to(device) for tensor in checks.patterns(64))
     activities = [torch.profiler.ProfilerActivity.CPU]
+    if device == "cuda":
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
     with torch.profiler.profile(activities=activities) as profile:
         torch.nn.functional.cross_entropy(model(inputs), labels).backward()
     names = {event.key for event in profile.key_averages()}
@@ -185,7 +194,7 @@ def tensorboard_round_trip() -> dict[str, Any]:
 def nebula_checkpoint() -> dict[str, Any]:
     """A checkpoint saved by Nebula's names is the one that they load."""
     nebula = checks.need("nebulaml")
-    model = checks.mlp()
+    model = checks.mlp().to(checks.device())
     with tempfile.TemporaryDirectory() as folder:
         nebula.init(folder)
         checkpoint = nebula.Checkpoint("step-1", 2)

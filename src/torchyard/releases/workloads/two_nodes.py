@@ -1,6 +1,7 @@
 """Workloads of several ranks, on two nodes: every way of training gives the numbers of one process.
 
-Each begins and ends a process group; main.py keeps the stores at which the ranks meet.
+Each begins and ends a process group; main.py keeps the stores at which the ranks meet, and hides
+all GPUs where not every rank has one of its own.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ def _group() -> Iterator[Any]:
     if distributed.is_initialized():
         yield distributed
         return
-    # NCCL wants a GPU for each rank of a node.
-    backend = "nccl" if torch.cuda.is_available() else "gloo"
-    if backend == "nccl":
+    backend = "gloo"
+    if checks.device() == "cuda":
+        backend = "nccl"
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     distributed.init_process_group(backend, timeout=timedelta(seconds=240))
     try:
@@ -41,7 +42,13 @@ def _batch(step: int, rank: int, ranks: int) -> Any:
     inputs, labels = checks.patterns(_STEPS * _BATCH)
     share = _BATCH // ranks
     first = step * _BATCH + rank * share
-    return inputs[first : first + share], labels[first : first + share]
+    rows = slice(first, first + share)
+    return inputs[rows].to(checks.device()), labels[rows].to(checks.device())
+
+
+def _mlp(width: int = 32) -> Any:
+    """The classifier on this rank's device."""
+    return checks.mlp(width).to(checks.device())
 
 
 def _step(model: Any, batch: Any) -> Any:
@@ -52,7 +59,7 @@ def _step(model: Any, batch: Any) -> Any:
 def _alone(make: Any = None) -> list[float]:
     """The losses of one process with the whole batches."""
     torch = checks.need("torch")
-    model = checks.mlp()
+    model = _mlp()
     optimizer = (make or torch.optim.SGD)(model.parameters(), lr=_RATE)
     losses = []
     for step in range(_STEPS):
@@ -81,11 +88,11 @@ def ddp_digits() -> dict[str, Any]:
     """DistributedDataParallel on real handwritten digits: the accuracy, equal on every rank."""
     torch = checks.need("torch")
     inputs, labels, test_inputs, test_labels = (
-        torch.from_numpy(array) for array in checks.digits()
+        torch.from_numpy(array).to(checks.device()) for array in checks.digits()
     )
     with _group() as distributed:
         rank, ranks = distributed.get_rank(), distributed.get_world_size()
-        model = torch.nn.parallel.DistributedDataParallel(checks.mlp(64))
+        model = torch.nn.parallel.DistributedDataParallel(_mlp(64))
         optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
         dataset = torch.utils.data.TensorDataset(inputs, labels)
         sampler = torch.utils.data.distributed.DistributedSampler(dataset, ranks, rank, seed=7)
@@ -110,7 +117,7 @@ def ddp_parity() -> dict[str, Any]:
     torch = checks.need("torch")
     with _group() as distributed:
         rank_and_size = distributed.get_rank(), distributed.get_world_size()
-        model = torch.nn.parallel.DistributedDataParallel(checks.mlp())
+        model = torch.nn.parallel.DistributedDataParallel(_mlp())
         optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
         losses = []
         for step in range(_STEPS):
@@ -124,8 +131,7 @@ def ddp_parity() -> dict[str, Any]:
 
 def _deepspeed(distributed: Any) -> Any:
     """DeepSpeed over the process group that there is."""
-    torch = checks.need("torch")
-    os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
+    os.environ.setdefault("DS_ACCELERATOR", checks.device())
     deepspeed = checks.need("deepspeed")
     # Its transport over shared memory would be compiled first, which takes a minute and more.
     getattr(deepspeed.ops, "__compatible_ops__", {})["deepspeed_shm_comm"] = False
@@ -158,7 +164,7 @@ def _zero(stage: int, offload: bool = False) -> dict[str, Any]:
             # Its own Adam for processors would be compiled first.
             "zero_force_ds_cpu_optimizer": False,
         }
-        model = checks.mlp()
+        model = _mlp()
         total = sum(each.numel() for each in model.parameters())
         optimizer = torch.optim.AdamW(model.parameters(), lr=_ADAM_RATE)
         engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
@@ -178,7 +184,7 @@ def _zero(stage: int, offload: bool = False) -> dict[str, Any]:
 def _by_ddp(distributed: Any) -> list[float]:
     """The losses of DistributedDataParallel with AdamW."""
     torch = checks.need("torch")
-    model = torch.nn.parallel.DistributedDataParallel(checks.mlp())
+    model = torch.nn.parallel.DistributedDataParallel(_mlp())
     optimizer = torch.optim.AdamW(model.parameters(), lr=_ADAM_RATE)
     losses = []
     for step in range(_STEPS):
@@ -240,9 +246,9 @@ def fsdp2() -> dict[str, Any]:
         if not hasattr(sharding, "fully_shard"):
             checks.skip(f"torch {torch.__version__} has no fully_shard")
         rank_and_size = distributed.get_rank(), distributed.get_world_size()
-        model = checks.mlp()
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        mesh = torch.distributed.device_mesh.init_device_mesh(device, (rank_and_size[1],))
+        model = _mlp()
+        size = (rank_and_size[1],)
+        mesh = torch.distributed.device_mesh.init_device_mesh(checks.device(), size)
         for layer in (model[0], model[2], model):
             sharding.fully_shard(layer, mesh=mesh)
         optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
@@ -254,7 +260,7 @@ def fsdp2() -> dict[str, Any]:
             loss.backward()
             optimizer.step()
             losses.append(_mean(distributed, loss))
-    total = sum(each.numel() for each in checks.mlp().parameters())
+    total = sum(each.numel() for each in _mlp().parameters())
     checks.expect(local < 0.6 * total, f"a rank holds {local} of {total} parameters")
     figures = _compare("FSDP2", losses, _alone(), 1e-5)
     return {**figures, "parameters": total, "parameters_of_a_rank": local}
@@ -266,10 +272,9 @@ def tensor_parallel() -> dict[str, Any]:
     with _group() as distributed:
         parallel = checks.need("torch.distributed.tensor.parallel", "torch")
         ranks = distributed.get_world_size()
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        mesh = torch.distributed.device_mesh.init_device_mesh(device, (ranks,))
+        mesh = torch.distributed.device_mesh.init_device_mesh(checks.device(), (ranks,))
         plan = {"0": parallel.ColwiseParallel(), "2": parallel.RowwiseParallel()}
-        model = parallel.parallelize_module(checks.mlp(), mesh, plan)
+        model = parallel.parallelize_module(_mlp(), mesh, plan)
         optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
         losses = []
         for step in range(_STEPS):
@@ -286,12 +291,12 @@ def distributed_checkpoint() -> dict[str, Any]:
     torch = checks.need("torch")
     with _group() as distributed:
         saving = checks.need("torch.distributed.checkpoint", "torch")
-        model = checks.mlp()
+        model = _mlp()
         if distributed.get_rank() == 0:
             folder = tempfile.mkdtemp(prefix="validation-")
         shared = [folder if distributed.get_rank() == 0 else ""]
         distributed.broadcast_object_list(shared)
-        can_see = torch.tensor(float(os.path.isdir(shared[0])))
+        can_see = torch.tensor(float(os.path.isdir(shared[0])), device=checks.device())
         distributed.all_reduce(can_see)
         if float(can_see) < distributed.get_world_size():
             checks.skip("the nodes share no temporary folder")
@@ -316,7 +321,7 @@ def horovod_training() -> dict[str, Any]:
     rank, ranks = horovod.rank(), horovod.size()
     total = horovod.allreduce(torch.tensor([float(rank + 1)]), op=horovod.Sum)
     checks.close("the sum", float(total), ranks * (ranks + 1) / 2, 0.0)
-    model = checks.mlp()
+    model = _mlp()
     optimizer = horovod.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=_RATE), named_parameters=model.named_parameters()
     )
@@ -338,7 +343,7 @@ def fairscale_oss() -> dict[str, Any]:
     fairscale = checks.need("fairscale.optim", "fairscale")
     with _group() as distributed:
         rank, ranks = distributed.get_rank(), distributed.get_world_size()
-        model = checks.mlp()
+        model = _mlp()
         parallel = torch.nn.parallel.DistributedDataParallel(model)
         optimizer = fairscale.OSS(model.parameters(), optim=torch.optim.SGD, lr=_RATE)
         losses = []
