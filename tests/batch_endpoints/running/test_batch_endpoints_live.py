@@ -134,6 +134,7 @@ def test_without_a_threshold_the_poisoned_file_fails_the_job(sample: Sample) -> 
     assert job["status"] == "Failed"
     message = job["error"]["message"]
     assert "1 of 1000 files failed, more than `error_threshold: 0` allows" in message
+    assert "torchyard_batch.coordinator" not in message
     assert f"`{_POISONED}`: ValueError: invalid literal" in message
 
 

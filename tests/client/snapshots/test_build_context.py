@@ -84,3 +84,18 @@ def test_requirements_of_several_lines_are_no_path(tmp_path: Path) -> None:
     }
     read = job_files.environment_files({"pip_requirements": "r.txt"}, tmp_path)
     assert read == {"pip_requirements": ["six"]}
+
+
+def test_a_requirement_of_one_line_is_no_path(tmp_path: Path) -> None:
+    for text in ("torch==2.13.0", "ray[train]", "numpy>=1,<3", "six @ https://x.org/six.whl"):
+        document = {"pip_requirements": text}
+        assert job_files.environment_files(document, tmp_path) == document
+    (tmp_path / "torch==2.13.0").write_text("six\n")
+    read = job_files.environment_files({"pip_requirements": "torch==2.13.0"}, tmp_path)
+    assert read == {"pip_requirements": ["six"]}
+    with pytest.raises(InvalidSpec, match="`requirments` does not exist") as raised:
+        job_files.environment_files({"pip_requirements": "requirments"}, tmp_path)
+    assert raised.value.hint.endswith("; a package is written as a list, `[requirments]`")
+    with pytest.raises(InvalidSpec, match="does not exist") as raised:
+        job_files.environment_files({"pip_requirements": "a/requirements.txt"}, tmp_path)
+    assert "list" not in raised.value.hint

@@ -15,11 +15,13 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from packaging.requirements import InvalidRequirement, Requirement
 
 from torchyard.base.errors import InvalidInput, InvalidSpec, TorchyardError
 from torchyard.client.snapshots import git, snapshot
@@ -305,8 +307,30 @@ def environment_files(
     # A text of several lines is not a path.
     if isinstance(pip, str) and "\n" not in pip.strip():
         here = (*at, "pip_requirements")
-        body["pip_requirements"] = _requirements(_existing(pip, folder, here), here, positions)
+        file = _requirements_file(pip, folder, here)
+        if file is not None:
+            body["pip_requirements"] = _requirements(file, here, positions)
     return body
+
+
+def _requirements_file(text: str, folder: Path, at: At) -> Path | None:
+    """The file of that name; none for a requirement such as `torch==2.13.0`.
+
+    A bare name is never one: a mistyped path would install whatever package has that name.
+
+    Raises:
+        InvalidSpec: it is neither.
+    """
+    try:
+        return _existing(text, folder, at)
+    except InvalidSpec as error:
+        with suppress(InvalidRequirement):
+            requirement = Requirement(text)
+            if requirement.specifier or requirement.extras or requirement.url:
+                return None
+            hint = f"{error.hint}; a package is written as a list, `[{text}]`"
+            raise InvalidSpec(error.message, hint, at=at) from error
+        raise
 
 
 def find_environment(

@@ -28,6 +28,9 @@ _MOST_NAMED = 5
 class BatchFailed(Exception):
     """The job fails; the text says why."""
 
+    # A traceback, and with it the job's error, names it without a package that no user knows.
+    __module__ = "builtins"
+
 
 class MiniBatch:
     """The files from `start` up to `end`; `tries_left` beside the one that is made now."""
