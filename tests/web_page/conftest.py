@@ -54,7 +54,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def jobs(yard: Yard, folder: Path, endpoint: str) -> Jobs:
+def jobs(yard: Yard, folder: Path, endpoint: str, batch_job: str) -> Jobs:
     names = Jobs()
     sample_jobs.submit(yard, folder, sample_jobs.learning(names.done, 0.5))
     changed = {"code": str(sample_jobs.changed_scripts(folder))}
@@ -80,6 +80,12 @@ def endpoint(yard: Yard, folder: Path) -> Iterator[str]:
     yield "echo"
     yard("online-endpoint", "delete", "-n", "echo", "--yes")
     wait_until(lambda: not yard.get("online-endpoints")["value"], 120, "the endpoint is gone")
+
+
+@pytest.fixture(scope="session")
+def batch_job(yard: Yard, folder: Path) -> str:
+    """The job of the batch endpoint `numbers`."""
+    return sample_jobs.deploy_batch(yard, folder, "numbers")
 
 
 @pytest.fixture(scope="session")

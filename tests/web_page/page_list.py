@@ -42,6 +42,7 @@ PAGES = {
     "environment-files": ("/environments/python?tab=files", "text=FROM python"),
     "endpoints": ("/endpoints", "text=blue 100 %"),
     "endpoint": ("/endpoints/echo", "role=cell[name='1 of 1']"),
+    "batch-endpoint": ("/endpoints/batch/numbers", 'a[href$="/jobs/numbers-first"]'),
     "computes": ("/computes", "role=img >> nth=0"),
     "compute": ("/computes/local", "text=Latest changes"),
     "settings": ("/settings", "role=cell >> nth=0"),

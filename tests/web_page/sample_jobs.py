@@ -139,3 +139,33 @@ def deploy(yard: Yard, folder: Path, name: str) -> None:
     (folder / "blue.yml").write_text(json.dumps(document))
     yard("online-endpoint", "create", "-n", name, "--set", f"description={HOSTILE}")
     yard("online-deployment", "create", "-f", str(folder / "blue.yml"), "--all-traffic")
+
+
+def deploy_batch(yard: Yard, folder: Path, name: str) -> str:
+    """A batch endpoint with one deployment, and the job of its one invocation."""
+    code = folder / "batch-scoring"
+    code.mkdir()
+    (code / "score.py").write_text(
+        "def init():\n    pass\n\ndef run(mini_batch):\n    return [path for path in mini_batch]\n"
+    )
+    (folder / "weights").mkdir()
+    (folder / "weights" / "weight.txt").write_text("3")
+    (folder / "numbers").mkdir()
+    (folder / "numbers" / "a.txt").write_text("1")
+    document = {
+        "name": "triple",
+        "endpoint_name": name,
+        "model": {"path": "./weights"},
+        "code_configuration": {"code": "./batch-scoring", "scoring_script": "score.py"},
+        "environment": "python",
+        "compute": "azureml:local",
+        "settings": {"mini_batch_size": 7},
+    }
+    (folder / "triple.yml").write_text(json.dumps(document))
+    yard("batch-endpoint", "create", "-n", name, "--set", f"description={HOSTILE}")
+    yard("batch-deployment", "create", "-f", str(folder / "triple.yml"))
+    job = f"{name}-first"
+    data = str(folder / "numbers")
+    yard("batch-endpoint", "invoke", "-n", name, "--input", data, "--job-name", job)
+    yard.completed(job)
+    return job

@@ -1,4 +1,4 @@
-"""An online endpoint on the page: its deployments, its traffic, a request that is tried."""
+"""Endpoints on the page: deployments, traffic, a request that is tried, a batch endpoint's jobs."""
 
 from __future__ import annotations
 
@@ -42,3 +42,16 @@ def test_an_instance_leads_to_its_log(browse: Any, endpoint: str) -> None:
     page = browse(f"{WORKSPACE}/endpoints/{endpoint}")
     page.get_by_role("table", name="Instances").get_by_role("link").first.click()
     page.locator(".log-line").first.wait_for()
+
+
+def test_a_batch_endpoint_leads_to_its_jobs(browse: Any, batch_job: str) -> None:
+    page = browse(f"{WORKSPACE}/endpoints")
+    table = page.get_by_role("table", name="Batch endpoints")
+    table.get_by_text(HOSTILE).wait_for()
+    table.get_by_role("link", name="numbers").click()
+    page.get_by_role("cell", name="triple default").wait_for()
+    page.get_by_role("cell", name="7", exact=True).wait_for()
+    page.get_by_role("table", name="Deployments").get_by_role("link", name="local").wait_for()
+    page.locator(f'a[href$="/jobs/{batch_job}"]').click()
+    page.get_by_role("tab", name="Overview").wait_for()
+    assert page.evaluate("window.hacked") is None

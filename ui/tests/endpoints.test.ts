@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { curl, type Endpoint, modelOf, toneOfState, trafficText } from "../src/pages/endpoints/endpoints";
+import { computeName, curl, type Endpoint, modelOf, toneOfState, trafficText } from "../src/pages/endpoints/endpoints";
 
 const endpoint: Endpoint = {
   name: "digits", auth_mode: "key", traffic: { blue: 90, green: 10 }, mirror_traffic: {}, provisioning_state: "Succeeded",
@@ -20,6 +20,11 @@ describe("an endpoint", () => {
     expect(modelOf("azureml:digits:3")).toEqual(["digits", "3"]);
     expect(modelOf({ path: "./model" })).toBeNull();
     expect(modelOf("./model")).toBeNull();
+  });
+
+  it("names a cluster without its scheme", () => {
+    expect(computeName("azureml:cpu-cluster")).toBe("cpu-cluster");
+    expect(computeName("local")).toBe("local");
   });
 
   it("is asked by a line that holds no key and quotes what a shell would read", () => {

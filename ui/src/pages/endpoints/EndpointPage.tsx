@@ -12,7 +12,8 @@ import { href, jobHref } from "../../lib/address";
 import { useLoad, useThrottled } from "../../lib/query";
 import { useEvent, useWorkspace } from "../../lib/session";
 import { JobsOf } from "../compute/tables";
-import { type Deployment, type Endpoint, type Instance, modelOf, toneOfState, trafficText } from "./endpoints";
+import { type Deployment, type Endpoint, type Instance, toneOfState, trafficText } from "./endpoints";
+import { ModelLink } from "./ModelLink";
 import { TryPanel } from "./TryPanel";
 
 /** What the job of a deployment's first instance logs while requests come. */
@@ -83,14 +84,6 @@ function Deployments({ endpoint, rows }: { endpoint: Endpoint; rows: readonly De
 function Share({ endpoint, name }: { endpoint: Endpoint; name: string }) {
   const mirrored = endpoint.mirror_traffic[name];
   return <>{endpoint.traffic[name] ?? 0} %{mirrored ? <span class="dim"> and a copy of {mirrored} %</span> : null}</>;
-}
-
-function ModelLink({ model }: { model: unknown }) {
-  const workspace = useWorkspace();
-  const registered = modelOf(model);
-  if (!registered) return <span class="dim">{model ? "files of its own" : "–"}</span>;
-  const [name, version] = registered;
-  return <a class="link" href={href(workspace, "models", [name, version])}>{name}:{version}</a>;
 }
 
 function Instances({ rows }: { rows: readonly (Instance & { deployment: string })[] }) {

@@ -1,4 +1,4 @@
-/** What the native API answers about online endpoints, and how it is put. */
+/** What the native API answers about endpoints, and how it is put. */
 import type { Tone } from "../../components/Badge";
 
 export interface Endpoint {
@@ -36,6 +36,25 @@ export interface Deployment {
   changed_at: string;
 }
 
+export interface BatchEndpoint {
+  name: string;
+  description?: string;
+  /** Empty until there is a deployment. */
+  defaults: { deployment_name: string };
+  owner: string;
+  created_at: string;
+  changed_at: string;
+}
+
+export interface BatchDeployment {
+  name: string;
+  model?: unknown;
+  compute: string;
+  resources: { instance_count: number };
+  settings: { mini_batch_size: number };
+  changed_at: string;
+}
+
 const TONES: Record<string, Tone> = { Succeeded: "green", Ready: "green", Running: "green", Failed: "red", Canceled: "grey", Deleting: "grey" };
 
 export function toneOfState(state: string): Tone {
@@ -55,6 +74,11 @@ export function trafficText(traffic: Readonly<Record<string, number>>): string {
 export function modelOf(model: unknown): readonly [string, string] | null {
   const match = typeof model === "string" ? /^azureml:([^:]+):([^:]+)$/.exec(model) : null;
   return match ? [match[1] as string, match[2] as string] : null;
+}
+
+/** `azureml:NAME` and `NAME` are the same cluster. */
+export function computeName(compute: string): string {
+  return compute.replace(/^azureml:/, "");
 }
 
 /** A line for a shell; the key is asked for there, so that none is shown here. */
