@@ -392,11 +392,26 @@ def _report(report: Mapping[str, Any]) -> str:
         f"Validation of {report['environment']} on {'; '.join(nodes) or 'no node'}: "
         f"{report['passed']} passed, {report['failed']} failed, {report['skipped']} skipped"
     ]
+    label = report.get("label")
+    if label is not None:
+        lines += [f"  WRONG    label: {difference}" for difference in label["differences"]]
+        if not label["differences"]:
+            lines.append(f"  passed   label: {_answered(label)}")
     for row in report["workloads"]:
         figures = ", ".join(f"{key} {_figure(value)}" for key, value in row["figures"].items())
         shown = row["reason"] or figures
         lines.append(f"  {row['status']:<8} {row['name']:<24} {row['seconds']:7.1f} s  {shown}")
     return "\n".join(lines)
+
+
+def _answered(label: Mapping[str, Any]) -> str:
+    """What the environment said of itself."""
+    torch = f", torch {label['torch']}" if label["torch"] else ""
+    cuda = f" for CUDA {label['cuda']}" if label["cuda"] else ""
+    return (
+        f"{len(label['packages'])} packages, Python {label['python']}{torch}{cuda}, "
+        f"{label['machine']}, as it says"
+    )
 
 
 def _figure(value: Any) -> str:

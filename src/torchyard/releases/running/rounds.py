@@ -191,14 +191,16 @@ def _validate(services: Services, job: Job, record: Record) -> bool:
         return False
     if not all(child.status.ended for child in existing.values()):
         return False
-    results, hardware = [], []
-    for name, child in existing.items():
-        of_job, ranks = reports.results_of(services, child, workloads[name])
-        results += of_job
-        hardware += ranks
-    names = _tested(record)
-    content = stages.content_of(services.environments, record)
-    report = reports.report(names, list(existing.values()), results, hardware, content)
+    by_job = [
+        reports.results_of(services, child, workloads[name]) for name, child in existing.items()
+    ]
+    report = reports.report(
+        _tested(record),
+        list(existing.values()),
+        by_job,
+        stages.label_of(services.environments, record),
+        stages.content_of(services.environments, record),
+    )
     return _judge(services, job, replace(record, report=report))
 
 
@@ -207,14 +209,14 @@ def _tested(record: Record) -> str:
 
 
 def _create_jobs(services: Services, job: Job, record: Record, existing: dict[str, Job]) -> None:
-    environment, requested = stages.environment_of(services.environments, record)
+    environment, requested, variables = stages.environment_of(services.environments, record)
     compute = str(record.request.get("compute") or "local")
     with services.db.read() as connection:
         cluster = computes.find(connection, record.workspace, compute.removeprefix("azureml:"))
     node_limit = cluster.max_instances if cluster is not None else 2
     owner = Identity(record.owner, TokenKind.PERSON)
     documents = validation_jobs.documents_of(
-        services.blobs, record, environment, requested, node_limit
+        services.blobs, record, environment, requested, variables, node_limit
     )
     for document in documents:
         if document["name"] not in existing:
