@@ -95,6 +95,14 @@ def test_releases_and_what_stops_them(yard: Yard, place: Path) -> None:
         yard("job", "create", "-f", str(place / "job.yml"), "--stream")
         assert yard.logs_of_attempts(f"old-{version}") == [f"{version}.0\n"]
 
+    yard("environment", "page", "team:2", "-f", str(place / "page.md"))
+    page = (place / "page.md").read_text()
+    assert page.startswith("# team:2\n")
+    assert "| `team_accuracy` | passed | accuracy 0.97 |" in page
+    assert "The environment answers what the label says: " in page
+    assert "- samplelib: 1.0 → 2.0" in page and "`samplelib==2.0`" in page
+    assert "against 1 advisories of " in page and " 0 findings" in page
+
     # A wrong label: its name says what it holds no more.
     refused = release(yard, place, "samplelib-1.0", expect=1)
     assert "the name says samplelib 1.0, and the build holds 2.0" in refused["error"]["message"]
@@ -145,6 +153,7 @@ def test_what_only_the_environment_itself_can_answer(yard: Yard, place: Path) ->
         yard("environment", "create", "-n", name, "--pip-requirements", str(requirements))
         validate = ("environment", "validate", name, "--only", "interpreter", "-o", "json")
         validated = json.loads(yard(*validate, expect=expect))
+        assert validated["report"], validated
         assert validated["report"]["label"]["cuda"] == "12.6"
         assert validated["report"]["label"]["packages"]["torch"] == "9.9.0"
     assert validated["report"]["label"]["differences"] == [

@@ -30,7 +30,7 @@ CEILINGS = {
     "base": 5_800,
     "batch_endpoints": 3_250,
     "cli": 13_550,
-    "client": 15_200,
+    "client": 15_350,
     "components": 450,
     "compute": 2_900,
     "connections": 500,

@@ -189,6 +189,7 @@ group.add_command(releases.validations)
 group.add_command(releases.audit)
 group.add_command(releases.release)
 group.add_command(releases.releases)
+group.add_command(releases.page)
 
 
 def _archive(session: Session, name: str, version: str, *, archived: bool) -> None:

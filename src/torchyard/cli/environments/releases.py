@@ -1,4 +1,4 @@
-"""`yard environment validate`, `validations`, `audit`, `release`, `releases`.
+"""`yard environment validate`, `validations`, `audit`, `release`, `releases`, `page`.
 
 Owns: the verbs, their options, what they print.
 Leaves: requests and waiting to client/releases/verbs.py.
@@ -246,6 +246,32 @@ def validations(session: Session, argument: str | None, name: str, job: str) -> 
     """
     environments = session.client().environments
     _list(session, environments, name or argument or "", job, validations=True)
+
+
+@click.command("page", cls=Verb)
+@name_argument("environment", "environments")
+@versioned
+@click.option(
+    "--file",
+    "-f",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    metavar="FILE",
+    help="Write to FILE. Default: print it.",
+)
+@common
+def page(session: Session, name: str, version: str, label: str, file: Path | None) -> None:
+    """Write a page about a version in Markdown: label, tests with figures, vulnerabilities by age.
+
+    Example: yard environment page vision -f vision.md
+    """
+    name, version = version_of(name, version, label)
+    text = session.client().environments.page(name, version or "latest")
+    if file is None:
+        tables.one(session.form, {"page": text}, lambda: text.rstrip("\n"))
+        return
+    file.write_text(text, encoding="utf-8")
+    tables.done(session.form, {"path": str(file)}, f"Wrote `{file}`.")
 
 
 def _list(
