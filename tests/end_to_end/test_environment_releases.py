@@ -11,6 +11,7 @@ import pytest
 
 from end_to_end.yard_under_test import Yard
 from environments import wheels
+from torchyard.environments.images import image_folder
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 
@@ -102,6 +103,17 @@ def test_releases_and_what_stops_them(yard: Yard, place: Path) -> None:
     assert "The environment answers what the label says: " in page
     assert "- samplelib: 1.0 → 2.0" in page and "`samplelib==2.0`" in page
     assert "against 1 advisories of " in page and " 0 findings" in page
+
+    # The build and the index are gone: its wheels were kept.
+    [row] = json.loads(yard("environment", "wheels", "team", "-o", "json"))
+    assert row["version"] == "2" and row["size_bytes"] > 0
+    shown = json.loads(yard("environment", "show", "team:2", "-o", "json"))
+    folder = yard.home / "environments" / shown["hash"]
+    image_folder.remove(folder)
+    (place / "wheels").rename(place / "gone")
+    yard("environment", "build", "team:2")
+    assert list(folder.glob("lib/python3*/site-packages/samplelib-2.0.dist-info"))
+    (place / "gone").rename(place / "wheels")
 
     # A wrong label: its name says what it holds no more.
     refused = release(yard, place, "samplelib-1.0", expect=1)

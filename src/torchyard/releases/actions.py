@@ -18,7 +18,9 @@ from torchyard.base import fields
 from torchyard.base.clock import from_text, to_text
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
+from torchyard.environments import assets
 from torchyard.environments.services import Environments
+from torchyard.environments.types import WHEELS_BYTES
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import parents
@@ -183,6 +185,19 @@ def _lock_of(
             code="never_built",
         )
     return spec.ref, last.lock, spec.layers, spec.platform
+
+
+def forget_wheels(db: Database, workspace: str, environment: str) -> dict[str, Any]:
+    """Let `yard gc` remove what is kept for archived versions; `versions`, `size_bytes`.
+
+    Raises:
+        NotFound: the workspace has no such environment.
+    """
+    archived = assets.forget_wheels(db, workspace, environment)
+    return {
+        "versions": [asset.version for asset in archived],
+        "size_bytes": sum(int(asset.properties.get(WHEELS_BYTES) or 0) for asset in archived),
+    }
 
 
 def put_advisories(

@@ -14,6 +14,7 @@ from torchyard.base.clock import to_text
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.environments import assets
 from torchyard.jobs import actions as jobs
+from torchyard.jobs.cleanup import references
 from torchyard.releases import actions
 from torchyard.releases.records.types import VALIDATION
 from torchyard.releases.running import keeper as keepers
@@ -40,6 +41,26 @@ def test_a_release_registers_what_its_limits_allow(lab: ReleaseLab) -> None:
     asset = assets.get(lab.services.db, support.WORKSPACE, NAME)
     pinned = asset.definition["conda_file"]["dependencies"][1]["pip"]
     assert {"alpha==2.0", "beta==1.0"} <= set(pinned)
+
+
+@pytest.mark.slow
+def test_a_version_keeps_its_wheels_until_they_are_given_up(lab: ReleaseLab) -> None:
+    ready(lab)
+    lab.release()
+    assert "2 wheels are kept" in lab.run()["gates"][-1]["message"]
+    db = lab.services.db
+
+    def named() -> list[str]:
+        with db.read() as connection:
+            by = references.snapshots(connection)
+        return [user for users in by.values() for user in users if "environment" in user]
+
+    assert named() == ["environment asset `vision`"]
+    assert actions.forget_wheels(db, support.WORKSPACE, NAME)["versions"] == []
+    assets.archive(db, support.WORKSPACE, NAME, "2")
+    dropped = actions.forget_wheels(db, support.WORKSPACE, NAME)
+    assert dropped["versions"] == ["2"] and dropped["size_bytes"] > 0
+    assert named() == []
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`yard environment validate`, `validations`, `audit`, `release`, `releases`, `page`.
+"""`yard environment validate`, `validations`, `audit`, `release`, `releases`, `page`, `wheels`.
 
 Owns: the verbs, their options, what they print.
 Leaves: requests and waiting to client/releases/verbs.py.
@@ -28,6 +28,7 @@ from torchyard.cli.parsing.options import (
     versioned,
 )
 from torchyard.cli.terminal import tables
+from torchyard.client.images.steps import megabytes
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
@@ -274,6 +275,42 @@ def page(session: Session, name: str, version: str, label: str, file: Path | Non
     tables.done(session.form, {"path": str(file)}, f"Wrote `{file}`.")
 
 
+@click.command("wheels", cls=Verb)
+@name_argument("environment", "environments")
+@click.option(
+    "--prune", is_flag=True, help="Give up those of archived versions; `yard gc` removes them."
+)
+@common
+def wheels(session: Session, name: str, prune: bool) -> None:
+    """List the wheels that are kept for released versions, with their sizes.
+
+    A build of such a version takes them first, and needs no package index for them.
+
+    Example: yard environment wheels vision
+    """
+    environments = session.client().environments
+    if prune:
+        dropped = environments.forget_wheels(name)
+        count, size = len(dropped["versions"]), megabytes(dropped["size_bytes"])
+        tables.done(
+            session.form,
+            dropped,
+            f"Gave up the wheels of {count} archived version{'s' * (count != 1)}, {size}: "
+            "`yard gc` removes those that no other version has.",
+        )
+        return
+    listed = [
+        {
+            "version": row["version"],
+            "archived": row["archived"],
+            "size_bytes": int(row["properties"][_WHEELS_BYTES]),
+        }
+        for row in environments.list(name, archived=True).raw
+        if _WHEELS_BYTES in (row.get("properties") or {})
+    ]
+    tables.rows(session.form, listed, _WHEEL_COLUMNS)
+
+
 def _list(
     session: Session, environments: Environments, name: str, job: str, *, validations: bool
 ) -> None:
@@ -294,6 +331,12 @@ _COLUMNS: list[tables.Column] = [
     ("FAILED", lambda row: row["failed"]),
     ("SKIPPED", lambda row: row["skipped"]),
     ("CREATED", lambda row: row["created_at"]),
+]
+_WHEELS_BYTES = "torchyard.wheels_bytes"
+_WHEEL_COLUMNS: list[tables.Column] = [
+    ("VERSION", lambda row: row["version"]),
+    ("ARCHIVED", lambda row: "yes" if row["archived"] else ""),
+    ("SIZE", lambda row: megabytes(row["size_bytes"])),
 ]
 _SCHEDULE_COLUMNS: list[tables.Column] = [
     ("ENVIRONMENT", lambda row: row["environment"]),

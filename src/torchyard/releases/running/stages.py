@@ -14,6 +14,7 @@ from typing import Any
 
 from torchyard.base.clock import to_text
 from torchyard.base.db import Database
+from torchyard.base.errors import BuildFailed
 from torchyard.data import datastores, remote
 from torchyard.environments import contents, labels
 from torchyard.environments.labels import Answer, Label
@@ -189,6 +190,21 @@ def audit_of(
         "packages": len(locked_packages),
         "without_hash": locked.without_hash(text),
     }
+
+
+def keep_wheels(services: Services, record: Record, is_canceled: IsCanceled) -> dict[str, Any]:
+    """Keep the candidate's wheels: `snapshot`, `count`, `size_bytes`, `without`; or `error`."""
+    environments = services.environments
+    spec = _candidate(environments, record)
+    try:
+        environments.builds.run(spec, is_canceled, lambda: _secrets(services, record.workspace))
+        wheels = environments.builds.keep_wheels(
+            spec, str(record.results["lock"]), is_canceled,
+            lambda: _secrets(services, record.workspace),
+        )  # fmt: skip
+    except BuildFailed as error:
+        return {"error": error.message}
+    return {**vars(wheels), "without": list(wheels.without)}
 
 
 def is_over(record: Record, gate: Gate) -> bool:
