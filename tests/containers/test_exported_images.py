@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from containers.conftest import BASE, Machine
-from end_to_end.shared_torch import REPOSITORY, kept_or_temporary
-from end_to_end.yard_under_test import wait_until
+from end_to_end.shared_torch import kept_or_temporary
+from end_to_end.yard_under_test import REPOSITORY, wait_until
 from environments import wheels
 
 # By hand: it was written on a machine too busy to run it.

@@ -77,7 +77,7 @@ def test_a_build_takes_kept_wheels_when_the_index_is_gone(
     environments.builds.run(spec)
     assert installed(environments, spec) == ["alpha-1.0", "beta-1.0"]
     log = environments.folders.log_path(spec.hash).read_text()
-    assert "(2 wheels that were kept)" in log
+    assert "(kept wheels: 2)" in log
 
 
 @pytest.mark.slow

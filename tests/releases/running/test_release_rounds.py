@@ -47,7 +47,7 @@ def test_a_release_registers_what_its_limits_allow(lab: ReleaseLab) -> None:
 def test_a_version_keeps_its_wheels_until_they_are_given_up(lab: ReleaseLab) -> None:
     ready(lab)
     lab.release()
-    assert "2 wheels are kept" in lab.run()["gates"][-1]["message"]
+    assert "kept wheels: 2, " in lab.run()["gates"][-1]["message"]
     db = lab.services.db
 
     def named() -> list[str]:

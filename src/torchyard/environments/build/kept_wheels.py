@@ -160,7 +160,7 @@ def install(text: str, uv: Uv, working: Path) -> str:
     (working / "kept.txt").write_text("".join(wheels), encoding="utf-8")
     # Without the cache: it would have a second copy of each wheel at each build.
     arguments = ["--no-cache", "--require-hashes", "--requirements", "kept.txt"]
-    shown = f"uv pip install ({len(wheels)} wheels that were kept)"
+    shown = f"uv pip install --no-index (kept wheels: {len(wheels)})"
     outcome = install_files(arguments, Path(FOLDER), uv, working, shown)
     if outcome.code != 0:
         raise failure(outcome, "the wheels that were kept can't be installed")

@@ -29,7 +29,7 @@ def in_words(wheels: Mapping[str, Any]) -> str:
         return f"its wheels are not kept: {wheels['error']}"
     without = wheels["without"]
     note = f"; none of {', '.join(without[:5])}" if without else ""
-    return f"{wheels['count']} wheels are kept, {wheels['size_bytes'] / 1e6:.1f} MB{note}"
+    return f"kept wheels: {wheels['count']}, {wheels['size_bytes'] / 1e6:.1f} MB{note}"
 
 
 def _wheels(wheels: Mapping[str, Any]) -> dict[str, str]:
