@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from torchyard.environments.names import components, curated_environments
 from torchyard.environments.names.components import Held, TestRun
 from torchyard.environments.names.curated_environments import Curated
+from torchyard.environments.packages import pythons
 
 _HEAD = (
     "# Curated environments",
@@ -21,11 +22,18 @@ _HEAD = (
     "",
     "Every environment that a workspace has, what a build of it holds, and what was tested where. "
     "*built* means that its label is read from a build; *locked* that its packages are resolved, "
-    "and nobody has built it where this page was made. `yard environment show -n NAME` prints the "
-    "same with every package. [Environments](../guides/environments.md) says how to use them, "
+    "and nobody has built it where this page was made. *deprecated from* is the month in which its "
+    "Python gets its last security fix. `yard environment show -n NAME` prints the "
+    "same with every package, `yard environment page NAME` adds your own validations and known "
+    "vulnerabilities by their age. [Environments](../guides/environments.md) says how to use them, "
     "[decision 0100](../decisions/0100-test-each-component-of-a-curated-environment.md) how they "
     "are tested.",
     "",
+)
+
+_COLUMNS = (
+    *("environment", "version", "Python", "torch", "CUDA", "packages", "size", "label"),
+    *("deprecated from", "tested"),
 )
 
 _COMPONENTS = (
@@ -63,21 +71,23 @@ def page() -> str:
 
 
 def _environments(every: Sequence[Curated]) -> Iterator[str]:
-    yield "| environment | version | Python | torch | CUDA | packages | size | label | tested |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield f"| {' | '.join(_COLUMNS)} |"
+    yield "|---" * len(_COLUMNS) + "|"
     for curated in every:
         contents = curated.contents
+        python = str(contents.get("python") or curated.python)
         size_bytes = contents.get("size_bytes")
         versions = dict(line.partition("==")[::2] for line in curated.packages)
         cells = [
             f"`{curated.name}`",
             curated.version,
-            str(contents.get("python") or curated.python or "the platform's"),
+            python or "the platform's",
             versions.get("torch", ""),
             str(contents.get("cuda", "")) or curated.name.partition("-cuda")[2],
             str(len(versions)) if versions else "0",
             f"{size_bytes / 1e9:.1f} GB" if size_bytes else "",
             _label(curated),
+            pythons.end_of_support(python),
             "<br>".join(_tested(run) for run in components.runs(curated.name)) or "no",
         ]
         yield f"| {' | '.join(cells)} |"

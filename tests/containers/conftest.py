@@ -67,7 +67,7 @@ class Machine:
         """What podman prints, over the session's own storage."""
         done = subprocess.run(
             ["podman", *words], env={**os.environ, **self.variables}, text=True,
-            capture_output=True, timeout=120,
+            capture_output=True, timeout=900,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout

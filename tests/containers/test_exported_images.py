@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -15,13 +16,15 @@ import pytest
 import yaml
 
 from containers.conftest import BASE, Machine
-from end_to_end.yard_under_test import wait_until
+from end_to_end.shared_torch import kept_or_temporary
+from end_to_end.yard_under_test import REPOSITORY, wait_until
 from environments import wheels
 
 # By hand: it was written on a machine too busy to run it.
 pytestmark = [pytest.mark.containers, pytest.mark.long, pytest.mark.timeout(1200)]
 # Without a network of its own, which a sandbox may not let it make.
 RUN = ("run", "--rm", "--network", "host")
+DIGITS = REPOSITORY / "examples/digits/src"
 PRINT = "import greeting, sys, os; print(greeting.WORD, sys.prefix, os.getcwd())"
 
 Create = Callable[..., str]
@@ -105,6 +108,35 @@ def test_an_exported_image_runs_without_torchyard(
     assert again["digest"] == exported["digest"]
     copied = machine.podman("pull", f"oci:{tmp_path / 'folder'}").split()[-1]
     assert machine.podman(*RUN, copied, "python", "-c", PRINT).startswith("good day")
+    machine.podman("image", "rm", "--force", image)
+
+
+def test_an_exported_image_trains_the_digits_example(
+    machine: Machine, create: Create, tmp_path: Path
+) -> None:
+    with kept_or_temporary() as shared_torch:
+        name = create("digits", **shared_torch.lend(machine.yard.home))
+    file = tmp_path / "digits.tar"
+    image = export(machine, name, "--image", str(file))["name"]
+    machine.podman("load", "--input", str(file))
+    file.unlink()
+    code = tmp_path / "src"
+    shutil.copytree(DIGITS, code)
+    # Outside a job there is no server to log to, and mlflow-skinny has no database.
+    variables = (
+        "--env",
+        "MLFLOW_TRACKING_URI=/src/mlruns",
+        "--env",
+        "MLFLOW_ALLOW_FILE_STORE=true",
+    )
+    run = (*RUN, *variables, "--volume", f"{code}:/src", "--workdir", "/src", image)
+    torchrun = ("torchrun", "--standalone", "--nproc-per-node", "2", "train.py", "--epochs", "6")
+    out = machine.podman(*run, *torchrun)
+    assert "rank 1 of 2: started" in out
+    assert "1437 training images, 360 test images, gloo on cpu" in out
+    accuracy = re.search(r"^test accuracy (\d\.\d+)$", out, re.MULTILINE)
+    assert accuracy is not None and float(accuracy[1]) >= 0.95, out
+    assert (code / "outputs" / "model.pt").stat().st_size > 0
     machine.podman("image", "rm", "--force", image)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from end_to_end.yard_under_test import Yard
 from environments import wheels
+from torchyard.environments.images import image_folder
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 
@@ -95,10 +96,45 @@ def test_releases_and_what_stops_them(yard: Yard, place: Path) -> None:
         yard("job", "create", "-f", str(place / "job.yml"), "--stream")
         assert yard.logs_of_attempts(f"old-{version}") == [f"{version}.0\n"]
 
+    yard("environment", "page", "team:2", "-f", str(place / "page.md"))
+    page = (place / "page.md").read_text()
+    assert page.startswith("# team:2\n")
+    assert "| `team_accuracy` | passed | accuracy 0.97 |" in page
+    assert "The environment answers what the label says: " in page
+    assert "- samplelib: 1.0 → 2.0" in page and "`samplelib==2.0`" in page
+    assert "against 1 advisories of " in page and " 0 findings" in page
+
+    # The build and the index are gone: its wheels were kept.
+    [row] = json.loads(yard("environment", "wheels", "team", "-o", "json"))
+    assert row["version"] == "2" and row["size_bytes"] > 0
+    shown = json.loads(yard("environment", "show", "team:2", "-o", "json"))
+    folder = yard.home / "environments" / shown["hash"]
+    image_folder.remove(folder)
+    (place / "wheels").rename(place / "gone")
+    yard("environment", "build", "team:2")
+    assert list(folder.glob("lib/python3*/site-packages/samplelib-2.0.dist-info"))
+    (place / "gone").rename(place / "wheels")
+
     # A wrong label: its name says what it holds no more.
     refused = release(yard, place, "samplelib-1.0", expect=1)
     assert "the name says samplelib 1.0, and the build holds 2.0" in refused["error"]["message"]
     assert versions(yard, "samplelib-1.0") == ["1"]
+
+    # A Python that its name doesn't say.
+    yard(
+        "environment",
+        "create",
+        "-n",
+        "team-py36",
+        "--pip-requirements",
+        str(place / "requirements.txt"),
+    )
+    refused = release(yard, place, "team-py36", expect=1)
+    assert (
+        "gate `label`: the name says Python 3.6, and the build holds 3."
+        in refused["error"]["message"]
+    )
+    assert versions(yard, "team-py36") == ["1"]
 
     # A package with a known vulnerability, older than 30 days.
     put(place / "wheels", "2.1")
@@ -115,6 +151,27 @@ def test_releases_and_what_stops_them(yard: Yard, place: Path) -> None:
     assert versions(yard, "team") == ["2"]
     listed = json.loads(yard("environment", "releases", "team", "-o", "json"))
     assert [row["status"] for row in listed] == ["Failed", "Failed", "Completed"]
+
+
+def test_what_only_the_environment_itself_can_answer(yard: Yard, place: Path) -> None:
+    text = (
+        "class version:\n    cuda = '12.6'\n\n\nclass cuda:\n"
+        "    is_available = staticmethod(lambda: False)\n\n\n__version__ = '9.9.0'\n"
+    )
+    wheels.put(place / "sham", "torch", "9.9.0", text=text)
+    requirements = place / "sham.txt"
+    requirements.write_text(f"--find-links {place / 'sham'}\ntorch==9.9.0\n")
+    for name, expect in (("sham-cuda12.6", 0), ("sham-cuda12.1", 1)):
+        yard("environment", "create", "-n", name, "--pip-requirements", str(requirements))
+        validate = ("environment", "validate", name, "--only", "interpreter", "-o", "json")
+        validated = json.loads(yard(*validate, expect=expect))
+        assert validated["report"], validated
+        assert validated["report"]["label"]["cuda"] == "12.6"
+        assert validated["report"]["label"]["packages"]["torch"] == "9.9.0"
+    assert validated["report"]["label"]["differences"] == [
+        "the name says cuda 12.1, and the build holds 12.6"
+    ]
+    assert "wrong label: the name says cuda 12.1" in validated["error"]["message"]
 
 
 def test_an_audit_shows_what_excuses_and_writes_a_bill_of_materials(

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from torchyard.base.errors import InvalidSpec
+from torchyard.environments.selftest import in_environment
 from torchyard.releases import workload_list
 from torchyard.releases.workload_list import WORKLOADS
 
 PROGRAMS = Path(workload_list.__file__).parent / "workloads"
+ANSWER = Path(in_environment.__file__).with_name("answer.py")
 
 
 def test_every_workload_is_a_function() -> None:
@@ -85,7 +87,7 @@ def hangs():
 def test_each_workload_has_its_own_result(tmp_path: Path) -> None:
     package = tmp_path / "torchyard_validation"
     package.mkdir()
-    for file in PROGRAMS.glob("*.py"):
+    for file in (*PROGRAMS.glob("*.py"), ANSWER):
         shutil.copy(file, package)
     (package / "own").mkdir()
     (package / "own" / "mine.py").write_text(OWN)
@@ -99,7 +101,7 @@ def test_each_workload_has_its_own_result(tmp_path: Path) -> None:
         }
         for name in names
     ]
-    settings = {"workloads": workloads, "requested": []}
+    settings = {"workloads": workloads, "requested": [], "variables": ["PATH", "UNSET"]}
     (package / "settings.json").write_text(json.dumps(settings))
     program = "import sys; from torchyard_validation.main import main; sys.exit(main())"
     ended = subprocess.run(
@@ -112,7 +114,10 @@ def test_each_workload_has_its_own_result(tmp_path: Path) -> None:
     assert ended.returncode == 1, ended.stderr
     lines = (tmp_path / "outputs" / "validation" / "rank-0.jsonl").read_text().splitlines()
     assert "hardware" in json.loads(lines[0])
-    results: dict[str, Any] = {row["name"]: row for row in map(json.loads, lines[1:])}
+    answer = json.loads(lines[1])["answer"]
+    assert answer["variables"] == {"PATH": os.environ["PATH"]}
+    assert answer["packages"]["pytest"] == pytest.__version__
+    results: dict[str, Any] = {row["name"]: row for row in map(json.loads, lines[2:])}
     assert list(results) == names
     assert results["passes"]["figures"] == {"answer": 42}
     assert results["skips"]["status"] == "skipped"

@@ -6,13 +6,17 @@ import ast
 import io
 import json
 import os
+import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from environments import wheels
 from runner.shared_site import SharedSite, shared_site
+from torchyard.base.blobs import Blobs
+from torchyard.environments.build.kept_wheels import KeptWheels, write_note
 
 pytestmark = [
     pytest.mark.runner,
@@ -120,6 +124,34 @@ def test_nothing_of_a_build_stays(site: SharedSite) -> None:
         if "evil" in (text := path.read_text())
     ]
     assert SECRET not in log
+
+
+def test_the_build_user_takes_kept_wheels_when_the_index_is_gone(site: SharedSite) -> None:
+    wheel = wheels.put(site.folder / "links", "plain", "1.0")
+    wheel.chmod(0o644)
+    environment = {"pip_requirements": ["plain==1.0"]}
+    name = site.submit("anna", "python -c 'import plain'", environment=environment)
+    assert site.wait(name)["status"] == "Completed"
+    [log] = [
+        path
+        for path in (site.home / "environments").glob("*.log")
+        if "plain==1.0" in path.read_text()
+    ]
+    blobs = Blobs(site.home / "blobs")
+    content = wheel.read_bytes()
+    row = {"path": wheel.name, "sha256": blobs.put_bytes(content), "size": len(content)}
+    snapshot = blobs.put_snapshot({"files": [row]})
+    note = log.with_suffix(".wheels")
+    write_note(note, KeptWheels(snapshot.id, 1, len(content), ()))
+    server = site.uid("server")
+    for path in (note, *blobs.folder.rglob("*")):
+        os.chown(path, server, server)
+    wheel.unlink()
+    shutil.rmtree(site.node_folder / "environments" / log.stem)
+    name = site.submit("anna", "python -c 'import plain'", environment=environment)
+    assert site.wait(name)["status"] == "Completed", log.read_text()
+    assert "(kept wheels: 1)" in log.read_text()
+    assert list((site.node_folder / "builds").iterdir()) == []
 
 
 def test_an_image_is_not_built_as_the_servers_user(site: SharedSite) -> None:

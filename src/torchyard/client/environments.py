@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
-from torchyard.base.errors import BuildFailed
+from torchyard.base.errors import BuildFailed, InvalidInput
 from torchyard.base.http import Transport
 from torchyard.client import resources as read
 from torchyard.client.assets import AssetDeletion, delete_asset
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from torchyard.client.snapshots.snapshots import Snapshots
 
 _POLL_S = 0.3
+# On a page, of the newest.
+_MOST_REPORTS = 20
 Paths = list[Path]
 
 
@@ -182,6 +184,36 @@ class Environments(EnvironmentReleases):
             NotFound: the environment does not exist, or not in this version.
         """
         return _environment(self._transport.get(self._version_path(name, version)))
+
+    def page(self, name: str, version: str = "latest") -> str:
+        """A version in Markdown: label, size, tests with figures, vulnerabilities by age, packages.
+
+        Raises:
+            NotFound: the environment does not exist, or not in this version.
+        """
+        from torchyard.client.releases.page import page
+
+        shown = self.get(name, version)
+        name, version = shown.name, shown.version
+        base = f"{name}:{version}"
+        listed = [
+            *(each for each in self.releases(name, validations=True) if each.base == base),
+            *(each for each in self.releases(name) if each.version == version),
+        ]
+        reports = [self.get_release(each.job).raw for each in listed[:_MOST_REPORTS]]
+        exceptions = next(
+            (
+                each["request"].get("exceptions", ())
+                for each in reports
+                if each["kind"] == "release"
+            ),
+            (),
+        )
+        try:
+            audit = self.audit(name, version, exceptions=exceptions).raw
+        except InvalidInput as error:
+            return page(shown.raw, reports, why_no_audit=error.message)
+        return page(shown.raw, reports, audit)
 
     def archive(self, name: str, version: str = "") -> None:
         """Hide a version, or all of them, from lists; jobs that name it still find it."""

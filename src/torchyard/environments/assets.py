@@ -9,7 +9,7 @@ Always: of an existing version only description, tags and properties change; nam
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torchyard.assets import deleted_versions, versions
@@ -22,7 +22,7 @@ from torchyard.base.errors import Conflict, InvalidSpec
 from torchyard.data import documents
 from torchyard.environments import store
 from torchyard.environments.names import catalogue, curated_environments
-from torchyard.environments.types import EnvironmentAsset
+from torchyard.environments.types import WHEELS, WHEELS_BYTES, EnvironmentAsset
 
 _RESERVED = ("azureml", "microsoft")
 _DESCRIPTIVE = ("description", "tags", "properties")
@@ -167,6 +167,30 @@ def archive(
     """
     refuse_curated(name, "archived", version)
     return _assets.archive(db, workspace, name, version, archived)
+
+
+def forget_wheels(db: Database, workspace: str, name: str) -> list[EnvironmentAsset]:
+    """Let `yard gc` remove the wheels that are kept for archived versions; those versions, as they
+    were.
+
+    Raises:
+        NotFound: no environment of the workspace has the name.
+    """
+    get(db, workspace, name, versions.LATEST)
+    with db.write() as connection:
+        archived = [
+            asset
+            for asset in store.asset_versions.list_in(connection, workspace, name)
+            if asset.archived and WHEELS in asset.properties
+        ]
+        for asset in archived:
+            rest = {
+                key: value
+                for key, value in asset.properties.items()
+                if key not in (WHEELS, WHEELS_BYTES)
+            }
+            store.asset_versions.describe(connection, replace(asset, properties=rest))
+    return archived
 
 
 def delete(db: Database, workspace: str, name: str, version: str) -> None:

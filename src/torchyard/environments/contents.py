@@ -21,6 +21,7 @@ from typing import Any
 
 from torchyard.base.clock import SystemClock
 from torchyard.base.home import home_database
+from torchyard.environments import labels
 from torchyard.environments.build.builder import site_packages
 from torchyard.environments.export import python_of
 from torchyard.environments.names import curated_environments
@@ -48,7 +49,7 @@ def read_files(folder: Path) -> dict[str, Any]:
     return {
         "python": python_of(lines),
         "torch": packages.get("torch", ""),
-        "cuda": cuda_of(packages),
+        "cuda": labels.cuda_of(packages) or "",
         "packages": dict(sorted(packages.items())),
         "size_bytes": _size(folder),
     }
@@ -82,18 +83,6 @@ def build_curated(home: Path, curated: Curated) -> Path:
     if not curated.accelerator:
         return build(home, curated.name)
     return build(home, curated.name, this_platform(curated.accelerator))
-
-
-def cuda_of(packages: Mapping[str, str]) -> str:
-    """The CUDA that torch was built for, as `13.0`; empty for a build without."""
-    torch = packages.get("torch", "")
-    if "+cu" in torch:
-        digits = torch.partition("+cu")[2]
-        return f"{digits[:-1]}.{digits[-1]}"
-    if "+" in torch:
-        return ""
-    runtime = packages.get("nvidia-cuda-runtime") or packages.get("nvidia-cuda-runtime-cu12")
-    return ".".join(runtime.split(".")[:2]) if runtime else ""
 
 
 def differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:

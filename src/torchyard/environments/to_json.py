@@ -18,11 +18,13 @@ from torchyard.environments.conda import conda_packages
 from torchyard.environments.names import catalogue, components, curated_environments
 from torchyard.environments.names.components import Held, TestRun
 from torchyard.environments.names.curated_environments import Curated
-from torchyard.environments.packages import layers, lock
+from torchyard.environments.packages import layers, lock, pythons
 from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset, EnvironmentSpec
 
 _NOT_BUILT = "not built"
+# The tag by which people name a day of their own.
+_DEPRECATED = "deprecated"
 
 
 def list_json(
@@ -81,9 +83,12 @@ def version_to_json(
             build = {"hash": "", "build": _NOT_BUILT, "notices": list(spec.notices)}
         return {**curated_to_json(curated), **build, **tests_to_json(curated)}
     asset = assets.get(environments.db, workspace, name, version)
+    spec = _spec_of(environments, workspace, asset)
+    supported = pythons.end_of_support(environments.folders.python_of(spec))
     return {
         **asset_to_json(asset),
-        **build_json(environments, _spec_of(environments, workspace, asset)),
+        "deprecated": asset.tags.get(_DEPRECATED) or supported,
+        **build_json(environments, spec),
     }
 
 
@@ -123,6 +128,7 @@ def curated_to_json(curated: Curated) -> dict[str, Any]:
         "size_bytes": contents.get("size_bytes"),
         "status": "curated",
         "archived": False,
+        "deprecated": pythons.end_of_support(str(contents.get("python") or curated.python)),
         "tags": {},
     }
 

@@ -23,6 +23,8 @@ Accelerator = Literal["cpu", "cuda", "rocm"]
 
 REQUESTED = "torchyard.requested"
 """The property of a released version that holds the definition which was resolved for it."""
+WHEELS, WHEELS_BYTES = "torchyard.wheels", "torchyard.wheels_bytes"
+"""The properties of a released version that name its kept wheels, and say how large they are."""
 # Raise it when the builder makes another content of the same spec.
 BUILDER_FORMAT = 1
 

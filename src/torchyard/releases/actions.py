@@ -18,7 +18,11 @@ from torchyard.base import fields
 from torchyard.base.clock import from_text, to_text
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
+from torchyard.environments import assets
 from torchyard.environments.services import Environments
+from torchyard.environments.types import WHEELS_BYTES
+from torchyard.jobs import actions as jobs
+from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import parents
 from torchyard.jobs.services import Services
 from torchyard.releases.records import store
@@ -60,13 +64,15 @@ def show(db: Database, workspace: str, job: str) -> dict[str, Any]:
     Raises:
         NotFound: there is no such validation or release.
     """
+    # The job before the record: one that has ended has its report in the record by then.
+    its_job = jobs.find_by_name(db, workspace, job)
     with db.read() as connection:
         record = store.of_job(connection, workspace, job)
     if record is None:
         raise NotFound(
             f"job `{job}` is not a validation or release", "list them: `yard environment releases`"
         )
-    return to_json(db, record)
+    return to_json(record, its_job)
 
 
 def list_in(
@@ -75,13 +81,18 @@ def list_in(
     """The newest first, without their workloads and findings."""
     with db.read() as connection:
         rows = store.list_in(connection, workspace, environment, kind)
-    return [_summary(db, row) for row in rows]
+        by_id = parents.by_id(connection, [row.job_id for row in rows])
+    return [_summary(row, by_id.get(row.job_id)) for row in rows]
 
 
-def to_json(db: Database, record: Record) -> dict[str, Any]:
+def to_json(record: Record, job: Job | None) -> dict[str, Any]:
+    """
+    Args:
+        job: the one of that name, if it is not deleted.
+    """
     results = record.results
     return {
-        **_summary(db, record),
+        **_summary(record, job),
         "request": dict(record.request),
         "gates": [gate.to_json() for gate in record.gates],
         "changes": list(results.get("changes") or ()),
@@ -92,10 +103,9 @@ def to_json(db: Database, record: Record) -> dict[str, Any]:
     }
 
 
-def _summary(db: Database, record: Record) -> dict[str, Any]:
-    with db.read() as connection:
-        job = parents.by_id(connection, [record.job_id]).get(record.job_id)
-    there = job if job is not None and job.name == record.job else None
+def _summary(record: Record, job: Job | None) -> dict[str, Any]:
+    is_its_own = job is not None and (job.id, job.name) == (record.job_id, record.job)
+    there = job if is_its_own else None
     report = record.report
     error = there.error if there is not None else None
     return {
@@ -175,6 +185,19 @@ def _lock_of(
             code="never_built",
         )
     return spec.ref, last.lock, spec.layers, spec.platform
+
+
+def forget_wheels(db: Database, workspace: str, environment: str) -> dict[str, Any]:
+    """Let `yard gc` remove what is kept for archived versions; `versions`, `size_bytes`.
+
+    Raises:
+        NotFound: the workspace has no such environment.
+    """
+    archived = assets.forget_wheels(db, workspace, environment)
+    return {
+        "versions": [asset.version for asset in archived],
+        "size_bytes": sum(int(asset.properties.get(WHEELS_BYTES) or 0) for asset in archived),
+    }
 
 
 def put_advisories(

@@ -89,6 +89,13 @@ def bill_of_materials(
     return actions.bill_of_materials(services, workspace, environment, version)
 
 
+@router.delete("/environment-releases/{environment}/wheels")
+@needs(Permission.WRITE)
+def forget_wheels(services: ServicesOf, workspace: str, environment: str) -> dict[str, Any]:
+    """Let `yard gc` remove the wheels that are kept for archived versions."""
+    return actions.forget_wheels(services.db, workspace, environment)
+
+
 @router.put("/advisories")
 @needs(Permission.WRITE)
 def put_advisories(

@@ -9,11 +9,12 @@ import pytest
 
 from environments import wheels
 from jobs import support
-from releases.release_lab import NAME, ReleaseLab, entry
+from releases.release_lab import NAME, ONLY, ReleaseLab, entry
 from torchyard.base.clock import to_text
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.environments import assets
 from torchyard.jobs import actions as jobs
+from torchyard.jobs.cleanup import references
 from torchyard.releases import actions
 from torchyard.releases.records.types import VALIDATION
 from torchyard.releases.running import keeper as keepers
@@ -40,6 +41,26 @@ def test_a_release_registers_what_its_limits_allow(lab: ReleaseLab) -> None:
     asset = assets.get(lab.services.db, support.WORKSPACE, NAME)
     pinned = asset.definition["conda_file"]["dependencies"][1]["pip"]
     assert {"alpha==2.0", "beta==1.0"} <= set(pinned)
+
+
+@pytest.mark.slow
+def test_a_version_keeps_its_wheels_until_they_are_given_up(lab: ReleaseLab) -> None:
+    ready(lab)
+    lab.release()
+    assert "kept wheels: 2, " in lab.run()["gates"][-1]["message"]
+    db = lab.services.db
+
+    def named() -> list[str]:
+        with db.read() as connection:
+            by = references.snapshots(connection)
+        return [user for users in by.values() for user in users if "environment" in user]
+
+    assert named() == ["environment asset `vision`"]
+    assert actions.forget_wheels(db, support.WORKSPACE, NAME)["versions"] == []
+    assets.archive(db, support.WORKSPACE, NAME, "2")
+    dropped = actions.forget_wheels(db, support.WORKSPACE, NAME)
+    assert dropped["versions"] == ["2"] and dropped["size_bytes"] > 0
+    assert named() == []
 
 
 @pytest.mark.slow
@@ -133,6 +154,40 @@ def test_a_wrong_label_stops_a_release(lab: ReleaseLab) -> None:
     message = ended["error"]["message"]
     assert "gate `label`: tag `alpha` says 1.0, and the build holds 2.0" in message
     assert lab.versions == ["1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("answer", "difference"),
+    [
+        ({"python": "3.6.1"}, "Python is 3.6.1, and the label says "),
+        ({"machine": "aarch64"}, "the machine is aarch64, and the label says x86_64"),
+        ({"packages": {"alpha": "2.0"}}, "beta 1.0 is in the label and not installed"),
+    ],
+)
+def test_an_environment_that_answers_something_else_stops_a_release(
+    lab: ReleaseLab, answer: dict[str, Any], difference: str
+) -> None:
+    ready(lab)
+    lab.wrong_answer = answer
+    lab.release()
+    ended = lab.run()
+    assert ended["status"] == "Failed"
+    assert f"gate `validate`: wrong label: {difference}" in ended["error"]["message"]
+    assert lab.versions == ["1"]
+    # The disk says what the lock says: only Python itself could tell.
+    assert lab.gates["label"] == "passed"
+
+
+@pytest.mark.slow
+def test_a_validation_without_an_answer_fails(lab: ReleaseLab) -> None:
+    lab.register()
+    lab.silent = True
+    made = actions.create(
+        lab.services, VALIDATION, support.WORKSPACE, NAME, {"only": ONLY}, support.ME
+    )
+    lab.job = made["job"]
+    assert "no rank answered what the environment holds" in lab.run()["error"]["message"]
 
 
 @pytest.mark.slow

@@ -189,6 +189,8 @@ group.add_command(releases.validations)
 group.add_command(releases.audit)
 group.add_command(releases.release)
 group.add_command(releases.releases)
+group.add_command(releases.page)
+group.add_command(releases.wheels)
 
 
 def _archive(session: Session, name: str, version: str, *, archived: bool) -> None:

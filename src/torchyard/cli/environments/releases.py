@@ -1,4 +1,4 @@
-"""`yard environment validate`, `validations`, `audit`, `release`, `releases`.
+"""`yard environment validate`, `validations`, `audit`, `release`, `releases`, `page`, `wheels`.
 
 Owns: the verbs, their options, what they print.
 Leaves: requests and waiting to client/releases/verbs.py.
@@ -28,6 +28,7 @@ from torchyard.cli.parsing.options import (
     versioned,
 )
 from torchyard.cli.terminal import tables
+from torchyard.client.images.steps import megabytes
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
@@ -248,6 +249,68 @@ def validations(session: Session, argument: str | None, name: str, job: str) -> 
     _list(session, environments, name or argument or "", job, validations=True)
 
 
+@click.command("page", cls=Verb)
+@name_argument("environment", "environments")
+@versioned
+@click.option(
+    "--file",
+    "-f",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    metavar="FILE",
+    help="Write to FILE. Default: print it.",
+)
+@common
+def page(session: Session, name: str, version: str, label: str, file: Path | None) -> None:
+    """Write a page about a version in Markdown: label, tests with figures, vulnerabilities by age.
+
+    Example: yard environment page vision -f vision.md
+    """
+    name, version = version_of(name, version, label)
+    text = session.client().environments.page(name, version or "latest")
+    if file is None:
+        tables.one(session.form, {"page": text}, lambda: text.rstrip("\n"))
+        return
+    file.write_text(text, encoding="utf-8")
+    tables.done(session.form, {"path": str(file)}, f"Wrote `{file}`.")
+
+
+@click.command("wheels", cls=Verb)
+@name_argument("environment", "environments")
+@click.option(
+    "--prune", is_flag=True, help="Give up those of archived versions; `yard gc` removes them."
+)
+@common
+def wheels(session: Session, name: str, prune: bool) -> None:
+    """List the wheels that are kept for released versions, with their sizes.
+
+    A build of such a version takes them first, and needs no package index for them.
+
+    Example: yard environment wheels vision
+    """
+    environments = session.client().environments
+    if prune:
+        dropped = environments.forget_wheels(name)
+        count, size = len(dropped["versions"]), megabytes(dropped["size_bytes"])
+        tables.done(
+            session.form,
+            dropped,
+            f"Gave up the wheels of {count} archived version{'s' * (count != 1)}, {size}: "
+            "`yard gc` removes those that no other version has.",
+        )
+        return
+    listed = [
+        {
+            "version": row["version"],
+            "archived": row["archived"],
+            "size_bytes": int(row["properties"][_WHEELS_BYTES]),
+        }
+        for row in environments.list(name, archived=True).raw
+        if _WHEELS_BYTES in (row.get("properties") or {})
+    ]
+    tables.rows(session.form, listed, _WHEEL_COLUMNS)
+
+
 def _list(
     session: Session, environments: Environments, name: str, job: str, *, validations: bool
 ) -> None:
@@ -268,6 +331,12 @@ _COLUMNS: list[tables.Column] = [
     ("FAILED", lambda row: row["failed"]),
     ("SKIPPED", lambda row: row["skipped"]),
     ("CREATED", lambda row: row["created_at"]),
+]
+_WHEELS_BYTES = "torchyard.wheels_bytes"
+_WHEEL_COLUMNS: list[tables.Column] = [
+    ("VERSION", lambda row: row["version"]),
+    ("ARCHIVED", lambda row: "yes" if row["archived"] else ""),
+    ("SIZE", lambda row: megabytes(row["size_bytes"])),
 ]
 _SCHEDULE_COLUMNS: list[tables.Column] = [
     ("ENVIRONMENT", lambda row: row["environment"]),
@@ -392,11 +461,26 @@ def _report(report: Mapping[str, Any]) -> str:
         f"Validation of {report['environment']} on {'; '.join(nodes) or 'no node'}: "
         f"{report['passed']} passed, {report['failed']} failed, {report['skipped']} skipped"
     ]
+    label = report.get("label")
+    if label is not None:
+        lines += [f"  WRONG    label: {difference}" for difference in label["differences"]]
+        if not label["differences"]:
+            lines.append(f"  passed   label: {_answered(label)}")
     for row in report["workloads"]:
         figures = ", ".join(f"{key} {_figure(value)}" for key, value in row["figures"].items())
         shown = row["reason"] or figures
         lines.append(f"  {row['status']:<8} {row['name']:<24} {row['seconds']:7.1f} s  {shown}")
     return "\n".join(lines)
+
+
+def _answered(label: Mapping[str, Any]) -> str:
+    """What the environment said of itself."""
+    torch = f", torch {label['torch']}" if label["torch"] else ""
+    cuda = f" for CUDA {label['cuda']}" if label["cuda"] else ""
+    return (
+        f"{len(label['packages'])} packages, Python {label['python']}{torch}{cuda}, "
+        f"{label['machine']}, as it says"
+    )
 
 
 def _figure(value: Any) -> str:

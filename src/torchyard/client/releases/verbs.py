@@ -281,6 +281,17 @@ class EnvironmentReleases:
         document: Json = self._transport.get(self._verb_path(name, "bill-of-materials"), query)
         return document
 
+    def forget_wheels(self, name: str) -> Json:
+        """Let `yard gc` remove the wheels that are kept for archived versions.
+
+        Returns `versions` and `size_bytes`, which also counts wheels that other versions share.
+
+        Raises:
+            NotFound: the environment does not exist.
+        """
+        response: Json = self._transport.delete(self._verb_path(name, "wheels"))
+        return response
+
     def schedule_releases(
         self,
         name: str,

@@ -10,14 +10,23 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 
 from torchyard.base import files
+from torchyard.base.blobs import Blobs
 from torchyard.base.errors import BuildFailed
-from torchyard.environments.build import bytecode, sealed, torchaudio_operators, torchvision_hook
+from torchyard.environments.build import (
+    bytecode,
+    kept_wheels,
+    sealed,
+    torchaudio_operators,
+    torchvision_hook,
+)
+from torchyard.environments.build.kept_wheels import KeptWheels
 from torchyard.environments.conda import conda_packages
 from torchyard.environments.images import image_folder
 from torchyard.environments.packages import layers, lock, python_choice, pythons
@@ -67,6 +76,16 @@ class EnvironmentPaths:
         """The file that a builder locks."""
         return self.root / f"{self.hash}.lock"
 
+    @property
+    def kept_wheels(self) -> Path:
+        """Names the wheels that are kept for it, if a released version has it."""
+        return self.root / f"{self.hash}.wheels"
+
+    @property
+    def blobs(self) -> Blobs:
+        """Where they are kept."""
+        return Blobs(self.root.parent / "blobs")
+
     def is_whole(self) -> bool:
         # The link is followed: an environment whose Python was removed has to be built again.
         return any(os.path.exists(self.folder / name) for name in ("bin/python", "image.json"))
@@ -86,6 +105,7 @@ def run(spec: EnvironmentSpec, paths: EnvironmentPaths, known_lock: str, uv: Uv)
     working = paths.built / f".building-{spec.hash}-{os.getpid()}"
     working.mkdir()
     try:
+        kept_wheels.lay_out(paths.kept_wheels, paths.blobs, working)
         text = make(spec, paths.folder, known_lock, uv, working)
         publish(working, paths, text)
     finally:
@@ -171,11 +191,11 @@ def _install_packages(
     )
     if wants_pip and pip is not None:
         shown = "uv pip install pip (the one that comes with Python)"
-        _check(_install(["--quiet", str(pip)], uv, working, shown))
+        _check(kept_wheels.install_files(["--quiet", str(pip)], pip.parent, uv, working, shown))
     text = conda_packages.without(known_lock)
     extra = ("pip",) if wants_pip and pip is None else ()
     if text:
-        _check(_install_lock(text, python, uv, working))
+        _check(_install_lock(kept_wheels.install(text, uv, working), python, uv, working))
     elif spec.packages or extra:
         there = _conda_provided(packages) if spec.conda else ()
         text = _resolve_and_install(spec, extra, python, uv, working, there)
@@ -340,6 +360,34 @@ def publish(working: Path, paths: EnvironmentPaths, text: str) -> None:
     else:
         venv.rename(paths.folder)
     paths.folder.chmod(0o555)
+
+
+def keep_wheels(paths: EnvironmentPaths, text: str, uv: Uv) -> KeptWheels:
+    """Keep the wheels of a built environment, so that it can be built without an index.
+
+    Args:
+        text: its lock.
+
+    Raises:
+        BuildFailed: they can't be had; nothing is kept.
+        BuildCanceled: the build was canceled.
+    """
+    pip = _pip_wheel(paths.folder)
+    if pip is None:
+        raise BuildFailed(
+            "its Python brings no pip, which gets wheels to keep",
+            "install Python's ensurepip (`apt-get install python3-pip-whl`)",
+        )
+    python = kept_wheels.interpreter(_configuration(paths.folder))
+    working = paths.root / f".keeping-{paths.hash}-{os.getpid()}"
+    shutil.rmtree(working, ignore_errors=True)
+    working.mkdir()
+    try:
+        wheels = kept_wheels.get(text, pip, python, working, paths.blobs, uv)
+    finally:
+        shutil.rmtree(working, ignore_errors=True)
+    kept_wheels.write_note(paths.kept_wheels, wheels)
+    return wheels
 
 
 def remove_stale_folders(paths: EnvironmentPaths) -> None:

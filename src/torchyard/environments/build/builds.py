@@ -21,6 +21,7 @@ from torchyard.environments.build import builder
 from torchyard.environments.build.builder import EnvironmentPaths
 from torchyard.environments.build.folders import BuiltFolders, locked, read_text
 from torchyard.environments.build.image_environments import Images
+from torchyard.environments.build.kept_wheels import KeptWheels
 from torchyard.environments.build.records import BuildRecords
 from torchyard.environments.packages import caches, layers, machine_config
 from torchyard.environments.packages.pythons import Pythons
@@ -127,6 +128,31 @@ class Builds:
                 raise BuildFailed(last.error, last.hint)
             self._build(spec, paths, canceled, secrets, also)
         return paths.folder
+
+    def keep_wheels(
+        self,
+        spec: EnvironmentSpec,
+        text: str,
+        canceled: Callable[[], bool] = lambda: False,
+        secrets: Secrets = dict,
+    ) -> KeptWheels:
+        """Keep the wheels of a built environment; a later build takes them first.
+
+        Args:
+            text: its lock.
+            canceled, secrets: see `run`.
+
+        Raises:
+            BuildFailed: they can't be had.
+            BuildCanceled: `canceled` returned True.
+        """
+        paths = self._folders.paths(spec.hash)
+        with (
+            locked(paths.mutex, canceled),
+            open(paths.log, "ab") as file,
+            self._uv(file, None, canceled, secrets) as uv,
+        ):
+            return builder.keep_wheels(paths, text, uv)
 
     def _repair(self, spec: EnvironmentSpec) -> None:
         paths, until = self._folders.paths(spec.hash), time.monotonic() + _REPAIR_S

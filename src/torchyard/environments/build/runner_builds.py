@@ -22,7 +22,7 @@ from pathlib import Path
 from torchyard.base.errors import BuildFailed
 from torchyard.base.home import access_lists
 from torchyard.base.home.node_folder import NodeFolder
-from torchyard.environments.build import build_program, builder, handover
+from torchyard.environments.build import build_program, builder, handover, kept_wheels
 from torchyard.environments.build.build_program import REQUEST, RESULT, Result
 from torchyard.environments.build.builder import EnvironmentPaths
 from torchyard.environments.images import image_folder
@@ -75,6 +75,7 @@ class RunnerBuilds:
         try:
             self._provide_python(spec, uv)
             self._make_folder(folder, build_program.request(spec, paths.folder, known_lock))
+            kept_wheels.lay_out(paths.kept_wheels, paths.blobs, folder / "work")
             result = self._build(folder / "work", uv)
             working.mkdir()
             handover.copy(folder / "work" / "venv", working / "venv")

@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from torchyard.base import leash
 from torchyard.base.errors import BuildFailed, InvalidInput, nearest
 from torchyard.environments.images.engine import Command, Engine, MachineFiles
+from torchyard.environments.packages import machine_config
 from torchyard.environments.packages.machine_config import MachineConfig
 
 FILE = "containers.yml"
@@ -126,17 +127,8 @@ def missing(subject: str, search: EngineSearch) -> BuildFailed:
 def machine_files(config: MachineConfig, folder: Path) -> MachineFiles:
     """This machine's package sources and certificates for a build; written below `folder`."""
     lines = ["[global]"]
-    variables = config.variables
-    extra = f"{variables.get('UV_INDEX', '')} {variables.get('UV_EXTRA_INDEX_URL', '')}".split()
     by_target: dict[str, Path] = {}
-    settings = {
-        "index-url": variables.get("UV_DEFAULT_INDEX") or variables.get("UV_INDEX_URL", ""),
-        "extra-index-url": " ".join(extra),
-        "find-links": " ".join(config.find_links),
-        "trusted-host": variables.get("UV_INSECURE_HOST", ""),
-        "no-index": "true" if variables.get("UV_NO_INDEX") else "",
-        "timeout": variables.get("UV_HTTP_TIMEOUT", ""),
-    }
+    settings = machine_config.pip_settings(config)
     if config.certificates and Path(config.certificates).is_file():
         settings["cert"] = _CERTIFICATES
         by_target[_CERTIFICATES] = Path(config.certificates).resolve()

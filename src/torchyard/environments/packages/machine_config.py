@@ -116,6 +116,20 @@ def read(environ: Mapping[str, str], home: Path | None = None) -> MachineConfig:
     )
 
 
+def pip_settings(config: MachineConfig) -> dict[str, str]:
+    """Where packages come from, by pip's keys; empty values are pip's own."""
+    variables = config.variables
+    extra = f"{variables.get('UV_INDEX', '')} {variables.get('UV_EXTRA_INDEX_URL', '')}".split()
+    return {
+        "index-url": variables.get("UV_DEFAULT_INDEX") or variables.get("UV_INDEX_URL", ""),
+        "extra-index-url": " ".join(extra),
+        "find-links": " ".join(config.find_links),
+        "trusted-host": variables.get("UV_INSECURE_HOST", ""),
+        "no-index": "true" if variables.get("UV_NO_INDEX") else "",
+        "timeout": variables.get("UV_HTTP_TIMEOUT", ""),
+    }
+
+
 def _index_variables(pip: Mapping[str, str]) -> dict[str, str]:
     variables = {}
     if pip.get("index-url"):

@@ -1,6 +1,6 @@
 """The Pythons that an environment can have on this machine.
 
-Owns: finding one by its version, and substitutes for unavailable versions.
+Owns: finding one by its version, substitutes for unavailable versions, the end of its support.
 Leaves: making an environment of it to build/builder.py, conda's own Python to
 conda/conda_packages.py, another one for requirements without a wheel to python_choice.py.
 Always: a substitute differs only in the last part of the version: 3.6.15 may take the place of
@@ -33,6 +33,23 @@ _TOO_OLD = "Invalid version request"
 _ASK_S = 30.0
 # The owner may install a Python while the server runs.
 _OFFERS_CACHE_S = 300.0
+# The month of its last security fix: https://devguide.python.org/versions/
+_END_OF_SUPPORT = {
+    "3.6": "2021-12",
+    "3.7": "2023-06",
+    "3.8": "2024-10",
+    "3.9": "2025-10",
+    "3.10": "2026-10",
+    "3.11": "2027-10",
+    "3.12": "2028-10",
+    "3.13": "2029-10",
+    "3.14": "2030-10",
+}
+
+
+def end_of_support(python: str) -> str:
+    """The month in which a Python, as `3.11.7`, gets its last fixes; empty where that is open."""
+    return _END_OF_SUPPORT.get(".".join(python.split(".")[:2]), "")
 
 
 class Pythons:

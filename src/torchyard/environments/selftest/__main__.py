@@ -13,13 +13,14 @@ import argparse
 import dataclasses
 import json
 import os
+import platform
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 
-from torchyard.environments import contents
+from torchyard.environments import contents, labels
 from torchyard.environments.names import components, curated_environments
 from torchyard.environments.names.components import Held, TestRun
 from torchyard.environments.names.curated_environments import Curated
@@ -43,6 +44,8 @@ def run_tests(
     """
     python = folder / "bin" / "python"
     on_disk = running.distributions(python, os.environ)
+    answer = running.answer(python, [name for name, _ in curated.variables], os.environ)
+    label = labels.of_curated(curated, platform.machine().lower())
     pairs, faults = running.pairs(python, os.environ)
     promised = components.components_of(curated) if components.promises(curated) else ()
     there = [entry for entry in promised if entry.state != "unavailable"]
@@ -64,10 +67,10 @@ def run_tests(
         version=curated.version,
         date=datetime.now(timezone.utc).date().isoformat(),
         hardware=running.hardware(python, os.environ),
-        python=contents.read_python(folder),
+        python=answer.python,
         distributions=len(on_disk),
         modules=sum(len(entry["modules"]) for entry in on_disk.values()),
-        differences=tuple(running.label_differences(curated.packages, on_disk)),
+        differences=(*labels.differences(label, answer), *running.missing_modules(on_disk)),
         steps={
             entry.component.name: steps[entry.component.name]
             for entry in there

@@ -1,7 +1,8 @@
 """Run the tests of a curated environment in a build of it.
 
-Owns: the processes that do the steps, the comparison with the label, what hardware this is.
-Leaves: building to contents.py, the steps to in_environment/, recording to __main__.py.
+Owns: the processes that do the steps and ask the environment, what hardware this is.
+Leaves: building to contents.py, the steps to in_environment/, the label to labels.py, recording to
+__main__.py.
 Always: each step is a process of its own in an empty folder with a time limit; of the caller's
 variables it gets those that find programs and devices, and none of Python's.
 """
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import BuildFailed
+from torchyard.environments import labels
+from torchyard.environments.labels import Answer
 from torchyard.environments.names.components import Held, StepResult
 
 _PROGRAMS = Path(__file__).parent / "in_environment"
@@ -80,7 +83,9 @@ def _run(
         )
 
 
-def _printed(python: Path, program: str, variables: Mapping[str, str]) -> str:
+def _printed(
+    python: Path, program: str, variables: Mapping[str, str], words: Sequence[str] = ()
+) -> str:
     """What a program beside the steps prints.
 
     Raises:
@@ -88,7 +93,7 @@ def _printed(python: Path, program: str, variables: Mapping[str, str]) -> str:
     """
     hint = f"run it by hand: `{python} -E -s {_PROGRAMS / program}`"
     try:
-        outcome = _run(python, [str(_PROGRAMS / program)], variables)
+        outcome = _run(python, [str(_PROGRAMS / program), *words], variables)
     except subprocess.TimeoutExpired as error:
         raise BuildFailed(f"`{program}` was not done after {_STEP_S:.0f} s", hint) from error
     if outcome.returncode:
@@ -120,27 +125,31 @@ def distributions(python: Path, variables: Mapping[str, str]) -> dict[str, Any]:
     return entries
 
 
-def label_differences(label: Sequence[str], on_disk: Mapping[str, Any]) -> list[str]:
-    """Sentences about each package that is not on disk, not importable, or not in the label.
+def answer(python: Path, names: Sequence[str], variables: Mapping[str, str]) -> Answer:
+    """What the environment says of itself.
 
     Args:
-        label: `name==version` of each package that the environment is said to hold.
+        names: the variables to ask for.
+
+    Raises:
+        BuildFailed: the program beside the steps failed, or took longer than a step may.
+    """
+    # The last line: packages print as they are imported.
+    printed = _printed(python, "answer.py", variables, names).strip().splitlines()[-1]
+    return labels.read_answer(json.loads(printed))
+
+
+def missing_modules(on_disk: Mapping[str, Any]) -> list[str]:
+    """Sentences about each package of which Python does not find a module.
+
+    Args:
         on_disk: as `distributions` returns it.
     """
-    versions = dict(line.partition("==")[::2] for line in label)
-    lines = []
-    for name in sorted({*versions, *on_disk}):
-        if name not in on_disk:
-            lines.append(f"{name} {versions[name]} is in the label and not in the environment")
-        elif name not in versions:
-            lines.append(f"{name} {on_disk[name]['version']} is not in the label")
-        elif name != "pip" and on_disk[name]["version"] != versions[name]:
-            actual = on_disk[name]["version"]
-            lines.append(f"{name} is {actual}, and the label says {versions[name]}")
-        if name in on_disk and on_disk[name]["missing"]:
-            missing = ", ".join(on_disk[name]["missing"])
-            lines.append(f"{name} has modules that Python does not find: {missing}")
-    return lines
+    return [
+        f"{name} has modules that Python does not find: {', '.join(entry['missing'])}"
+        for name, entry in sorted(on_disk.items())
+        if entry["missing"]
+    ]
 
 
 def hardware(python: Path, variables: Mapping[str, str]) -> str:

@@ -9,15 +9,37 @@ no longer the newest, is not released from.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from torchyard.assets import deleted_versions
+from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.errors import Conflict
 from torchyard.environments import assets
-from torchyard.environments.types import REQUESTED
+from torchyard.environments.types import REQUESTED, WHEELS, WHEELS_BYTES
 from torchyard.jobs.services import Services
 from torchyard.releases.records.types import Record
 from torchyard.releases.running import candidates
 from torchyard.releases.vulnerabilities import locked
+
+
+def in_words(wheels: Mapping[str, Any]) -> str:
+    """What is kept of the wheels of a version."""
+    if wheels.get("error"):
+        return f"its wheels are not kept: {wheels['error']}"
+    without = wheels["without"]
+    note = f"; none of {', '.join(without[:5])}" if without else ""
+    return f"kept wheels: {wheels['count']}, {wheels['size_bytes'] / 1e6:.1f} MB{note}"
+
+
+def _wheels(wheels: Mapping[str, Any]) -> dict[str, str]:
+    """While a version has these properties, `yard gc` removes none of its wheels."""
+    if not wheels.get("count"):
+        return {}
+    return {
+        WHEELS: f"{SNAPSHOT_PREFIX}{wheels['snapshot']}",
+        WHEELS_BYTES: str(wheels["size_bytes"]),
+    }
 
 
 def register(services: Services, record: Record) -> str:
@@ -43,6 +65,9 @@ def register(services: Services, record: Record) -> str:
         deleted = deleted_versions.of_name(connection, workspace, "environment", record.environment)
     existing = [*(asset.version for asset in owned), *deleted]
     text = str(record.results["lock"])
+    inherited = dict(base.asset.properties) if base.asset is not None else {}
+    for key in (WHEELS, WHEELS_BYTES):
+        inherited.pop(key, None)
     request = assets.EnvironmentRequest(
         name=record.environment,
         definition=dict(record.results["candidate"]),
@@ -50,7 +75,8 @@ def register(services: Services, record: Record) -> str:
         description=base.asset.description if base.asset else candidates.description(base),
         tags=dict(base.asset.tags) if base.asset is not None else {},
         properties={
-            **(base.asset.properties if base.asset is not None else {}),
+            **inherited,
+            **_wheels(record.results["wheels"]),
             REQUESTED: json.dumps(record.results["requested"]),
             "torchyard.release": record.job,
             "torchyard.base": record.base,

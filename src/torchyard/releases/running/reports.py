@@ -1,7 +1,7 @@
 """What validation jobs came to.
 
-Owns: reading the results that ranks wrote, the report, how a workload's results of several ranks
-become one.
+Owns: reading what ranks wrote, the report, how a workload's results of several ranks become one,
+what the environment answered of itself.
 Leaves: running workloads to workloads/main.py, jobs and their files to jobs/.
 Always: a workload that left no result failed; one that any rank failed failed; a skipped one says
 why.
@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torchyard.base.clock import to_text
 from torchyard.base.errors import NotFound
+from torchyard.environments import labels
+from torchyard.environments.labels import Answer, Label
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.services import Services
@@ -26,10 +29,17 @@ _MOST_BYTES = 4 << 20
 _LONGEST_REASON = 1000
 
 
-def results_of(
-    services: Services, job: Job, workloads: Sequence[Workload]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The result of each workload of an ended job, and the hardware of each rank."""
+@dataclass(frozen=True)
+class JobResults:
+    """The result of each workload of an ended job; the hardware and the answer of each rank."""
+
+    workloads: Sequence[Mapping[str, Any]]
+    hardware: Sequence[Mapping[str, Any]]
+    answers: Sequence[Answer]
+
+
+def results_of(services: Services, job: Job, workloads: Sequence[Workload]) -> JobResults:
+    """What the ranks of an ended job wrote."""
     ranks = _read(services, job)
     hardware = [line for lines in ranks for line in lines if "hardware" in line]
     by_name: dict[str, list[dict[str, Any]]] = {}
@@ -39,21 +49,31 @@ def results_of(
     results = [
         _result(job, workload, by_name.get(workload.name, []), expected) for workload in workloads
     ]
-    return results, [{**line["hardware"], "rank": line["rank"]} for line in hardware]
+    answers = [line["answer"] for lines in ranks for line in lines if "answer" in line]
+    return JobResults(
+        results,
+        [{**line["hardware"], "rank": line["rank"]} for line in hardware],
+        [labels.read_answer(answer) for answer in answers],
+    )
 
 
 def report(
     environment: str,
     jobs: Sequence[Job],
-    results: Sequence[Mapping[str, Any]],
-    hardware: Sequence[Mapping[str, Any]],
+    by_job: Sequence[JobResults],
+    label: Label,
     content: Mapping[str, str],
 ) -> dict[str, Any]:
     """The report of a validation.
 
     Args:
+        by_job: what came of each job.
+        label: what the environment is said to hold.
         content: `hash` of the environment, `lock_sha256`.
     """
+    results = [result for of_job in by_job for result in of_job.workloads]
+    hardware = [row for of_job in by_job for row in of_job.hardware]
+    answers = [answer for of_job in by_job for answer in of_job.answers]
     counts = {
         status: sum(result["status"] == status for result in results)
         for status in (PASSED, FAILED, SKIPPED)
@@ -65,15 +85,31 @@ def report(
         **counts,
         "jobs": [job.name for job in jobs],
         "hardware": [dict(row) for row in _distinct(hardware)],
+        "label": _label(label, answers),
         "ended_at": to_text(max(ended)) if ended else None,
         "seconds": round(sum(job.duration_s or 0.0 for job in jobs), 1),
         "workloads": [dict(result) for result in results],
     }
 
 
+def _label(label: Label, answers: Sequence[Answer]) -> dict[str, Any]:
+    """What the first rank answered, and how any rank's answer differs from the label."""
+    if not answers:
+        return {"differences": ["no rank answered what the environment holds"]}
+    lines = (line for answer in answers for line in labels.differences(label, answer))
+    first = answers[0]
+    return {
+        **{key: getattr(first, key) or "" for key in ("python", "torch", "cuda", "machine")},
+        "packages": dict(first.packages),
+        "variables": dict(first.variables or {}),
+        "differences": list(dict.fromkeys(lines)),
+    }
+
+
 def failures(report: Mapping[str, Any]) -> list[str]:
-    """In words, each workload that failed."""
-    return [
+    """In words, each difference from the label, and each workload that failed."""
+    differences = report.get("label", {}).get("differences", ())
+    return [f"wrong label: {difference}" for difference in differences] + [
         f"{result['name']}: {result['reason']}"
         for result in report.get("workloads", ())
         if result["status"] == FAILED
@@ -109,14 +145,14 @@ def _read(services: Services, job: Job) -> list[list[dict[str, Any]]]:
 
 
 def _line(text: str) -> dict[str, Any]:
-    """An object with the keys of a result, or of the hardware; else an empty one."""
+    """An object with the keys of a result, the hardware or an answer; else an empty one."""
     try:
         line = json.loads(text)
     except (ValueError, RecursionError):
         return {}
     if not isinstance(line, dict) or not isinstance(line.get("rank"), int):
         return {}
-    if isinstance(line.get("hardware"), dict):
+    if isinstance(line.get("hardware"), dict) or isinstance(line.get("answer"), dict):
         return line
     is_result = isinstance(line.get("name"), str) and line.get("status") in (
         PASSED,

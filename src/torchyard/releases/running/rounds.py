@@ -67,6 +67,8 @@ def run(services: Services, job: Job, is_stopping: Callable[[], bool]) -> bool:
         return _work(services, current, record, is_stopping)
     if record.stage == VALIDATE:
         return _validate(services, current, record)
+    if "wheels" not in record.results and not record.request.get("dry_run"):
+        return _keep_wheels(services, current, record, is_stopping)
     return _register(services, current, record)
 
 
@@ -191,14 +193,16 @@ def _validate(services: Services, job: Job, record: Record) -> bool:
         return False
     if not all(child.status.ended for child in existing.values()):
         return False
-    results, hardware = [], []
-    for name, child in existing.items():
-        of_job, ranks = reports.results_of(services, child, workloads[name])
-        results += of_job
-        hardware += ranks
-    names = _tested(record)
-    content = stages.content_of(services.environments, record)
-    report = reports.report(names, list(existing.values()), results, hardware, content)
+    by_job = [
+        reports.results_of(services, child, workloads[name]) for name, child in existing.items()
+    ]
+    report = reports.report(
+        _tested(record),
+        list(existing.values()),
+        by_job,
+        stages.label_of(services.environments, record),
+        stages.content_of(services.environments, record),
+    )
     return _judge(services, job, replace(record, report=report))
 
 
@@ -207,14 +211,14 @@ def _tested(record: Record) -> str:
 
 
 def _create_jobs(services: Services, job: Job, record: Record, existing: dict[str, Job]) -> None:
-    environment, requested = stages.environment_of(services.environments, record)
+    environment, requested, variables = stages.environment_of(services.environments, record)
     compute = str(record.request.get("compute") or "local")
     with services.db.read() as connection:
         cluster = computes.find(connection, record.workspace, compute.removeprefix("azureml:"))
     node_limit = cluster.max_instances if cluster is not None else 2
     owner = Identity(record.owner, TokenKind.PERSON)
     documents = validation_jobs.documents_of(
-        services.blobs, record, environment, requested, node_limit
+        services.blobs, record, environment, requested, variables, node_limit
     )
     for document in documents:
         if document["name"] not in existing:
@@ -246,6 +250,24 @@ def _lost(db: Database, record: Record) -> Sequence[str]:
     return reports.lost(record.report, before) if before else ()
 
 
+def _keep_wheels(
+    services: Services, job: Job, record: Record, is_stopping: Callable[[], bool]
+) -> bool:
+    """Keep the wheels of what is to be registered; a version without them says so."""
+
+    def is_canceled() -> bool:
+        return is_stopping() or _status(services.db, job) is not Status.RUNNING
+
+    try:
+        wheels = stages.keep_wheels(services, record, is_canceled)
+    except BuildCanceled:
+        return not is_stopping()
+    with services.db.write() as connection:
+        store.change(connection, replace(record, results={**record.results, "wheels": wheels}))
+    log.add(services, job, [registering.in_words(wheels)])
+    return True
+
+
 def _register(services: Services, job: Job, record: Record) -> bool:
     """Register the version, unless the release was a trial, and end."""
     if record.request.get("dry_run"):
@@ -260,7 +282,8 @@ def _register(services: Services, job: Job, record: Record) -> bool:
                 return True  # it was canceled meanwhile
             inside = replace(services, db=services.db.joined(connection))
             version = registering.register(inside, record)
-            gate = Gate(REGISTER, PASSED, f"{record.environment}:{version}")
+            wheels = registering.in_words(record.results["wheels"])
+            gate = Gate(REGISTER, PASSED, f"{record.environment}:{version}; {wheels}")
             done = replace(record, version=version, gates=(*record.gates, gate))
             store.change(connection, done)
             properties = {"torchyard.released": f"{record.environment}:{version}"}

@@ -9,12 +9,16 @@ nothing but builds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torchyard.base.clock import to_text
 from torchyard.base.db import Database
+from torchyard.base.errors import BuildFailed
 from torchyard.data import datastores, remote
-from torchyard.environments import contents
+from torchyard.environments import contents, labels
+from torchyard.environments.labels import Answer, Label
+from torchyard.environments.names import curated_environments
 from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.jobs.services import Services
@@ -31,7 +35,7 @@ from torchyard.releases.records.types import (
     Gate,
     Record,
 )
-from torchyard.releases.running import candidates, labels
+from torchyard.releases.running import candidates
 from torchyard.releases.vulnerabilities import advisories, locked
 from torchyard.releases.vulnerabilities import audit as auditing
 
@@ -93,21 +97,36 @@ def build(services: Services, record: Record, is_canceled: IsCanceled) -> Outcom
 
 
 def label(services: Services, record: Record, is_canceled: IsCanceled) -> Outcome:
-    """Compare what was built with its lock, and with the environment's name and tags."""
+    """Compare what was built, as it is on the disk, with its label."""
     environments = services.environments
     folder = environments.builds.use(_candidate(services.environments, record))
     if folder is None:
         return Gate(LABEL, FAILED, "the build is gone: release again"), {}
     there = contents.read_files(folder)
-    base = candidates.base_of(environments, record.workspace, record.base)
-    tags = base.asset.tags if base.asset is not None else {}
-    wrong = labels.wrong(record.environment, tags, there, str(record.results["lock"]))
+    packages = there["packages"]
+    on_disk = Answer(packages, there["python"], cuda=labels.cuda_of(packages))
+    wrong = labels.differences(label_of(environments, record), on_disk)
     results = {"contents": {key: there[key] for key in ("python", "torch", "cuda", "size_bytes")}}
     if wrong:
         return Gate(LABEL, FAILED, "; ".join(wrong)[:4000]), results
-    return Gate(
-        LABEL, PASSED, f"{len(there['packages'])} packages are what the label says"
-    ), results
+    return Gate(LABEL, PASSED, f"{len(packages)} packages are what the label says"), results
+
+
+def label_of(environments: Environments, record: Record) -> Label:
+    """The label of what a release builds, or a validation runs in."""
+    base = candidates.base_of(environments, record.workspace, record.base)
+    tags = base.asset.tags if base.asset is not None else {}
+    if record.kind == RELEASE:
+        spec, text = _candidate(environments, record), str(record.results["lock"])
+    else:
+        spec = environments.resolver.resolve(base.ref, record.workspace, enforce_policy=False)
+        last = environments.records.last(spec.hash)
+        text = last.lock if last is not None else ""
+        curated = curated_environments.find_by_name(base.name) if base.asset is None else None
+        if curated is not None:
+            return labels.of_curated(curated, labels.machine_of(spec))
+    spec = replace(spec, python=environments.folders.python_of(spec))
+    return labels.of_lock(base.name, spec, text, tags)
 
 
 def audit(services: Services, record: Record, is_canceled: IsCanceled) -> Outcome:
@@ -173,19 +192,38 @@ def audit_of(
     }
 
 
+def keep_wheels(services: Services, record: Record, is_canceled: IsCanceled) -> dict[str, Any]:
+    """Keep the candidate's wheels: `snapshot`, `count`, `size_bytes`, `without`; or `error`."""
+    environments = services.environments
+    spec = _candidate(environments, record)
+    try:
+        environments.builds.run(spec, is_canceled, lambda: _secrets(services, record.workspace))
+        wheels = environments.builds.keep_wheels(
+            spec, str(record.results["lock"]), is_canceled,
+            lambda: _secrets(services, record.workspace),
+        )  # fmt: skip
+    except BuildFailed as error:
+        return {"error": error.message}
+    return {**vars(wheels), "without": list(wheels.without)}
+
+
 def is_over(record: Record, gate: Gate) -> bool:
     """Whether a release ends after its audit: nothing moved, so there is no new version."""
     unchanged = record.results.get("is_base_known") and not record.results.get("changes")
     return record.kind == RELEASE and gate.name == AUDIT and bool(unchanged)
 
 
-def environment_of(environments: Environments, record: Record) -> tuple[Any, tuple[str, ...]]:
-    """What validation jobs name, and the requirement lines of the environment."""
+def environment_of(
+    environments: Environments, record: Record
+) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
+    """What validation jobs name, the requirement lines of the environment, and the names of the
+    variables that it sets.
+    """
     if record.kind != RELEASE:
         spec = environments.resolver.resolve(record.base, record.workspace)
-        return f"azureml:{record.base}", spec.packages
+        return f"azureml:{record.base}", spec.packages, tuple(name for name, _ in spec.variables)
     requested = environments.resolver.resolve(dict(record.results["requested"]), record.workspace)
-    return record.results["candidate"], requested.packages
+    return record.results["candidate"], requested.packages, ()
 
 
 def content_of(environments: Environments, record: Record) -> dict[str, str]:

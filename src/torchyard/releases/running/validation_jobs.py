@@ -15,6 +15,7 @@ from typing import Any
 
 from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
 from torchyard.base.errors import InvalidSpec
+from torchyard.environments.selftest import in_environment
 from torchyard.releases import workload_list
 from torchyard.releases.records.types import Record, as_word
 from torchyard.releases.workload_list import ONE_NODE, TWO_NODES, Workload
@@ -23,6 +24,8 @@ FOLDER = ".torchyard-validation"
 """Where the programs are, below the job's working folder."""
 _PACKAGE = "torchyard_validation"
 _PROGRAMS = Path(__file__).parents[1] / "workloads"
+# The self-test of curated environments asks with it, too.
+_ANSWER = Path(in_environment.__file__).with_name("answer.py")
 _START = f"import sys\n\nfrom {_PACKAGE}.main import main\n\nsys.exit(main())\n"
 _INTERRUPTIONS = ("worker_lost", "node_lost", "node_unusable", "nodes_missing", "not_responding")
 # To start, to import torch, to upload results.
@@ -47,6 +50,7 @@ def documents_of(
     record: Record,
     environment: Any,
     requested: Sequence[str],
+    variables: Sequence[str],
     nodes_of_compute: int,
 ) -> list[dict[str, Any]]:
     """The jobs' documents: those of one node share one job, those of two nodes another.
@@ -54,6 +58,7 @@ def documents_of(
     Args:
         environment: a reference or an inline definition.
         requested: the environment's requirements, one a line.
+        variables: the names of those that its label has.
         nodes_of_compute: how many it has at most; on one node two ranks take the place of two.
     """
     chosen = of_request(blobs, record.request)
@@ -61,7 +66,12 @@ def documents_of(
     for nodes in (ONE_NODE, TWO_NODES):
         workloads = [workload for workload in chosen if workload.nodes == nodes]
         if workloads:
-            code = _code(blobs, record.request, workloads, requested)
+            settings = {
+                "workloads": [workload.to_json() for workload in workloads],
+                "requested": list(requested),
+                "variables": list(variables),
+            }
+            code = _code(blobs, record.request, settings)
             made = _document(record, environment, workloads, nodes, nodes_of_compute)
             documents.append({**made, "code": code})
     return documents
@@ -114,8 +124,7 @@ def _document(
 def _code(
     blobs: Blobs,
     request: Mapping[str, Any],
-    workloads: Sequence[Workload],
-    requested: Sequence[str],
+    settings: Mapping[str, Any],
 ) -> str:
     """`snapshot:<id>` of the programs, what they are told, and the user's own files."""
     rows: list[dict[str, Any]] = []
@@ -124,12 +133,8 @@ def _code(
         sha256 = blobs.put_bytes(content)
         rows.append({"path": f"{FOLDER}/{name}", "sha256": sha256, "size": len(content)})
 
-    for path in sorted(_PROGRAMS.glob("*.py")):
+    for path in (*sorted(_PROGRAMS.glob("*.py")), _ANSWER):
         add(f"{_PACKAGE}/{path.name}", path.read_bytes())
-    settings = {
-        "workloads": [workload.to_json() for workload in workloads],
-        "requested": list(requested),
-    }
     add("start.py", _START.encode())
     add(f"{_PACKAGE}/settings.json", json.dumps(settings, sort_keys=True).encode())
     if request.get("workloads"):

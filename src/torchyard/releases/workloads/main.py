@@ -1,6 +1,7 @@
 """Run workloads one after the other, each in a process of its own, and write down each result.
 
-Owns: the processes, their time limits, the file and the lines of results.
+Owns: the processes, their time limits, the file and the lines of results, asking the environment
+about itself.
 Leaves: what a workload does to its module, what the results mean to the server.
 Always: a workload that crashes or hangs is a failed one, and the next one runs; a result is
 written before the next workload starts; every rank has its own file, and every workload a store of
@@ -48,6 +49,7 @@ def main() -> int:
     """1 where a workload failed."""
     settings = json.loads((_HERE / "settings.json").read_text(encoding="utf-8"))
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    answer = _answer(settings["variables"])
     _prepare()
     RESULTS.mkdir(parents=True, exist_ok=True)
     hardware: dict[str, Any] = _run(_HARDWARE, settings, rank)["figures"]
@@ -58,6 +60,7 @@ def main() -> int:
     failed = 0
     with open(RESULTS / f"rank-{rank}.jsonl", "w", encoding="utf-8") as results:
         _write(results, {"hardware": hardware, "rank": rank, "ranks": ranks})
+        _write(results, {"answer": answer, "rank": rank})
         for number, workload in enumerate(settings["workloads"]):
             if ports:
                 os.environ["MASTER_PORT"] = ports[number]
@@ -69,6 +72,13 @@ def main() -> int:
         stores.terminate()
         stores.wait()
     return 1 if failed else 0
+
+
+def _answer(variables: list[str]) -> dict[str, Any]:
+    """What the environment says of itself, before anything here changes it."""
+    program = importlib.import_module(".answer", __package__)
+    answer: dict[str, Any] = program.answer(variables)
+    return answer
 
 
 def _prepare() -> None:

@@ -1,0 +1,143 @@
+"""Wheels that were kept: a build needs no index any more."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from environments import wheels
+from environments.conftest import Machine, MakeEnvironments
+from torchyard.base.blobs import Blobs
+from torchyard.base.errors import BuildFailed
+from torchyard.environments.build import kept_wheels
+from torchyard.environments.build.builder import site_packages
+from torchyard.environments.build.kept_wheels import KeptWheels
+from torchyard.environments.images import image_folder
+from torchyard.environments.services import Environments
+from torchyard.environments.types import EnvironmentSpec
+
+LOCK = """--find-links /somewhere
+alpha==1.0 \\
+    --hash=sha256:aa \\
+    --hash=sha256:bb
+beta @ https://example.com/beta-1.0-py3-none-any.whl \\
+    --hash=sha256:cc
+gamma==2.0
+"""
+
+
+def build(environments: Environments, *lines: str) -> EnvironmentSpec:
+    spec = environments.resolver.resolve({"pip_requirements": list(lines)})
+    environments.builds.run(spec)
+    return spec
+
+
+def keep(environments: Environments, spec: EnvironmentSpec) -> KeptWheels:
+    last = environments.records.last(spec.hash)
+    assert last is not None
+    return environments.builds.keep_wheels(spec, last.lock)
+
+
+def take_away(environments: Environments, machine: Machine, spec: EnvironmentSpec) -> None:
+    """The index, the environment and uv's cache."""
+    shutil.rmtree(machine.wheels)
+    image_folder.remove(environments.folders.paths(spec.hash).folder)
+    shutil.rmtree(machine.home.parent / "cache")
+
+
+def installed(environments: Environments, spec: EnvironmentSpec) -> list[str]:
+    packages = site_packages(environments.folders.paths(spec.hash).folder)
+    names = (info.name.removesuffix(".dist-info") for info in packages.glob("*.dist-info"))
+    return sorted(name for name in names if not name.startswith("pip-"))
+
+
+def test_a_lock_is_taken_apart_by_packages() -> None:
+    options, lines = kept_wheels.parts(LOCK)
+    assert options == "--find-links /somewhere\n"
+    assert list(lines) == ["alpha", "beta", "gamma"]
+    assert options + "".join(lines.values()) == LOCK
+
+
+@pytest.mark.slow
+def test_a_build_takes_kept_wheels_when_the_index_is_gone(
+    make_environments: MakeEnvironments, machine: Machine
+) -> None:
+    wheels.put(machine.wheels, "alpha", "1.0", requires=("beta",))
+    wheel = wheels.put(machine.wheels, "beta", "1.0")
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    environments = make_environments()
+    spec = build(environments, "alpha==1.0")
+    kept = keep(environments, spec)
+    assert (kept.count, kept.without) == (2, ())
+    assert Blobs(machine.home / "blobs").has(sha256)
+    take_away(environments, machine, spec)
+    environments.builds.run(spec)
+    assert installed(environments, spec) == ["alpha-1.0", "beta-1.0"]
+    log = environments.folders.log_path(spec.hash).read_text()
+    assert "(kept wheels: 2)" in log
+
+
+@pytest.mark.slow
+def test_without_kept_wheels_the_same_build_fails(
+    make_environments: MakeEnvironments, machine: Machine
+) -> None:
+    wheels.put(machine.wheels, "alpha", "1.0")
+    environments = make_environments()
+    spec = build(environments, "alpha==1.0")
+    take_away(environments, machine, spec)
+    with pytest.raises(BuildFailed):
+        environments.builds.run(spec)
+
+
+@pytest.mark.slow
+def test_a_kept_wheel_of_another_content_is_refused(
+    make_environments: MakeEnvironments, machine: Machine
+) -> None:
+    wheel = wheels.put(machine.wheels, "alpha", "1.0")
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    environments = make_environments()
+    spec = build(environments, "alpha==1.0")
+    keep(environments, spec)
+    blob = Blobs(machine.home / "blobs").path(sha256)
+    other = wheels.put(machine.home.parent / "other", "alpha", "1.0", text="# another\n")
+    blob.unlink()
+    shutil.copy(other, blob)
+    take_away(environments, machine, spec)
+    with pytest.raises(BuildFailed, match="alpha"):
+        environments.builds.run(spec)
+
+
+@pytest.mark.slow
+def test_what_was_given_up_comes_from_the_index(
+    make_environments: MakeEnvironments, machine: Machine
+) -> None:
+    wheel = wheels.put(machine.wheels, "alpha", "1.0", requires=("beta",))
+    wheels.put(machine.wheels, "beta", "1.0")
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    environments = make_environments()
+    spec = build(environments, "alpha==1.0")
+    keep(environments, spec)
+    Blobs(machine.home / "blobs").path(sha256).unlink()
+    image_folder.remove(environments.folders.paths(spec.hash).folder)
+    environments.builds.run(spec)
+    assert installed(environments, spec) == ["alpha-1.0", "beta-1.0"]
+
+
+@pytest.mark.slow
+def test_of_a_package_without_a_wheel_none_is_kept(
+    make_environments: MakeEnvironments, machine: Machine
+) -> None:
+    backend = Path(wheels.__file__).read_text()  # a wheel is made as tests make them
+    backend += (
+        "\n\ndef build_wheel(folder, settings=None, metadata=None):\n"
+        "    return put(Path(folder), 'delta', '1.0').name\n"
+    )
+    wheels.put(machine.wheels, "alpha", "1.0")
+    wheels.put_source(machine.wheels, "delta", "1.0", backend)
+    environments = make_environments()
+    spec = build(environments, "alpha==1.0", "delta==1.0")
+    kept = keep(environments, spec)
+    assert (kept.count, kept.without) == (1, ("delta",))
