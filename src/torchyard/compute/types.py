@@ -131,8 +131,8 @@ class Usage:
 class JoinedMachine:
     """A machine that somebody has joined to a cluster with `yard node join`.
 
-    Only jobs of its `owner` run there. `facts` is what its agent found: hostname, cpus,
-    memory_bytes, gpus, gpu_kind, system, version.
+    Only jobs of its `owner` run there, unless it `takes_everybody`. `facts` is what its agent
+    found: hostname, cpus, memory_bytes, gpus, gpu_kind, system, version, runner.
     """
 
     workspace: str
@@ -144,6 +144,11 @@ class JoinedMachine:
     draining: bool
     joined_at: datetime
     seen_at: datetime
+
+    @property
+    def takes_everybody(self) -> bool:
+        """Whether jobs run there as the Unix accounts of their people, and so everybody's may."""
+        return bool(self.facts.get("runner"))
 
     def state(self, now: datetime) -> str:
         """joined, draining, or away when its agent is silent."""
