@@ -32,7 +32,7 @@ CEILINGS = {
     "cli": 13_620,
     "client": 15_200,
     "components": 450,
-    "compute": 2_950,
+    "compute": 3_100,
     "connections": 500,
     "data": 4_700,
     "endpoints": 10_000,

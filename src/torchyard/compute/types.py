@@ -109,13 +109,16 @@ class Use:
 
 @dataclass(frozen=True)
 class Sample:
-    """The number of nodes from `at` on, and why it changed."""
+    """The number of nodes from `at` on, and why it changed; `machines` is how many its engine has,
+    None where it is local or was not asked yet.
+    """
 
     at: datetime
     current: int
     running: int
     target: int
     reason: str
+    machines: int | None = None
 
 
 @dataclass(frozen=True)

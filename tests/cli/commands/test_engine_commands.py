@@ -91,5 +91,5 @@ def test_the_number_of_nodes_over_time_is_listed(lab: Yard) -> None:
     counts = json.loads(lab(*words, "-o", "json").text)
     assert [(count["current"], count["running"]) for count in counts] == [(4, 0), (0, 0)]
     lines = lab(*words).text.splitlines()
-    assert lines[0].split() == ["AT", "NODES", "BUSY", "TARGET", "REASON"]
+    assert lines[0].split() == ["AT", "NODES", "BUSY", "TARGET", "MACHINES", "REASON"]
     assert "4 for the minimum" in lines[2] and "4 idle for 0 s" in lines[3]

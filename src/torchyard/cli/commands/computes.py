@@ -70,6 +70,7 @@ _COUNT_COLUMNS: list[tables.Column] = [
     ("NODES", lambda count: count["current"]),
     ("BUSY", lambda count: count["running"]),
     ("TARGET", lambda count: count["target"]),
+    ("MACHINES", lambda count: count.get("machines")),
     ("REASON", lambda count: count["reason"]),
 ]
 _WAITING_COLUMNS: list[tables.Column] = [
