@@ -4173,6 +4173,8 @@ export interface components {
             at: string;
             /** Current */
             current: number;
+            /** Machines */
+            machines: number | null;
             /** Reason */
             reason: string;
             /** Running */
