@@ -227,6 +227,16 @@ def test_everybodys_jobs_run_as_accounts_of_their_own(site: Site) -> None:
     site.wait_for("canceled", "Canceled")
     wait_until(lambda: not site.runner.processes_of(ranks), 60, "its ranks have ended")
 
+    # All of a job's processes are killed at once: what is left of it is recovered and reported.
+    site.submit("killed", "bob", LONG="1")
+    site.wait_for("killed", "Running")
+    wait_until(lambda: len(site.runner.processes_of(ranks)) >= 4, 60, "its ranks run")
+    for pid in site.runner.processes_of(ranks):
+        os.kill(pid, signal.SIGKILL)
+    site.wait_for("killed", "Failed")
+    assert site.job("killed")["error"]["code"] == "worker_lost", site.job("killed")["error"]
+    wait_until(lambda: not list(scratch.iterdir()), 60, "nothing is left")
+
     site.submit("lost", "bob", LONG="1")
     site.wait_for("lost", "Running")
     wait_until(lambda: bool(site.runner.processes_of(ranks)), 60, "its ranks run")
