@@ -270,7 +270,7 @@ gpu: setup $(VENV)/.group-torch
 # It creates users that begin with `tyt-`, and removes them; systemd brings systemd-socket-activate.
 test-runner: setup postgres administration
 	@[ "$$(id -u)" = 0 ] || { echo 'error: these tests create Unix users, and need root' >&2; exit 2; }
-	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile --durations=5 -m runner
+	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile --durations=5 -m 'runner and not ray'
 
 # TORCHYARD_KILL_ROUNDS=200 for the long form of its random kills.
 slurm: setup slurm-programs newest-clients

@@ -235,6 +235,50 @@ def test_hints_name_the_nearest(db: Database, clock: FakeClock) -> None:
         assert hint in raised.value.hint
 
 
+def test_a_cluster_keeps_its_engine_unless_the_document_names_another(
+    db: Database, clock: FakeClock
+) -> None:
+    def create(**keys: Any) -> Compute:
+        document = {"name": "lab", **keys}
+        return actions.create(db, clock, HERE, document, engines=("local", "ray"))
+
+    create(torchyard={"engine": "ray", "start": True, "resources": {"disk": 1}})
+    changed = create(max_instances=8)
+    assert (changed.engine, changed.max_instances) == ("ray", 8)
+    assert changed.engine_settings == {"start": True, "resources": {"disk": 1}}
+    changed = create(torchyard={"resources": {"disk": 2}}, tags={"torchyard.labels": '{"a": "b"}'})
+    assert changed.engine_settings == {
+        "start": True,
+        "resources": {"disk": 2},
+        "labels": {"a": "b"},
+    }
+    changed = create(torchyard={"engine": "ray", "address": "head:6379"})
+    assert changed.engine_settings == {"address": "head:6379"}
+    assert create(engine="local").engine == "local"
+    assert create().engine == "local"
+
+
+@pytest.mark.parametrize(
+    ("keys", "at"),
+    [
+        ({"torchyard": {"engine": "rya", "address": "head:6379"}}, ("torchyard", "engine")),
+        ({"engine": "rya", "torchyard": {"address": "head:6379", "labells": 3}}, ("engine",)),
+        (
+            {"tags": {"torchyard.engine": "rya", "torchyard.address": "head:6379"}},
+            ("tags", "torchyard.engine"),
+        ),
+    ],
+)
+def test_settings_of_an_engine_that_is_none_are_not_blamed(
+    db: Database, clock: FakeClock, keys: dict[str, Any], at: tuple[str, ...]
+) -> None:
+    document = {"name": "lab", **keys, "max_instance": 3}
+    with pytest.raises(InvalidSpec) as raised:
+        actions.create(db, clock, HERE, document, engines=("local", "ray"))
+    faults = [raised.value, *raised.value.others]
+    assert sorted(fault.at for fault in faults) == sorted([at, ("max_instance",)])
+
+
 def test_keys_that_are_satisfied_anyway(db: Database, clock: FakeClock) -> None:
     made = cluster(
         db, clock, ssh_public_access_enabled=False, enable_node_public_ip=False, location="westus",

@@ -100,6 +100,7 @@ def test_a_deleted_cluster_forgets_its_machines(db: Database, clock: FakeClock, 
         ("lab", {"facts": {"cpus": -1}}),
         ("lab", {"facts": {"gpus": True}}),
         ("lab", {"facts": {"memory_bytes": 1 << 70}}),
+        ("lab", {"facts": {"runner": 1}}),
         ("lab", {"facts": "x"}),
     ],
 )

@@ -43,6 +43,10 @@ class Site:
         self._share_ray(self.home)
         self.yard("server", "start", "--listen", "--jobs-as-server-user")
 
+    @property
+    def url(self) -> str:
+        return str(json.loads((self.home / "server.json").read_text())["url"])
+
     def yard(self, *words: str) -> str:
         return self._run(self.home, *words)
 
@@ -80,10 +84,10 @@ class Site:
         if not home.exists():
             (home / "node").mkdir(parents=True, mode=0o700)
             self._share_ray(home / "node")
-        url = json.loads((self.home / "server.json").read_text())["url"]
+        words = [_YARD, "node", "join", self.url]
         with open(home / "agent.log", "ab") as log:
             self._machines[name] = subprocess.Popen(
-                [_YARD, "node", "join", url, "--name", name, "--token-file", self.home / "token"],
+                [*words, "--name", name, "--token-file", self.home / "token"],
                 env=self._variables(home),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -16,6 +16,9 @@ from pathlib import Path
 import pytest
 
 from runner.runner_site import RunnerSite, runner_site
+from torchyard.base.errors import InvalidInput
+from torchyard.base.http import Transport
+from torchyard.cli.commands import nodes
 from torchyard.runner import cgroups
 
 UNITS = Path(__file__).parents[2] / "packaging"
@@ -165,3 +168,31 @@ def test_the_runner_leaves_the_group_of_its_unit_alone(
         f"{unit}/yard-runner": Path("/sys/fs/cgroup/system.slice/torchyard-runner.service"),
         "/user.slice/session-3.scope": Path("/sys/fs/cgroup/user.slice/session-3.scope"),
     }
+
+
+@needs_root
+def test_systemd_takes_the_unit_of_a_node_for_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusted = tmp_path / "server.pem"
+    trusted.write_text("certificate")
+    with runner_site() as site:
+        monkeypatch.setenv("TORCHYARD_RUNNER", str(site.socket))
+        transport = Transport("https://first:8765", "yard_p_x", ca_cert=str(trusted))
+        words = [sys.executable, "node", "join", transport.url]
+        text = nodes._install_for_everybody(words, transport, True, tmp_path / "etc")
+        lines = text.splitlines()
+        assert f"User={site.user('server')}" in lines
+        token = tmp_path / "etc" / "node-token"
+        assert token.read_text() == "yard_p_x" and token.stat().st_mode & 0o777 == 0o600
+        assert f"LoadCredential=token:{token}" in lines and "yard_p_x" not in text
+        assert any(line.endswith(f'"{tmp_path}/etc/node-ca.pem"') for line in lines)
+        unit = tmp_path / "torchyard-node.service"
+        unit.write_text(text)
+        if shutil.which("systemd-analyze") is not None:
+            done = subprocess.run(
+                ["systemd-analyze", "verify", unit], capture_output=True, text=True
+            )
+            assert (done.returncode, done.stderr) == (0, "")
+    with pytest.raises(InvalidInput, match="only root"):
+        nodes._install_for_everybody(words, transport, False, tmp_path / "etc")

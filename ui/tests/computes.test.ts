@@ -18,7 +18,7 @@ describe("nodes of a cluster", () => {
 });
 
 describe("the number of nodes over time", () => {
-  const at = (seconds: number, current: number, running: number) => ({ at: new Date(seconds * 1000).toISOString(), current, running, target: current, reason: "" });
+  const at = (seconds: number, current: number, running: number) => ({ at: new Date(seconds * 1000).toISOString(), current, running, target: current, machines: null, reason: "" });
 
   it("holds each count until the next one, and the last to the end", () => {
     const { current, running, most } = steps([at(0, 2, 0), at(50, 4, 4)], 0, 100_000, 100, 40, 4);

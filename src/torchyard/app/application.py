@@ -42,6 +42,7 @@ from torchyard.base.home import home_database
 from torchyard.base.home.node_folder import NodeFolder
 from torchyard.base.lazy_routes import LazyRoutes, add_routes, every_route
 from torchyard.compute import actions as computes
+from torchyard.compute.machine_counts import MachineCounts
 from torchyard.data.datastores import Datastores
 from torchyard.endpoints.running.keeper import keeping as keeping_endpoints
 from torchyard.endpoints.running.router_process import ScoringAt
@@ -169,7 +170,10 @@ def _parts(
         services.home, services.for_nodes.server_id, partial(_own_address, services, url)
     )
     keepers = SweepKeeper(services), ReleaseKeeper(services)
-    return Parts(services, access, scheduler, sender, signer, ray_heads, gates, *keepers, sharing)
+    counts = MachineCounts(services.db, services.clock, services.engines)
+    return Parts(
+        services, access, scheduler, sender, signer, ray_heads, counts, gates, *keepers, sharing
+    )
 
 
 def _own_address(services: Services, url: str) -> ServerAddress:
@@ -306,6 +310,7 @@ async def _lifespan(
     parts.sweeps.start()
     parts.releases.start()
     parts.heads.start_keeping(lambda: computes.ray_heads(services.db))
+    parts.machine_counts.start()
     async with keeping(services), keeping_endpoints(services, scoring_at):
         yield
     app.state.job_services.close()
@@ -323,6 +328,7 @@ def _close(parts: Parts, builds: RequestedBuilds, audit: Audit) -> None:
     if parts.sharing is not None:
         parts.sharing.stop()
     parts.heads.close()
+    parts.machine_counts.stop()
     parts.services.engines.close()
     parts.services.db.close()
 

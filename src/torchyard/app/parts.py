@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torchyard.compute.machine_counts import MachineCounts
 from torchyard.executors.folder_gates import FolderGates
 from torchyard.executors.ray.heads import Heads
 from torchyard.jobs.http.scheduler import Scheduler
@@ -26,6 +27,7 @@ class Parts:
     sender: Sender
     signer: Signer
     heads: Heads
+    machine_counts: MachineCounts
     folder_gates: FolderGates
     sweeps: SweepKeeper
     releases: ReleaseKeeper

@@ -146,13 +146,16 @@ class ComputeNodes(Resource):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class NodeCount(Resource):
-    """How many nodes there were from `at` on, and why that changed."""
+    """How many nodes there were from `at` on, and why that changed; `machines` is how many its
+    engine had, None for a local cluster, or before it was asked.
+    """
 
     at: datetime
     current: int
     running: int
     target: int
     reason: str
+    machines: int | None = None
 
     _shown = ("at", "current", "reason")
 
@@ -398,4 +401,5 @@ def _node_count(raw: Json) -> NodeCount:
         running=raw["running"],
         target=raw["target"],
         reason=raw["reason"],
+        machines=raw.get("machines"),
     )

@@ -22,6 +22,7 @@ from torchyard.base.errors import Conflict, InvalidSpec, NotFound, nearest
 from torchyard.compute import (
     accounts,
     documents,
+    engine_settings,
     nodes,
     scaling,
     server_files,
@@ -58,6 +59,8 @@ def create(
 ) -> Compute:
     """Create or update a cluster from its YAML document, with its minimum of nodes.
 
+    One that exists keeps its engine and the engine's settings unless the document names an engine.
+
     Args:
         home: the folder that has `sizes.yml`.
         engines: those that this server runs.
@@ -71,12 +74,15 @@ def create(
     """
     now = clock.now()
     available_sizes = sizes.all_sizes(home)
+    with db.read() as connection:
+        existing = store.get(connection, workspace, str(document.get("name")))
+    if existing is not None:
+        settings = existing.engine_settings or {}
+        document = engine_settings.with_engine(document, existing.engine, settings)
     new_compute = faults.collected(
         lambda body: documents.read(body, workspace, now, available_sizes, engines), document
     )
     new_compute = replace(new_compute, owner=owner)
-    with db.read() as connection:
-        existing = store.get(connection, workspace, new_compute.name)
     server_files.check(new_compute, existing, may_name_files)
     if describe is not None and not new_compute.is_local:
         _is_accepted(new_compute, describe)

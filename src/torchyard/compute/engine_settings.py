@@ -158,6 +158,25 @@ def read(
     return engine, settings
 
 
+def with_engine(
+    document: Mapping[str, Any], engine: str, settings: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The document with the engine that its cluster has, unless it names one: who changes a cluster
+    need not repeat what runs it. Settings that it does not give stay the same.
+    """
+    mapping, tags = document.get(_MAPPING) or {}, document.get("tags") or {}
+    if not isinstance(mapping, Mapping) or not isinstance(tags, Mapping):
+        return document
+    keys = {
+        *mapping,
+        *(str(key).removeprefix(PREFIX) for key in tags if str(key).startswith(PREFIX)),
+    }
+    if document.get("engine") is not None or "engine" in keys:
+        return document
+    rest = {key: value for key, value in settings.items() if key not in keys}
+    return {**document, _MAPPING: {"engine": engine, **rest, **mapping}}
+
+
 def gpus(settings: Mapping[str, Any]) -> int | None:
     """How many GPUs of a node the settings name; None where they name none."""
     gres = re.search(r"(?:^|,)gpu(?::[A-Za-z][^:,]*)?:(\d+)", str(settings.get("gres") or ""))

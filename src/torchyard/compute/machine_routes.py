@@ -18,7 +18,7 @@ from torchyard.compute.types import JoinedMachine, head_key
 from torchyard.executors.engines import Engines
 from torchyard.executors.executor import EngineUnreachable
 from torchyard.executors.ray.heads import RayHead
-from torchyard.executors.ray.labels import person_label
+from torchyard.executors.ray.labels import EVERYBODY, MACHINE, OWNER, person_label
 from torchyard.executors.server_for_nodes import ServerForNodes
 from torchyard.workspaces import people
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
@@ -72,6 +72,7 @@ def join(
     _may_have_token(db, jobs_as_server_user, identity)
     document = fields.mapping(body, "the machine's description")
     description, probe = machines.read(machine, document), port_check.read(document)
+    _may_take_everybody(db, description, identity)
     if probe is not None:
         port_check.check(machine, description.address, probe)
     if compute == machines.DEFAULT:
@@ -140,6 +141,7 @@ def report(
 ) -> dict[str, Any]:
     _may_have_token(db, jobs_as_server_user, identity)
     machine_report = machines.read(machine, fields.mapping(body, "the machine's description"))
+    _may_take_everybody(db, machine_report, identity)
     reported = machines.report(db, clock, workspace, compute, machine_report, identity.user)
     return _answer(reported, heads, clock)
 
@@ -179,16 +181,35 @@ def _may_have_token(db: Database, jobs_as_server_user: bool, identity: Identity)
         Forbidden: the server has a runner so that nobody's programs run as its user, and Ray's
             token lets its holder start some beside the head.
     """
-    if identity.kind is TokenKind.MACHINE:
-        # It counts for no more than who made it, and only as long as they do.
-        identity = replace(identity, kind=TokenKind.PERSON, workspace="")
-    if jobs_as_server_user or people.administers(db, identity):
+    if jobs_as_server_user or _administers(db, identity):
         return
     raise Forbidden(
         "who joins a machine to a server with a runner must administer the server: the token of "
         "its Ray starts programs on every machine of the cluster, the server's too",
         "ask who has the role `owner` of the server to join the machine",
     )
+
+
+def _may_take_everybody(db: Database, machine: machines.Join, identity: Identity) -> None:
+    """
+    Raises:
+        Forbidden: the machine would get jobs of other people with their tokens and secrets, and
+            nothing but the word of who joined it says that it keeps them apart.
+    """
+    if machine.facts["runner"] and not _administers(db, identity):
+        raise Forbidden(
+            "who joins a machine that takes everybody's jobs must administer the server: it gets "
+            "their tokens and data",
+            "leave `--runner` out: the machine then takes your jobs alone; or ask who has the role "
+            "`owner` of the server to join it",
+        )
+
+
+def _administers(db: Database, identity: Identity) -> bool:
+    if identity.kind is TokenKind.MACHINE:
+        # It counts for no more than who made it, and only as long as they do.
+        identity = replace(identity, kind=TokenKind.PERSON, workspace="")
+    return people.administers(db, identity)
 
 
 def _make_default(db: Database, clock: Clock, workspace: str, **more: Any) -> None:
@@ -201,7 +222,7 @@ def _make_default(db: Database, clock: Clock, workspace: str, **more: Any) -> No
 def _answer(machine: JoinedMachine, heads: HeadsOfClusters, clock: Clock) -> dict[str, Any]:
     """The machine, and what its agent needs to join Ray."""
     head = _head(heads, machine.workspace, machine.compute)
-    owner = person_label(machine.owner)
+    owner = EVERYBODY if machine.takes_everybody else person_label(machine.owner)
     return {
         "machine": to_json(machine, clock),
         "ray": {
@@ -209,7 +230,7 @@ def _answer(machine: JoinedMachine, heads: HeadsOfClusters, clock: Clock) -> dic
             "version": head.version,
             "python": head.python,
             "token": head.token,
-            "labels": {"torchyard-owner": owner, "torchyard-machine": machine.name},
+            "labels": {OWNER: owner, MACHINE: machine.name},
         },
     }
 

@@ -2,8 +2,8 @@
 
 Owns: who may join, drain and remove one, what its agent is told, when it counts as away.
 Leaves: the head that machines join to executors/ray/, the agent to node_agent/.
-Always: a machine belongs to who joined it, and takes no job of another person: jobs run there as
-its agent's Unix user.
+Always: a machine belongs to who joined it. It takes no job of another person, because jobs run
+there as its agent's Unix user, unless a runner there starts each as its own person's.
 """
 
 from __future__ import annotations
@@ -86,6 +86,9 @@ def read(name: str, body: Mapping[str, Any]) -> Join:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
             raise InvalidInput(f"`facts.{key}` is not a whole number", "send what the agent found")
         facts[key] = value
+    if not isinstance(sent.get("runner", False), bool):
+        raise InvalidInput("`facts.runner` is not true or false", "send what the agent found")
+    facts["runner"] = sent.get("runner", False)
     for key in _TEXTS:
         facts[key] = str(sent.get(key, ""))[:_LONGEST]
     return Join(name, address, facts)

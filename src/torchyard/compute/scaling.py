@@ -77,8 +77,20 @@ def note(
     connection: Connection, compute: Compute, current: int, running: int, reason: str, now: datetime
 ) -> None:
     """Record the current number of nodes."""
-    sample = Sample(now, current, running, target(compute, current), reason)
+    machines = None
+    if not compute.is_local:
+        machines = store.last_machines(connection, compute.workspace, compute.name)
+    sample = Sample(now, current, running, target(compute, current), reason, machines)
     store.add_sample(connection, compute.workspace, compute.name, sample)
+
+
+def note_machines(connection: Connection, compute: Compute, machines: int, now: datetime) -> None:
+    """Record how many machines a cluster's engine has."""
+    current, running = store.count_in(connection, compute.workspace, compute.name)
+    reason = f"{compute.engine} has {machines} machine{'s' * (machines != 1)}"
+    sample = Sample(now, current, running, target(compute, current), reason, machines)
+    store.add_sample(connection, compute.workspace, compute.name, sample)
+    store.forget_samples(connection, now - KEPT)
 
 
 def target(compute: Compute, current: int) -> int:

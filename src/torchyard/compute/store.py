@@ -95,6 +95,7 @@ cluster_counts = Table(
     Column("running", Integer, nullable=False),
     Column("target", Integer, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("machines", Integer),
     Index(None, "workspace", "compute", "id"),
 )
 
@@ -327,7 +328,15 @@ def samples(connection: Connection, workspace: str, name: str, limit: int) -> li
         .order_by(cluster_counts.c.id.desc())
         .limit(limit)
     ).all()
-    return [Sample(r.at, r.current, r.running, r.target, r.reason) for r in reversed(rows)]
+    return [
+        Sample(r.at, r.current, r.running, r.target, r.reason, r.machines) for r in reversed(rows)
+    ]
+
+
+def last_machines(connection: Connection, workspace: str, name: str) -> int | None:
+    """The latest number of the engine's machines; None before there was one."""
+    latest = samples(connection, workspace, name, 1)
+    return latest[0].machines if latest else None
 
 
 def forget_samples(connection: Connection, before: datetime) -> None:

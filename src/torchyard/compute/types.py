@@ -109,13 +109,16 @@ class Use:
 
 @dataclass(frozen=True)
 class Sample:
-    """The number of nodes from `at` on, and why it changed."""
+    """The number of nodes from `at` on, and why it changed; `machines` is how many its engine has,
+    None where it is local or was not asked yet.
+    """
 
     at: datetime
     current: int
     running: int
     target: int
     reason: str
+    machines: int | None = None
 
 
 @dataclass(frozen=True)
@@ -131,8 +134,8 @@ class Usage:
 class JoinedMachine:
     """A machine that somebody has joined to a cluster with `yard node join`.
 
-    Only jobs of its `owner` run there. `facts` is what its agent found: hostname, cpus,
-    memory_bytes, gpus, gpu_kind, system, version.
+    Only jobs of its `owner` run there, unless it `takes_everybody`. `facts` is what its agent
+    found: hostname, cpus, memory_bytes, gpus, gpu_kind, system, version, runner.
     """
 
     workspace: str
@@ -144,6 +147,11 @@ class JoinedMachine:
     draining: bool
     joined_at: datetime
     seen_at: datetime
+
+    @property
+    def takes_everybody(self) -> bool:
+        """Whether jobs run there as the Unix accounts of their people, and so everybody's may."""
+        return bool(self.facts.get("runner"))
 
     def state(self, now: datetime) -> str:
         """joined, draining, or away when its agent is silent."""

@@ -24,9 +24,6 @@ from torchyard.shared.node_records import NodeRecords, State, receipt
 from torchyard.shared.plan import DevicePlan, LaunchPlan
 
 _MACHINE_FILE = "machine"
-# What a worker and its supervisor take at the most, beside the ranks.
-_WORKER_BYTES = 1 << 30
-_WORKER_PROCESSES = 256
 _RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGXFSZ)
 
 
@@ -203,7 +200,7 @@ class RunnerSpawner:
                         person=plan.person,
                         worker=self._worker,
                         plan=plan.to_json(),
-                        limits=_ceiling(plan),
+                        limits=plan.node_limits,
                     )
                 )
             except RunnerRefused as refusal:
@@ -247,16 +244,6 @@ class RunnerSpawner:
     def _send_worker(self) -> str:
         with open(worker_zip(self._home), "rb") as file:
             return str(self._runner.call("keep_worker", [file.fileno()])["worker"])
-
-
-def _ceiling(plan: LaunchPlan) -> dict[str, int]:
-    """What all of a node may take, its worker too; the worker limits the ranks alone."""
-    memory_bytes, processes = plan.memory_bytes, plan.limits.processes
-    return {
-        "cores": plan.cores,
-        "memory_bytes": memory_bytes + _WORKER_BYTES if memory_bytes else 0,
-        "processes": processes + _WORKER_PROCESSES if processes else 0,
-    }
 
 
 def _noted_machine(folder: Path) -> str:

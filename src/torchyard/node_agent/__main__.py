@@ -57,7 +57,10 @@ def _agent(request: dict[str, Any]) -> Agent:
     )
     folder = Path(request["folder"])
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Agent(transport, membership, folder, find_address, find_uv(), os.environ, _say)
+    environ = dict(os.environ)
+    if request.get("runner"):
+        environ["TORCHYARD_NODE_RUNNER"] = request["runner"]
+    return Agent(transport, membership, folder, find_address, find_uv(), environ, _say)
 
 
 def _say(line: str) -> None:

@@ -78,6 +78,7 @@ class Agent:
         self._say = say
         self._stopping = threading.Event()
         self._ray = RayNode(folder, environ)
+        self._has_runner = bool(environ.get("TORCHYARD_NODE_RUNNER"))
         self._membership: Membership | None = None
         self._environment: RayEnvironment | None = None
         self._delay_s = _FIRST_DELAY_S
@@ -197,6 +198,7 @@ class Agent:
             self._ray.start(self._environment, self._membership, self._machine.address)
 
     def _ask(self, method: str, path: str, **more: Any) -> dict[str, Any]:
-        body = {"address": self._machine.address, "facts": facts.facts(), **more}
+        machine_facts = {**facts.facts(), "runner": self._has_runner}
+        body = {"address": self._machine.address, "facts": machine_facts, **more}
         answer: dict[str, Any] = self._transport.call(method, self._machine.path + path, body)
         return answer

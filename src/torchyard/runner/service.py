@@ -36,6 +36,7 @@ _REMOVAL_LIMIT_S = 600
 _EMPTYING_LIMIT_S = 400
 _MOST_AT_ONCE = 64
 _MOST_NODES = 1024
+_MOST_GRACE_S = 86_400
 _LISTEN_FD = 3
 _WHOLE = "states:"
 _PR_SET_CHILD_SUBREAPER = 36
@@ -95,7 +96,11 @@ def hello(request: RunnerRequest) -> Body:
 
 
 def account(request: RunnerRequest) -> Body:
-    return {"account": accounts.of_person(request.config, request.text("person")).name}
+    person_account = accounts.of_person(request.config, request.text("person"))
+    return {
+        "account": person_account.name,
+        "home": str(scratch.home(request.config, person_account)),
+    }
 
 
 def keep_worker(request: RunnerRequest) -> Body:
@@ -146,6 +151,41 @@ def states(request: RunnerRequest) -> Body:
         return {"states": ["lost"] * count}
     files = NodeRecords("", folder)
     return {"states": [files.state(node, started.get(str(node), {})) for node in range(count)]}
+
+
+def run(request: RunnerRequest) -> Body:
+    """Launch, and answer once the node's worker has ended. If who asked goes away before, the node
+    is told to end, and killed when it has not within `grace_s`.
+    """
+    grace_s = request.number("grace_s", _MOST_GRACE_S)
+    pid = launch(request)["pid"]
+    signal.alarm(0)
+    if os.fork():
+        os._exit(0)  # what lasts as long as a job is not one of the requests that others wait for
+    try:
+        ended = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return {}
+    poller = select.poll()
+    poller.register(ended, select.POLLIN)
+    poller.register(request.connection, select.POLLIN | select.POLLHUP)
+    if ended in {descriptor for descriptor, _ in poller.poll()}:
+        return {}
+    _in_child(lambda: _end_node(request, signal.SIGTERM), _ACCOUNT_LIMIT_S)
+    if not select.select([ended], [], [], grace_s)[0]:
+        _in_child(lambda: _end_node(request, signal.SIGKILL), _ACCOUNT_LIMIT_S)
+        cgroups.remove(request.attempt, request.number("node"))
+    raise messages.BadMessage("who asked for the node went away")
+
+
+def _end_node(request: RunnerRequest, signum: int) -> None:
+    """Signal what was launched: it knows then that its engine ended the node."""
+    node = request.number("node")
+    started = launches.launched(request.config, request.attempt).get(str(node), {})
+    folder = request.as_account()
+    if folder is not None:
+        NodeRecords("", folder).note_starter_died(node)
+        launches.signal_process(request.attempt, node, started, signum)
 
 
 def send_signal(request: RunnerRequest) -> Body:
@@ -211,6 +251,7 @@ REQUESTS: dict[str, Callable[[RunnerRequest], Body]] = {
     "account": account,
     "keep_worker": keep_worker,
     "launch": launch,
+    "run": run,
     "records": records,
     "states": states,
     "signal": send_signal,

@@ -22,6 +22,7 @@ EXIT = "exit.json"
 PLAN = "plan.json"
 # Tells a worker that the signal which asks it to end is the server's.
 STOP = "stop-requested"
+STARTER_DIED = "starter-died"
 _MOST_BYTES = 8 << 20
 _MOST_DEVICES = 64
 SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -81,7 +82,14 @@ class NodeRecords:
 
     def note_stop(self, node: int) -> None:
         """Say that the SIGTERM which follows is the server's; nothing without a worker."""
-        path = os.path.join(self._scratch, f"node-{node}", STOP)
+        self._touch(node, STOP)
+
+    def note_starter_died(self, node: int) -> None:
+        """Say that the SIGTERM which follows is for the end of what the node's engine started."""
+        self._touch(node, STARTER_DIED)
+
+    def _touch(self, node: int, name: str) -> None:
+        path = os.path.join(self._scratch, f"node-{node}", name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             os.close(os.open(path, flags, 0o600, dir_fd=self._dir_fd))

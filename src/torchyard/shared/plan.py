@@ -66,6 +66,9 @@ class ImagePlan:
     visible: list[str] = field(default_factory=list)
 
 
+# What a worker and its supervisor take at the most, beside the ranks.
+_WORKER_BYTES = 1 << 30
+_WORKER_PROCESSES = 256
 LOCAL = "local"
 """The engine of nodes that are processes of the server's machine."""
 OPEN, WORKSPACE_ONLY, NONE = "open", "workspace", "none"
@@ -221,6 +224,18 @@ class LaunchPlan:
     system_metrics_s: float = 0.0
     intercepts_saves: bool = False
     peer_copies: bool = False
+
+    @property
+    def node_limits(self) -> dict[str, int]:
+        """What all of a node may take, its worker too, as the runner limits it; the worker limits
+        the ranks alone.
+        """
+        memory_bytes, processes = self.memory_bytes, self.limits.processes
+        return {
+            "cores": self.cores,
+            "memory_bytes": memory_bytes + _WORKER_BYTES if memory_bytes else 0,
+            "processes": processes + _WORKER_PROCESSES if processes else 0,
+        }
 
     @property
     def world_size(self) -> int:

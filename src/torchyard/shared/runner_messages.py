@@ -1,6 +1,6 @@
 """Messages between the server and the runner: one JSON object each way, and open files.
 
-Owns: the frame, its limits, passing descriptors.
+Owns: the frame, its limits, passing descriptors, one request and its answer.
 Leaves: what a request means to runner/, asking to executors/runner_client.py.
 Always: a message that is too long, torn or no object is refused, and what it carried is closed.
 
@@ -67,6 +67,25 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
             raise BadMessage("the message is not JSON") from error
         raise
     return body, descriptors
+
+
+def ask(
+    path: str, request: str, limit_s: float, descriptors: Sequence[int] = (), **body: Any
+) -> dict[str, Any]:
+    """One request over a connection of its own; the answer, which may be a refusal.
+
+    Raises:
+        BadMessage: there was none.
+        OSError: the connection failed.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(limit_s)
+        connection.connect(path)
+        send(connection, {"request": request, **body}, descriptors)
+        answer, received = receive(connection)
+    for descriptor in received:
+        os.close(descriptor)
+    return answer
 
 
 def _exactly(connection: socket.socket, count: int, descriptors: list[int]) -> bytes:

@@ -287,6 +287,7 @@ class NodeCount(_Answer):
     running: int
     target: int
     reason: str
+    machines: int | None
 
 
 class NodeHours(_Answer):

@@ -80,3 +80,16 @@ def test_a_wrong_setting_is_told_with_its_line(lab: Yard, tmp_path: Path) -> Non
     assert refused.code == 2
     assert "lab.yml:4:3: unknown key `partitoin`" in refused.err
     assert "did you mean `partition`?" in refused.err
+
+
+def test_the_number_of_nodes_over_time_is_listed(lab: Yard) -> None:
+    sized = ("--min-instances", "4", "--max-instances", "4")
+    assert lab("compute", "create", "-n", "grows", *sized).code == 0
+    idle = ("--min-instances", "0", "--idle-time-before-scale-down", "0")
+    assert lab("compute", "update", "-n", "grows", *idle).code == 0
+    words = ("compute", "list-nodes", "grows", "--history")
+    counts = json.loads(lab(*words, "-o", "json").text)
+    assert [(count["current"], count["running"]) for count in counts] == [(4, 0), (0, 0)]
+    lines = lab(*words).text.splitlines()
+    assert lines[0].split() == ["AT", "NODES", "BUSY", "TARGET", "MACHINES", "REASON"]
+    assert "4 for the minimum" in lines[2] and "4 idle for 0 s" in lines[3]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from torchyard.executors.executor import EngineRefused
-from torchyard.executors.ray import bridge, bridge_program, engine
+from torchyard.executors.ray import bridge, bridge_program, engine, labels
 from torchyard.shared.plan import LaunchPlan
 
 
@@ -56,8 +56,13 @@ def test_a_waiting_group_says_for_what(changes: dict[str, Any], reason: str) -> 
 
 def test_machines_that_a_job_may_not_have_are_not_counted() -> None:
     waiting = {**WAITING, "count": 2, "big_enough": 1, "other_labels": 3, "free": 1}
-    assert "the Ray cluster has 1, not counting 3 joined by other people or drained: see " in (
-        engine._reason(waiting, True)
+    drained = engine._reason({**waiting, "unmet_labels": {labels.MACHINE: 3}}, True)
+    assert "has 1, not counting 3 drained or without its labels: see `yard node list`" in drained
+    mixed = engine._reason({**waiting, "unmet_labels": {labels.OWNER: 1, labels.MACHINE: 3}}, True)
+    assert (
+        "has 1, not counting 1 that runs only the jobs of who joined it and 2 drained or without "
+        "its labels: an owner of the server can join machines for everybody: `yard node join "
+        "--runner`" in mixed
     )
     assert "has 1, not counting 3 without the labels" in engine._reason(waiting)
 
@@ -78,8 +83,21 @@ def test_machines_that_a_job_may_not_have_are_not_counted() -> None:
     ],
 )
 def test_a_node_is_chosen_by_its_labels(selector: dict[str, str], is_chosen: bool) -> None:
-    labels = {"owner": "ann", "machine": "lab-1"}
-    assert bridge_program._has_labels(selector, labels) is is_chosen
+    node = {"owner": "ann", "machine": "lab-1"}
+    assert (bridge_program._unmet_labels(selector, node) == []) is is_chosen
+
+
+def test_a_persons_jobs_go_to_their_machines_and_to_those_for_everybody() -> None:
+    selector = labels.selector("ann", ["lab-2"])
+
+    def takes(owner: str, machine: str) -> bool:
+        node = {labels.OWNER: owner, labels.MACHINE: machine}
+        return not bridge_program._unmet_labels(selector, node)
+
+    assert takes("ann", "lab-1") and takes(labels.EVERYBODY, "lab-1")
+    assert not takes("bob", "lab-1") and not takes("ann", "lab-2")
+    # Nobody's name makes their machine one for everybody.
+    assert labels.person_label(labels.EVERYBODY) != labels.EVERYBODY
 
 
 @pytest.mark.parametrize("address", ["", "head", "head:0", "head:70000", "http://head:1", "a b:1"])

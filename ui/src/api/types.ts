@@ -4193,6 +4193,8 @@ export interface components {
             at: string;
             /** Current */
             current: number;
+            /** Machines */
+            machines: number | null;
             /** Reason */
             reason: string;
             /** Running */

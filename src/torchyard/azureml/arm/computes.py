@@ -113,7 +113,7 @@ class Computes:
             return self._put_instance(call, instance.name if instance else name, instance is None)
         patched = call.method == "PATCH"
         before = self._existing(call, name) if patched else self._find(call, name)
-        document = with_engine(document_of(call, before if patched else None), before)
+        document = document_of(call, before if patched else None)
         compute = actions.create(
             self._services.db,
             self._services.clock,
@@ -251,16 +251,6 @@ def document_of(call: Call, before: Compute | None = None) -> dict[str, Any]:
         tags = object_at(call.document, "tags")
         document["tags"] = {key: text for key, text in tags.items() if text is not None}
     return {**document, **_scale(inner), **_refused_settings(call, inner)}
-
-
-def with_engine(document: dict[str, Any], before: Compute | None) -> dict[str, Any]:
-    """The document with the engine that a cluster has, unless its tags name one: clients that
-    change a cluster may send none of its tags.
-    """
-    tags = document.get("tags") or {}
-    if before is None or any(key.startswith(engine_settings.PREFIX) for key in tags):
-        return document
-    return {**document, "torchyard": {"engine": before.engine, **(before.engine_settings or {})}}
 
 
 def to_resource(call: Call, compute: Compute, use: Use) -> Resource:

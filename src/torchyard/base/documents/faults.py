@@ -42,6 +42,8 @@ _CONSEQUENCES = {
     "inputs": ("command", "environment_variables"),
     "outputs": ("command", "environment_variables"),
 }
+# Where a cluster names its engine: its settings depend on it.
+_ENGINES = (("engine",), ("torchyard", "engine"), ("tags", "torchyard.engine"))
 # A fault that leaves nothing of the rest to be judged.
 _DECISIVE = ("type", "jobs", "task", "trial", "search_space")
 _is_inside: ContextVar[bool] = ContextVar("_is_inside", default=False)
@@ -208,5 +210,7 @@ def _is_consequence(at: At, removed: list[At], rest: Any) -> bool:
         if len(each) == 1 and at[0] in _CONSEQUENCES.get(str(each[0]), ()):
             return True
         if each[0] == "trial" and at[0] == "search_space":
+            return True
+        if each in _ENGINES and (at[0] == "torchyard" or str(at[-1]).startswith("torchyard.")):
             return True
     return False

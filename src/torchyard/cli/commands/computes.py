@@ -65,6 +65,14 @@ _MACHINE_COLUMNS: list[tables.Column] = [
     ("JOBS", lambda node: " ".join(node["users"])),
     ("REASON", lambda node: node["reason"]),
 ]
+_COUNT_COLUMNS: list[tables.Column] = [
+    ("AT", lambda count: tables.moment(count["at"])),
+    ("NODES", lambda count: count["current"]),
+    ("BUSY", lambda count: count["running"]),
+    ("TARGET", lambda count: count["target"]),
+    ("MACHINES", lambda count: count.get("machines")),
+    ("REASON", lambda count: count["reason"]),
+]
 _WAITING_COLUMNS: list[tables.Column] = [
     ("WAITING JOB", lambda job: job["job"]),
     ("OWNER", lambda job: job["owner"]),
@@ -272,13 +280,19 @@ def show(session: Session, name: str) -> None:
 
 @group.command("list-nodes")
 @name_argument("compute", "computes")
+@click.option("--history", is_flag=True, help="List how many nodes there were, over 30 days.")
 @common
-def list_nodes(session: Session, name: str) -> None:
-    """List a cluster's nodes and what runs on them.
+def list_nodes(session: Session, name: str, history: bool) -> None:
+    """List a cluster's nodes and what runs on them, or how many there were.
 
+    \b
     Example: yard compute list-nodes -n cpu-cluster
+             yard compute list-nodes -n cpu-cluster --history
     """
     client = session.client()
+    if history:
+        tables.rows(session.form, client.computes.history(name).counts.raw, _COUNT_COLUMNS)
+        return
     if client.computes.get(name).engine in ("", "local"):
         tables.rows(session.form, client.computes.nodes(name).nodes.raw, _NODE_COLUMNS)
         return

@@ -6,30 +6,37 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import click
 
+from torchyard import __version__
 from torchyard.base import logins
-from torchyard.base.errors import InvalidInput
+from torchyard.base.errors import Conflict, InvalidInput, Unreachable
 from torchyard.base.http import Transport
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import Session, common, confirm
 from torchyard.cli.terminal import tables
 from torchyard.cli.terminal.tables import size_text
+from torchyard.shared import runner_messages
 
 group = noun("node")
 
 _DEFAULT_COMPUTE = "machines"
 _UNIT = "torchyard-node.service"
+# The folder of a node for everybody, below /var/lib.
+_AGENT = "torchyard-agent"
 _PIPE_BYTES = 60_000
+_RUNNER_S = 60.0
 _COLUMNS: list[tables.Column] = [
     ("NAME", lambda machine: machine["name"]),
     ("COMPUTE", lambda machine: machine["compute"]),
     ("STATE", lambda machine: machine["state"]),
     ("OWNER", lambda machine: machine["owner"]),
+    ("JOBS OF", lambda machine: _takes(machine)),
     ("ADDRESS", lambda machine: machine["address"]),
     ("CORES", lambda machine: machine["facts"].get("cpus")),
     ("MEMORY", lambda machine: size_text(machine["facts"].get("memory_bytes") or 0)),
@@ -66,6 +73,11 @@ _compute = click.option(
 @click.option(
     "--address", default="", metavar="IP", help="This machine's address in the nodes' network."
 )
+@click.option(
+    "--runner",
+    is_flag=True,
+    help="Take everybody's jobs, each started by this machine's yard-runner as its own Unix user.",
+)
 @common
 def join(
     session: Session,
@@ -76,10 +88,12 @@ def join(
     compute: str,
     name: str,
     address: str,
+    runner: bool,
 ) -> None:
     """Make this machine a node of the server at URL, until you press Ctrl-C.
 
-    Without a token the login to that server is used (`yard login`).
+    Without a token the login to that server is used (`yard login`). The machine takes your jobs
+    alone unless it has a runner.
 
     \b
     Example: yard node join https://first:8765 --token-file token.txt
@@ -96,9 +110,40 @@ def join(
             "compute": quote(compute, safe=""),
             "name": name,
             "address": address,
+            "runner": _own_runner()[0] if runner else "",
             "folder": str(folder),
         }
     )
+
+
+def _own_runner() -> tuple[str, str]:
+    """The socket of this machine's runner, and the Unix user at whose request it starts workers.
+
+    Raises:
+        Unreachable: none answers.
+        Conflict: it is of another version, or does not answer this user.
+    """
+    path = os.environ.get("TORCHYARD_RUNNER") or runner_messages.SOCKET
+    try:
+        answer = runner_messages.ask(path, "hello", _RUNNER_S)
+    except (OSError, runner_messages.BadMessage) as error:
+        raise Unreachable(
+            f"no runner answers at `{path}`: {error}",
+            "install it as docs/guides/runner.md says, or name another socket in TORCHYARD_RUNNER",
+        ) from error
+    if "ok" not in answer:
+        refusal = answer.get("error") or {}
+        raise Conflict(
+            f"the runner at `{path}` refuses: {refusal.get('message')}",
+            "join as the Unix user that `server_user` in /etc/torchyard/runner.json names",
+        )
+    runner = answer["ok"]
+    if runner["version"] != __version__:
+        raise Conflict(
+            f"the runner is of version {runner['version']}, and this is {__version__}",
+            "restart it with `systemctl restart torchyard-runner`",
+        )
+    return path, str(runner["server_user"])
 
 
 def _become_agent(request: dict[str, Any]) -> None:
@@ -186,28 +231,75 @@ def leave(
 @click.argument("url", required=False)
 @_compute
 @click.option("-n", "--name", default="", help="The machine's name; default: its host name.")
+@click.option(
+    "--runner",
+    is_flag=True,
+    help="Take everybody's jobs, as `yard node join --runner` does; needs root.",
+)
 @common
-def install(session: Session, url: str | None, compute: str, name: str) -> None:
+def install(session: Session, url: str | None, compute: str, name: str, runner: bool) -> None:
     """Write a systemd unit that keeps this machine a node; log in first (`yard login`).
+
+    With --runner the node runs as the Unix user that the machine's yard-runner answers, and gets
+    your token by systemd, which reads it from a file of root's.
 
     Example: yard node install https://first:8765
     """
-    address = _transport(session, url, "", "", "").url
-    is_root = os.geteuid() == 0
+    transport = _transport(session, url, "", "", "")
+    address, is_root = transport.url, os.geteuid() == 0
     folder = Path("/etc/systemd/system") if is_root else _user_units()
     folder.mkdir(parents=True, exist_ok=True)
     words = [_yard(), "node", "join", address, "--compute", compute]
     words += ["--name", name] if name else []
     words += ["-w", session.workspace] if session.workspace else []
     file = folder / _UNIT
-    file.write_text(_unit_text(words, session.settings.home, is_root))
+    if runner:
+        file.write_text(_install_for_everybody(words, transport, is_root))
+    else:
+        file.write_text(_unit_text(words, {"TORCHYARD_HOME": str(session.settings.home)}, is_root))
     who = "" if is_root else " --user"
     text = f"Wrote {file}. Start it now and at every boot:\n  systemctl{who} enable --now {_UNIT}"
     tables.done(session.form, {"file": str(file)}, text)
 
 
-def _unit_text(words: list[str], home: Path, is_root: bool) -> str:
-    command = " ".join(_quoted(word) for word in words)
+def _install_for_everybody(
+    words: list[str], transport: Transport, is_root: bool, etc: Path = Path("/etc/torchyard")
+) -> str:
+    """Keep what the unit reads; its text.
+
+    Raises:
+        InvalidInput: only root can.
+        Unreachable: no runner answers.
+    """
+    if not is_root:
+        raise InvalidInput(
+            "only root can install a node for everybody", "type it as root, or leave `--runner` out"
+        )
+    socket, user = _own_runner()
+    etc.mkdir(mode=0o755, parents=True, exist_ok=True)
+    token = etc / "node-token"
+    token.touch(mode=0o600)
+    token.write_text(transport.token)
+    words = [*words, "--runner", "--token-file", "%d/token"]
+    if transport.ca_cert:
+        trusted = etc / "node-ca.pem"
+        trusted.write_text(Path(transport.ca_cert).read_text())
+        trusted.chmod(0o644)
+        words += ["--ca-cert", str(trusted)]
+    variables = {"TORCHYARD_HOME": f"/var/lib/{_AGENT}", "TORCHYARD_RUNNER": socket}
+    more = [f"User={user}", f"StateDirectory={_AGENT}", "StateDirectoryMode=0700"]
+    return _unit_text(words, variables, is_root, [*more, f"LoadCredential=token:{token}"])
+
+
+def _unit_text(
+    words: Sequence[str],
+    variables: Mapping[str, str],
+    is_root: bool,
+    more: Sequence[str] = (),
+) -> str:
+    command = " ".join(word if word == "%d/token" else _quoted(word) for word in words)
+    environment = [f"Environment={_quoted(f'{name}={path}')}" for name, path in variables.items()]
+    lines = "\n".join([*environment, *more])
     target = "multi-user.target" if is_root else "default.target"
     return f"""\
 [Unit]
@@ -217,7 +309,7 @@ After=network-online.target
 
 [Service]
 ExecStart={command}
-Environment={_quoted(f"TORCHYARD_HOME={home}")}
+{lines}
 Restart=always
 RestartSec=5
 TimeoutStopSec=90
@@ -284,6 +376,10 @@ def _workspace(transport: Transport) -> str:
 
 def _path(workspace: str) -> str:
     return f"/v1/workspaces/{quote(workspace, safe='')}/machines"
+
+
+def _takes(machine: dict[str, Any]) -> str:
+    return "everybody" if machine["facts"].get("runner") else str(machine["owner"])
 
 
 def _gpus(facts: dict[str, Any]) -> str:

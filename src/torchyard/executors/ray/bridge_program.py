@@ -608,7 +608,8 @@ class Bridge:
         bundle, count = entry.request["resources"], len(entry.actors)
         labels = entry.request.get("labels") or {}
         big = [node for node in nodes.values() if _fits(bundle, node["total"])]
-        labelled = [node for node in big if _has_labels(labels, node["labels"])]
+        unmet = {node["id"]: _unmet_labels(labels, node["labels"]) for node in big}
+        labelled = [node for node in big if not unmet[node["id"]]]
         group = self.state.placement_group_table(entry.group.id) or {}
         return {
             "group": self.name(entry.request["attempt"]),
@@ -617,6 +618,7 @@ class Bridge:
             "for_s": time.monotonic() - entry.launched_at,
             "big_enough": len(labelled),
             "other_labels": len(big) - len(labelled),
+            "unmet_labels": {key: sum(key in keys for keys in unmet.values()) for key in labels},
             "free": sum(_fits(bundle, node["available"]) for node in labelled),
             "most_nodes": most_nodes,
         }
@@ -742,19 +744,21 @@ def _fits(bundle: dict[str, float], resources: dict[str, float]) -> bool:
     return all(resources.get(key, 0.0) >= value for key, value in bundle.items() if value)
 
 
-def _has_labels(selector: dict[str, str], labels: dict[str, str]) -> bool:
-    """Whether a node has what a bundle's selector says: `a`, `!a`, `in(a,b)` or `!in(a,b)`.
+def _unmet_labels(selector: dict[str, str], labels: dict[str, str]) -> list[str]:
+    """Which labels of a node are not as a bundle's selector says: `a`, `!a`, `in(a,b)`,
+    `!in(a,b)`.
 
     Source: https://docs.ray.io/en/latest/ray-core/scheduling/labels.html
     """
+    unmet = []
     for key, condition in selector.items():
         values = condition.removeprefix("!").strip()
         if values.startswith("in(") and values.endswith(")"):
             values = values[3:-1]
         choices = [value.strip() for value in values.split(",")]
         if (labels.get(key) in choices) is condition.startswith("!"):
-            return False
-    return True
+            unmet.append(key)
+    return unmet
 
 
 def _address_towards(host: str) -> str:

@@ -325,10 +325,21 @@ def _of_other_labels(waiting: Mapping[str, Any], is_own_head: bool) -> str:
     count = waiting.get("other_labels", 0)
     if not count:
         return ""
-    reason = "without the labels that the cluster asks for"
-    if is_own_head:
-        reason = "joined by other people or drained: see `yard node list`"
-    return f", not counting {count} {reason}"
+    if not is_own_head:
+        return f", not counting {count} without the labels that the cluster asks for"
+    of_others = waiting.get("unmet_labels", {}).get(labels.OWNER, 0)
+    parts = []
+    if of_others:
+        parts.append(
+            f"{of_others} that run{'s' * (of_others == 1)} only the jobs of who joined "
+            f"{'it' if of_others == 1 else 'them'}"
+        )
+    if count > of_others:
+        parts.append(f"{count - of_others} drained or without its labels")
+    step = "see `yard node list`"
+    if of_others:
+        step = "an owner of the server can join machines for everybody: `yard node join --runner`"
+    return f", not counting {' and '.join(parts)}: {step}"
 
 
 def _holds_jobs(node: Mapping[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 Owns: a person's name as a label, which nodes a job's bundles may be placed on.
 Leaves: giving nodes their labels to node_agent/, placement to Ray.
-Always: a machine gets no job of another person than its owner.
+Always: a machine without a runner gets no job of another person than its owner.
 
 Source: values of labels: https://docs.ray.io/en/latest/ray-core/scheduling/labels.html
 """
@@ -14,6 +14,8 @@ import re
 from collections.abc import Collection
 
 OWNER, MACHINE = "torchyard-owner", "torchyard-machine"
+# The owner of a machine whose runner starts jobs as their own people; nobody's label by a name.
+EVERYBODY = "person-everybody"
 _VALUE = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?")
 
 
@@ -30,7 +32,7 @@ def selector(person: str, drained: Collection[str] = ()) -> dict[str, str]:
     Args:
         drained: machines that take no further job.
     """
-    labels = {OWNER: person_label(person)}
+    labels = {OWNER: f"in({person_label(person)},{EVERYBODY})"}
     if drained:
         labels[MACHINE] = f"!in({','.join(sorted(drained))})"
     return labels

@@ -17,8 +17,8 @@ from pathlib import Path
 from torchyard.executors.ray.ray_environment import RayEnvironment
 
 _DROPPED = ("RAY_", "TORCHYARD_", "PYTHON", "VIRTUAL_ENV", "CONDA_")
-# Where jobs' files go on a node, and how many of them are kept.
-_KEPT = ("TORCHYARD_NODE_FOLDER", "TORCHYARD_NODE_CACHE_GB")
+# Where jobs' files go on a node, how many of them are kept, and what starts jobs there.
+_KEPT = ("TORCHYARD_NODE_FOLDER", "TORCHYARD_NODE_CACHE_GB", "TORCHYARD_NODE_RUNNER")
 
 
 def variables(

@@ -34,6 +34,8 @@ from torchyard.shared.plan import DevicePlan, LaunchPlan
 from torchyard.shared.retry_delays import after, retry
 from torchyard.shared.server_address import ServerAddress
 from torchyard.worker.node import node_removal, supervised_worker, supervisor
+from torchyard.worker.node.node_runner import VARIABLE as RUNNER_VARIABLE
+from torchyard.worker.node.node_runner import NodeRunner, RunnerFault
 from torchyard.worker.server.events import now_text
 from torchyard.worker.system import processes, signals
 
@@ -113,6 +115,8 @@ def start(arguments: Arguments, environ: Mapping[str, str]) -> int:
         return 0
     except _Unusable as error:
         return starter.fail(error)
+    except RunnerFault as fault:
+        return starter.fail(_Unusable(fault.message, fault.hint))
     except OSError as error:
         hint = "free disk space there" if disk.is_to_blame(error) else "see the engine's log there"
         return starter.fail(_Unusable(str(error), hint))
@@ -133,20 +137,45 @@ class _Starter:
         self._node = self._attempt / f"node-{arguments.node}"
         self._plan_file = self._attempt / f"plan-{arguments.node}.json"
         self._lock = -1
+        self._is_told_to_end = False
 
     def run(self) -> int:
         self._remove_stale()
         plan = self._plan()
+        runner = self._runner(self._attempt.name, self._arguments.node)
+        if runner is not None:
+            plan = runner.placed(plan)
         self._attempt.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = locks.open_lock(self._lock_file)
         if not locks.try_lock(self._lock) or not self._is_lock_ours():
             return 0  # this node runs already, or has run: an engine may start it twice
         try:
+            if runner is not None:
+                runner.run(plan, plan.grace_s + _DELIVERY_S, self._note_signal)
+                runner.remove()
+                return 0
             _write_private(self._plan_file, plan.to_json())
             return self._supervise(plan)
         finally:
             self._end_processes(0.0)
             self._remove()
+
+    def _runner(self, attempt: str, node: int) -> NodeRunner | None:
+        """What starts workers here, if this machine has something of its own for that."""
+        socket_path = self._environ.get(RUNNER_VARIABLE)
+        if not socket_path:
+            return None
+        digest = self._arguments.start.worker
+        worker = self._folder / "workers" / f"{digest}.pyz"
+        return NodeRunner(socket_path, worker, digest, attempt, node)
+
+    def _note_signal(self) -> bool:
+        """Whether the engine wants this node to end; it has said so once."""
+        info = signal.sigtimedwait(_AWAITED, 0)
+        if info is not None and info.si_signo in signals.ENDING and not self._is_told_to_end:
+            self._is_told_to_end = True
+            _say(f"the node is told to end by {signals.received(info).text}")
+        return self._is_told_to_end
 
     @property
     def _lock_file(self) -> Path:
@@ -306,6 +335,9 @@ class _Starter:
                     continue
                 mark = processes.mark(attempt.name, int(node))
                 processes.end(lambda: processes.family(os.getpid(), mark), 0.0, _reap)  # noqa: B023
+                runner = self._runner(attempt.name, int(node))
+                if runner is not None:
+                    runner.end()
                 node_removal.remove_node(attempt, int(node))
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.shared import locks
+from torchyard.shared.node_records import STARTER_DIED
 from torchyard.shared.processes import start_time
 from torchyard.worker.system import cgroups, processes, signals, temporary
 
@@ -28,7 +29,6 @@ _WAIT_FOR_OTHER_S = 5.0
 FREE, TAKEN, ABANDONED = "free", "taken", "abandoned"
 _AWAITED = (*signals.ENDING, signal.SIGCHLD)
 _RECEIVED_FILE = "supervisor-signal.json"
-_STARTER_DIED_FILE = "starter-died"
 STARTER_FILE = "starter-signal.json"
 """The signal by which a node's engine ended it; see starter.py."""
 
@@ -146,7 +146,7 @@ def describe_signal(folder: Path, received: signals.Received) -> str:
     """Who told this worker to end: the sender of a signal, or the end of its supervisor."""
     if received.pid != _Supervisor.pid:
         return f"it received {received.text}"
-    if (folder / _STARTER_DIED_FILE).exists():
+    if (folder / STARTER_DIED).exists():
         return "the process that its engine had started there was killed"
     by_engine = signals.load(folder / STARTER_FILE)
     if by_engine is not None:
@@ -204,7 +204,7 @@ def _wait_for_child(child: int, folder: Path) -> int:
             print(f"the supervisor received {received.text}", file=sys.stderr, flush=True)
             signals.save(folder / _RECEIVED_FILE, received)
             if _Supervisor.starter and is_without_starter():
-                (folder / _STARTER_DIED_FILE).touch()
+                (folder / STARTER_DIED).touch()
             os.kill(child, signal.SIGTERM)
             continue
         status = _reap_until(child)
