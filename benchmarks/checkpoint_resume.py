@@ -3,12 +3,15 @@
 python benchmarks/checkpoint_resume.py [--size-mb 1000] [--rounds 5] [--folder FOLDER]
 
 Two ranks with the same state (DDP) save, go on, and are killed by SIGKILL, as when one of them dies
-and its job ends the other. Two new ones start at once, load and do a step. Figures are in
-milliseconds, medians over the rounds of the rank that was later:
+and its job ends the other. Two new ones start as soon as these are dead, make an optimizer, load
+and do a step. Figures are in milliseconds, medians over the rounds of the rank that was later:
 
 - killed to step: from the kill to the end of the first step after the load;
-- import torch: how long that took of it, in a process with nothing else;
-- without import torch: what is left, goal 1 s for 1 GB;
+- import torch: how long that took of it;
+- first optimizer: of a process, for which torch imports its other half (torch._dynamo, sympy) in
+  every training; DDP does the same;
+- without import torch: what is left beside the first of these;
+- without torch's imports: what is left beside both, goal 1 s for 1 GB;
 - load: the call alone.
 
 The checkpoint's files were written a moment ago: they come from the machine's memory.
@@ -37,6 +40,9 @@ import json, os, sys, time
 started = time.time()
 import torch
 imported = time.time()
+weights = torch.nn.Parameter(torch.ones(64, 64))
+optimizer = torch.optim.SGD([weights])
+made = time.time()
 import torch.distributed as dist
 from torchyard.train import checkpoint
 
@@ -53,12 +59,14 @@ loading = time.time()
 loaded = checkpoint.load(state)
 loaded_at = time.time()
 first = loaded[0] if loaded else 0
-matrix = torch.ones(64, 64)
 for step in range(first, first + steps):
-    gradient = matrix @ matrix
-    dist.all_reduce(gradient)
+    optimizer.zero_grad()
+    (weights @ weights).sum().backward()
+    dist.all_reduce(weights.grad)
+    optimizer.step()
     if step == first:
-        times = {"import torch": imported - started, "load": loaded_at - loading,
+        times = {"import torch": imported - started, "first optimizer": made - imported,
+                 "load": loaded_at - loading,
                  "step": time.time(), "first": first}
         print(json.dumps(times), flush=True)
 checkpoint.save(first + steps, state).wait()
@@ -99,7 +107,9 @@ class Ranks:
         for process in self._processes:
             process.send_signal(signal.SIGKILL)
         for process in self._processes:
-            process.communicate(timeout=LIMIT_S)
+            process.wait(LIMIT_S)
+            if process.stdout:
+                process.stdout.close()
         return killed_at
 
 
@@ -116,9 +126,12 @@ def measure(folder: Path, size_mb: int, rounds: int) -> dict[str, float]:
             assert {times["first"] for times in lines} == {attempt * STEPS}, lines
             later = max(lines, key=lambda times: times["step"])
             total = later["step"] - killed_at
+            without = total - later["import torch"]
             results.append({
                 "killed to step": total, "import torch": later["import torch"],
-                "without import torch": total - later["import torch"], "load": later["load"],
+                "first optimizer": later["first optimizer"], "without import torch": without,
+                "without torch's imports": without - later["first optimizer"],
+                "load": later["load"],
             })  # fmt: skip
     finally:
         ranks.kill()

@@ -19,12 +19,15 @@ from typing import Protocol
 
 _MAX_RESTARTS = 3
 # It ignores what ends jobs from its first moment on: the imports of its module may take seconds.
+# Everything is durable when `main` returns: taking torch's modules apart would only keep the
+# memory, the lock and a processor from those who resume.
 _PROGRAM = (
-    "import importlib, signal, sys; "
+    "import importlib, os, signal, sys; "
     "[signal.signal(number, signal.SIG_IGN) for number in "
     "(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]; "
     "sys.path[:0] = sys.argv[3:]; "
-    "importlib.import_module(sys.argv[1]).main(int(sys.argv[2]))"
+    "importlib.import_module(sys.argv[1]).main(int(sys.argv[2])); "
+    "sys.stdout.flush(); sys.stderr.flush(); os._exit(0)"
 )
 _LOG = logging.getLogger("torchyard.train")
 

@@ -36,7 +36,7 @@ def train(
         "END_BY": str(int(by)), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "",
     }  # fmt: skip
     completed = subprocess.run(
-        [python, str(script)], cwd=folder, capture_output=True, text=True, timeout=250,
+        [python, str(script)], cwd=folder, capture_output=True, text=True, timeout=600,
         env=variables,
     )  # fmt: skip
     assert completed.returncode == (0 if end_at < 0 else -by), completed.stderr

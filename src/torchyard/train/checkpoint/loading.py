@@ -10,6 +10,8 @@ Checkpoints hold pickled objects, as those of torch do: load only those that you
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +26,7 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 from torchyard.train.checkpoint import states
 from torchyard.train.checkpoint.errors import CheckpointMismatch
 from torchyard.train.checkpoint.folders import CheckpointInfo
+from torchyard.train.checkpoint.whole_reads import read_whole
 
 
 def load_all(info: CheckpointInfo) -> dict[str, Any]:
@@ -84,8 +87,9 @@ def _read(tree: dict[str, Any], reader: FileSystemReader, metadata: Metadata, pl
     """Each rank reads what it needs; no rank waits for another."""
     planner.set_up_planner(tree, metadata, True)
     reader.set_up_storage_reader(metadata, True)
-    plan = reader.prepare_local_plan(planner.create_local_plan())
-    reader.read_data(planner.finish_plan(plan), planner).wait()
+    plan = planner.finish_plan(reader.prepare_local_plan(planner.create_local_plan()))
+    items = read_whole(Path(reader.path), metadata.storage_data, plan.items, planner)
+    reader.read_data(replace(plan, items=items), planner).wait()
 
 
 def _without(value: Any, path: tuple[Any, ...], problems: Mapping[tuple[Any, ...], str]) -> Any:
