@@ -134,6 +134,7 @@ def measure(model: str, options: argparse.Namespace) -> dict[str, Any]:
     ways: list[Way] = []
     failed: dict[str, str] = {}
     for name in options.ways:
+        began = time.perf_counter()
         before = torch.cuda.memory_allocated() if options.device == "cuda" else 0
         try:
             way = build(name, shape, options.device, precision)
@@ -142,6 +143,7 @@ def measure(model: str, options: argparse.Namespace) -> dict[str, Any]:
         except Exception as error:
             failed[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0:1]}"
             continue
+        print(f"{name} is ready after {time.perf_counter() - began:.1f} s", flush=True)
         if options.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
             way.losses.append(float(way.step(batch(shape, FIRST, options.device))))
@@ -223,11 +225,12 @@ def main() -> None:
     options = parser.parse_args()
     if options.ways[0] != "eager":
         options.ways.insert(0, "eager")
-    results = [measure(model, options) for model in options.model]
-    for result in results:
-        show(result, options)
-    if options.json:
-        options.json.write_text(json.dumps(results))
+    results = []
+    for model in options.model:
+        results.append(measure(model, options))
+        show(results[-1], options)
+        if options.json:
+            options.json.write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -189,3 +189,17 @@ def test_a_value_that_is_none_is_named(
     monkeypatch.setenv(variable, value)
     with pytest.raises(ValueError, match=f"{variable} must be .*{value}"):
         wrapped(Block())
+
+
+def test_mixed_precision_may_differ_by_its_last_digits() -> None:
+    """Results of autocast are float32 and hold bfloat16's digits, as gradients do."""
+    from torch_ort import tensors
+
+    wanted = torch.linspace(0.5, 1, 100)
+    near, far = wanted * (1 + 5e-3), wanted * (1 + 5e-2)
+    assert "1e-03 is allowed" in tensors.difference(near, wanted)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert tensors.is_autocast()
+        assert tensors.difference(near, wanted) == ""
+        assert "2e-02 is allowed" in tensors.difference(far, wanted)
+    assert not tensors.is_autocast()

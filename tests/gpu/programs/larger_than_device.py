@@ -45,6 +45,9 @@ def offloaded(device: torch.device) -> list[float]:
         "zero_force_ds_cpu_optimizer": False,
         "zero_optimization": {
             "stage": 3,
+            # By default it is as large as the limit.
+            "reduce_bucket_size": 20_000_000,
+            "stage3_prefetch_bucket_size": 20_000_000,
             "offload_optimizer": {"device": "cpu", "pin_memory": True},
             "offload_param": {"device": "cpu", "pin_memory": True},
             "stage3_param_persistence_threshold": 0,

@@ -16,7 +16,8 @@ from torch.utils import _pytree as pytree
 
 # Of float32 values, as a share of the largest; sums in another order differ by less.
 TOLERANCE = 1e-3
-# Of half and bfloat16 values, whose last digit alone is worth as much.
+# Of half and bfloat16 values, whose last digit alone is worth as much, and of all that was computed
+# from such values.
 HALF_TOLERANCE = 2e-2
 _ROUNDS = 5
 
@@ -25,6 +26,7 @@ def difference(results: Any, expected: Any) -> str:
     """How they differ by more than the tolerance, or nothing."""
     leaves, structure = pytree.tree_flatten(results)
     right, right_structure = pytree.tree_flatten(expected)
+    is_mixed = is_autocast()
     if structure != right_structure:
         return "results have another structure"
     for leaf, wanted in zip(leaves, right):
@@ -37,10 +39,19 @@ def difference(results: Any, expected: Any) -> str:
                 f"{leaf.dtype} {tuple(leaf.shape)} instead of {wanted.dtype} {tuple(wanted.shape)}"
             )
         apart = _apart(leaf, wanted)
-        tolerance = TOLERANCE if wanted.dtype in (torch.float32, torch.float64) else HALF_TOLERANCE
+        is_whole = wanted.dtype in (torch.float32, torch.float64) and not is_mixed
+        tolerance = TOLERANCE if is_whole else HALF_TOLERANCE
         if not apart <= tolerance:
             return f"results are {apart:.1e} of the largest value apart, {tolerance:.0e} is allowed"
     return ""
+
+
+def is_autocast() -> bool:
+    """Whether operations compute in half precision here, whatever the type of their results."""
+    try:
+        return any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+    except TypeError:  # before torch 2.4
+        return bool(torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled())
 
 
 def _apart(values: torch.Tensor, wanted: torch.Tensor) -> float:

@@ -106,7 +106,7 @@ def _try_out(
         return f"it takes {theirs / module_s:.2f} times as long", ""
     return "", (
         f": forward and backward take {theirs / module_s:.2f} of the time, with the same results "
-        f"(within {tensors.TOLERANCE:g})"
+        f"(within {tensors.HALF_TOLERANCE if tensors.is_autocast() else tensors.TOLERANCE:g})"
     )
 
 
