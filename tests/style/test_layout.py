@@ -29,8 +29,8 @@ CEILINGS = {
     "backups": 1_100,
     "base": 5_810,
     "batch_endpoints": 3_250,
-    "cli": 13_620,
-    "client": 15_350,
+    "cli": 13_700,
+    "client": 15_360,
     "components": 450,
     "compute": 3_100,
     "connections": 500,
@@ -46,7 +46,7 @@ CEILINGS = {
     "models": 2_000,
     "node_agent": 1_150,
     "notebook": 650,
-    "releases": 4_600,
+    "releases": 4_630,
     "runner": 1_850,
     "servers": 750,
     "shared": 3_550,
@@ -55,7 +55,7 @@ CEILINGS = {
     "train": 6_300,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 20_590,
+    "worker": 20_600,
     "workspaces": 4_450,
 }
 

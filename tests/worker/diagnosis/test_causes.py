@@ -42,6 +42,7 @@ MESSAGES = [
     ("RuntimeError: CUDA error: device-side assert triggered", "cuda_assert"),
     ("AssertionError: Torch not compiled with CUDA enabled", "cuda_missing"),
     ("RuntimeError: No CUDA GPUs are available", "cuda_missing"),
+    ("torch.AcceleratorError: CUDA error: invalid device ordinal", "cuda_device_missing"),
     ("torch.distributed.DistBackendError: NCCL error in: x.cpp:1, ncclSystemError", "nccl_error"),
     ("RuntimeError: The server socket has failed to bind to [::]:29500 "
      "(errno: 98 - Address already in use).", "port_in_use"),

@@ -31,6 +31,7 @@ _MOST_WORDS = 50
 HOPELESS = (
     "cuda_out_of_memory",
     "cuda_missing",
+    "cuda_device_missing",
     "process_limit",
     "disk_limit",
     "network_unavailable",

@@ -132,6 +132,12 @@ RULES: tuple[Rule, ...] = (
         "set NCCL_DEBUG=INFO under `environment_variables` and see what NCCL logs before the error",
     ),
     Rule(
+        "cuda_device_missing",
+        r"invalid device ordinal|cudaErrorInvalidDevice\b",
+        "the script names a GPU that this rank does not have: a node's own are numbered from 0, "
+        "and one for each process is given unless the property `torchyard.gpus` says how many",
+    ),
+    Rule(
         "cuda_error",
         r"CUDA error:|cuDNN error|CUDNN_STATUS_|CUBLAS_STATUS_|CUDA driver error",
         "run once with CUDA_LAUNCH_BLOCKING=1 to see which call fails",
