@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
 import venv
 from dataclasses import replace
@@ -35,6 +36,14 @@ def test_a_step_tells_what_it_saw() -> None:
 def test_a_step_that_fails_tells_why() -> None:
     result = running.run_step(PYTHON, component_of("ort_moe"), os.environ)
     assert result.result == "" and "No module named" in result.error
+
+
+def test_an_error_holds_no_path_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = f'File "{PYTHON.parents[1]}/lib/torch/__init__.py", line 2\nRuntimeError: no driver'
+    ended = subprocess.CompletedProcess([], 1, "", stderr)
+    monkeypatch.setattr(running, "_run", lambda *arguments: ended)
+    result = running.run_step(PYTHON, component_of("pytest"), {})
+    assert result.error == 'File "lib/torch/__init__.py", line 2 RuntimeError: no driver'
 
 
 def test_an_environment_is_read_from_its_disk() -> None:
@@ -88,6 +97,8 @@ def test_what_a_package_imports_of_another_and_does_not_find_is_a_fault(tmp_path
         "store/gone.py": "import pool.gone\n",
         "store/guarded.py": "try:\n    from pool import OLD\nexcept ImportError:\n    pass\n",
         "store/tests/test_it.py": "from pool import UNKNOWN\n",
+        "store/testclient.py": "from pool import UNKNOWN_TO_TESTS\n",
+        "store/macos_keys.py": "from pool import OF_MACOS\n",
         "store/old.py": "print 'Python 2'\nfrom pool import OLDER\n",
     }
     _install(packages, "store", "Requires-Dist: Pool>=1; extra == 'db'\n", store)

@@ -48,7 +48,9 @@ def run_step(python: Path, promised: Held, variables: Mapping[str, str]) -> Step
     result = _result_of(outcome.stdout) if outcome.returncode == 0 else ""
     if result:
         return StepResult(promised.version, seconds, result)
-    return StepResult(promised.version, seconds, error=_last_lines(outcome))
+    # What is recorded is published: no path of this machine.
+    error = _last_lines(outcome).replace(f"{python.parents[1]}/", "")
+    return StepResult(promised.version, seconds, error=error)
 
 
 def pairs(python: Path, variables: Mapping[str, str]) -> tuple[int, list[str]]:

@@ -18,7 +18,8 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-_TESTS = re.compile(r"tests?|testing|conftest\.py|test_.*|.*_test\.py")
+_TESTS = re.compile(r"tests?|testing|testclient\.py|conftest\.py|test_.*|.*_test\.py")
+_OTHER_SYSTEMS = re.compile(r"(.*_)?(macos|osx|darwin|windows|win32)(_.*)?\.py")
 _NAME = re.compile(r"[\w.-]+")
 # Modules of Python on Windows, which packages for several systems import in files of their own.
 _OF_WINDOWS = ("winreg", "_winreg", "msvcrt")
@@ -86,12 +87,14 @@ def uses() -> dict[tuple[str, str], dict[tuple[str, str], str]]:
 
 
 def _sources(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, str]]:
-    """The modules of its packages, without tests."""
+    """The modules of its packages, without tests and those for other systems."""
     files = distribution.files or []
     folders = {file.parent for file in files if file.name == "__init__.py"}
     for file in files:
         is_module = file.suffix == ".py" and (file.parent in folders or len(file.parts) == 1)
         if not is_module or any(_TESTS.fullmatch(part) for part in file.parts):
+            continue
+        if _OTHER_SYSTEMS.fullmatch(file.name):
             continue
         try:
             yield str(file), file.read_text(encoding="utf-8")
