@@ -68,7 +68,8 @@ def run_tests(
         date=datetime.now(timezone.utc).date().isoformat(),
         hardware=running.hardware(python, os.environ),
         python=answer.python,
-        distributions=len(on_disk),
+        # Without what the label leaves out: the pip that comes with Python.
+        distributions=sum(name in label.packages for name in on_disk),
         modules=sum(len(entry["modules"]) for entry in on_disk.values()),
         differences=(*labels.differences(label, answer), *running.missing_modules(on_disk)),
         steps={

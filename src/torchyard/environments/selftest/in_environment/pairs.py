@@ -19,7 +19,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 _TESTS = re.compile(r"tests?|testing|testclient\.py|conftest\.py|test_.*|.*_test\.py")
-_OTHER_SYSTEMS = re.compile(r"(.*_)?(macos|osx|darwin|windows|win32)(_.*)?\.py")
+# In the names of files that are for them.
+_OTHER_SYSTEMS = {"macos", "osx", "darwin", "windows", "win32"}
 _NAME = re.compile(r"[\w.-]+")
 # Modules of Python on Windows, which packages for several systems import in files of their own.
 _OF_WINDOWS = ("winreg", "_winreg", "msvcrt")
@@ -29,11 +30,13 @@ def imported(source: str, packages: Iterable[str]) -> Iterator[tuple[str, str]]:
     """(module, name) of each import from `packages` in the body of a module; no name for a module.
 
     What stands below `if`, `try` or in a function may be for another version: it is passed over,
-    as is a module that this Python can't read.
+    as are a program that is run by hand and a module that this Python can't read.
     """
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError):
+        return
+    if any(isinstance(node, ast.If) and "'__main__'" in ast.dump(node.test) for node in body):
         return
     for node in body:
         if isinstance(node, ast.Import):
@@ -94,7 +97,7 @@ def _sources(distribution: importlib.metadata.Distribution) -> Iterator[tuple[st
         is_module = file.suffix == ".py" and (file.parent in folders or len(file.parts) == 1)
         if not is_module or any(_TESTS.fullmatch(part) for part in file.parts):
             continue
-        if _OTHER_SYSTEMS.fullmatch(file.name):
+        if _OTHER_SYSTEMS & set(file.stem.split("_")):
             continue
         try:
             yield str(file), file.read_text(encoding="utf-8")
