@@ -14,7 +14,7 @@ import sqlalchemy as sa
 import torchyard.server  # (every package's tables)
 from postgres_server import PostgresServer
 from torchyard.base.db import SCHEMA_VERSION, Database, Instant, insert_new, metadata
-from torchyard.base.errors import DatabaseUnreachable, InvalidInput
+from torchyard.base.errors import Conflict, DatabaseUnreachable, InvalidInput
 
 
 def test_a_new_database_has_every_table(db: Database) -> None:
@@ -22,6 +22,24 @@ def test_a_new_database_has_every_table(db: Database) -> None:
         names = set(sa.inspect(connection).get_table_names())
     assert names == {*metadata.tables, "alembic_version"}
     assert db.schema_version() == SCHEMA_VERSION
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ("ALTER TABLE cluster_counts DROP COLUMN machines", "no column `machines` in the table"),
+        ("ALTER TABLE cluster_counts ADD COLUMN color TEXT", "a column `color` in the table"),
+        ("DROP TABLE cluster_counts", "no table `cluster_counts`"),
+    ],
+)
+def test_tables_of_another_day_are_refused(db: Database, change: str, difference: str) -> None:
+    """Before a release, a table is changed by its declaration, under the same number."""
+    db.upgrade()
+    with db.write() as connection:
+        connection.execute(sa.text(change))
+    with pytest.raises(Conflict, match=f"development version .*{difference}") as refused:
+        db.upgrade()
+    assert "TORCHYARD_HOME" in refused.value.hint
 
 
 def test_a_restore_knows_every_table() -> None:

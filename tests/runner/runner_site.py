@@ -90,6 +90,13 @@ class RunnerSite:
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.02)
 
+    def keep_worker(self, program: str) -> str:
+        """Keep a worker's program; its hash."""
+        file = self.folder / "worker.py"
+        file.write_text(program)
+        with open(file, "rb") as opened:
+            return str(self.client.call("keep_worker", [opened.fileno()])["worker"])
+
     def stop(self, signum: int = signal.SIGTERM) -> None:
         if self.process is not None:
             self.process.send_signal(signum)

@@ -38,11 +38,8 @@ def site() -> Iterator[RunnerSite]:
 
 
 @pytest.fixture
-def worker(site: RunnerSite, tmp_path: Path) -> str:
-    program = tmp_path / "worker.py"
-    program.write_text(WORKER)
-    with open(program, "rb") as file:
-        return str(site.client.call("keep_worker", [file.fileno()])["worker"])
+def worker(site: RunnerSite) -> str:
+    return site.keep_worker(WORKER)
 
 
 def ask(site: RunnerSite, worker: str, attempt: str, command: str, **changes: Any) -> socket.socket:

@@ -51,6 +51,18 @@ metadata = MetaData(
     }
 )
 
+# By the kind of database: each table's columns.
+_COLUMNS = {
+    "sqlite": text(
+        "SELECT tables.name, columns.name FROM sqlite_master AS tables, "
+        "pragma_table_info(tables.name) AS columns WHERE tables.type = 'table'"
+    ),
+    "postgresql": text(
+        "SELECT table_name, column_name FROM information_schema.columns "
+        "WHERE table_schema = current_schema()"
+    ),
+}
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 _AFTER = "torchyard.after"
@@ -172,6 +184,8 @@ class Database:
         """
         version = self.schema_version()
         if version == target:
+            if target == SCHEMA_VERSION:
+                self._refuse_other_tables()
             return
         refuse_newer(version)
         from torchyard.base.migrations import run
@@ -199,6 +213,27 @@ class Database:
         version: str | None = connection.execute(query).scalar()
         refuse_development(version, f"the database `{postgres.redacted(self.url)}`")
         return version
+
+    def _refuse_other_tables(self) -> None:
+        """
+        Raises:
+            Conflict: a development version of the same number declared its tables otherwise.
+        """
+        there: dict[str, set[str]] = {}
+        with self.read() as connection:
+            for table, column in connection.execute(_COLUMNS[connection.dialect.name]):
+                there.setdefault(table, set()).add(column)
+        for name, declared in sorted(metadata.tables.items()):
+            columns = {column.name for column in declared.columns}
+            if name not in there:
+                difference = f"no table `{name}`"
+            elif missing := sorted(columns - there[name]):
+                difference = f"no column `{missing[0]}` in the table `{name}`"
+            elif unknown := sorted(there[name] - columns):
+                difference = f"a column `{unknown[0]}` in the table `{name}`, which this one lacks"
+            else:
+                continue
+            raise _of_development(f"the database `{postgres.redacted(self.url)}`", difference)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -228,14 +263,17 @@ def refuse_development(version: str | None, subject: str) -> None:
         Conflict: a development version before 0.1.0 made the schema of `subject`.
     """
     if version is not None and version < _FIRST_VERSION:
-        raise Conflict(
-            f"{subject} was made by a development version of torchyard before 0.1.0 "
-            f"(schema `{version}`)",
-            "start fresh: set TORCHYARD_HOME to a new folder, and `--database` to an empty "
-            "database if you use it; to read the old records, open them with the version that "
-            "made them",
-            code="development_schema",
-        )
+        raise _of_development(subject, f"schema `{version}`")
+
+
+def _of_development(subject: str, difference: str) -> Conflict:
+    return Conflict(
+        f"{subject} was made by a development version of torchyard before 0.1.0 ({difference})",
+        "start fresh: set TORCHYARD_HOME to a new folder, and `--database` to an empty "
+        "database if you use it; to read the old records, open them with the version that "
+        "made them",
+        code="development_schema",
+    )
 
 
 def refuse_newer(version: str | None) -> None:

@@ -87,7 +87,8 @@ def test_requirements_of_several_lines_are_no_path(tmp_path: Path) -> None:
 
 
 def test_a_requirement_of_one_line_is_no_path(tmp_path: Path) -> None:
-    for text in ("torch==2.13.0", "ray[train]", "numpy>=1,<3", "six @ https://x.org/six.whl"):
+    by_url, for_posix = "six @ https://x.org/six.whl", "six; os_name == 'posix'"
+    for text in ("torch==2.13.0", "ray[train]", "numpy>=1,<3", by_url, for_posix):
         document = {"pip_requirements": text}
         assert job_files.environment_files(document, tmp_path) == document
     (tmp_path / "torch==2.13.0").write_text("six\n")

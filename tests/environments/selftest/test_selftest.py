@@ -98,7 +98,6 @@ def test_what_a_package_imports_of_another_and_does_not_find_is_a_fault(tmp_path
         "store/guarded.py": "try:\n    from pool import OLD\nexcept ImportError:\n    pass\n",
         "store/tests/test_it.py": "from pool import UNKNOWN\n",
         "store/testclient.py": "from pool import UNKNOWN_TO_TESTS\n",
-        "store/convert.py": "from pool import OLD_NAME\nif __name__ == '__main__':\n    pass\n",
         "store/macos_keys.py": "from pool import OF_MACOS\n",
         "store/old.py": "print 'Python 2'\nfrom pool import OLDER\n",
     }

@@ -279,6 +279,7 @@ def _install_for_everybody(
     etc.mkdir(mode=0o755, parents=True, exist_ok=True)
     token = etc / "node-token"
     token.touch(mode=0o600)
+    token.chmod(0o600)  # of an earlier one, too
     token.write_text(transport.token)
     words = [*words, "--runner", "--token-file", "%d/token"]
     if transport.ca_cert:

@@ -52,6 +52,16 @@ class _ImageOptions:
         return self.image is not None or bool(self.push)
 
 
+to_file = click.option(
+    "--file",
+    "-f",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    metavar="FILE",
+    help="Write to FILE. Default: print it.",
+)
+
+
 @click.command("export", cls=Verb)
 @name_argument("environment", "environments")
 @versioned
@@ -61,14 +71,7 @@ class _ImageOptions:
     default=None,
     help="File format.  [default: dockerfile]",
 )
-@click.option(
-    "--file",
-    "-f",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=None,
-    metavar="FILE",
-    help="Write to FILE. Default: print it.",
-)
+@to_file
 @click.option(
     "--image",
     type=click.Path(path_type=Path),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base.errors import InvalidSpec, TorchyardError
+from torchyard.cli.environments.export import to_file
 from torchyard.cli.parsing import amounts
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import (
@@ -252,14 +253,7 @@ def validations(session: Session, argument: str | None, name: str, job: str) -> 
 @click.command("page", cls=Verb)
 @name_argument("environment", "environments")
 @versioned
-@click.option(
-    "--file",
-    "-f",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=None,
-    metavar="FILE",
-    help="Write to FILE. Default: print it.",
-)
+@to_file
 @common
 def page(session: Session, name: str, version: str, label: str, file: Path | None) -> None:
     """Write a page about a version in Markdown: label, tests with figures, vulnerabilities by age.

@@ -326,7 +326,7 @@ def _requirements_file(text: str, folder: Path, at: At) -> Path | None:
     except InvalidSpec as error:
         with suppress(InvalidRequirement):
             requirement = Requirement(text)
-            if requirement.specifier or requirement.extras or requirement.url:
+            if str(requirement) != requirement.name:
                 return None
             hint = f"{error.hint}; a package is written as a list, `[{text}]`"
             raise InvalidSpec(error.message, hint, at=at) from error

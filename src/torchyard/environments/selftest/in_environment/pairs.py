@@ -30,13 +30,11 @@ def imported(source: str, packages: Iterable[str]) -> Iterator[tuple[str, str]]:
     """(module, name) of each import from `packages` in the body of a module; no name for a module.
 
     What stands below `if`, `try` or in a function may be for another version: it is passed over,
-    as are a program that is run by hand and a module that this Python can't read.
+    as is a module that this Python can't read.
     """
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError):
-        return
-    if any(isinstance(node, ast.If) and "'__main__'" in ast.dump(node.test) for node in body):
         return
     for node in body:
         if isinstance(node, ast.Import):
