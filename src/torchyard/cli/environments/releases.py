@@ -286,12 +286,11 @@ def wheels(session: Session, name: str, prune: bool) -> None:
     if prune:
         dropped = environments.forget_wheels(name)
         count, size = len(dropped["versions"]), megabytes(dropped["size_bytes"])
-        tables.done(
-            session.form,
-            dropped,
+        text = (
             f"Gave up the wheels of {count} archived version{'s' * (count != 1)}, {size}: "
-            "`yard gc` removes those that no other version has.",
+            "`yard gc` removes those that no other version has."
         )
+        tables.done(session.form, dropped, text if count else "No archived version keeps wheels.")
         return
     listed = [
         {
