@@ -57,7 +57,9 @@ class SharedTorch:
     def _build(self, requirements: Path) -> tuple[Path, bool]:
         """Return the folder, and whether its files may be hard links in other homes."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        db = Database(f"sqlite:///{self.folder / 'torchyard.db'}")
+        # A kept one would have the tables of an earlier day; locks are beside the environments.
+        records = tempfile.TemporaryDirectory(prefix="torchyard-shared-")
+        db = Database(f"sqlite:///{records.name}/torchyard.db")
         try:
             db.upgrade()
             variables = dict(os.environ)
@@ -70,6 +72,7 @@ class SharedTorch:
             return built, not environments.folders.is_writable_by_jobs
         finally:
             db.close()
+            records.cleanup()
 
 
 def overriding(file: Path) -> dict[str, str]:
