@@ -42,11 +42,12 @@ def test_a_machine_joins_reports_is_drained_and_leaves(
     db: Database, clock: FakeClock, ray: str
 ) -> None:
     joined = join(db, clock, ray)
-    assert joined.state(clock.now()) == "joined"
+    assert joined.state(clock.now()) == "joining"
     assert joined.facts["cpus"] == 8 and joined.facts["version"] == ""
     clock.advance(20)
     moved = said(address="10.0.0.9")
     machines.report(db, clock, HERE, ray, moved, "ann")
+    assert machines.list_in(db, HERE)[0].state(clock.now()) == "joined"
     machines.drain(db, HERE, ray, "lab-3")
     (listed,) = machines.list_in(db, HERE)
     assert (listed.address, listed.state(clock.now())) == ("10.0.0.9", "draining")
@@ -60,6 +61,16 @@ def test_a_machine_joins_reports_is_drained_and_leaves(
     with pytest.raises(NotFound) as refused:
         machines.report(db, clock, HERE, ray, said(), "ann")
     assert refused.value.code == "machine_not_found"
+
+
+def test_a_machine_that_never_reports_is_joining_for_half_an_hour(
+    db: Database, clock: FakeClock, ray: str
+) -> None:
+    joined = join(db, clock, ray)
+    clock.advance(29 * 60)  # it installs Ray
+    assert joined.state(clock.now()) == "joining"
+    clock.advance(60)
+    assert joined.state(clock.now()) == "away"
 
 
 def test_a_machine_is_its_owners(db: Database, clock: FakeClock, ray: str) -> None:

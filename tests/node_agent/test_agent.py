@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from eventually import eventually
+from eventually import LIMIT_S, eventually
 from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
 from torchyard.executors.ray.ray_environment import RayVersion
@@ -25,13 +25,13 @@ from torchyard.node_agent import agent as agents
 from torchyard.node_agent.ray_node import processes_of_session
 from torchyard.shared import processes
 
-LIMIT_S = 20.0
 TOKEN = "t0ken-of-ray"
 # Writes how it was called, then waits as `ray start --block` does, with a process below it.
 RAY = """#!/bin/sh
 { echo "pid $$"; echo "args $*"; env; cat "$RAY_AUTH_TOKEN_PATH"; echo; } > "$HOME/started.new"
 mv "$HOME/started.new" "$HOME/started-$$"
 [ -e "$HOME/fails" ] && { echo "wrong version"; exit 1; }
+[ -e "$HOME/is-slow" ] && { rm "$HOME/is-slow"; echo "The node timed out during startup."; exit 1; }
 echo "Ray runtime started."
 sleep 1000 &
 wait
@@ -261,6 +261,19 @@ def test_a_machine_that_was_one_before_stays_when_ray_does_not_join(
     assert joined.process.returncode == 1
     assert f"Ray does not join the head at {server.head_address}: wrong version" in text
     assert [method for method, _, _ in server.asked] == ["PUT"]
+
+
+def test_ray_is_started_again_when_a_busy_machine_was_too_slow_for_it(
+    tmp_path: Path, server: Server
+) -> None:
+    (tmp_path / "is-slow").touch()
+    joined = Joined(tmp_path, server)
+    wait_for(lambda: any(path.endswith("/report") for _, path, _ in server.asked))
+    assert len(joined.started()) == 2
+    joined.process.terminate()
+    text = joined.end()
+    assert "Ray has ended (The node timed out during startup.); it is started again" in text
+    assert "Joined `machines` as `lab`" in text and joined.process.returncode == 0
 
 
 def test_an_address_that_is_another_machine_s_is_refused(tmp_path: Path, server: Server) -> None:

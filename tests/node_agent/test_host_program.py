@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from node_agent.test_agent import LIMIT_S, RAY, Server, pid_of, wait_for
+from eventually import LIMIT_S
+from node_agent.test_agent import RAY, Server, pid_of, wait_for
 from node_agent.test_agent import server as server
 from torchyard.base.home.uv import find_uv
 from torchyard.cli.hosts import carried, ssh
@@ -67,7 +68,7 @@ class HostSide:
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
         """The last line of a program that gets nothing more."""
-        out, _ = self.start(request).communicate(timeout=3 * LIMIT_S)
+        out, _ = self.start(request).communicate(timeout=LIMIT_S)
         reply: dict[str, Any] = json.loads(out.splitlines()[-1].removeprefix(b"torchyard "))
         return reply
 
@@ -112,7 +113,7 @@ def test_a_host_joins_stays_without_the_connection_and_leaves(
         dead = f"http://127.0.0.1:{closed.getsockname()[1]}"
         process = host.start(request_to(dead, server.url))
         assert read(process) == {"started": {"address": "127.0.0.9"}}
-    out, _ = process.communicate(b"keep\n", timeout=3 * LIMIT_S)
+    out, _ = process.communicate(b"keep\n", timeout=LIMIT_S)
     assert b'"done"' in out and process.returncode == 0
     ray = pid_of(wait_for(host.started))
     record = json.loads((host.node / "agent.json").read_text())
@@ -133,7 +134,7 @@ def test_a_connection_that_ends_before_it_is_kept_undoes_all(
     process = host.start(request_to(server.url))
     assert "started" in read(process)
     ray = pid_of(wait_for(host.started))
-    process.communicate(timeout=3 * LIMIT_S)  # as when ssh is killed
+    process.communicate(timeout=LIMIT_S)  # as when ssh is killed
     wait_for(lambda: not processes_of_session(ray))
     assert [entry.name for entry in host.node.iterdir()] == ["engines"]
 
@@ -151,7 +152,7 @@ def test_a_uv_that_does_not_run_there_is_told(host: HostSide, server: Server) ->
     host.has_uv = False
     process = host.start(request_to(server.url))
     assert read(process)["need"] == "uv"
-    out, _ = process.communicate(b'{"bytes": 4}\nnope', timeout=3 * LIMIT_S)
+    out, _ = process.communicate(b'{"bytes": 4}\nnope', timeout=LIMIT_S)
     reply = json.loads(out.splitlines()[-1].removeprefix(b"torchyard "))
     assert "does not run there" in reply["error"] and "docs.astral.sh/uv" in reply["hint"]
     assert list(host.home.iterdir()) == []

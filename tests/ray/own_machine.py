@@ -66,6 +66,7 @@ class OwnMachine:
         self, folder: Path, network: Site, number: int, programs: Sequence[Path] = ()
     ) -> None:
         self.root = folder / f"root-{number}"
+        self.name = f"far-{number}"
         self.address = network.addresses[number]
         self._namespace = network.names[number]
         self._wire = f"ty{os.getpid()}w{number}"
@@ -102,7 +103,7 @@ class OwnMachine:
         )
         (etc / "group").write_text(f"root:x:0:\n{USER}:x:{USER_ID}:\n")
         (etc / "hosts").write_text("127.0.0.1 localhost\n")
-        (etc / "hostname").write_text("far\n")
+        (etc / "hostname").write_text(f"{self.name}\n")
         shutil.copy("/etc/ld.so.cache", etc)
         self.home.mkdir(mode=0o700)
         os.chown(self.home, USER_ID, USER_ID)
@@ -126,13 +127,14 @@ class OwnMachine:
             "LANG": "C.UTF-8",
             **(environ or {}),
         }
+        script = f"hostname {self.name}\n{_ENTER}"
         assignments = [f"{name}={text}" for name, text in variables.items()]
         with open(log, "ab") as output:
             return subprocess.Popen(
                 [
                     *("ip", "netns", "exec", self._namespace),
                     *("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child"),
-                    *("sh", "-c", f"hostname far\n{_ENTER}", "sh", str(self.root), str(USER_ID)),
+                    *("sh", "-c", script, "sh", str(self.root), str(USER_ID)),
                     *("env", "-i", *assignments, *words),
                 ],
                 stdin=subprocess.DEVNULL,

@@ -1,21 +1,25 @@
-"""A machine that shares nothing with the server's: joined, trained on, unplugged, drained, left."""
+"""Machines that share nothing with the server's: joined, trained on, unplugged, drained, left."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from end_to_end import namespaces
+from end_to_end.shared_torch import kept_or_temporary
+from end_to_end.yard_under_test import REPOSITORY
 from ray.own_machine import USER_ID, OwnMachine
 from ray.ray_cluster import lend_environment, wait_until
 from torchyard.executors.ray.ray_environment import RayEnvironment
@@ -55,7 +59,7 @@ print("line %.2f %.2f" % (a, b), flush=True)
 
 
 class Site:
-    """A server that other machines reach, and one machine that shares nothing with it."""
+    """A server that other machines reach, and machines that share nothing with it or each other."""
 
     def __init__(self, folder: Path, network: namespaces.Site, environment: RayEnvironment) -> None:
         self.folder = folder
@@ -63,16 +67,20 @@ class Site:
         self.home.mkdir(mode=0o700)
         lend_environment(self.home, environment)
         self.yard("server", "start", "--listen", "--jobs-as-server-user")
-        self.machine = OwnMachine(folder, network, 0, [environment.folder.resolve()])
-        # What is installed already is not installed again: it has no way to a package index.
-        node = self.machine.home / "node"
-        lend_environment(node, environment)
-        for made in (node, node / "engines"):
-            os.chown(made, USER_ID, USER_ID)
+        programs = [environment.folder.resolve()]
+        self.machines = [
+            OwnMachine(folder, network, number, programs) for number in range(len(network.names))
+        ]
+        for machine in self.machines:
+            # What is installed already is not installed again: it has no way to a package index.
+            node = machine.home / "node"
+            lend_environment(node, environment)
+            for made in (node, node / "engines"):
+                os.chown(made, USER_ID, USER_ID)
         self.port = int((self.home / "tls-port").read_text())
         self._url = f"https://{own_addresses()[0]}:{self.port}"
         self.network = network
-        self.agent: subprocess.Popen[bytes] | None = None
+        self.agents: dict[str, subprocess.Popen[bytes]] = {}
 
     def yard(self, *words: str) -> str:
         ended = subprocess.run(
@@ -89,19 +97,30 @@ class Site:
     def json(self, *words: str) -> Any:
         return json.loads(self.yard(*words, "-o", "json"))
 
-    def join(self) -> None:
-        machine = self.machine
+    def join(self, machine: OwnMachine) -> subprocess.Popen[bytes]:
+        """Switch a machine on, with the agent that joins it."""
         token = machine.give("token", (self.home / "token").read_text())
         trusted = machine.give("ca.pem", (self.home / "tls" / "ca.pem").read_text())
-        words = [_YARD, "node", "join", self._url, "--name", "far", "--token-file", token]
+        words = [_YARD, "node", "join", self._url, "--name", machine.name, "--token-file", token]
         environ = {"TORCHYARD_NODE_FOLDER": "/home/ada/node"}
-        log = self.folder / "agent.log"
-        self.agent = machine.start([*words, "--ca-cert", trusted], log, environ)
+        agent = machine.start([*words, "--ca-cert", trusted], self.log_of(machine), environ)
+        self.agents[machine.name] = agent
+        return agent
 
-    def state(self) -> str:
-        return {each["name"]: str(each["state"]) for each in self.json("node", "list")}.get(
-            "far", ""
-        )
+    def log_of(self, machine: OwnMachine) -> Path:
+        return self.folder / f"{machine.name}.log"
+
+    def state(self, machine: OwnMachine) -> str:
+        states = {each["name"]: str(each["state"]) for each in self.json("node", "list")}
+        return states.get(machine.name, "")
+
+    def wait_for_machine(self, machine: OwnMachine, state: str) -> None:
+        what = f"{machine.name} is {state}"
+        try:
+            wait_until(lambda: self.state(machine) == state, 120, what)
+        except AssertionError:
+            print(self.log_of(machine).read_text())
+            raise
 
     def submit(self, name: str, steps: int) -> None:
         code = self.folder / "code"
@@ -135,9 +154,10 @@ class Site:
         return chosen
 
     def close(self) -> None:
-        if self.agent is not None and self.agent.poll() is None:
-            self.agent.kill()  # and all that runs there with it
-            self.agent.wait(60)
+        for agent in self.agents.values():
+            if agent.poll() is None:
+                agent.kill()  # and all that runs there with it
+                agent.wait(60)
         self.yard("server", "stop")
         for file in self.home.glob("engines/heads/*/head.json"):
             head = json.loads(file.read_text())
@@ -159,65 +179,95 @@ def _without(port: int, first: int, last: int) -> list[tuple[int, int]]:
     return [(low, high) for low, high in ((first, port - 1), (port + 1, last)) if low <= high]
 
 
-@pytest.fixture
-def site(ray_environment: RayEnvironment, tmp_path: Path) -> Iterator[Site]:
+@contextmanager
+def _site_of(machines: int, environment: RayEnvironment, folder: Path) -> Iterator[Site]:
     # The paths of Ray's sockets are short.
-    folder = Path(tempfile.mkdtemp(prefix="ty-o"))
-    with namespaces.Site(tmp_path, 1) as network:
-        made = Site(folder, network, ray_environment)
+    short = Path(tempfile.mkdtemp(prefix="ty-o"))
+    with namespaces.Site(folder, machines) as network:
+        made = Site(short, network, environment)
         try:
             yield made
         finally:
             made.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(short, ignore_errors=True)
 
 
 def test_a_machine_with_its_own_root_joins_trains_is_unplugged_drained_and_leaves(
-    site: Site,
+    ray_environment: RayEnvironment, tmp_path: Path
 ) -> None:
+    with _site_of(1, ray_environment, tmp_path) as site:
+        _join_train_unplug_drain_and_leave(site, *site.machines)
+
+
+def _join_train_unplug_drain_and_leave(site: Site, machine: OwnMachine) -> None:
     # Its firewall lets nothing in that Ray would open from the server's machine.
     first, last = port_probe.port_range()
     for low, high in _without(site.port, first, last):
         site.network.prohibit(0, low, high)
-    site.join()
-    assert site.agent is not None
-    site.agent.wait(300)
-    log = (site.folder / "agent.log").read_text()
-    assert "error: the server's machine can't connect to `far` at " in log, log
-    assert f"to ports {first} to {last} of `far`" in log and site.json("node", "list") == []
+    site.join(machine).wait(300)
+    log = site.log_of(machine).read_text()
+    name = machine.name
+    assert f"error: the server's machine can't connect to `{name}` at " in log, log
+    assert f"to ports {first} to {last} of `{name}`" in log and site.json("node", "list") == []
     site.network.mend()
 
-    site.join()
-    wait_until(lambda: site.state() == "joined", 120, "it has joined")
+    agent = site.join(machine)
+    site.wait_for_machine(machine, "joined")
 
     site.submit("first", 20)
     site.wait_for("first", "Completed")
     output = site.yard("job", "stream", "-n", "first")
-    assert f"host far user {USER_ID} from step 0" in output and "sees the server False" in output
+    assert f"host {name} user {USER_ID} from step 0" in output and "sees the server False" in output
     assert "line 3.00 1.00" in output
-    assert not list((site.machine.home / "node" / "scratch").iterdir())
+    assert not list((machine.home / "node" / "scratch").iterdir())
 
     # The cable is pulled in the middle, for longer than every time-out, and put back.
     site.submit("second", 200)
     site.wait_for("second", "Running")
     wait_until(lambda: len(site.ranks()) == 1, 30, "it trains")
-    site.machine.plug(False)
-    wait_until(lambda: site.state() == "away", 90, "it is unreachable")
+    machine.plug(False)
+    site.wait_for_machine(machine, "away")
     wait_until(lambda: site.job("second")["attempt"] == 2, 240, "its attempt is given up")
-    site.machine.plug(True)
-    wait_until(lambda: site.state() == "joined", 120, "it is back")
+    machine.plug(True)
+    site.wait_for_machine(machine, "joined")
     site.wait_for("second", "Completed", 300)
     assert "line 3.00 1.00" in site.yard("job", "stream", "-n", "second")
     assert not site.ranks()
 
-    site.yard("node", "drain", "far")
+    site.yard("node", "drain", name)
     site.submit("third", 1)
     site.wait_for("third", "Provisioning", 60)
-    site.yard("node", "drain", "far", "--undo")
+    site.yard("node", "drain", name, "--undo")
     site.wait_for("third", "Completed")
 
-    agent = site.agent
-    assert agent is not None
-    site.yard("node", "leave", "far", "--yes")
+    site.yard("node", "leave", name, "--yes")
     assert agent.wait(120) == 0
     assert site.json("node", "list") == []
+
+
+def test_the_examples_train_on_two_machines_that_share_no_folder(
+    ray_environment: RayEnvironment, tmp_path: Path
+) -> None:
+    examples = tmp_path / "examples"
+    shutil.copytree(REPOSITORY / "examples", examples)
+    subprocess.run([examples / "fashion_mnist/get_data.sh"], check=True)
+    with _site_of(2, ray_environment, tmp_path) as site:
+        with kept_or_temporary() as torch:
+            environment = torch.lend(site.home)["pip_requirements"]
+        for machine in site.machines:
+            site.join(machine)
+        for machine in site.machines:
+            site.wait_for_machine(machine, "joined")
+        for example, accuracy in (("digits", 0.9), ("fashion_mnist", 0.8)):
+            # Nothing changes but its compute; the environment's versions are the tests'.
+            changes = (
+                f"name={example}",
+                "compute=azureml:machines",
+                f"environment.pip_requirements={environment}",
+            )
+            sets = [word for change in changes for word in ("--set", change)]
+            site.yard("job", "create", "-f", str(examples / example / "job.yml"), *sets)
+            site.wait_for(example, "Completed", 900)
+            printed = site.yard("job", "stream", "-n", example)
+            [reached] = re.findall(r"test accuracy ([\d.]+)", printed)
+            assert float(reached) > accuracy

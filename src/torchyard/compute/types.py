@@ -12,6 +12,8 @@ from torchyard.shared.plan import LOCAL as LOCAL
 SUCCEEDED, DELETING = "Succeeded", "Deleting"
 # An agent reports every 10 seconds.
 _AWAY_AFTER = timedelta(seconds=35)
+# A machine installs Ray before its agent reports for the first time.
+_JOINS_WITHIN = timedelta(minutes=30)
 
 
 def head_key(workspace: str, compute: str) -> str:
@@ -154,7 +156,10 @@ class JoinedMachine:
         return bool(self.facts.get("runner"))
 
     def state(self, now: datetime) -> str:
-        """joined, draining, or away when its agent is silent."""
-        if now - self.seen_at > _AWAY_AFTER:
+        """joining until its agent reports; then joined, draining, or away when it is silent."""
+        silence = now - self.seen_at
+        if self.seen_at == self.joined_at and silence < _JOINS_WITHIN:
+            return "joining"
+        if silence > _AWAY_AFTER:
             return "away"
         return "draining" if self.draining else "joined"

@@ -32,7 +32,7 @@ from torchyard.shared import locks
 
 REPORT_EVERY_S = 10.0
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 1.0, 60.0
-_RAY_START_S, _POLL_S = 120.0, 0.2
+_RAY_START_S, _POLL_S = 180.0, 0.2
 _REMOVED = "machine_not_found"
 
 
@@ -120,14 +120,14 @@ class Agent:
                 with suppress(TorchyardError):
                     self._transport.delete(self._machine.path)
             raise
-        machine = self._machine
-        if not self._stopping.is_set():
-            self._say(f"Joined `{machine.compute}` as `{machine.name}`, at {machine.address}.")
 
     def _await_ray(self) -> None:
         deadline = time.monotonic() + _RAY_START_S
         while not (self._ray.has_joined or self._stopping.is_set()):
-            if not self._ray.is_running or time.monotonic() > deadline:
+            is_late = time.monotonic() > deadline
+            if self._ray.gave_up_waiting and not is_late:
+                self._start_again()
+            elif not self._ray.is_running or is_late:
                 assert self._membership is not None
                 raise Unreachable(
                     f"Ray does not join the head at {self._membership.address}: "
@@ -137,6 +137,10 @@ class Agent:
             self._stopping.wait(_POLL_S)
 
     def _stay(self) -> None:
+        if self._stopping.is_set() or not self._report():
+            return
+        machine = self._machine
+        self._say(f"Joined `{machine.compute}` as `{machine.name}`, at {machine.address}.")
         reported_at = time.monotonic()
         while not self._stopping.is_set():
             if not self._ray.is_running:
@@ -146,16 +150,22 @@ class Agent:
                 continue
             reported_at = time.monotonic()
             self._follow_address()
-            try:
-                self._follow(self._ask("POST", "/report"))
-                self._delay_s = _FIRST_DELAY_S
-            except NotFound as error:
-                if error.code != _REMOVED:
-                    raise
-                self._say("This machine was removed from the cluster: it is not a node any more.")
+            if not self._report():
                 return
-            except Unreachable as error:
-                self._say(f"warning: {error.message}; jobs go on, and this is tried again")
+
+    def _report(self) -> bool:
+        """Tell the server that the machine is there; False when it was removed."""
+        try:
+            self._follow(self._ask("POST", "/report"))
+            self._delay_s = _FIRST_DELAY_S
+        except NotFound as error:
+            if error.code != _REMOVED:
+                raise
+            self._say("This machine was removed from the cluster: it is not a node any more.")
+            return False
+        except Unreachable as error:
+            self._say(f"warning: {error.message}; jobs go on, and this is tried again")
+        return True
 
     def _follow(self, answer: Mapping[str, Any]) -> None:
         """Be a node of the head that the server names."""

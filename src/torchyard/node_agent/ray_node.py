@@ -29,6 +29,8 @@ _OBJECT_STORE_BYTES = 100_000_000
 _PR_SET_PDEATHSIG = 1
 # `ray start` writes it once the head has the node.
 _JOINED = b"Ray runtime started"
+# What it says when the head did not have the node after 30 s, as on a busy machine.
+_GAVE_UP = b"timed out during startup"
 # Jobs' workers upload what they have when Ray ends; Ray itself then drains.
 _GRACE_S = 40.0
 _POLL_S = 0.2
@@ -103,7 +105,15 @@ class RayNode:
     @property
     def has_joined(self) -> bool:
         """Whether the head has it."""
-        return self.is_running and _JOINED in self.log.read_bytes()[self._log_start :]
+        return self.is_running and _JOINED in self._said()
+
+    @property
+    def gave_up_waiting(self) -> bool:
+        """Whether Ray ended because the node took longer than Ray waits; another try may do."""
+        return not self.is_running and _GAVE_UP in self._said()
+
+    def _said(self) -> bytes:
+        return self.log.read_bytes()[self._log_start :]
 
     def last_words(self) -> str:
         """What Ray wrote last, for a person who looks why it does not join."""
