@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,24 @@ def test_memory_for_copies_is_a_share_of_the_nodes_limit(
     assert "there is no memory for a copy of `model`" in caplog.text
     tags = [saved.tag for saved in nm.list_checkpoints()]
     assert tags == ["step-0", "step-1", "step-2", "step-3", "large"]
+
+
+def test_a_disk_that_is_full_while_training_waits_is_what_is_raised(
+    fresh_nm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEBULA_MEMORY_BUFFER_SIZE", "1000")
+    fresh_nm.init(str(tmp_path))
+    checkpoint = fresh_nm.Checkpoint("step-1", 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        with pytest.raises(CheckpointError, match=r"can't be written to .*: File too large"):
+            checkpoint.save("model", torch.zeros(1 << 20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert fresh_nm.list_checkpoints() == []
+    checkpoint.save("model", torch.zeros(1 << 20))
+    assert [saved.tag for saved in fresh_nm.list_checkpoints()] == ["step-1"]
 
 
 def test_a_disk_that_fails_is_told_and_nothing_half_is_found(

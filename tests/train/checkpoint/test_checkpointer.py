@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,6 +147,23 @@ def test_an_empty_folder_has_nothing_to_load(tmp_path: Path) -> None:
 def test_a_step_that_is_none_is_named(tmp_path: Path, step: int) -> None:
     with pytest.raises(CheckpointError, match=r"`step` must be an integer >= 0"):
         Checkpointer(tmp_path).save(step, weights())
+    with pytest.raises(CheckpointError, match=r"`step` must be an integer >= 0"):
+        Checkpointer(tmp_path).load(step=step)
+
+
+def test_what_can_not_be_pickled_is_named(running: Checkpointer) -> None:
+    state = {"model": weights(), "data": {"lock": threading.Lock()}}
+    with pytest.raises(CheckpointError, match=r"`data\.lock` can't be saved: cannot pickle"):
+        running.save(1, state)
+    assert running.save(30, weights()).wait().name == "step-00000030"
+
+
+def test_a_file_where_the_folder_should_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").touch()
+    checkpointer = Checkpointer(tmp_path / "checkpoints")
+    for look in (checkpointer.load, checkpointer.latest, checkpointer.list):
+        with pytest.raises(CheckpointError, match=r"checkpoints, can't be read: Not a directory"):
+            look()
 
 
 def test_the_folder_is_in_the_outputs_of_a_job() -> None:

@@ -70,6 +70,18 @@ def test_a_full_disk_is_told_and_tried_again(tmp_path: Path) -> None:
     folders.verify(infos[0])
 
 
+def test_a_disk_that_is_full_for_the_metadata_is_given_back_what_was_written(
+    tmp_path: Path,
+) -> None:
+    first = tmp_path / ".saving-00000001-s-0"
+    first.mkdir()
+    (first / ".metadata").symlink_to("/dev/full")
+    info = save(tmp_path, weights())
+    assert info.save_id.endswith("-1")
+    assert not (first / "__0_0.distcp").exists()
+    folders.verify(info)
+
+
 def test_a_disk_that_stays_full_gives_up_this_checkpoint_and_no_other(tmp_path: Path) -> None:
     older = save(tmp_path, weights(), step=1)
     for attempt in range(3):

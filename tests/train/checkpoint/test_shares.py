@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,14 @@ def test_a_share_of_several_blocks_is_what_its_sum_says(tmp_path: Path) -> None:
         part = tmp_path / "part"
         part.write_bytes(stored)
         assert torch.equal(torch.load(part), item)
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_tensor_is_what_is_reported(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    tensor = torch.ones(1 << 20)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            shares.write_share(tmp_path, 0, [MetadataIndex("item")], lambda number: tensor)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

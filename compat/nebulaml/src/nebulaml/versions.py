@@ -105,7 +105,13 @@ def add_object(version: Version, name: str, write: Callable[[Any], None]) -> Non
     try:
         with open(part, "wb", buffering=0) as stream:
             summed = _SummedFile(stream)
-            write(summed)
+            try:
+                write(summed)
+            except RuntimeError:
+                # After an error of the disk, torch.save raises that its file is incomplete.
+                if summed.error is not None:
+                    raise summed.error from None
+                raise
             os.fsync(stream.fileno())
     except BaseException:
         with contextlib.suppress(OSError):
@@ -200,14 +206,19 @@ class _SummedFile:
         self._file = file
         self.size_bytes = 0
         self.crc32 = 0
+        self.error: OSError | None = None
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
         length = len(view)
         self.crc32 = zlib.crc32(view, self.crc32)
         self.size_bytes += length
-        while view:
-            view = view[self._file.write(view) :]
+        try:
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            self.error = error
+            raise
         return length
 
     def flush(self) -> None:

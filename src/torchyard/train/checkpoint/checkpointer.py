@@ -134,8 +134,7 @@ class Checkpointer:
             CheckpointError: the step or state can't be saved, or rank 0 takes no part.
             NonFiniteState: with `refuse_nan`, values that are not finite. Nothing was copied.
         """
-        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-            raise CheckpointError(f"`step` must be an integer >= 0, not {step!r}")
+        _check_step(step)
         planned = PlannedState(state, self.ranks.rank == 0)
         if self._refuse_nan and (names := planned.non_finite()):
             raise NonFiniteState(step, names)
@@ -175,10 +174,13 @@ class Checkpointer:
 
         Raises:
             CheckpointMismatch: names every key that is missing or has another shape.
-            CheckpointError: the step has no checkpoint, its format is newer, or it is damaged.
+            CheckpointError: the step has no checkpoint, its format is newer, it is damaged, or the
+                folder can't be read.
 
         Checkpoints hold pickled objects: load only those that you trust.
         """
+        if step is not None:
+            _check_step(step)
         self.wait()
         self._meet()
         chosen = self._agree("load", lambda: self._choose(step))
@@ -205,11 +207,11 @@ class Checkpointer:
 
     def list(self) -> tuple[CheckpointInfo, ...]:
         """Every whole checkpoint, in the order of their steps."""
-        return tuple(folders.checkpoints(self.folder).values())
+        return tuple(self._checkpoints().values())
 
     def latest(self) -> int | None:
         """The step of the newest whole checkpoint, None without one."""
-        return max(folders.checkpoints(self.folder), default=None)
+        return max(self._checkpoints(), default=None)
 
     def delete(self, step: int) -> None:
         """Delete the checkpoint of `step`; call it on one rank.
@@ -278,9 +280,18 @@ class Checkpointer:
                 self._group = self.ranks.group(self.folder, token, self._timeout_s)
         return self._group
 
+    def _checkpoints(self) -> dict[int, CheckpointInfo]:
+        try:
+            return folders.checkpoints(self.folder)
+        except OSError as error:
+            raise CheckpointError(
+                f"the folder for checkpoints, {self.folder}, can't be read: {error.strerror}",
+                "name another one with `checkpoint.configure(folder)`",
+            ) from error
+
     def _choose(self, step: int | None) -> str:
         """The checkpoint to load. The newest that is damaged gives way to the one before."""
-        complete = folders.checkpoints(self.folder)
+        complete = self._checkpoints()
         if step is not None:
             if step not in complete:
                 raise self._no_such_step(step)
@@ -333,7 +344,12 @@ class Checkpointer:
         return answer[1:]
 
     def _no_such_step(self, step: int) -> CheckpointError:
-        steps = ", ".join(map(str, folders.checkpoints(self.folder))) or "none"
+        steps = ", ".join(map(str, self._checkpoints())) or "none"
         return CheckpointError(
             f"there is no checkpoint of step {step} in {self.folder}", f"there are: {steps}"
         )
+
+
+def _check_step(step: Any) -> None:
+    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        raise CheckpointError(f"`step` must be an integer >= 0, not {step!r}")

@@ -161,6 +161,7 @@ class _Attempt:
                 self._remove_notes(error.info.path)
             return error.info
         except OSError as error:
+            self._remove_share()  # makes room for the note that says so
             raise self._fail(_os_message(error), is_final=False) from error
 
     def _take_part(self) -> CheckpointInfo:
@@ -204,13 +205,7 @@ class _Attempt:
             self._tell_progress(number)
             return self._data(chosen[number])
 
-        try:
-            share = write_share(self._folder, request.rank, indexes, read)
-        except OSError:
-            with contextlib.suppress(OSError):
-                # Makes room for the note that says so.
-                (self._folder / f"__{request.rank}_0.distcp").unlink()
-            raise
+        share = write_share(self._folder, request.rank, indexes, read)
         self._publish("share", pickle.dumps(share))
 
     def _commit(self, metadata: Metadata) -> CheckpointInfo:
@@ -326,9 +321,12 @@ class _Attempt:
             return
         message, is_final = pickle.loads(content)
         # No rank comes back to this attempt; the note stays for those that are late.
+        self._remove_share()
+        raise _Failed(message, is_final)
+
+    def _remove_share(self) -> None:
         with contextlib.suppress(OSError):
             (self._folder / f"__{self._request.rank}_0.distcp").unlink()
-        raise _Failed(message, is_final)
 
     def _tell_progress(self, number: int) -> None:
         """To ranks that do not see this one's file grow."""

@@ -25,6 +25,7 @@ from typing import Any
 
 from torchyard.train.checkpoint.errors import CheckpointError
 
+# A newer format keeps the manifest's keys: else it is taken for no checkpoint, and not refused.
 FORMAT = 1
 MANIFEST = "manifest.json"
 _PART = ".manifest.part"

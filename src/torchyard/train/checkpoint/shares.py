@@ -53,10 +53,20 @@ def write_share(
             if isinstance(data, bytes):
                 stream.write(data)
             else:
-                torch.save(_compact(data), stream)
+                _write_tensor(_compact(data), stream)
             storage[index] = _StorageInfo(name, start, stream.size_bytes - start)
         os.fsync(file.fileno())
     return Share(name, FileSum(stream.size_bytes, stream.crc32), storage)
+
+
+def _write_tensor(tensor: torch.Tensor, stream: _ChecksumStream) -> None:
+    try:
+        torch.save(tensor, stream)
+    except RuntimeError:
+        # After an error of the disk, torch.save raises that its file is incomplete.
+        if stream.error is not None:
+            raise stream.error from None
+        raise
 
 
 # Linux's sync_file_range(2): begin to write a file's pages to the disk, and don't wait.
@@ -72,6 +82,7 @@ class _ChecksumStream(io.RawIOBase):
         self._file = file
         self.size_bytes = 0
         self.crc32 = 0
+        self.error: OSError | None = None
 
     def writable(self) -> bool:
         return True
@@ -87,8 +98,12 @@ class _ChecksumStream(io.RawIOBase):
     def _write_block(self, block: memoryview) -> None:
         start = self.size_bytes
         self.size_bytes += len(block)
-        while block:
-            block = block[self._file.write(block) :]
+        try:
+            while block:
+                block = block[self._file.write(block) :]
+        except OSError as error:
+            self.error = error
+            raise
         if _SYNC_FILE_RANGE is not None and self.size_bytes - start == _BLOCK_BYTES:
             # What goes wrong in the background, fsync reports.
             _SYNC_FILE_RANGE(

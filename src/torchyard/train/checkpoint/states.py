@@ -8,6 +8,7 @@ Always: names are those of the module alone, without wrappers, so other numbers 
 from __future__ import annotations
 
 import io
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -79,8 +80,19 @@ class PlannedState:
         self.plan: SavePlan = self._planner.create_local_plan()
 
     def read(self, position: int) -> ItemData:
-        """The data of an item: a rank's own piece of a tensor, or an object as torch.save's."""
-        data = self._planner.resolve_data(self.plan.items[position])
+        """The data of an item: a rank's own piece of a tensor, or an object as torch.save's.
+
+        Raises:
+            CheckpointError: the object can't be pickled.
+        """
+        item = self.plan.items[position]
+        try:
+            data = self._planner.resolve_data(item)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise CheckpointError(
+                f"`{item.index.fqn}` can't be saved: {error}",
+                "leave it out of the state, or give it a `state_dict()` of tensors and values",
+            ) from error
         if isinstance(data, io.BytesIO):
             return data.getvalue()
         tensor: torch.Tensor = data.detach()

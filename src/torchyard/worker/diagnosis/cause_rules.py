@@ -286,7 +286,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "script_missing",
         r"can't open file '(?P<path>[^']+)'",
-        "the command uses a file that is not in `code`: paths are relative to that folder",
+        "the command uses a file that is not in `code`: paths are relative to that folder; without "
+        "`code` a job has no files, and `code: .` sends those beside the job file",
     ),
     Rule(
         "file_missing",
