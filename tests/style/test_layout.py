@@ -46,7 +46,7 @@ CEILINGS = {
     "models": 2_000,
     "node_agent": 1_150,
     "notebook": 650,
-    "releases": 4_630,
+    "releases": 4_920,
     "runner": 1_850,
     "servers": 750,
     "shared": 3_550,
