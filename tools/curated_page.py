@@ -142,6 +142,9 @@ def _component(held: Held, runs: Sequence[TestRun]) -> str:
         _cell(f"failed: {step.error}" if step.error else step.result) for step in steps
     )
     seconds = "<br>".join(f"{step.seconds:.1f}" for step in steps)
+    if held.needs_gpu:
+        without = f"without a GPU: {held.reason}; instead: {held.instead}"
+        results = "<br>".join(part for part in (results, _cell(without)) if part)
     return f"| {name} |{package} {version}{layer} | {results or 'not run'} | {seconds} |"
 
 

@@ -26,6 +26,7 @@ DIST = ROOT / "dist"
 RUN_UV = (sys.executable, "tools/run_uv.py")
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
+_EXAMPLE = re.compile(r'^"(examples/[^"]+)" = ', re.MULTILINE)
 _VERSION_LINE = re.compile(r'^__version__ = "[^"]*"$', re.MULTILINE)
 
 
@@ -133,8 +134,12 @@ def build(version: str) -> Path:
 
 
 def check_wheel(wheel: Path) -> None:
-    """Check that the wheel holds what git tracks of the package, the layers, and no more."""
-    tracked_paths = output("git", "ls-files", "src/torchyard", "compat/*/src/*").splitlines()
+    """Check that the wheel holds what git tracks of the package, the layers, the examples that
+    validations run, and no more.
+    """
+    examples = _EXAMPLE.findall((ROOT / "pyproject.toml").read_text())
+    parts = ("src/torchyard", "compat/*/src/*", *examples)
+    tracked_paths = output("git", "ls-files", *parts).splitlines()
     with zipfile.ZipFile(wheel) as archive:
         wheel_paths = archive.namelist()
     problems = compare_wheel(wheel_paths, tracked_paths)
@@ -148,8 +153,8 @@ def check_wheel(wheel: Path) -> None:
 def compare_wheel(wheel_paths: Iterable[str], tracked_paths: Iterable[str]) -> list[str]:
     """Return one line for each file that is missing from the wheel or too much in it.
 
-    The packages of `compat/` lie inside of torchyard in the wheel, in any folder that ends with
-    their name.
+    The packages of `compat/`, and examples, lie inside of torchyard in the wheel, in any folder
+    that ends with their name.
     """
     in_wheel = {path for path in wheel_paths if ".dist-info/" not in path}
     problems = (

@@ -13,6 +13,7 @@ from torchyard.environments import assets, to_json
 from torchyard.environments.names import curated_environments
 from torchyard.environments.types import REQUESTED
 from torchyard.releases.running import candidates
+from torchyard.releases.vulnerabilities import locked
 
 NAME = "sklearn-1.5"
 _CURATED = curated_environments.find_by_name(NAME)
@@ -76,3 +77,16 @@ def test_releases_are_numbered_below_the_package_s_version(lab: ReleaseLab) -> N
     assert candidates.next_version(base, [f"{V}.1", f"{V}.9", f"{V}.10", "0.30"]) == f"{V}.11"
     requested = base.requested["conda_file"]["dependencies"][1]["pip"]
     assert any(line.startswith("scikit-learn") for line in requested)
+
+
+def test_a_release_has_the_setuptools_and_the_layers_of_what_it_begins_from(
+    lab: ReleaseLab,
+) -> None:
+    environments = lab.services.environments
+    base = candidates.base_of(environments, support.WORKSPACE, "acpt-pytorch-2.13-cpu")
+    spec = environments.resolver.resolve(base.requested, support.WORKSPACE)
+    assert [line for line in spec.packages if "setuptools" in line] == ["setuptools"]
+    before = candidates.versions_of_base(environments, support.WORKSPACE, base)
+    layers = {package.name for package in locked.packages("", spec.layers)}
+    assert {name for name, version in before.items() if version.endswith("+torchyard")} < layers
+    assert {"torch-nebula", "torchyard-train"} <= layers <= set(before)

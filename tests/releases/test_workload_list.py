@@ -43,6 +43,13 @@ def test_every_function_is_a_workload() -> None:
                 assert node.name in functions, f"{file.name}: {node.name}"
 
 
+def test_examples_are_in_the_package() -> None:
+    pyproject = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    for name in workload_list.EXAMPLES:
+        target = f"torchyard/releases/workloads/examples/{name}"
+        assert f'"examples/{name}/src" = "{target}"' in pyproject
+
+
 def test_there_are_two_dozen_and_more() -> None:
     assert len({workload.name for workload in WORKLOADS}) == len(WORKLOADS) >= 24
 
@@ -79,6 +86,13 @@ def leaves():
     os._exit(3)
 
 
+def wraps():
+    try:
+        {}["operators"]
+    except KeyError as error:
+        raise ImportError("can't import it") from error
+
+
 def hangs():
     time.sleep(60)
 """
@@ -91,7 +105,7 @@ def test_each_workload_has_its_own_result(tmp_path: Path) -> None:
         shutil.copy(file, package)
     (package / "own").mkdir()
     (package / "own" / "mine.py").write_text(OWN)
-    names = ["crashes", "hangs", "leaves", "loses", "skips", "passes"]
+    names = ["crashes", "hangs", "leaves", "loses", "wraps", "skips", "passes"]
     workloads = [
         {
             "name": name,
@@ -122,10 +136,11 @@ def test_each_workload_has_its_own_result(tmp_path: Path) -> None:
     assert results["passes"]["figures"] == {"answer": 42}
     assert results["skips"]["status"] == "skipped"
     assert results["skips"]["reason"] == "`surely_not_installed` is not in the environment"
-    reasons = {name: results[name]["reason"] for name in names[:4]}
+    reasons = {name: results[name]["reason"] for name in names[:5]}
     assert reasons == {
         "crashes": "its process ended by SIGABRT",
         "hangs": "not done after 2 s",
         "leaves": "its process ended with exit code 3",
         "loses": "accuracy is 0.41, below 0.95",
+        "wraps": "ImportError: can't import it (because of KeyError: 'operators')",
     }

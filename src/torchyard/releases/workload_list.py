@@ -32,7 +32,7 @@ class Workload:
         return dict(vars(self))
 
 
-def _of(module: str, *functions: str, nodes: int = ONE_NODE) -> list[Workload]:
+def _of(module: str, *functions: str, nodes: int = ONE_NODE, limit_s: int = 300) -> list[Workload]:
     package = f"torchyard_validation.{module}"
     return [
         Workload(
@@ -40,23 +40,29 @@ def _of(module: str, *functions: str, nodes: int = ONE_NODE) -> list[Workload]:
             package,
             name,
             nodes,
+            limit_s,
             takes_requested=name == "requested_imports",
         )
         for name in functions
     ]
 
 
+EXAMPLES = ("conda_file", "deepspeed", "digits", "horovod", "resumable", "sweep", "torchrun")
+"""The folders of `examples/` that are workloads: those that download nothing and need no program
+beside Python.
+"""
+
 WORKLOADS: tuple[Workload, ...] = (
     *_of(
         "basics",
         *("interpreter", "requested_imports", "numpy_algebra", "pandas_table", "sklearn_digits"),
-        *("lightgbm_digits", "keras_digits", "mlflow_round_trip"),
+        *("lightgbm_digits", "keras_digits", "mlflow_round_trip", "pyspark_session"),
     ),
     *_of(
         "training",
         *("checkpoint_resume", "compile_parity", "bf16_autocast", "gradient_accumulation"),
         *("optimizer_formula", "dataloader_workers", "profiler_trace", "tensorboard_round_trip"),
-        "nebula_checkpoint",
+        *("nebula_checkpoint", "msccl_settings"),
     ),
     *_of("exports", "onnx_export", "onnxruntime_inference", "ortmodule_training", "torch_export"),
     *_of(
@@ -64,11 +70,13 @@ WORKLOADS: tuple[Workload, ...] = (
         *("lightning_fit", "bert_on_pairs", "gpt2_language_model", "accelerate_training"),
         *("torchmetrics_values", "torchvision_model", "timm_model"),
     ),
+    # DeepSpeed compiles its transport over shared memory first, which takes a minute and more.
+    *_of("examples", *(f"example_{name}" for name in EXAMPLES), limit_s=900),
     *_of(
         "two_nodes",
         *("ddp_digits", "ddp_parity", "deepspeed_zero1", "deepspeed_zero2", "deepspeed_zero3"),
         *("deepspeed_offload", "bert_with_deepspeed", "fsdp2", "tensor_parallel"),
-        *("distributed_checkpoint", "horovod_training", "fairscale_oss"),
+        *("distributed_checkpoint", "horovod_training", "fairscale_oss", "ort_moe_experts"),
         nodes=TWO_NODES,
     ),
 )

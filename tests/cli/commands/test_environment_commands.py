@@ -62,7 +62,7 @@ def test_a_job_pins_the_version_it_names(real: RealServer, yard: Yard) -> None:
         json.loads(yard("job", "show", f"job-{number}", "-o", "json").out)["spec"]["environment"]
         for number in range(3)
     ]
-    assert pinned == ["azureml:mine:2", "azureml:mine:1", "azureml:sklearn-1.5:2"]
+    assert pinned == ["azureml:mine:2", "azureml:mine:1", "azureml:sklearn-1.5:3"]
 
 
 @pytest.mark.parametrize(

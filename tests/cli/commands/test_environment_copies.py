@@ -106,9 +106,9 @@ def test_every_form_of_reference_in_a_job(real: RealServer, yard: Yard) -> None:
         {
             "azureml:named@latest": "named:1",
             f"azureml:{azures.format('default', 'named/versions/1')}": "named:1",
-            azures.format("Default", "AZUREML-SKLEARN-1.5/labels/latest"): "sklearn-1.5:2",
-            "azureml://registries/azureml/environments/sklearn-1.5/labels/latest": "sklearn-1.5:2",
-            "AzureML-Sklearn-1.5": "sklearn-1.5:2",
+            azures.format("Default", "AZUREML-SKLEARN-1.5/labels/latest"): "sklearn-1.5:3",
+            "azureml://registries/azureml/environments/sklearn-1.5/labels/latest": "sklearn-1.5:3",
+            "AzureML-Sklearn-1.5": "sklearn-1.5:3",
         }.items()
     ):
         Path("job.yml").write_text(f"command: x\nenvironment: {reference}\nname: form-{number}\n")

@@ -62,7 +62,7 @@ def test_a_file_with_another_escape_sign() -> None:
         ("acpt-pytorch-2.13-cpu", "acpt-pytorch-2.13-cpu"),
         ("acpt-pytorch-2.13-cpu:latest", "acpt-pytorch-2.13-cpu"),
         ("ACPT-pytorch-1.12", "ACPT-pytorch-1.12"),
-        ("sklearn-1.5:2", "sklearn-1.5:2"),
+        ("sklearn-1.5:3", "sklearn-1.5:3"),
         ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu:3",
          "AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu:3"),
         ("azureml:mine@latest", "azureml:mine@latest"),

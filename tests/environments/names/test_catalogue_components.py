@@ -57,6 +57,8 @@ def test_a_reason_stands_only_for_what_is_missing(curated: Curated) -> None:
         if held.state == "unavailable"
     }
     assert set(curated.unavailable) <= missing
+    for name, explanation in curated.needs_gpu.items():
+        assert name not in missing and set(explanation) == {"reason", "instead"}
 
 
 def test_a_component_that_is_missing_without_a_reason_is_found() -> None:

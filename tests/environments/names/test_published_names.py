@@ -34,12 +34,12 @@ def test_a_published_name_becomes_a_curated_environment_with_a_notice(reference:
     spec = definition.resolve(reference, LINUX)
     assert (spec.python, "scikit-learn==1.5.2" in spec.packages) == ("3.10", True)
     assert reference in spec.notices[0] and "numpy==1.22.4" in spec.notices[0]
-    assert spec.ref == "sklearn-1.5:2"
+    assert spec.ref == "sklearn-1.5:3"
 
 
 @pytest.mark.parametrize(
     "reference",
-    ["python", "azureml:Python@latest", "python:1", "sklearn-1.5", " azureml:sklearn-1.5:2 "],
+    ["python", "azureml:Python@latest", "python:1", "sklearn-1.5", " azureml:sklearn-1.5:3 "],
 )
 def test_a_curated_name_needs_no_notice(reference: str) -> None:
     assert definition.resolve(reference, LINUX).notices == ()
@@ -297,12 +297,12 @@ _WORKSPACE = (
         (f"/{_WORKSPACE}/environments/mine/versions/2", "mine:2"),
         (f"azureml://{_WORKSPACE}/environments/mine/labels/latest", "mine:2"),
         (f"azureml:/{_WORKSPACE.lower()}/environments/mine", "mine:2"),
-        (f"azureml:/{_WORKSPACE}/environments/AzureML-sklearn-1.5/versions/1", "sklearn-1.5:2"),
-        (f"azureml:/{_WORKSPACE}/environments/AZUREML-SKLEARN-1.5/labels/latest", "sklearn-1.5:2"),
+        (f"azureml:/{_WORKSPACE}/environments/AzureML-sklearn-1.5/versions/1", "sklearn-1.5:3"),
+        (f"azureml:/{_WORKSPACE}/environments/AZUREML-SKLEARN-1.5/labels/latest", "sklearn-1.5:3"),
         ("azureml://locations/eastus/workspaces/0-0/environments/mine/versions/1", "mine:1"),
         ("AzureML:python@Latest", "python:1"),
-        ("azureml://registries/azureml/environments/sklearn-1.5", "sklearn-1.5:2"),
-        ("azureml://registries/AzureML/environments/Sklearn-1.5/labels/latest", "sklearn-1.5:2"),
+        ("azureml://registries/azureml/environments/sklearn-1.5", "sklearn-1.5:3"),
+        ("azureml://registries/AzureML/environments/Sklearn-1.5/labels/latest", "sklearn-1.5:3"),
         ("AZUREML-Acpt-PyTorch-2.13-CPU@latest", "acpt-pytorch-2.13-cpu:3"),
     ],
 )
@@ -322,7 +322,7 @@ def test_an_id_of_another_workspace() -> None:
     [
         ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "`acpt-pytorch-1.13-cpu:1`",
          "environment: azureml:acpt-pytorch-1.13-cpu:1"),
-        ("azureml:AzureML-sklearn-1.5:3", "`sklearn-1.5:2`", "environment: azureml:sklearn-1.5:2"),
+        ("azureml:AzureML-sklearn-1.5:4", "`sklearn-1.5:3`", "environment: azureml:sklearn-1.5:3"),
         ({"image": "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"}, "own Python",
          f"image: python:{platform_python()}"),
         ({"image": "mcr.microsoft.com/azureml/minimal-ubuntu22.04-py39-cpu-inference:latest"},

@@ -441,7 +441,7 @@ def _page(release: EnvironmentRelease) -> str:
 
 def _gate(gate: Mapping[str, Any]) -> str:
     first, *more = str(gate["message"]).splitlines() or [""]
-    others = f" (and {len(more)} lines more)" if more else ""
+    others = f" (and {len(more)} more line{'s' * (len(more) != 1)})" if more else ""
     return f"  {gate['status']:<8} {gate['name']:<9} {first}{others}"
 
 
@@ -481,10 +481,10 @@ def _figure(value: Any) -> str:
 
 
 def _audit_page(audited: Mapping[str, Any]) -> str:
-    advisory_set = audited["advisories"]
+    advisory_set, count = audited["advisories"], len(audited["findings"])
     lines = [
         f"Audit: {audited['packages']} packages against {advisory_set['count']} advisories of "
-        f"{str(advisory_set['replaced_at'])[:10]}: {len(audited['findings'])} findings, "
+        f"{str(advisory_set['replaced_at'])[:10]}: {count} finding{'s' * (count != 1)}, "
         f"{audited['failed']} fail, {audited['excused']} excused; "
         f"oldest that passes: {audited['max_age_days']} days"
     ]

@@ -134,10 +134,10 @@ def _node(node: Mapping[str, Any]) -> str:
 
 
 def _findings(audit: Json) -> Iterator[str]:
-    advisories = audit["advisories"]
+    advisories, count = audit["advisories"], len(audit["findings"])
     yield (
         f"{audit['packages']} packages against {advisories['count']} advisories of "
-        f"{str(advisories['replaced_at'])[:10]}: {len(audit['findings'])} findings, "
+        f"{str(advisories['replaced_at'])[:10]}: {count} finding{'s' * (count != 1)}, "
         f"{audit['failed']} too old, {audit['excused']} excused."
     )
     if not audit["findings"]:

@@ -41,7 +41,10 @@ class Component:
 
 @dataclass(frozen=True)
 class Held:
-    """A component in an environment; `package` and `version` are empty where it is unavailable."""
+    """A component in an environment; `package` and `version` are empty where it is unavailable.
+
+    One that `needs_gpu` is there, and has `reason` and `instead` for machines without one.
+    """
 
     component: Component
     state: State
@@ -49,6 +52,7 @@ class Held:
     version: str = ""
     reason: str = ""
     instead: str = ""
+    needs_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,15 @@ def _component_in(component: Component, versions: Mapping[str, str], curated: Cu
         if package in versions:
             version = versions[package]
             is_layer = _LAYER in version
-            return Held(component, "layer" if is_layer else "installed", package, version)
+            without_gpu = curated.needs_gpu.get(component.name, {})
+            return Held(
+                component,
+                "layer" if is_layer else "installed",
+                package,
+                version,
+                **without_gpu,
+                needs_gpu=bool(without_gpu),
+            )
     explanation = curated.unavailable.get(component.name, {})
     reason = explanation.get("reason", component.reason)
     if not reason:

@@ -33,7 +33,8 @@ class Curated:
     empty for any. `twin` is the environment for the other accelerator. `contents` is empty where
     nobody has built it yet; then `locked` are the versions that a build will request.
     `variables` are those that Azure's image of that name sets. `unavailable` are components that it
-    lacks, with `reason` and `instead` (components.py).
+    lacks, with `reason` and `instead` (components.py); `needs_gpu` are components that it holds and
+    that run on a GPU only, with the same.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Curated:
     locked: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     unavailable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    needs_gpu: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -114,6 +116,7 @@ def _read(folder: Path) -> Curated:
         locked=_lines(locked) if locked.exists() else (),
         variables=tuple(description.get("variables", {}).items()),
         unavailable=description.get("unavailable", {}),
+        needs_gpu=description.get("needs_gpu", {}),
     )
 
 

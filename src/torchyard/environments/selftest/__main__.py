@@ -48,7 +48,13 @@ def run_tests(
     label = labels.of_curated(curated, platform.machine().lower())
     pairs, faults = running.pairs(python, os.environ)
     promised = components.components_of(curated) if components.promises(curated) else ()
-    there = [entry for entry in promised if entry.state != "unavailable"]
+    hardware = running.hardware(python, os.environ)
+    has_gpu = hardware.startswith("GPU")
+    there = [
+        entry
+        for entry in promised
+        if entry.state != "unavailable" and (has_gpu or not entry.needs_gpu)
+    ]
     chosen = [entry for entry in there if not only or entry.component.step in only]
     steps = {
         entry.component.name: previous.steps[entry.component.name]
@@ -66,7 +72,7 @@ def run_tests(
     return TestRun(
         version=curated.version,
         date=datetime.now(timezone.utc).date().isoformat(),
-        hardware=running.hardware(python, os.environ),
+        hardware=hardware,
         python=answer.python,
         # Without what the label leaves out: the pip that comes with Python.
         distributions=sum(name in label.packages for name in on_disk),

@@ -18,6 +18,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
 from torchyard.environments import assets
 from torchyard.environments.names import catalogue, curated_environments, substitutes
+from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.packages import lock, python_choice
 from torchyard.environments.packages.requirements import package_name
 from torchyard.environments.services import Environments
@@ -66,8 +67,7 @@ def base_of(environments: Environments, workspace: str, reference: str) -> Base:
             f"environment `{name}` sets variables of Azure's image, which a release can't carry",
             f"release a copy: `yard environment clone -n {name} --new-name my-{name}`",
         )
-    python = entry.curated.python
-    return Base(name, version, _definition(python, entry.curated.requirements))
+    return Base(name, version, _requested_by_curated(entry.curated))
 
 
 def latest(db: Database, environments: Environments, workspace: str, name: str) -> str:
@@ -93,6 +93,17 @@ def _requested_by(asset: EnvironmentAsset) -> Mapping[str, Any]:
     except (KeyError, ValueError):
         return asset.definition
     return requested if isinstance(requested, dict) else asset.definition
+
+
+def _requested_by_curated(curated: Curated) -> Mapping[str, Any]:
+    """Its requirements, and setuptools where it holds it: a conda file may else get an old one, as
+    conda's `pip` would bring it.
+    """
+    lines = curated.requirements
+    is_listed = "setuptools" in map(package_name, lines)
+    if not is_listed and "setuptools" in map(package_name, curated.packages):
+        lines = (*lines, "setuptools")
+    return _definition(curated.python, lines)
 
 
 def to_resolve(

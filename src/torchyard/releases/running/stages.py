@@ -142,7 +142,8 @@ def audit(services: Services, record: Record, is_canceled: IsCanceled) -> Outcom
     wrong = auditing.failures(audited)
     if wrong:
         return Gate(AUDIT, FAILED, "; ".join(wrong)[:4000]), results
-    counts = f"{len(audited['findings'])} findings, {audited['excused']} of them excused"
+    count = len(audited["findings"])
+    counts = f"{count} finding{'s' * (count != 1)}, {audited['excused']} of them excused"
     days = [str(each["days"]) for each in mended if each["days"] is not None]
     after = f"; {len(mended)} mended" + (
         f", {', '.join(days)} days after publication" if days else ""

@@ -24,6 +24,7 @@ FOLDER = ".torchyard-validation"
 """Where the programs are, below the job's working folder."""
 _PACKAGE = "torchyard_validation"
 _PROGRAMS = Path(__file__).parents[1] / "workloads"
+_EXAMPLES = Path(__file__).parents[4] / "examples"
 # The self-test of curated environments asks with it, too.
 _ANSWER = Path(in_environment.__file__).with_name("answer.py")
 _START = f"import sys\n\nfrom {_PACKAGE}.main import main\n\nsys.exit(main())\n"
@@ -135,6 +136,10 @@ def _code(
 
     for path in (*sorted(_PROGRAMS.glob("*.py")), _ANSWER):
         add(f"{_PACKAGE}/{path.name}", path.read_bytes())
+    for name in workload_list.EXAMPLES:
+        for path in sorted(_example(name).iterdir()):
+            if path.is_file():
+                add(f"{_PACKAGE}/examples/{name}/{path.name}", path.read_bytes())
     add("start.py", _START.encode())
     add(f"{_PACKAGE}/settings.json", json.dumps(settings, sort_keys=True).encode())
     if request.get("workloads"):
@@ -143,6 +148,14 @@ def _code(
             row = {key: getattr(file, key) for key in ("sha256", "size", "mode")}
             rows.append({"path": f"{FOLDER}/{_PACKAGE}/own/{file.path}", **row})
     return f"{SNAPSHOT_PREFIX}{blobs.put_snapshot({'files': rows}).id}"
+
+
+def _example(name: str) -> Path:
+    """The folder of an example's code: in the package where torchyard is installed, else in the
+    checkout.
+    """
+    packaged = _PROGRAMS / "examples" / name
+    return packaged if packaged.is_dir() else _EXAMPLES / name / "src"
 
 
 def _own_names(blobs: Blobs, code: str) -> list[str]:

@@ -62,8 +62,10 @@ def packages(text: str, layer_names: Sequence[str] = ()) -> list[Package]:
     for record in conda_packages.in_lock(text).records:
         digests = (("sha256", str(record["sha256"])),) if record.get("sha256") else ()
         found_packages.append(Package(record["name"], str(record["version"]), "conda", digests))
-    versions = {layer.name: layer.version for layer in layers.LAYERS}
-    found_packages += [Package(name, versions[name], "torchyard") for name in layer_names]
+    found_packages += [
+        Package(name, version, "torchyard")
+        for name, version in layers.versions(layer_names).items()
+    ]
     return sorted(found_packages, key=lambda package: (package.name, package.source))
 
 

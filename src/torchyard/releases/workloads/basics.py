@@ -137,6 +137,29 @@ def keras_digits() -> dict[str, Any]:
     return {"accuracy": checks.at_least("accuracy", accuracy, 0.93)}
 
 
+def pyspark_session() -> dict[str, Any]:
+    """A local session of Spark: a sum by groups in its Java machine, a map by Python's workers."""
+    import os
+    import shutil
+
+    sql = checks.need("pyspark.sql", "pyspark")
+    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
+        checks.skip("PySpark needs a Java machine, and there is no `java`")
+    os.environ.update(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable)
+    builder = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    try:
+        table = session.range(1000).selectExpr("id % 2 as key", "id as value")
+        sums = {row[0]: row[1] for row in table.groupBy("key").sum("value").collect()}
+        numbers = session.sparkContext.parallelize(range(1000), 2)
+        squares = numbers.map(lambda number: number * number).sum()
+    finally:
+        session.stop()
+    checks.expect(sums == {0: 249_500, 1: 250_000}, f"the sums are {sums}")
+    checks.expect(squares == 332_833_500, f"the squares sum to {squares}")
+    return {"rows": 1000, "groups": len(sums), "squares": squares}
+
+
 def mlflow_round_trip() -> dict[str, Any]:
     """A metric, a parameter and a file, logged to the job's server and read back."""
     import os

@@ -196,13 +196,22 @@ def _in_child(workload: dict[str, Any], settings: dict[str, Any], write: int) ->
         outcome = {"status": "skipped", "reason": str(skipped)}
     except BaseException as error:
         traceback.print_exc()
-        words = " ".join(str(error).split())[:500]
-        reason = words if isinstance(error, AssertionError) else f"{type(error).__name__}: {words}"
-        outcome = {"status": "failed", "reason": reason}
+        outcome = {"status": "failed", "reason": _reason(error)}
     sys.stdout.flush()
     sys.stderr.flush()
     os.write(write, json.dumps(outcome, default=float).encode())
     os._exit(0)
+
+
+def _reason(error: BaseException) -> str:
+    """What it says, and what the first error was that led to it."""
+    words = " ".join(str(error).split())[:500]
+    reason = words if isinstance(error, AssertionError) else f"{type(error).__name__}: {words}"
+    if error.__cause__ is not None:
+        while error.__cause__ is not None:
+            error = error.__cause__
+        reason += f" (because of {type(error).__name__}: {' '.join(str(error).split())[:300]})"
+    return reason
 
 
 def _module(name: str) -> Any:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -205,3 +208,21 @@ def nebula_checkpoint() -> dict[str, Any]:
         state, progress = latest.load("model"), latest.load("progress")
     checks.expect(progress == {"step": 1}, f"the progress is {progress}")
     return {"equal_tensors": checks.equal_states(dict(model.state_dict()), dict(state))}
+
+
+def msccl_settings() -> dict[str, Any]:
+    """Each Python of the environment reads MSCCL's settings as NCCL's own."""
+    checks.need("msccl")
+    expected = {"MSCCL,RING": "RING", "MSCCL,RING,TREE": "", "MSCCL": "", "TREE": "TREE"}
+    for setting, algorithms in expected.items():
+        program = "import os; print(os.environ.get('NCCL_ALGO', ''))"
+        ended = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "NCCL_ALGO": setting, "MSCCL_XML_FILES": ""},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        read = ended.stdout.strip()
+        checks.expect(read == algorithms, f"NCCL_ALGO={setting} is read as `{read}`")
+    return {"settings": len(expected)}

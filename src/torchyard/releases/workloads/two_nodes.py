@@ -354,3 +354,62 @@ def fairscale_oss() -> dict[str, Any]:
             optimizer.step()
             losses.append(_mean(distributed, loss))
     return _compare("OSS", losses, _alone(), 1e-5)
+
+
+def ort_moe_experts() -> dict[str, Any]:
+    """Experts that ORT MoE spreads over ranks end with the weights of those in one process."""
+    torch = checks.need("torch")
+    grids, utils = checks.need("ort_moe.grids", "ort-moe"), checks.need("ort_moe.utils", "ort-moe")
+    with _group() as distributed:
+        rank, ranks = distributed.get_rank(), distributed.get_world_size()
+        grid = grids.DistributionGrid(expert_parallel_group_size=ranks)
+        whole, spread = _experts(grids.DistributionGrid(), 2 * ranks), _experts(grid, 2)
+        pairs = [(spread.gate.wg.weight, whole.gate.wg.weight)]
+        for number, expert in enumerate(spread.moe_experts):
+            other = whole.moe_experts[2 * rank + number]
+            pairs += zip(expert.parameters(), other.parameters())
+        with torch.no_grad():
+            for weight, other in pairs:
+                weight.copy_(other)
+        start = [weight.detach().clone() for weight, _ in pairs]
+        optimizers = [torch.optim.SGD(layer.parameters(), lr=0.5) for layer in (whole, spread)]
+        losses = []
+        for step in range(_STEPS):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            tokens = [_batch(step, part, ranks)[0] for part in range(ranks)]
+            # As many tokens at once as a rank has: the gate's loss is a mean over those.
+            for part in tokens:
+                (_error(whole, part) / ranks).backward()
+            loss = _error(spread, tokens[rank])
+            loss.backward()
+            utils.moe_module_all_reduce(spread, grid)
+            for optimizer in optimizers:
+                optimizer.step()
+            losses.append(_mean(distributed, loss))
+        apart = max(float((weight - other).abs().max()) for weight, other in pairs)
+        moved = max(float((weight - old).abs().max()) for (weight, _), old in zip(pairs, start))
+    checks.expect(moved > 1e-3 and losses[-1] < losses[0], f"they learned nothing: {losses}")
+    return {
+        "first_loss": losses[0],
+        "last_loss": losses[-1],
+        "experts_of_a_rank": 2,
+        "difference": checks.close("the weights", apart, 0.0, 1e-5),
+    }
+
+
+def _experts(grid: Any, count: int) -> Any:
+    """Experts behind a gate that drops no token, this process's of twice as many as ranks."""
+    torch = checks.need("torch")
+    experts = checks.need("ort_moe.experts", "ort-moe")
+    torch.manual_seed(7)
+    total = count * grid.get_expert_parallel_world_size()
+    gates = checks.need("ort_moe.topKgate", "ort-moe")
+    gate = gates.TopKGate(64, total, dgrid=grid, k=2, capacity_factor=float(total))
+    modules = torch.nn.ModuleList(experts.FFNExpert(64, 32, grid) for _ in range(count))
+    layer = checks.need("ort_moe.moe", "ort-moe").MixtureOfExpertsFunc(gate, modules, grid)
+    return layer.to(checks.device())
+
+
+def _error(layer: Any, tokens: Any) -> Any:
+    return (layer(tokens) - tokens.flip(1)).pow(2).mean() + layer.gate.loss
