@@ -55,7 +55,7 @@ CEILINGS = {
     "train": 6_300,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 20_600,
+    "worker": 20_700,
     "workspaces": 4_450,
 }
 
