@@ -63,10 +63,10 @@ def replace(tail: Sequence[Point], fresh: Sequence[Point]) -> Replaced:
             insort(marked.setdefault(_key(point), []), (point.timestamp, index))
     replaced = Replaced(list(tail), [], [])
     for point in fresh:
-        near = [] if is_of_sdk_v1(point) else marked.get((point.value, point.step), [])
-        at = bisect_left(near, (point.timestamp - TWINS_WITHIN_MS, 0))
-        if at < len(near) and near[at][0] <= point.timestamp + TWINS_WITHIN_MS:
-            replaced.tail[near.pop(at)[1]] = point
+        candidates = [] if is_of_sdk_v1(point) else marked.get((point.value, point.step), [])
+        at = bisect_left(candidates, (point.timestamp - TWINS_WITHIN_MS, 0))
+        if at < len(candidates) and candidates[at][0] <= point.timestamp + TWINS_WITHIN_MS:
+            replaced.tail[candidates.pop(at)[1]] = point
             replaced.twins.append(point)
         else:
             replaced.others.append(point)

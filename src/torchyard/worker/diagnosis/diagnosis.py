@@ -476,8 +476,8 @@ def _script_rank(
     """
     counts_alone = context.node == 0 and not context.has_peers
     if record is None:
-        named = _SPAWNED.findall(tail) if counts_alone and exit.exit_code == 1 else []
-        return int(named[-1]) if named else exit.rank.rank
+        spawned_ranks = _SPAWNED.findall(tail) if counts_alone and exit.exit_code == 1 else []
+        return int(spawned_ranks[-1]) if spawned_ranks else exit.rank.rank
     listed = None
     if record.trace is not None and "ChildFailedError" in record.trace.type:
         listed = _LISTED_RANK.search(record.trace.message)
