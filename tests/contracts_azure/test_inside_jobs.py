@@ -109,6 +109,8 @@ def test_a_path_that_begins_with_a_dot_is_a_folder(
 
 
 EARLY = {
+    # As old as Python 3.6 may bring it.
+    "1.20.0": ("3.6", "mlflow-skinny"),
     # Without a name in its requests, by azureml-core's run history.
     "1.34.0": ("3.7", "mlflow==1.23.1"),
     "1.41.0": ("3.8", "mlflow==1.26.1"),

@@ -39,6 +39,10 @@ _FOLDER = "job-certificates"
 _LIFETIME = timedelta(days=365)
 _PLUGIN = "azureml_mlflow"
 _CLIENTS = ("azure_ai_ml", "azureml_core", _PLUGIN)
+# The version from which the plug-in takes the job's credentials from its variables; one before it
+# opens a browser unless its address says that it is in a job.
+_READS_VARIABLES = [1, 28]
+_IN_A_JOB = "?is-remote=True"
 _log = logging.getLogger(__name__)
 
 
@@ -74,7 +78,7 @@ class JobVariables:
         """Open the endpoint if a job's environment has one of the clients."""
         if self._open_tls is None or self._opened_tls() is not None:
             return
-        if not _has_package(environment, _CLIENTS):
+        if not _versions(environment, _CLIENTS):
             return
         try:
             self._open_tls("localhost")
@@ -133,10 +137,17 @@ class JobVariables:
 
     def _tracking(self, job: Job, base: str, environment: Path | None) -> dict[str, str]:
         """Azure's address for MLflow, which only the plug-in reads; the others log to the relay."""
-        if environment is None or not _has_package(environment, [_PLUGIN]):
+        versions = [] if environment is None else _versions(environment, [_PLUGIN])
+        if not versions:
             return {}
         workspace = workspaces.get(self._services.db, job.workspace)
-        return {"MLFLOW_TRACKING_URI": tracking_uri(base, resource_id(workspace))}
+        uri = tracking_uri(base, resource_id(workspace))
+        is_early = (_numbers(versions[0]) or _READS_VARIABLES) < _READS_VARIABLES
+        return {
+            "MLFLOW_TRACKING_URI": uri + _IN_A_JOB if is_early else uri,
+            # Otherwise it reads a list of addresses in the home folder, maybe of another server.
+            "AZUREML_DEV_URL_MLFLOW": base,
+        }
 
 
 def publish(
@@ -161,9 +172,16 @@ def _with_tls(url: str, port: int) -> str:
     return server_for_nodes.url_of("https", parts.hostname or _LOOPBACK, port)
 
 
-def _has_package(environment: Path, names: Collection[str]) -> bool:
+def _versions(environment: Path, names: Collection[str]) -> list[str]:
+    """The versions of those of the packages that are there."""
     folders = environment.glob("lib/python*/site-packages/*.dist-info")
-    return any(folder.name.partition("-")[0] in names for folder in folders)
+    parts = [folder.name.removesuffix(".dist-info").partition("-") for folder in folders]
+    return [version for name, _, version in parts if name in names]
+
+
+def _numbers(version: str) -> list[int]:
+    """The first two of a version."""
+    return [int(number) for number in version.split(".")[:2] if number.isdigit()]
 
 
 def _certificates(

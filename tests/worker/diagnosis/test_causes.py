@@ -30,6 +30,7 @@ MESSAGES = [
     ("RuntimeError: CUDA error: an illegal memory access was encountered", "cuda_error"),
     ("bash: line 1: ./x.sh: /no/such: bad interpreter: No such file", "interpreter_missing"),
     ("/bin/bash: line 1: ./x: cannot execute: required file not found", "interpreter_missing"),
+    ("/usr/bin/env: 'python\\r': No such file or directory", "interpreter_missing"),
     ("bash: fork: retry: Resource temporarily unavailable", "too_many_processes"),
     ("/bin/sh: 1: Cannot fork", "too_many_processes"),
     ("RuntimeError: can't start new thread", "too_many_processes"),

@@ -13,6 +13,7 @@ from worker.bench import Bench
 
 SET_E = "; with `set -e` in its first line, the command ends there, and the job fails"
 IN_PIPE = "; with `set -eo pipefail` in its first line, the command ends there, and the job fails"
+IN_SCRIPT = "; give `script` the option `-e`, or it hides every exit code"
 IN_LIST = "; `set -e` ignores what stands before `&&`: end the list with `|| exit 1`"
 
 
@@ -73,6 +74,38 @@ def failed(line: int, code: int, command: str, because: str = "", advice: str = 
         ("(exit 3)\ntrue", [failed(1, 3, "( exit 3 )")]),
         ("sh -c 'exit 9' &\nwait $!\ntrue", [failed(2, 9, "wait $!")]),
         ("SIZE=$(cat no-such)\ntrue", [failed(1, 1, "cat no-such")]),
+        ("eval 'cp no such'; true", [failed(1, 1, "cp no such")]),
+        ("get() { cp no such || return 3; }\nget\ntrue", [failed(2, 3, "get")]),
+        ("case a in\n a) cp no such; true;;\nesac\ntrue", [failed(2, 1, "cp no such")]),
+        ("case $(cat no) in\n *) true;;\nesac\ntrue", [failed(1, 1, "cat no")]),
+        ("while read x; do cp no $x; done <<END\na\nEND\ntrue", [failed(1, 1, "cp no $x")]),
+        (
+            "python - <<END\nraise ValueError('x')\nEND\ntrue",
+            [
+                failed(
+                    1,
+                    1,
+                    "python - <<END raise ValueError('x') END",
+                    "ValueError: x (<stdin> line 1)",
+                )
+            ],
+        ),
+        (
+            "env A=1 pyhton x; true",
+            [
+                failed(
+                    1,
+                    127,
+                    "env A=1 pyhton x",
+                    "`pyhton` does not exist on the node: did you mean `python`?",
+                )
+            ],
+        ),
+        (
+            "true\nscript -qc 'cp no such' /dev/null\ntrue",
+            [failed(2, 1, "cp no such", "", IN_SCRIPT)],
+        ),
+        ("true\nscript -qec 'cp no such' /dev/null; true", [failed(2, 1, "cp no such")]),
     ],
 )
 def test_a_command_that_failed_is_told_with_its_line(
@@ -95,6 +128,11 @@ def test_a_command_that_failed_is_told_with_its_line(
         ),
         ("pyhton a.py 2>&1 | tee log; true", None),
         ("cat no-such | grep x; true", [failed(1, 1, "cat no-such", "", IN_PIPE)]),
+        (
+            "set -o pipefail\ncat no-such | cat | wc -l\nif cat no | cat; then true; fi; true",
+            [failed(2, 1, "cat no-such", "", IN_PIPE)],
+        ),
+        ("set -o pipefail\ntrue | cat no-such\ntrue", [failed(2, 1, "cat no-such")]),
         ("cd no-such && ls; python -c 1", [failed(1, 1, "cd no-such", "", IN_LIST)]),
         (
             "if true; then\n mkdir -p a && cp no such && ls\nfi\ntrue",
@@ -259,3 +297,18 @@ def test_an_exit_code_that_a_pipe_hides_is_told(bench: Bench, programs: dict[str
     (notice,) = run(bench, "python train.py | cat", programs, code=code)
     because = "sys.exit with code 4 (train.py line 2)"
     assert notice == failed(1, 4, "python train.py", because, IN_PIPE)
+
+
+def test_what_a_sourced_file_runs_is_told_once(bench: Bench, programs: dict[str, str]) -> None:
+    code = bench.server.put_snapshot({"prepare.sh": "true\ncp no such\n"})
+    (notice,) = run(bench, ". ./prepare.sh\ntrue", programs, code=code)
+    assert notice.startswith(
+        "line 2 of `./prepare.sh` failed with code 1, and the job went on: `cp"
+    )
+
+
+def test_set_e_ends_a_job_whose_script_program_returns_codes(
+    bench: Bench, programs: dict[str, str]
+) -> None:
+    assert run(bench, "set -e\nscript -qec 'exit 3' /dev/null\ntrue", programs) == []
+    assert bench.exit()["exit_code"] == 3

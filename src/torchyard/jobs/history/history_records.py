@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from torchyard.base.errors import InvalidInput
-from torchyard.jobs.history import metric_rows, stepless_points
+from torchyard.jobs.history import metric_rows, shared_steps, stepless_points
 from torchyard.jobs.history.metric_rows import Row
 from torchyard.shared import record_rules
 from torchyard.shared.record_rules import InvalidRecord
@@ -200,7 +200,9 @@ def _point(key: Any, value: Any, body: Mapping[str, Any]) -> Metric | ModelMetri
         return _of_model(_metric(key, value, body.get("timestamp"), step), body)
     if step is None:
         return _without_step(key, value, moment_us)
-    return _metric(key, value, record_rules.integer(moment_us, "moment", str(key)) // 1000, step)
+    timestamp = record_rules.integer(moment_us, "moment", str(key)) // 1000
+    point = _metric(key, value, timestamp, step)
+    return point._replace(step=shared_steps.mark(point.step))
 
 
 def _of_model(point: Metric, fields: Mapping[str, Any]) -> Metric | ModelMetric:

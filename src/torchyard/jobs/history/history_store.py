@@ -37,7 +37,7 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import metadata
-from torchyard.jobs.history import metric_blocks, stepless_points, twin_points
+from torchyard.jobs.history import metric_blocks, shared_steps, stepless_points, twin_points
 from torchyard.jobs.history.metric_blocks import POINT_BYTES, Point
 from torchyard.jobs.records.attempt_store import attempts
 from torchyard.shared.record_rules import NAN, NODE_METRICS, RANK_METRICS
@@ -166,21 +166,22 @@ def add_points(
             continue
         tail = [] if row is None else metric_blocks.unpack(row.tail)
         fresh = twin_points.without_twins(list(dict.fromkeys(points)), points)
-        removed = 0
+        removed, replaced = 0, list[Point]()
         if row is not None:
             fresh = _unseen(connection, row, tail, fresh)
             if not counted:
                 fresh = _unsettled(connection, row, tail, fresh)
             fresh = _without_twins(connection, row, tail, fresh)
+            tail, fresh, replaced = twin_points.replace(tail, fresh)
             kept_tail = twin_points.without_twins(tail, fresh)
             removed = len(tail) - len(kept_tail)
             tail = kept_tail
-        if not fresh:
+        if not fresh and not replaced:
             continue
         before = 0 if row is None else row.points - len(tail) - removed
         laid = stepless_points.add(tail, fresh, before)
         state = _key_state(connection, row, tail, before, removed)
-        values = _grown(state, len(fresh), laid.numbered)
+        values = _grown(state, len(fresh), laid.numbered + replaced)
         for piece in metric_blocks.cut(laid.finished):
             blocks.append(_block(job_id, key, values["blocks"], piece))
             values["blocks"] += 1
@@ -241,12 +242,12 @@ def _unseen(
     # A point later or further than all before it, which is the common case, needs no look.
     suspects = [
         point
-        for point in points
+        for point in map(shared_steps.unmarked, points)
         if point.timestamp <= row.max_timestamp and point.step <= row.max_step
     ]
     if not suspects:
         return points
-    seen = set(tail)
+    seen = set(map(shared_steps.unmarked, tail))
     box = metric_blocks.bounds(suspects)
     table = metric_blocks_table.c
     query = select(table.data).where(
@@ -259,7 +260,7 @@ def _unseen(
     )
     for (data,) in connection.execute(query):
         seen.update(metric_blocks.unpack(data))
-    return [point for point in points if point not in seen]
+    return [point for point in points if shared_steps.unmarked(point) not in seen]
 
 
 def _unsettled(
@@ -295,18 +296,20 @@ def _unsettled(
 def _without_twins(
     connection: Connection, row: Row[Any], tail: list[Point], points: list[Point]
 ) -> list[Point]:
-    """Without points that wait for a number and that another client logged with a step."""
-    waiting = [point for point in points if stepless_points.waits(point)]
-    if not waiting or (tail and stepless_points.waits(tail[0])):
+    """Without points of SDK v1 that another client logged with a step."""
+    of_sdk_v1 = [point for point in points if twin_points.is_of_sdk_v1(point)]
+    if tail and stepless_points.waits(tail[0]):
+        of_sdk_v1 = [point for point in of_sdk_v1 if shared_steps.is_marked(point)]
+    if not of_sdk_v1:
         return points
     table = metric_blocks_table.c
     query = select(table.data).where(
         table.job_id == row.job_id,
         table.key == row.key,
         table.min_timestamp
-        <= max(point.timestamp for point in waiting) + stepless_points.TWINS_WITHIN_MS,
+        <= max(point.timestamp for point in of_sdk_v1) + stepless_points.TWINS_WITHIN_MS,
         table.max_timestamp
-        >= min(point.timestamp for point in waiting) - stepless_points.TWINS_WITHIN_MS,
+        >= min(point.timestamp for point in of_sdk_v1) - stepless_points.TWINS_WITHIN_MS,
     )
     others = [*tail, *points]
     for (data,) in connection.execute(query):

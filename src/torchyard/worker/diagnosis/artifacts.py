@@ -35,6 +35,7 @@ _IN_FUNCTION = "environment"
 _LONGEST_COMMAND = 200
 _LONGEST_PATH, _LONGEST_CODE = 1_000, 400
 _CRASH = "Fatal Python error"
+_CHILD = re.compile(r"^Process [\w-]{1,60}(?::\d{1,9}){0,4}:\n(?=Traceback )", re.MULTILINE)
 _TRACEBACK_START = "Traceback (most recent call last):"
 # The last part of an error's name has a capital letter behind its first character.
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_](?:\w*\.)*[^\WA-Z]*[A-Z]\w*)(?:: (?P<message>.*))?$")
@@ -320,6 +321,13 @@ def last_trace(text: str) -> Trace | None:
     if start < 0:
         return _syntax_error_trace(text)
     return _trace(text[start:])
+
+
+def child_traces(text: str) -> list[Trace]:
+    """The tracebacks that processes of Python's multiprocessing printed, in that order."""
+    _, *blocks = _CHILD.split(text)
+    traces = (_trace(block) for block in blocks)
+    return [trace for trace in traces if trace is not None]
 
 
 def original_error(trace: Trace) -> Trace:

@@ -60,7 +60,8 @@ RULES: tuple[Rule, ...] = (
     # The shell's own
     Rule(
         "interpreter_missing",
-        r": bad interpreter|: cannot execute: required file not found",
+        r": bad interpreter|: cannot execute: required file not found"
+        r"|env: \S[^\n]{1,200}\\r\S: No such file",
         "the first line of the file (`#!…`) names a program that this node does not have; a file "
         "with Windows line endings names one with a carriage return: run it with its interpreter "
         "(`bash FILE`, `python FILE`), or correct that line",

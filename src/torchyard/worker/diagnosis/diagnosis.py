@@ -51,6 +51,10 @@ _LAUNCHER_S = 5.0
 _LISTED_RANK = re.compile(
     r"Root Cause \(first observed failure\):.{0,200}?rank {0,9}: (\d{1,9})", re.S
 )
+# As torch.multiprocessing names the one of its processes that failed.
+_SPAWNED = re.compile(
+    r"\.Process(?:Raised|Exited)Exception:\s{1,9}(?:-- Process|process) (\d{1,9}) terminated"
+)
 _LONGEST_RANK = 10
 _WITH_STACK = (*_CRASHES, "aborted")
 
@@ -223,10 +227,19 @@ def _printed_trace(folder: Path, tail: str, signum: int) -> Trace | None:
     trace = artifacts.last_trace(tail)
     if trace is None or (signum and trace.type != "KeyboardInterrupt"):
         return None
+    children = artifacts.child_traces(tail)
+    if children and children[-1].title == trace.title:
+        # Processes of the script's own are ranks: one that failed first breaks the others' links.
+        trace = next((child for child in children if not _is_peers_fault(child)), trace)
     recorded_titles = {
         record.trace.title for record in artifacts.records(folder) if record.trace is not None
     }
     return None if trace.title in recorded_titles else trace
+
+
+def _is_peers_fault(trace: Trace) -> bool:
+    match = causes.match_text(trace.title, has_peers=True)
+    return match is not None and match.consequence
 
 
 def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Finding:
@@ -420,7 +433,7 @@ def _diagnose_stopped(
 def _diagnosis(
     exit: RankExit, context: DiagnosisContext, finding: _Finding, record: Record | None, tail: str
 ) -> Diagnosis:
-    script_rank = _script_rank(exit, record)
+    script_rank = _script_rank(exit, record, context, tail)
     rank_name = f"rank {script_rank} on node {context.node}"
     if exit.stop_requested and finding.code not in _CRASHES:
         subject = f"{rank_name} failed"
@@ -455,13 +468,21 @@ def _diagnosis(
     return Diagnosis(failure, at, finding.consequence, script_rank, parent)
 
 
-def _script_rank(exit: RankExit, record: Record | None) -> int:
-    """The failed rank as the script numbers it: below torchrun, RANK is not the job's."""
+def _script_rank(
+    exit: RankExit, record: Record | None, context: DiagnosisContext, tail: str
+) -> int:
+    """The failed rank as the script numbers it: below torchrun, RANK is not the job's, and
+    `torch.multiprocessing.spawn` counts on the first node as ranks do.
+    """
+    counts_alone = context.node == 0 and not context.has_peers
     if record is None:
-        return exit.rank.rank
+        spawned_ranks = _SPAWNED.findall(tail) if counts_alone and exit.exit_code == 1 else []
+        return int(spawned_ranks[-1]) if spawned_ranks else exit.rank.rank
     listed = None
     if record.trace is not None and "ChildFailedError" in record.trace.type:
         listed = _LISTED_RANK.search(record.trace.message)
+    elif record.trace is not None and counts_alone and not record.has_peers:
+        listed = _SPAWNED.search(record.trace.text)
     rank = listed[1] if listed is not None else record.rank
     is_number = rank.isascii() and rank.isdecimal() and len(rank) < _LONGEST_RANK
     return int(rank) if is_number else exit.rank.rank

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from torchyard.worker.diagnosis import artifacts, diagnosis, programs
-from torchyard.worker.diagnosis.artifacts import FailedCommand, Record
+from torchyard.worker.diagnosis.artifacts import FailedCommand, FailedSteps, Record
 from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.launch import failed_commands, shell_lists
 from torchyard.worker.launch.ranks import RankExit
@@ -32,6 +33,8 @@ _ANSWERS = (
     "cmp", "read", "which", "type", "command", "hash",
 )  # fmt: skip
 _EXITS_ON_ERROR = re.compile(r"^[ \t]*set[ \t]+(?:-\w*e|-o[ \t]+errexit)", re.MULTILINE)
+_SCRIPT = re.compile(r"\bscript[ \t][^\n]*")
+_RETURNS = re.compile(r"[ \t](?:-[a-bd-z]{0,9}e|--return)")
 _SHELL_MESSAGE = re.compile(
     r"^(?P<script>(?:/\S{0,200}/)?(?:ba|da)?sh|environment|\S{1,200}\.(?:ba)?sh): "
     r"(?:(?:line )?(?P<line>\d{1,9}): )?(?P<name>[^\s:]{1,200}): (?:command )?not found$",
@@ -91,12 +94,17 @@ def _commands(
     exit: RankExit, folder: Path, context: DiagnosisContext, command: str
 ) -> list[FailedCommand]:
     """Each command of the job that failed while the shell went on, once."""
-    failures = _innermost(artifacts.failed_commands(folder), context)
+    recorded = artifacts.failed_commands(folder)
+    failures = _innermost([_with_call(failure, command) for failure in recorded], context)
     if failures and (exit.aborted_late or failures[-1].exit_code == exit.exit_code):
         failures.pop()  # that is how the rank ended
+    steps = list(_steps(folder, command))
+    lasts = {(step.line, step.last) for step in artifacts.failed_steps(folder) if _is_before(step)}
+    if steps:  # with `pipefail`, the shell names the last step, which did not fail
+        failures = [each for each in failures if (each.line, each.command) not in lasts]
     failures += [
         step
-        for step in _steps(folder, command)
+        for step in steps
         if not any(inner.line == step.line and inner.command in step.command for inner in failures)
     ]
     return list(
@@ -113,8 +121,8 @@ def _commands(
 def _steps(folder: Path, command: str) -> list[FailedCommand]:
     """Steps of pipes and lists that failed before the last one."""
     steps = artifacts.failed_steps(folder)
-    if "pipefail" in command:  # the pipe fails as a whole
-        steps = [step for step in steps if len(step.codes) == 1]
+    if "pipefail" in command:  # the pipe fails as a whole, and the shell names its last step
+        steps = [step for step in steps if len(step.codes) == 1 or _is_before(step)]
     return [
         FailedCommand(code, step.line, "", 0, step.command, step.operator.replace("|&", "|"))
         for failure in steps
@@ -124,6 +132,20 @@ def _steps(folder: Path, command: str) -> list[FailedCommand]:
     ]
 
 
+def _is_before(step: FailedSteps) -> bool:
+    """Whether a pipe's last step succeeded while one before it failed."""
+    return len(step.codes) > 1 and step.codes[-1] == 0
+
+
+def _with_call(failure: FailedCommand, command: str) -> FailedCommand:
+    """With the call of a function that returned a code of its own, as the command has it."""
+    lines = command.split("\n")
+    if failure.command.split()[:1] != ["return"] or failure.script:
+        return failure
+    call = lines[failure.line - 1].strip() if failure.line <= len(lines) else ""
+    return replace(failure, command=call) if call else failure
+
+
 def _innermost(failures: Iterable[FailedCommand], context: DiagnosisContext) -> list[FailedCommand]:
     """Leave out functions and subshells that failed only because their last command had."""
     innermost: list[FailedCommand] = []
@@ -131,13 +153,23 @@ def _innermost(failures: Iterable[FailedCommand], context: DiagnosisContext) -> 
         inner = innermost[-1] if innermost else None
         if (
             inner is None
-            or inner.depth <= failure.depth
+            or (inner.depth <= failure.depth and not _reads_commands(failure, inner))
             or inner.exit_code != failure.exit_code
-            or inner.command not in failure.command
+            or (inner.command not in failure.command and not _reads_file(failure, inner.script))
             or not _is_of_job(inner.script, context)
         ):
             innermost.append(failure)
     return innermost
+
+
+def _reads_commands(failure: FailedCommand, inner: FailedCommand) -> bool:
+    """Whether it ran the inner command from a string or a file, in the same shell or another."""
+    return failure.command.startswith(("eval ", "script ")) or _reads_file(failure, inner.script)
+
+
+def _reads_file(failure: FailedCommand, script: str) -> bool:
+    words = failure.command.split()
+    return len(words) > 1 and words[0] in (".", "source") and words[1] == script != ""
 
 
 def _is_read(failure: FailedCommand, command: str) -> bool:
@@ -179,20 +211,33 @@ def _command_notice(
     if context.has_peers:
         where = f" in rank {ranks[0]}" if len(ranks) == 1 else f" in {len(ranks)} ranks"
     if failure.exit_code == _NOT_FOUND:
-        error = programs.advice(failure.command.split(maxsplit=1)[0], context.search_path)
+        name = programs.missing(failure.command.split(), context.search_path)
+        error = programs.advice(name, context.search_path)
     because = f" ({error})" if error else ""
     advice = ""
     in_first_line = "in its first line, the command ends there, and the job fails"
     if failure.operator == "|":
-        advice = f"; with `set -eo pipefail` {in_first_line}"
+        if not ("pipefail" in command and _EXITS_ON_ERROR.search(command)):
+            advice = f"; with `set -eo pipefail` {in_first_line}"
     elif failure.operator == "&&":
         advice = "; `set -e` ignores what stands before `&&`: end the list with `|| exit 1`"
+    elif _is_in_script(failure, command):
+        advice = "; give `script` the option `-e`, or it hides every exit code"
     elif not _EXITS_ON_ERROR.search(command):
         advice = f"; with `set -e` {in_first_line}"
     return (
         f"line {failure.line} of {of} failed with code {failure.exit_code}{where}, and the job "
         f"went on: `{failure.text}`{because}{advice}"
     )
+
+
+def _is_in_script(failure: FailedCommand, command: str) -> bool:
+    """Whether a `script` without `-e` ran it, which returns 0 whatever happens."""
+    lines = command.split("\n")
+    match = _SCRIPT.search(lines[failure.line - 1]) if failure.line <= len(lines) else None
+    if match is None or failure.script or failure.command.startswith("script "):
+        return False
+    return failure.command in match[0] and not _RETURNS.search(match[0])
 
 
 def _failed_python(exit: RankExit, folder: Path) -> Record | None:

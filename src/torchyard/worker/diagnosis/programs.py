@@ -7,6 +7,8 @@ Leaves: noticing that a program is missing to cause_rules.py and hidden_failures
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Sequence
 
 _SIMILARITY = 0.75
 _MOST_PROGRAMS = 20_000
@@ -15,7 +17,17 @@ _MOST_PROGRAMS = 20_000
 def advice(name: str, search_path: str) -> str:
     """The hint for a program that isn't on PATH; empty if none there has a similar name."""
     nearest = _nearest(name, search_path)
+    if nearest == name:
+        return ""
     return f"`{name}` does not exist on the node: did you mean `{nearest}`?" if nearest else ""
+
+
+def missing(words: Sequence[str], search_path: str) -> str:
+    """The program that a command with exit code 127 lacks: in `env A=1 pyhton x` not `env`."""
+    if shutil.which(words[0], path=search_path) is None:
+        return words[0]
+    others = (word for word in words[1:] if word.isidentifier())
+    return next((word for word in others if shutil.which(word, path=search_path) is None), words[0])
 
 
 def _nearest(name: str, search_path: str) -> str:

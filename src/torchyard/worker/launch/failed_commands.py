@@ -37,8 +37,8 @@ _TRAP = re.compile(r"\btrap\b")
 # Read by a bash that isn't interactive before its command. Source: bash(1), BASH_ENV.
 _START = """\
 unset BASH_ENV
-{own}{inherit}_torchyard_failures={most}
-trap '{{ printf "%s\\0" "$?" "$LINENO" "${{BASH_SOURCE[0]}}" \
+{own}{script}{inherit}_torchyard_failures={most}
+trap '{{ printf "%s\\0" "$?" "${{_torchyard_line:-$LINENO}}" "${{BASH_SOURCE[0]}}" \
 "$((BASH_SUBSHELL+${{#FUNCNAME[@]}}))" "$BASH_COMMAND" >>{file}; \
 _torchyard_told=1; ((--_torchyard_failures)) || trap - ERR; }} 2>/dev/null' ERR
 _torchyard_steps={most_steps} _torchyard_told= _torchyard_seen=
@@ -57,6 +57,12 @@ _STEP = """\
 printf "%s\\0" "${{_torchyard_now[1]}}" "${{_torchyard_last[@]}}" >>{steps_file}; }};"""
 # Lets bash look at the exit codes of a pipe at the command's end.
 _END = "\nexit $?"
+# `script -c` runs its string by a shell of its own, and returns 0 without `-e`.
+_SCRIPT_WORD = re.compile(r"\bscript\s")
+_SCRIPT = """\
+script() {{ _torchyard_line=${{_torchyard_line:-${{BASH_LINENO[0]}}}} SHELL=$BASH BASH_ENV={path} \
+command script "$@" || return $?; }}
+"""
 _OWN_STARTUP = """\
 export BASH_ENV={path}
 eval "[ -f \\"$BASH_ENV\\" ] && . \\"$BASH_ENV\\""
@@ -78,6 +84,7 @@ def recorded(
     text = _START.format(
         own=_OWN_STARTUP.format(path=shlex.quote(job_startup)) if job_startup else "",
         inherit="" if _TRAP.search(command) else "set -E\n",
+        script=_SCRIPT.format(path=shlex.quote(str(file))) if _SCRIPT_WORD.search(command) else "",
         most=_MOST_FAILURES,
         most_steps=_MOST_STEPS,
         file=_quoted(f"{folder}/{FILE}"),
