@@ -363,16 +363,16 @@ def ort_moe_experts() -> dict[str, Any]:
     with _group() as distributed:
         rank, ranks = distributed.get_rank(), distributed.get_world_size()
         grid = grids.DistributionGrid(expert_parallel_group_size=ranks)
-        whole, spread = _experts(grids.DistributionGrid(), 2 * ranks), _experts(grid, 2)
-        pairs = [(spread.gate.wg.weight, whole.gate.wg.weight)]
+        single, spread = _experts(grids.DistributionGrid(), 2 * ranks), _experts(grid, 2)
+        pairs = [(spread.gate.wg.weight, single.gate.wg.weight)]
         for number, expert in enumerate(spread.moe_experts):
-            other = whole.moe_experts[2 * rank + number]
+            other = single.moe_experts[2 * rank + number]
             pairs += zip(expert.parameters(), other.parameters())
         with torch.no_grad():
             for weight, other in pairs:
                 weight.copy_(other)
         start = [weight.detach().clone() for weight, _ in pairs]
-        optimizers = [torch.optim.SGD(layer.parameters(), lr=0.5) for layer in (whole, spread)]
+        optimizers = [torch.optim.SGD(layer.parameters(), lr=0.5) for layer in (single, spread)]
         losses = []
         for step in range(_STEPS):
             for optimizer in optimizers:
@@ -380,7 +380,7 @@ def ort_moe_experts() -> dict[str, Any]:
             tokens = [_batch(step, part, ranks)[0] for part in range(ranks)]
             # As many tokens at once as a rank has: the gate's loss is a mean over those.
             for part in tokens:
-                (_error(whole, part) / ranks).backward()
+                (_error(single, part) / ranks).backward()
             loss = _error(spread, tokens[rank])
             loss.backward()
             utils.moe_module_all_reduce(spread, grid)
