@@ -21,8 +21,9 @@ _HEAD = (
     "this page.",
     "",
     "Every environment that a workspace has, what a build of it holds, and what was tested where. "
-    "*built* means that its label is read from a build; *locked* that its packages are resolved, "
-    "and nobody has built it where this page was made. *deprecated from* is the month in which its "
+    "*built* means that its label is read from a build; *locked* that its label is what its "
+    "requirements resolve to, which a build for its tests was compared with, or that nobody has "
+    "built it where this page was made. *deprecated from* is the month in which its "
     "Python gets its last security fix. `yard environment show -n NAME` prints the "
     "same with every package, `yard environment page NAME` adds your own validations and known "
     "vulnerabilities by their age. [Environments](../guides/environments.md) says how to use them, "
@@ -96,6 +97,9 @@ def _environments(every: Sequence[Curated]) -> Iterator[str]:
 def _label(curated: Curated) -> str:
     if curated.contents or not curated.requirements:
         return "built"
+    # A run without differences found the locked version of each package in a build.
+    if any(not run.differences for run in components.runs(curated.name)):
+        return "locked, built as locked"
     return "locked, not built here"
 
 
