@@ -106,6 +106,28 @@ def failed(line: int, code: int, command: str, because: str = "", advice: str = 
             [failed(2, 1, "cp no such", "", IN_SCRIPT)],
         ),
         ("true\nscript -qec 'cp no such' /dev/null; true", [failed(2, 1, "cp no such")]),
+        ("bash -c 'cd dtaa; true'", [failed(1, 1, "cd dtaa")]),
+        ("exec /bin/bash -lc 'true\ncp no such\ntrue'", [failed(2, 1, "cp no such")]),
+        ('env A=1 bash -xc "cd no && ls; true"', [failed(1, 1, "cd no", "", IN_LIST)]),
+        ("bash -c 'cat no-such | wc -l; true'", [failed(1, 1, "cat no-such", "", IN_PIPE)]),
+        (
+            "bash -c 'cd .; pyhton x; true'",
+            [
+                failed(
+                    1,
+                    127,
+                    "pyhton x",
+                    "`pyhton` does not exist on the node: did you mean `python`?",
+                )
+            ],
+        ),
+        (
+            "sh -c 'pyhton x; true'",
+            [
+                "rank 0 succeeded, but a program was not found: `pyhton` does not exist on the "
+                "node: did you mean `python`?"
+            ],
+        ),
     ],
 )
 def test_a_command_that_failed_is_told_with_its_line(
@@ -169,6 +191,8 @@ def test_what_fails_in_a_pipe_before_and_and_in_the_background_is_told(
         "echo 'bash: line 1: cat: no command not found'",
         # A script of the job's own may handle what fails in it.
         "bash -c 'false; true'; true",
+        "bash -c 'cd no || true; if cd no; then true; fi'",
+        "sh -c 'pyhton a || true'",
         "pyhton a.py || true",
         "(cp no such; true) || true; [ -f no ] && true; true",
         'if [ "$(cat no)" = x ]; then true; fi; true',
@@ -266,6 +290,71 @@ def test_a_program_that_a_script_misses_is_told(bench: Bench, programs: dict[str
         "rank 0 succeeded, but a program in `run.sh` was not found: `pyhton` does not exist on the "
         "node: did you mean `python`?"
     )
+
+
+def endings(script: str) -> str:
+    return (
+        f"`{script}` has Windows line endings, and a shell takes the carriage return at the end of "
+        f"each line as part of the last word: convert the file, as `sed -i 's/\\r$//' {script}` "
+        "does"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "script", "text"),
+    [
+        ("bash b.sh", "b.sh", "set -e\r\npython train.py\r\necho x\r\n"),
+        ("bash -x src/b.sh", "src/b.sh", "mkdir out\r\n"),
+        ("cd src && . ./b.sh; true", "src/b.sh", "mkdir out\r\n"),
+        ("sh b.sh --lr 1\ntrue", "b.sh", "cp no such\r\necho\r\n"),
+        ("./b.sh; echo x", "b.sh", "#!/bin/bash\r\necho\r\n"),
+        ("chmod +x b.sh; ./b.sh; true", "b.sh", "#!/bin/sh\r\necho\r\n"),
+        ("bash -c 'bash b.sh; true'", "b.sh", "mkdir out\r\n"),
+    ],
+)
+def test_a_shell_script_with_windows_line_endings_is_told(
+    bench: Bench, programs: dict[str, str], command: str, script: str, text: str
+) -> None:
+    code = bench.server.put_snapshot({script: text, "train.py": "print(1)"})
+    notices = run(bench, command, programs, code=code)
+    assert bench.exit() == {"exit_code": 0, "error": None}
+    named = "./b.sh" if "./b.sh" in command else script
+    assert [notice for notice in notices if "Windows" in notice] == [endings(named)]
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("bash b.sh", "set -e\r\npython train.py\r\nexit 3\n"),
+        ("bash b.sh", "if true; then\r\n echo\r\nfi\r\n"),
+        ("bash b.sh", "python train.py\r\n"),
+        ("bash b.sh", "pyhton\r\n"),
+        ("sh b.sh", "set -e\r\ntrue\r\n"),
+        ("chmod +x b.sh && ./b.sh", "#!/bin/bash\r\ntrue\r\n"),
+    ],
+)
+def test_a_job_that_fails_by_windows_line_endings_says_so(
+    bench: Bench, programs: dict[str, str], command: str, text: str
+) -> None:
+    code = bench.server.put_snapshot({"b.sh": text, "train.py": "print(1)"})
+    run(bench, command, programs, code=code)
+    assert bench.exit()["error"]["hint"] == endings(command.split()[-1])
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("python a.py; true", {"a.py": "#!/usr/bin/env python\r\nprint(1)\r\n"}),
+        ("bash b.sh; true", {"b.sh": "echo a.csv\n", "a.csv": "1\r\n"}),
+        ("sed -i 's/\\r$//' b.sh; bash b.sh", {"b.sh": "true\r\n"}),
+        ("tr -d '\\r' <b.sh | bash; true", {"b.sh": "true\r\n"}),
+    ],
+)
+def test_windows_line_endings_that_no_shell_reads_are_not_told(
+    bench: Bench, programs: dict[str, str], command: str, files: dict[str, str]
+) -> None:
+    code = bench.server.put_snapshot({**files})
+    assert run(bench, command, programs, code=code) == []
 
 
 def test_set_e_names_the_nearest_program(bench: Bench, programs: dict[str, str]) -> None:

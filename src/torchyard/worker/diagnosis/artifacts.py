@@ -480,6 +480,11 @@ def _frame(match: re.Match[str], code: str = "") -> Frame:
     return Frame(file, int(match["line"]), function, code[:_LONGEST_CODE])
 
 
+def beginning(file: Path) -> bytes:
+    """The first bytes of a file; empty if it can't be read."""
+    return _read(file, _MAX_BYTES)
+
+
 def _text(file: Path) -> str:
     return _read(file, _MAX_BYTES).decode("utf-8", "replace")
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from torchyard.shared import failures
 from torchyard.shared.failures import Failure
-from torchyard.worker.diagnosis import artifacts, causes, programs
+from torchyard.worker.diagnosis import artifacts, causes, line_endings, programs
 from torchyard.worker.diagnosis.artifacts import FailedCommand, Frame, Record, Trace
 from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
 from torchyard.worker.launch.ranks import RankExit
@@ -56,6 +56,9 @@ _SPAWNED = re.compile(
     r"\.Process(?:Raised|Exited)Exception:\s{1,9}(?:-- Process|process) (\d{1,9}) terminated"
 )
 _LONGEST_RANK = 10
+# What a shell or Python says of a script whose lines end as on Windows.
+_CODES_OF_SCRIPTS = ("shell_syntax", "command_not_found", "script_missing", "file_missing",
+                     "interpreter_missing", "rank_failed")  # fmt: skip
 _WITH_STACK = (*_CRASHES, "aborted")
 
 
@@ -177,15 +180,20 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
     if record is not None and record.has_peers:
         context = replace(context, has_peers=True)  # those of a launcher of its own
     finding = _finding(exit, context, folder, record, tail)
-    finding = _with_own_settings(finding, exit, context)
+    finding = _with_own_settings(finding, exit, context, tail)
     return _diagnosis(exit, context, finding, record, tail)
 
 
-def _with_own_settings(finding: _Finding, exit: RankExit, context: DiagnosisContext) -> _Finding:
+def _with_own_settings(
+    finding: _Finding, exit: RankExit, context: DiagnosisContext, tail: str
+) -> _Finding:
     """The finding with a hint at what the job sets itself, where that is the likelier cause."""
     is_killed = exit.signal == _KILL or exit.exit_code == _SHELL_SIGNAL + _KILL
     if finding.code == "out_of_memory" and not is_killed and causes.limits_memory(context.command):
         return _replaced(finding, hint=causes.OWN_MEMORY_LIMIT)
+    if finding.code in _CODES_OF_SCRIPTS:
+        scripts = line_endings.scripts(context.command, tail, context.work)
+        return _replaced(finding, hint=line_endings.advice(scripts[0])) if scripts else finding
     return finding
 
 

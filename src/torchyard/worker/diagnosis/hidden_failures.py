@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from torchyard.worker.diagnosis import artifacts, diagnosis, programs
+from torchyard.worker.diagnosis import artifacts, diagnosis, line_endings, programs
 from torchyard.worker.diagnosis.artifacts import FailedCommand, FailedSteps, Record
 from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.launch import failed_commands, shell_lists
@@ -57,6 +57,7 @@ def notices(exits: Iterable[RankExit], context: DiagnosisContext, command: str) 
     Args:
         command: what the ranks' shells ran.
     """
+    command = failed_commands.inner(command)
     ranks: dict[FailedCommand, list[int]] = {}
     errors: dict[FailedCommand, str] = {}
     others: list[str] = []
@@ -82,12 +83,14 @@ def notices(exits: Iterable[RankExit], context: DiagnosisContext, command: str) 
         else:
             others += _python_notices(exit, record, failures, context, command)
         others += _missing_programs(exit, failures, context, command)
+        log = artifacts.log_ends(exit.rank.log)
+        others += map(line_endings.advice, line_endings.scripts(command, log, context.work))
     shown = list(ranks)[:_MOST_COMMANDS]
     for failure in shown:
         yield _command_notice(failure, ranks[failure], errors.get(failure, ""), context, command)
     if len(ranks) > len(shown):
         yield f"{len(ranks) - len(shown)} more commands failed, and the job went on"
-    yield from others
+    yield from dict.fromkeys(others)
 
 
 def _commands(

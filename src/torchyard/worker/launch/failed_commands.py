@@ -34,9 +34,14 @@ _MOST_STEPS = 5_000
 _STEPS = re.compile(r"[;\n|]|(?<![<>&])&(?![>&])")
 _PIPE = re.compile(r"(?<![|>])\|(?!\|)")
 _TRAP = re.compile(r"\btrap\b")
+_SHELLS = ("bash", "sh", "dash")
+# Programs that become the program which they are given.
+_WRAPPERS = ("exec", "env", "nice", "nohup", "setsid", "stdbuf", "timeout")
+_STRING_OPTION = re.compile(r"-[elux]{0,4}c")
+_OTHER_OPTION = re.compile(r"-[elux]{1,4}|--login|--norc|--noprofile")
 # Read by a bash that isn't interactive before its command. Source: bash(1), BASH_ENV.
 _START = """\
-unset BASH_ENV
+{outer}unset BASH_ENV
 {own}{script}{inherit}_torchyard_failures={most}
 trap '{{ printf "%s\\0" "$?" "${{_torchyard_line:-$LINENO}}" "${{BASH_SOURCE[0]}}" \
 "$((BASH_SUBSHELL+${{#FUNCNAME[@]}}))" "$BASH_COMMAND" >>{file}; \
@@ -63,6 +68,10 @@ _SCRIPT = """\
 script() {{ _torchyard_line=${{_torchyard_line:-${{BASH_LINENO[0]}}}} SHELL=$BASH BASH_ENV={path} \
 command script "$@" || return $?; }}
 """
+# The shell that only starts the one with the commands.
+_OUTER = """\
+[[ ${{BASH_EXECUTION_STRING-}} == {command} ]] && return
+"""
 _OWN_STARTUP = """\
 export BASH_ENV={path}
 eval "[ -f \\"$BASH_ENV\\" ] && . \\"$BASH_ENV\\""
@@ -79,9 +88,13 @@ def recorded(
     if not folder or Path(shell).name != "bash" or not has_steps(command):
         return command, environment
     job_startup = environment.get("BASH_ENV", "")
+    is_wrapped = inner(command) != command
+    if is_wrapped and job_startup:
+        return command, environment
     file = Path(folder) / _STARTUP
     steps_file = _quoted(f"{folder}/{STEPS_FILE}")
     text = _START.format(
+        outer=_OUTER.format(command=shlex.quote(command)) if is_wrapped else "",
         own=_OWN_STARTUP.format(path=shlex.quote(job_startup)) if job_startup else "",
         inherit="" if _TRAP.search(command) else "set -E\n",
         script=_SCRIPT.format(path=shlex.quote(str(file))) if _SCRIPT_WORD.search(command) else "",
@@ -106,7 +119,29 @@ def _quoted(path: str) -> str:
 
 def has_steps(command: str) -> bool:
     """Whether a shell may go on after one of its commands has failed."""
-    return bool(_STEPS.search(_bare(command).replace("||", "  ")))
+    return bool(_STEPS.search(_bare(inner(command)).replace("||", "  ")))
+
+
+def inner(command: str) -> str:
+    """The string that a shell gets, in a command that is nothing but `bash -c STRING`; otherwise
+    the command itself.
+    """
+    if _STEPS.search(_bare(command)):
+        return command
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    if not words or words[0].rpartition("/")[2] not in (*_WRAPPERS, *_SHELLS):
+        return command
+    names = [word.rpartition("/")[2] for word in words]
+    shell = next((index for index, name in enumerate(names) if name in _SHELLS), len(names))
+    for index in range(shell + 1, len(words) - 1):
+        if _STRING_OPTION.fullmatch(words[index]):
+            return words[index + 1]
+        if not _OTHER_OPTION.fullmatch(words[index]):
+            break
+    return command
 
 
 def has_pipe(command: str) -> bool:
