@@ -21,11 +21,10 @@ _HEAD = (
     "this page.",
     "",
     "Every environment that a workspace has, what a build of it holds, and what was tested where. "
-    "*built* means that its label is read from a build; *locked* that its label is what its "
-    "requirements resolve to, which a build for its tests was compared with, or that nobody has "
-    "built it where this page was made. *deprecated from* is the month in which its "
-    "Python gets its last security fix. `yard environment show -n NAME` prints the "
-    "same with every package, `yard environment page NAME` adds your own validations and known "
+    "*built* means that its label is read from a build; *locked* that it is what its requirements "
+    "resolve to, and whether a build for its tests agreed with that. *deprecated from* is the "
+    "month in which its Python gets its last security fix. `yard environment show -n NAME` prints "
+    "the same with every package, `yard environment page NAME` adds your own validations and known "
     "vulnerabilities by their age. [Environments](../guides/environments.md) says how to use them, "
     "[decision 0100](../decisions/0100-test-each-component-of-a-curated-environment.md) how they "
     "are tested.",
@@ -99,8 +98,8 @@ def _label(curated: Curated) -> str:
         return "built"
     # A run without differences found the locked version of each package in a build.
     if any(not run.differences for run in components.runs(curated.name)):
-        return "locked, built as locked"
-    return "locked, not built here"
+        return "locked, a build agrees"
+    return "locked, not tested"
 
 
 def _tested(run: TestRun) -> str:
@@ -129,7 +128,7 @@ def _family_member(curated: Curated) -> Iterator[str]:
 
 def _where(curated: Curated, runs: Sequence[TestRun]) -> str:
     if not runs:
-        return f"{_label(curated).capitalize()}; its tests have not been run yet."
+        return f"{_label(curated).capitalize()} yet."
     return f"Tested on {', '.join(f'{run.hardware} on {run.date}' for run in runs)}."
 
 

@@ -196,7 +196,7 @@ def test_a_machine_with_its_own_root_joins_trains_is_unplugged_drained_and_leave
     ray_environment: RayEnvironment, tmp_path: Path
 ) -> None:
     with _site_of(1, ray_environment, tmp_path) as site:
-        _join_train_unplug_drain_and_leave(site, *site.machines)
+        _join_train_unplug_drain_and_leave(site, site.machines[0])
 
 
 def _join_train_unplug_drain_and_leave(site: Site, machine: OwnMachine) -> None:

@@ -124,6 +124,20 @@ def url_of(text: str) -> str:
     return f"{scheme}://{rest}"
 
 
+def checked_token(token: str) -> str:
+    """
+    Raises:
+        InvalidInput: it is not one word.
+    """
+    if not token or any(c.isspace() or not c.isprintable() for c in token):
+        raise InvalidInput(
+            "that is not a token",
+            "a token is one word that begins with `yard_p_`; `yard user token create NAME --query "
+            "token -o tsv` prints nothing else",
+        )
+    return token
+
+
 def _json(file: Path) -> Any:
     try:
         return json.loads(file.read_bytes())

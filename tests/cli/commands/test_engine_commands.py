@@ -93,3 +93,14 @@ def test_the_number_of_nodes_over_time_is_listed(lab: Yard) -> None:
     lines = lab(*words).text.splitlines()
     assert lines[0].split() == ["AT", "NODES", "BUSY", "TARGET", "MACHINES", "REASON"]
     assert "4 for the minimum" in lines[2] and "4 idle for 0 s" in lines[3]
+
+
+@pytest.mark.parametrize("content", ["", "Token `lab`, valid until never:\n\nyard_p_x\n"])
+def test_a_file_without_a_token_is_told_before_a_machine_joins(
+    yard: Yard, tmp_path: Path, content: str
+) -> None:
+    file = tmp_path / "token.txt"
+    file.write_text(content)
+    joined = yard("node", "join", "https://10.0.0.9:8766", "--token-file", str(file))
+    assert joined.code == 2 and "error: that is not a token" in joined.err
+    assert "--query token -o tsv" in joined.err

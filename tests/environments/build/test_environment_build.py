@@ -375,10 +375,12 @@ def put_torches(machine: Machine) -> None:
     wheels.put(machine.wheels, "nvidia-cublas", "13.0")
     wheels.put(machine.wheels, "torch", "2.14.0", requires=("nvidia-cublas",))
     recorder = (
-        "defined = []\n\n\nclass library:\n    class Library:\n"
+        "defined, given = [], []\n\n\nclass library:\n    class Library:\n"
         "        def __init__(self, name, kind):\n            self.name = name\n\n"
         "        def define(self, schema):\n"
-        "            defined.append(self.name + '::' + schema.split('(')[0])\n"
+        "            defined.append(self.name + '::' + schema.split('(')[0])\n\n"
+        "        def impl(self, name, function, key):\n"
+        "            given.append((self.name + '::' + name, key))\n"
     )
     wheels.put(machine.wheels, "torch", "2.13.0+cpu", text=recorder)
     wheels.put(machine.wheels, "torch", "2.12.0+cpu")
@@ -456,8 +458,8 @@ def test_torchvision_of_pypi_gets_its_hook_beside_a_cpu_torch(
 ) -> None:
     put_torches(machine)
     folder = environments.builds.run(asked(environments, "torchvision"))
-    assert python(folder, "import torchvision, torch; print(torch.defined)") == (
-        "['torchvision::nms', 'torchvision::qnms']"
+    assert python(folder, "import torchvision, torch; print(torch.defined, torch.given)") == (
+        "['torchvision::nms', 'torchvision::qnms'] [('torchvision::nms', 'CPU')]"
     )
     idle = python(folder, "import sys; print('torch' in sys.modules)")
     assert idle == "False"

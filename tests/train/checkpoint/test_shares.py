@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
-from torchyard.train.checkpoint import folders, shares
+from torchyard.train.checkpoint import checksum_stream, folders, shares
 
 pytestmark = pytest.mark.torch
 
@@ -19,7 +19,7 @@ def test_a_share_of_several_blocks_is_what_its_sum_says(tmp_path: Path) -> None:
     indexes = [MetadataIndex(f"item{number}") for number in range(len(items))]
     share = shares.write_share(tmp_path, 0, indexes, lambda number: items[number])
     file = tmp_path / share.name
-    assert file.stat().st_size == share.file.size_bytes > 2 * shares._BLOCK_BYTES
+    assert file.stat().st_size == share.file.size_bytes > 2 * checksum_stream._BLOCK_BYTES
     assert folders.file_sum(file) == share.file
     content = file.read_bytes()
     for index, item in zip(indexes, items, strict=True):

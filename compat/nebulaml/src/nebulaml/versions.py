@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from torchyard.train.checkpoint import folders
+from torchyard.train.checkpoint.checksum_stream import ChecksumStream
 from torchyard.train.checkpoint.errors import CheckpointError
 from torchyard.train.checkpoint.folders import FileSum
 
@@ -104,14 +104,8 @@ def add_object(version: Version, name: str, write: Callable[[Any], None]) -> Non
     part = file.with_name(f".{file.name}.part")
     try:
         with open(part, "wb", buffering=0) as stream:
-            summed = _SummedFile(stream)
-            try:
-                write(summed)
-            except RuntimeError:
-                # After an error of the disk, torch.save raises that its file is incomplete.
-                if summed.error is not None:
-                    raise summed.error from None
-                raise
+            summed = ChecksumStream(stream)
+            summed.fill(write)
             os.fsync(stream.fileno())
     except BaseException:
         with contextlib.suppress(OSError):
@@ -197,32 +191,6 @@ def remove(root: Path, tag: str, older_than: str | None = None) -> None:
             folders.remove(folder / name)
     with contextlib.suppress(OSError):
         folder.rmdir()
-
-
-class _SummedFile:
-    """Count and sum what is written to a file."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self.size_bytes = 0
-        self.crc32 = 0
-        self.error: OSError | None = None
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        length = len(view)
-        self.crc32 = zlib.crc32(view, self.crc32)
-        self.size_bytes += length
-        try:
-            while view:
-                view = view[self._file.write(view) :]
-        except OSError as error:
-            self.error = error
-            raise
-        return length
-
-    def flush(self) -> None:
-        """Nothing is buffered; torch.save calls it."""
 
 
 def _is_complete(names: set[str], objects: int, counts: set[int | None]) -> bool:

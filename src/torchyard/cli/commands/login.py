@@ -226,9 +226,7 @@ def _read_token(address: str, token_file: str) -> str:
         raise InvalidInput(
             "there is no terminal to ask for a token at", "use `--token-file FILE`, or - for stdin"
         )
-    if not token or any(c.isspace() or not c.isprintable() for c in token):
-        raise InvalidInput("that is not a token", "a token is one word that begins with `yard_p_`")
-    return token
+    return logins.checked_token(token)
 
 
 def _try(session: Session, login: logins.Login) -> dict[str, Any]:

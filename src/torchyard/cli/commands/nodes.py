@@ -364,11 +364,12 @@ def _read_token(file: str) -> str:
     if not file:
         return ""
     try:
-        return (sys.stdin.read() if file == "-" else Path(file).read_text()).strip()
+        token = (sys.stdin.read() if file == "-" else Path(file).read_text()).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(
             f"`{file}` can't be read ({error})", "check the path and its permissions"
         ) from error
+    return logins.checked_token(token)
 
 
 def _workspace(transport: Transport) -> str:

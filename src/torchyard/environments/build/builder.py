@@ -213,7 +213,7 @@ def _install_packages(
 def _fit_to_cpu(pins: Mapping[str, str], packages: Path, uv: Uv) -> None:
     """Let PyPI's torchvision and torchaudio work beside a CPU build of torch."""
     if torchvision_hook.needed(pins):
-        uv.say("torchvision is PyPI's and torch is a CPU build: a hook has its operators")
+        uv.say("torchvision is PyPI's and torch is a CPU build: a hook stands in for its operators")
         torchvision_hook.put(packages)
     if torchaudio_operators.needed(pins):
         uv.say("torchaudio is PyPI's and torch is a CPU build: it runs without compiled operators")

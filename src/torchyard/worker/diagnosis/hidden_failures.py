@@ -82,8 +82,8 @@ def notices(exits: Iterable[RankExit], context: DiagnosisContext, command: str) 
             errors[pythons[0]] = _description(record, context)
         else:
             others += _python_notices(exit, record, failures, context, command)
-        others += _missing_programs(exit, failures, context, command)
         log = artifacts.log_ends(exit.rank.log)
+        others += _missing_programs(exit, log, failures, context, command)
         others += map(line_endings.advice, line_endings.scripts(command, log, context.work))
     shown = list(ranks)[:_MOST_COMMANDS]
     for failure in shown:
@@ -294,14 +294,17 @@ def _python_notices(
 
 
 def _missing_programs(
-    exit: RankExit, failures: Sequence[FailedCommand], context: DiagnosisContext, command: str
+    exit: RankExit,
+    log: str,
+    failures: Sequence[FailedCommand],
+    context: DiagnosisContext,
+    command: str,
 ) -> Iterator[str]:
     """Programs and scripts that were not found where the shell records no failure: in a script, in
     the background.
     """
     if "||" in command:
         return
-    log = artifacts.log_ends(exit.rank.log)
     names: dict[str, str] = {}
     for match in _SHELL_MESSAGE.finditer(log):
         script = match["script"] if match["script"].endswith((".sh", ".bash")) else ""
