@@ -27,7 +27,7 @@ CEILINGS = {
     "assets": 600,
     "azureml": 17_500,
     "backups": 1_100,
-    "base": 5_850,
+    "base": 5_860,
     "batch_endpoints": 3_250,
     "cli": 13_700,
     "client": 15_360,
