@@ -83,7 +83,7 @@ def _environments(every: Sequence[Curated]) -> Iterator[str]:
             curated.version,
             python or "the platform's",
             versions.get("torch", ""),
-            str(contents.get("cuda", "")) or curated.name.partition("-cuda")[2],
+            _cuda(curated),
             str(len(versions)) if versions else "0",
             f"{size_bytes / 1e9:.1f} GB" if size_bytes else "",
             _label(curated),
@@ -91,6 +91,13 @@ def _environments(every: Sequence[Curated]) -> Iterator[str]:
             "<br>".join(_tested(run) for run in components.runs(curated.name)) or "no",
         ]
         yield f"| {' | '.join(cells)} |"
+
+
+def _cuda(curated: Curated) -> str:
+    """What its torch is for; where any accelerator will do, a machine may get a build without."""
+    cuda = str(curated.contents.get("cuda", "")) or curated.name.partition("-cuda")[2]
+    has_torch = bool(curated.contents.get("torch"))
+    return f"{cuda} or none" if cuda and has_torch and not curated.accelerator else cuda
 
 
 def _label(curated: Curated) -> str:

@@ -39,7 +39,8 @@ class Options:
     `services_url`, `services_port`: see interactive/services.py. `scoring_port`: of the router of
     online endpoints; 0 for the one after the server's, or any that is free.
     `oidc`: settings of the sign-in; see sign_in/settings.py. `messages`: those of webhooks and
-    e-mail; see jobs/messages/settings.py. `listen`: at all addresses of this
+    e-mail; see jobs/messages/settings.py. `wheels`: where wheels of environments are kept; see
+    environments/build/wheel_store.py. `listen`: at all addresses of this
     machine, with the server's own certificate; None for as a server that commands start did last.
     """
 
@@ -63,6 +64,7 @@ class Options:
     proxies: tuple[Network, ...] = ()
     listen: bool | None = None
     messages: Path | None = None
+    wheels: Path | None = None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -107,6 +109,14 @@ def _add_files(options: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="send e-mail when jobs end by the mail server that this JSON file names, and webhooks "
         "also to the private networks in it; default: TORCHYARD_MESSAGES",
+    )
+    options.add_argument(
+        "--wheels",
+        type=Path,
+        default=None,
+        metavar="FOLDER",
+        help="keep the wheels of environments' versions there, and take them first when one is "
+        "built again; default: TORCHYARD_WHEELS",
     )
 
 
@@ -264,4 +274,5 @@ def read(arguments: argparse.Namespace) -> Options:
         _proxies(configured, arguments.trusted_proxy),
         arguments.listen,
         arguments.messages.absolute() if arguments.messages else configured.messages,
+        arguments.wheels.absolute() if arguments.wheels else configured.wheels,
     )

@@ -54,7 +54,9 @@ def make_environments(machine: Machine) -> Iterator[MakeEnvironments]:
     databases = []
 
     def make(
-        accelerator: Accelerator = "cpu", find_engine: FindEngine = containers.find
+        accelerator: Accelerator = "cpu",
+        find_engine: FindEngine = containers.find,
+        wheel_store: Path | None = None,
     ) -> Environments:
         database = Database(machine.database)
         database.upgrade()
@@ -67,6 +69,7 @@ def make_environments(machine: Machine) -> Iterator[MakeEnvironments]:
             machine.variables,
             platform,
             find_engine=find_engine,
+            wheel_store=wheel_store,
         )
 
     yield make

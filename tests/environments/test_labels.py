@@ -51,6 +51,30 @@ def test_a_name_that_says_something_else(name: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("cuda", "any_torch", "lines"),
+    [
+        ("10.2", False, []),
+        ("10.2", True, []),
+        ("", True, []),
+        ("", False, ["torch is built without CUDA, and the label says for CUDA 10.2"]),
+        ("11.3", True, ["torch is built for CUDA 11.3, and the label says for CUDA 10.2"]),
+    ],
+)
+def test_where_any_accelerator_will_do_a_machine_may_have_torch_without_cuda(
+    cuda: str, any_torch: bool, lines: list[str]
+) -> None:
+    expected = replace(label(), cuda="10.2", any_torch=any_torch)
+    assert labels.differences(expected, replace(ANSWER, cuda=cuda)) == lines
+
+
+@pytest.mark.parametrize("name", ["pytorch-1.10-py38", "acpt-pytorch-2.13-cpu"])
+def test_a_curated_environment_leaves_it_open_unless_it_names_an_accelerator(name: str) -> None:
+    curated = curated_environments.find_by_name(name)
+    assert curated is not None
+    assert labels.of_curated(curated, "x86_64").any_torch == (not curated.accelerator)
+
+
+@pytest.mark.parametrize(
     ("name", "lines"),
     [
         ("vision-cuda12.1", ["the name says cuda 12.1, and the build holds 12.6"]),

@@ -37,6 +37,7 @@ class Settings:
     home, where a runner starts them as other users: the program whose socket is `runner`.
     `jobs_as_server_user` is set by an owner who accepts that jobs run as the server's own user.
     `messages` is the file about mail servers and webhooks; see jobs/messages/settings.py.
+    `wheels` is the folder for wheels of environments; see environments/build/wheel_store.py.
     """
 
     home: Path
@@ -55,6 +56,7 @@ class Settings:
     jobs_as_server_user: bool = False
     trusted_proxies: tuple[str, ...] = ()
     messages: Path | None = None
+    wheels: Path | None = None
 
     @property
     def token_file(self) -> Path:
@@ -86,7 +88,7 @@ class Settings:
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
     """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE, _DATABASE_FILE,
-    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER, _TRUSTED_PROXIES, _MESSAGES and
+    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER, _TRUSTED_PROXIES, _MESSAGES, _WHEELS and
     _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
 
     Raises:
@@ -114,6 +116,7 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
             values.get("TORCHYARD_TRUSTED_PROXIES", "").replace(",", " ").split()
         ),
         messages=_folder(values, "TORCHYARD_MESSAGES"),
+        wheels=_folder(values, "TORCHYARD_WHEELS"),
     )
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from torchyard.base.clock import SystemClock
 from torchyard.base.home import home_database
 from torchyard.environments import labels
+from torchyard.environments.build import cuda_builds
 from torchyard.environments.build.builder import site_packages
 from torchyard.environments.export import python_of
 from torchyard.environments.names import curated_environments
@@ -49,7 +50,7 @@ def read_files(folder: Path) -> dict[str, Any]:
     return {
         "python": python_of(lines),
         "torch": packages.get("torch", ""),
-        "cuda": labels.cuda_of(packages) or "",
+        "cuda": cuda_builds.of_torch(site_packages(folder)) or labels.cuda_of(packages) or "",
         "packages": dict(sorted(packages.items())),
         "size_bytes": _size(folder),
     }

@@ -39,7 +39,8 @@ class Label:
     """What is said of a version; empty values, and a `cuda` of None, say nothing.
 
     `packages` are versions or URLs by name, all that it holds where `is_complete`. `cuda` is empty
-    for a build of torch without CUDA. `python` is a version, its beginning, or a range.
+    for a build of torch without CUDA, which the machine may have instead where `any_torch` holds.
+    `python` is a version, its beginning, or a range.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Label:
     variables: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     is_complete: bool = True
+    any_torch: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ def of_curated(curated: Curated, machine: str) -> Label:
         machine,
         dict(curated.variables),
         is_complete=bool(curated.contents or curated.locked),
+        any_torch=not curated.accelerator,
     )
 
 
@@ -185,7 +188,8 @@ def _of_torch(label: Label, answer: Answer) -> Iterator[str]:
         and not _is_same(answer.torch, expected)
     ):
         yield f"the module torch is {answer.torch}, and the label says {expected}"
-    if label.cuda is not None and answer.cuda is not None and answer.cuda != label.cuda:
+    cudas = (label.cuda, "") if label.any_torch else (label.cuda,)
+    if label.cuda is not None and answer.cuda is not None and answer.cuda not in cudas:
         yield f"torch is built {_for(answer.cuda)}, and the label says {_for(label.cuda)}"
 
 

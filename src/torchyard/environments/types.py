@@ -25,6 +25,8 @@ REQUESTED = "torchyard.requested"
 """The property of a released version that holds the definition which was resolved for it."""
 WHEELS, WHEELS_BYTES = "torchyard.wheels", "torchyard.wheels_bytes"
 """The properties of a released version that name its kept wheels, and say how large they are."""
+WHEELS_FOLDER = "torchyard.wheels_folder"
+"""The property that names the folder in which they are kept, where that is not the home."""
 # Raise it when the builder makes another content of the same spec.
 BUILDER_FORMAT = 1
 

@@ -297,6 +297,7 @@ def wheels(session: Session, name: str, prune: bool) -> None:
             "version": row["version"],
             "archived": row["archived"],
             "size_bytes": int(row["properties"][_WHEELS_BYTES]),
+            "folder": row["properties"].get(_WHEELS_FOLDER, ""),
         }
         for row in environments.list(name, archived=True).raw
         if _WHEELS_BYTES in (row.get("properties") or {})
@@ -326,10 +327,12 @@ _COLUMNS: list[tables.Column] = [
     ("CREATED", lambda row: row["created_at"]),
 ]
 _WHEELS_BYTES = "torchyard.wheels_bytes"
+_WHEELS_FOLDER = "torchyard.wheels_folder"
 _WHEEL_COLUMNS: list[tables.Column] = [
     ("VERSION", lambda row: row["version"]),
     ("ARCHIVED", lambda row: "yes" if row["archived"] else ""),
     ("SIZE", lambda row: megabytes(row["size_bytes"])),
+    ("FOLDER", lambda row: row["folder"] or "the server's home"),
 ]
 _SCHEDULE_COLUMNS: list[tables.Column] = [
     ("ENVIRONMENT", lambda row: row["environment"]),

@@ -46,12 +46,14 @@ class EnvironmentPaths:
     """Where an environment's files are.
 
     `root` is `<home>/environments`, for what the server alone reads; `built` is where jobs find
-    the folder: the same, or that of a node folder apart from the home.
+    the folder: the same, or that of a node folder apart from the home. `wheel_store` keeps wheels
+    in place of the home's blobs; see wheel_store.py.
     """
 
     root: Path
     hash: str
     built: Path
+    wheel_store: Path | None = None
 
     @property
     def folder(self) -> Path:
@@ -83,7 +85,7 @@ class EnvironmentPaths:
 
     @property
     def blobs(self) -> Blobs:
-        """Where they are kept."""
+        """Where they are kept, unless there is a wheel store."""
         return Blobs(self.root.parent / "blobs")
 
     def is_whole(self) -> bool:
@@ -105,7 +107,7 @@ def run(spec: EnvironmentSpec, paths: EnvironmentPaths, known_lock: str, uv: Uv)
     working = paths.built / f".building-{spec.hash}-{os.getpid()}"
     working.mkdir()
     try:
-        kept_wheels.lay_out(paths.kept_wheels, paths.blobs, working)
+        kept_wheels.lay_out(paths.kept_wheels, paths.blobs, working, known_lock, paths.wheel_store)
         text = make(spec, paths.folder, known_lock, uv, working)
         publish(working, paths, text)
     finally:
@@ -199,7 +201,7 @@ def _install_packages(
     elif spec.packages or extra:
         there = _conda_provided(packages) if spec.conda else ()
         text = _resolve_and_install(spec, extra, python, uv, working, there)
-    _fit_to_cpu(lock.pins(text), packages, uv)
+    _fit_to_torch(lock.pins(text), packages, uv)
     if spec.layers:
         uv.say(f"torchyard's layers: {', '.join(spec.layers)}")
         layers.put(spec.layers, packages)
@@ -210,13 +212,13 @@ def _install_packages(
     return text
 
 
-def _fit_to_cpu(pins: Mapping[str, str], packages: Path, uv: Uv) -> None:
-    """Let PyPI's torchvision and torchaudio work beside a CPU build of torch."""
+def _fit_to_torch(pins: Mapping[str, str], packages: Path, uv: Uv) -> None:
+    """Let PyPI's torchvision work beside a CPU build of torch, and torchaudio beside another."""
     if torchvision_hook.needed(pins):
         uv.say("torchvision is PyPI's and torch is a CPU build: a hook stands in for its operators")
         torchvision_hook.put(packages)
-    if torchaudio_operators.needed(pins):
-        uv.say("torchaudio is PyPI's and torch is a CPU build: it runs without compiled operators")
+    if torchaudio_operators.needed(packages):
+        uv.say("torchaudio is not built for the CUDA of torch: it runs without compiled operators")
         torchaudio_operators.remove(packages)
 
 
@@ -383,10 +385,11 @@ def keep_wheels(paths: EnvironmentPaths, text: str, uv: Uv) -> KeptWheels:
     shutil.rmtree(working, ignore_errors=True)
     working.mkdir()
     try:
-        wheels = kept_wheels.get(text, pip, python, working, paths.blobs, uv)
+        wheels = kept_wheels.get(text, pip, python, working, paths.blobs, uv, paths.wheel_store)
     finally:
         shutil.rmtree(working, ignore_errors=True)
-    kept_wheels.write_note(paths.kept_wheels, wheels)
+    if wheels.snapshot:
+        kept_wheels.write_note(paths.kept_wheels, wheels)
     return wheels
 
 

@@ -178,6 +178,8 @@ class Builds:
             with self._failure_recorded(spec, uv):
                 if spec.image is None:
                     lock = self._make(spec, paths, self._previous_lock(paths), uv)
+                    if paths.wheel_store is not None and spec.ref:
+                        _keep_of_version(paths, lock, uv)
                 else:
                     run = partial(self.run, canceled=canceled, secrets=secrets, also=uv.log)
                     lock = self._images.build(spec, paths, run, uv)
@@ -246,6 +248,17 @@ class Builds:
         if _device(shared) == _device(self._folders.built):
             return None
         return self._own_cache
+
+
+def _keep_of_version(paths: EnvironmentPaths, lock: str, uv: Uv) -> None:
+    """Put the wheels of a version into the wheel store; the build is good without that."""
+    try:
+        wheels = builder.keep_wheels(paths, lock, uv)
+    except BuildFailed as error:
+        uv.say(f"its wheels are not kept: {error.message}")
+        return
+    without = f"; none of {', '.join(wheels.without[:5])}" if wheels.without else ""
+    uv.say(f"{wheels.count} wheels are kept in `{wheels.folder}`{without}")
 
 
 def _is_newer(last: Build, before: Build | None) -> bool:

@@ -32,9 +32,22 @@ _SHELLS = ".shells"
 
 
 class BuiltFolders:
-    """The folders of `built`, one for each hash, and what is known of each, in `root`."""
+    """The folders of `built`, one for each hash, and what is known of each, in `root`.
 
-    def __init__(self, root: Path, built: Path, db: Database, clock: Clock, images: Images) -> None:
+    Args:
+        wheel_store: see wheel_store.py.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        built: Path,
+        db: Database,
+        clock: Clock,
+        images: Images,
+        wheel_store: Path | None = None,
+    ) -> None:
+        self.wheel_store = wheel_store
         self.root = root
         self.built = built
         self._db = db
@@ -42,7 +55,7 @@ class BuiltFolders:
         self._images = images
 
     def paths(self, hash: str) -> EnvironmentPaths:
-        return EnvironmentPaths(self.root, hash, self.built)
+        return EnvironmentPaths(self.root, hash, self.built, self.wheel_store)
 
     def log_path(self, hash: str) -> Path:
         """The build log. A later build of the same environment is added at its end."""

@@ -2,7 +2,8 @@
 
 Owns: getting them by pip, keeping them as blobs by their sha256, laying them out for a build,
 installing them.
-Leaves: which versions keep theirs to releases/, removing what no record names to `yard gc`.
+Leaves: a folder that keeps them in place of the blobs to wheel_store.py, which versions keep theirs
+to releases/ and builds.py, removing what no record names to `yard gc`.
 Always: nothing of a package is run to get its wheel; of a package without a wheel, or whose hash
 the lock does not have, nothing is kept; pip compares the hashes as they are kept, uv as they are
 installed.
@@ -10,7 +11,6 @@ installed.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -23,6 +23,7 @@ from packaging.utils import parse_wheel_filename
 from torchyard.base import files
 from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
 from torchyard.base.errors import BuildFailed, NotFound
+from torchyard.environments.build import wheel_store
 from torchyard.environments.packages import lock, machine_config
 from torchyard.environments.packages.requirements import normal
 from torchyard.environments.packages.uv import Outcome, Uv, failure, find_uv
@@ -37,15 +38,26 @@ _TORCH_CPU = "https://download.pytorch.org/whl/cpu"
 
 @dataclass(frozen=True)
 class KeptWheels:
-    """`snapshot` names the blobs; `without` are packages of which no wheel is kept."""
+    """`snapshot` names the blobs, unless they are in `folder`; `without` are packages of which no
+    wheel is kept.
+    """
 
     snapshot: str
     count: int
     size_bytes: int
     without: tuple[str, ...]
+    folder: str = ""
 
 
-def get(text: str, pip: Path, python: Path, working: Path, blobs: Blobs, uv: Uv) -> KeptWheels:
+def get(
+    text: str,
+    pip: Path,
+    python: Path,
+    working: Path,
+    blobs: Blobs,
+    uv: Uv,
+    store: Path | None = None,
+) -> KeptWheels:
     """Get the wheels of a lock and keep them.
 
     Args:
@@ -53,13 +65,16 @@ def get(text: str, pip: Path, python: Path, working: Path, blobs: Blobs, uv: Uv)
         python: the interpreter that they are for, not one of an environment: that runs code of its
             packages as it starts.
         working: an empty folder on the disk of the blobs.
+        store: a folder that keeps them in place of the blobs; what it has is not fetched again.
 
     Raises:
-        BuildFailed: pip can't get one that has a wheel.
+        BuildFailed: pip can't get one that has a wheel, or the folder can't be written.
         BuildCanceled: the build was canceled.
     """
     options, lines = parts(text)
-    chosen = {name: line for name, line in lines.items() if "--hash=" in line}
+    with_hash = {name: line for name, line in lines.items() if "--hash=" in line}
+    stored = wheel_store.find(store, with_hash, lock.pins(text)) if store is not None else {}
+    chosen = {name: line for name, line in with_hash.items() if name not in stored}
     version = python.name.removeprefix("python")
     variables = _variables(uv, lock.torch_source(text, version, uv, working))
     while chosen:
@@ -80,9 +95,16 @@ def get(text: str, pip: Path, python: Path, working: Path, blobs: Blobs, uv: Uv)
             raise failure(outcome, "the wheels can't be kept")
         uv.say(f"`{name}` has no wheel to keep")
         del chosen[name]
-    rows = [_keep(file, blobs) for file in sorted((working / FOLDER).glob("*.whl"))]
+    wheels = sorted((working / FOLDER).glob("*.whl"))
+    without = tuple(name for name in lines if name not in chosen and name not in stored)
+    if store is not None:
+        for file in wheels:
+            wheel_store.put(store, file)
+        wheels += stored.values()
+        size_bytes = sum(file.stat().st_size for file in wheels)
+        return KeptWheels("", len(wheels), size_bytes, without, str(store))
+    rows = [_keep(file, blobs) for file in wheels]
     snapshot = blobs.put_snapshot({"files": rows})
-    without = tuple(name for name in lines if name not in chosen)
     return KeptWheels(snapshot.id, len(rows), snapshot.size_bytes, without)
 
 
@@ -107,11 +129,7 @@ def _variables(uv: Uv, torch_source: Sequence[str]) -> dict[str, str]:
 
 
 def _keep(file: Path, blobs: Blobs) -> dict[str, object]:
-    digest = hashlib.sha256()
-    with open(file, "rb") as opened:
-        while block := opened.read(1 << 20):
-            digest.update(block)
-    sha256 = digest.hexdigest()
+    sha256 = wheel_store.sha256_of(file)
     if blobs.missing([sha256]):
         with open(file, "rb") as opened, blobs.writing(sha256) as writing:
             shutil.copyfileobj(opened, writing, 1 << 20)
@@ -119,29 +137,48 @@ def _keep(file: Path, blobs: Blobs) -> dict[str, object]:
 
 
 def write_note(note: Path, wheels: KeptWheels) -> None:
-    """Say beside the lock of an environment what is kept for it."""
+    """Say beside the lock of an environment which blobs are kept for it."""
     with files.write_atomically(note) as writing:
         writing.write(f"{SNAPSHOT_PREFIX}{wheels.snapshot}\n".encode())
 
 
-def lay_out(note: Path, blobs: Blobs, working: Path) -> None:
-    """Put the kept wheels of an environment into `working`/wheels; nothing where none are kept."""
-    try:
-        snapshot = blobs.snapshot(note.read_text(encoding="utf-8").strip()[len(SNAPSHOT_PREFIX) :])
-    except (FileNotFoundError, NotFound):
+def lay_out(
+    note: Path, blobs: Blobs, working: Path, text: str = "", store: Path | None = None
+) -> None:
+    """Put the kept wheels of an environment into `working`/wheels; nothing where none are kept.
+
+    Args:
+        text: the lock of an earlier build, if there was one.
+        store: a folder that may have more of them.
+    """
+    sources = _kept(note, blobs)
+    if store is not None:
+        _, lines = parts(text)
+        for wheel in wheel_store.find(store, lines, lock.pins(text)).values():
+            sources.setdefault(wheel.name, wheel)
+    if not sources:
         return
     folder = working / FOLDER
     folder.mkdir()
     folder.chmod(0o755)  # the build user reads them
-    for file in snapshot.files:
-        source, target = blobs.path(file.sha256), folder / file.path
-        if not source.exists():
-            continue  # its version has given them up
+    for name, source in sources.items():
+        target = folder / name
         try:
             os.link(source, target)
         except OSError:
             shutil.copyfile(source, target)
             target.chmod(0o444)
+
+
+def _kept(note: Path, blobs: Blobs) -> dict[str, Path]:
+    """The blobs of the wheels that are kept in the home, by the wheels' names."""
+    try:
+        snapshot = blobs.snapshot(note.read_text(encoding="utf-8").strip()[len(SNAPSHOT_PREFIX) :])
+    except (FileNotFoundError, NotFound):
+        return {}
+    sources = {file.path: blobs.path(file.sha256) for file in snapshot.files}
+    # Without those that its version has given up.
+    return {name: source for name, source in sources.items() if source.exists()}
 
 
 def install(text: str, uv: Uv, working: Path) -> str:

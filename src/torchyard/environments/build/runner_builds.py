@@ -75,7 +75,9 @@ class RunnerBuilds:
         try:
             self._provide_python(spec, uv)
             self._make_folder(folder, build_program.request(spec, paths.folder, known_lock))
-            kept_wheels.lay_out(paths.kept_wheels, paths.blobs, folder / "work")
+            kept_wheels.lay_out(
+                paths.kept_wheels, paths.blobs, folder / "work", known_lock, paths.wheel_store
+            )
             result = self._build(folder / "work", uv)
             working.mkdir()
             handover.copy(folder / "work" / "venv", working / "venv")

@@ -16,7 +16,7 @@ from torchyard.assets import deleted_versions
 from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.errors import Conflict
 from torchyard.environments import assets
-from torchyard.environments.types import REQUESTED, WHEELS, WHEELS_BYTES
+from torchyard.environments.types import REQUESTED, WHEELS, WHEELS_BYTES, WHEELS_FOLDER
 from torchyard.jobs.services import Services
 from torchyard.releases.records.types import Record
 from torchyard.releases.running import candidates
@@ -29,13 +29,16 @@ def in_words(wheels: Mapping[str, Any]) -> str:
         return f"its wheels are not kept: {wheels['error']}"
     without = wheels["without"]
     note = f"; none of {', '.join(without[:5])}" if without else ""
-    return f"kept wheels: {wheels['count']}, {wheels['size_bytes'] / 1e6:.1f} MB{note}"
+    folder = f" in `{wheels['folder']}`" if wheels.get("folder") else ""
+    return f"kept wheels: {wheels['count']}, {wheels['size_bytes'] / 1e6:.1f} MB{folder}{note}"
 
 
 def _wheels(wheels: Mapping[str, Any]) -> dict[str, str]:
-    """While a version has these properties, `yard gc` removes none of its wheels."""
+    """While a version has these properties, `yard gc` removes none of its wheels in the home."""
     if not wheels.get("count"):
         return {}
+    if wheels.get("folder"):
+        return {WHEELS_FOLDER: wheels["folder"], WHEELS_BYTES: str(wheels["size_bytes"])}
     return {
         WHEELS: f"{SNAPSHOT_PREFIX}{wheels['snapshot']}",
         WHEELS_BYTES: str(wheels["size_bytes"]),
@@ -66,7 +69,7 @@ def register(services: Services, record: Record) -> str:
     existing = [*(asset.version for asset in owned), *deleted]
     text = str(record.results["lock"])
     inherited = dict(base.asset.properties) if base.asset is not None else {}
-    for key in (WHEELS, WHEELS_BYTES):
+    for key in (WHEELS, WHEELS_BYTES, WHEELS_FOLDER):
         inherited.pop(key, None)
     request = assets.EnvironmentRequest(
         name=record.environment,

@@ -104,7 +104,7 @@ def label(services: Services, record: Record, is_canceled: IsCanceled) -> Outcom
         return Gate(LABEL, FAILED, "the build is gone: release again"), {}
     there = contents.read_files(folder)
     packages = there["packages"]
-    on_disk = Answer(packages, there["python"], cuda=labels.cuda_of(packages))
+    on_disk = Answer(packages, there["python"], cuda=there["cuda"])
     wrong = labels.differences(label_of(environments, record), on_disk)
     results = {"contents": {key: there[key] for key in ("python", "torch", "cuda", "size_bytes")}}
     if wrong:
