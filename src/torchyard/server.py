@@ -44,7 +44,6 @@ from torchyard.base.files import write_atomically
 from torchyard.base.home import home_database, home_service, private_home
 from torchyard.base.home.home_database import Choice
 from torchyard.endpoints.running.router_process import ScoringAt
-from torchyard.environments.build import wheel_store
 from torchyard.executors import job_users, server_for_nodes
 from torchyard.executors.server_for_nodes import NodeAddresses
 from torchyard.interactive.services import ServicesAt
@@ -340,8 +339,6 @@ def run(options: Options) -> None:
     sink = sink_of(options.audit_sink)
     context = listeners.context_of(options.tls) if options.tls is not None else None
     messages = message_settings.read(options.messages)
-    if options.wheels is not None:
-        wheel_store.check(options.wheels)
     home, shared = options.home, options.shared
     environ = private_home.restrict_umask(settings.for_jobs(os.environ))
     for_others = _is_for_others(options)
@@ -367,7 +364,7 @@ def run(options: Options) -> None:
             private=[*_private_files(options), *messages.files],
             node_addresses=partial(_node_addresses, entrance, options),
             messages=replace(messages, page_url=entrance.public_url or entrance.url),
-            wheel_store=options.wheels,
+            wheel_folder=options.wheels,
         )
         _remember_database(options)
         ensure_token(parts, settings.Settings(home).token_file)

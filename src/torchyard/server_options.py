@@ -22,6 +22,7 @@ from torchyard.base.addresses import Network
 from torchyard.base.errors import InvalidInput
 from torchyard.base.home import home_database, process_secrets
 from torchyard.base.home.home_database import Choice
+from torchyard.environments.build import wheel_folder
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Options:
     online endpoints; 0 for the one after the server's, or any that is free.
     `oidc`: settings of the sign-in; see sign_in/settings.py. `messages`: those of webhooks and
     e-mail; see jobs/messages/settings.py. `wheels`: where wheels of environments are kept; see
-    environments/build/wheel_store.py. `listen`: at all addresses of this
+    environments/build/wheel_folder.py. `listen`: at all addresses of this
     machine, with the server's own certificate; None for as a server that commands start did last.
     """
 
@@ -235,6 +236,17 @@ def _proxies(configured: settings.Settings, networks: list[str]) -> tuple[Networ
     return addresses.parse_networks(configured.trusted_proxies, "TORCHYARD_TRUSTED_PROXIES")
 
 
+def _wheels(arguments: argparse.Namespace, configured: settings.Settings) -> Path | None:
+    """
+    Raises:
+        InvalidInput: it is not a folder that the server can write to.
+    """
+    folder: Path | None = arguments.wheels.absolute() if arguments.wheels else configured.wheels
+    if folder is not None:
+        wheel_folder.check(folder)
+    return folder
+
+
 def read(arguments: argparse.Namespace) -> Options:
     """What the command line and the settings say; secrets leave the process's environment.
 
@@ -274,5 +286,5 @@ def read(arguments: argparse.Namespace) -> Options:
         _proxies(configured, arguments.trusted_proxy),
         arguments.listen,
         arguments.messages.absolute() if arguments.messages else configured.messages,
-        arguments.wheels.absolute() if arguments.wheels else configured.wheels,
+        _wheels(arguments, configured),
     )

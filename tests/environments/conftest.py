@@ -56,7 +56,7 @@ def make_environments(machine: Machine) -> Iterator[MakeEnvironments]:
     def make(
         accelerator: Accelerator = "cpu",
         find_engine: FindEngine = containers.find,
-        wheel_store: Path | None = None,
+        wheel_folder: Path | None = None,
     ) -> Environments:
         database = Database(machine.database)
         database.upgrade()
@@ -69,7 +69,7 @@ def make_environments(machine: Machine) -> Iterator[MakeEnvironments]:
             machine.variables,
             platform,
             find_engine=find_engine,
-            wheel_store=wheel_store,
+            wheel_folder=wheel_folder,
         )
 
     yield make

@@ -82,9 +82,9 @@ class ReleaseLab:
         piece = {"set": set_id, "entries": list(some), "last": True}
         actions.put_advisories(self.services, support.WORKSPACE, piece, "me")
 
-    def release(self, **request: Any) -> dict[str, Any]:
+    def release(self, name: str = NAME, **request: Any) -> dict[str, Any]:
         made = actions.create(
-            self.services, RELEASE, support.WORKSPACE, NAME, {"only": ONLY, **request}, support.ME
+            self.services, RELEASE, support.WORKSPACE, name, {"only": ONLY, **request}, support.ME
         )
         self.job = made["job"]
         return made

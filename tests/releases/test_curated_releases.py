@@ -9,7 +9,7 @@ import pytest
 from jobs import support
 from releases.release_lab import ReleaseLab
 from torchyard.base.errors import Conflict, NotFound
-from torchyard.environments import assets, to_json
+from torchyard.environments import assets, copying, to_json
 from torchyard.environments.names import curated_environments
 from torchyard.environments.types import REQUESTED
 from torchyard.releases.running import candidates
@@ -90,3 +90,34 @@ def test_a_release_has_the_setuptools_and_the_layers_of_what_it_begins_from(
     layers = {package.name for package in locked.packages("", spec.layers)}
     assert {name for name, version in before.items() if version.endswith("+torchyard")} < layers
     assert {"torch-nebula", "torchyard-train"} <= layers <= set(before)
+
+
+def clone(lab: ReleaseLab, source: str, name: str) -> None:
+    environments = lab.services.environments
+    named = copying.resolve_reference(environments, support.WORKSPACE, source)
+    copying.clone(environments, lab.clock, support.WORKSPACE, named, name, "me")
+
+
+@pytest.mark.parametrize("source", ["acpt-pytorch-2.13-cpu", "tensorflow-2.16-cuda12"])
+def test_a_release_of_a_clone_resolves_what_the_curated_environment_requires(
+    lab: ReleaseLab, source: str
+) -> None:
+    environments = lab.services.environments
+    clone(lab, source, "fork")
+    curated = curated_environments.find_by_name(source)
+    assert curated is not None
+    base = candidates.base_of(environments, support.WORKSPACE, "fork")
+    requested = environments.resolver.resolve(base.requested, support.WORKSPACE)
+    built = environments.resolver.resolve("fork", support.WORKSPACE)
+    assert len(requested.packages) < len(curated.requirements) + 2 < len(built.packages)
+    assert requested.python == built.python
+
+
+def test_a_clone_of_a_clone_requires_the_same(lab: ReleaseLab) -> None:
+    clone(lab, NAME, "fork")
+    clone(lab, "fork", "second")
+    bases = [
+        candidates.base_of(lab.services.environments, support.WORKSPACE, name)
+        for name in ("fork", "second")
+    ]
+    assert bases[0].requested == bases[1].requested

@@ -105,7 +105,7 @@ def build(
     node_addresses: Callable[[], NodeAddresses] | None = None,
     openers: Mapping[str, Opener] | None = None,
     messages: MessageSettings | None = None,
-    wheel_store: Path | None = None,
+    wheel_folder: Path | None = None,
 ) -> Parts:
     """Open the home folder and put the packages together; nothing runs yet.
 
@@ -116,7 +116,7 @@ def build(
         node: what jobs reach of this machine, apart from the home where they are other users.
         private, messages: files that no datastore may show; how ends of jobs are told.
         runner: starts them as these; None where jobs are the server's own user.
-        wheel_store: a folder for the wheels of environments' versions.
+        wheel_folder: a folder for the wheels of environments' versions.
         node_addresses: where nodes of other machines reach it; by default at `url` alone.
 
     Raises:
@@ -136,16 +136,8 @@ def build(
         clock=clock,
         blobs=Blobs(home / "blobs"),
         datastores=Datastores(home / "datastores", (node.root, *private)),
-        environments=Environments(
-            home,
-            db,
-            clock,
-            environ,
-            None,
-            shared or for_others,
-            node=node,
-            runner=runner,
-            wheel_store=wheel_store,
+        environments=_environments(
+            home, db, clock, environ, shared or for_others, node, runner, wheel_folder
         ),
         history=History(db),
         logs=Logs(home / "logs", shared, clock),
@@ -192,6 +184,22 @@ def _own_address(services: Services, url: str) -> ServerAddress:
     """Where this server finds itself."""
     certificate = services.for_nodes.certificate if url.startswith("https:") else ""
     return ServerAddress(url, services.for_nodes.server_id, certificate=certificate)
+
+
+def _environments(
+    home: Path,
+    db: Database,
+    clock: Clock,
+    environ: Mapping[str, str],
+    for_others: bool,
+    node: NodeFolder,
+    runner: RunnerClient | None,
+    wheel_folder: Path | None,
+) -> Environments:
+    return Environments(
+        home, db, clock, environ, None, for_others,
+        node=node, runner=runner, wheel_folder=wheel_folder,
+    )  # fmt: skip
 
 
 def _engines(

@@ -37,7 +37,7 @@ class Settings:
     home, where a runner starts them as other users: the program whose socket is `runner`.
     `jobs_as_server_user` is set by an owner who accepts that jobs run as the server's own user.
     `messages` is the file about mail servers and webhooks; see jobs/messages/settings.py.
-    `wheels` is the folder for wheels of environments; see environments/build/wheel_store.py.
+    `wheels` is the folder for wheels of environments; see environments/build/wheel_folder.py.
     """
 
     home: Path

@@ -8,7 +8,9 @@ the other as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torchyard.base.clock import Clock
@@ -16,13 +18,18 @@ from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.environments import assets, export
 from torchyard.environments.names import catalogue, substitutes
 from torchyard.environments.names.curated_environments import Curated
+from torchyard.environments.packages.requirements import package_name
 from torchyard.environments.services import Environments
-from torchyard.environments.types import EnvironmentAsset, EnvironmentSpec
+from torchyard.environments.types import REQUESTED, EnvironmentAsset, EnvironmentSpec
 
 
 @dataclass(frozen=True)
 class Named:
-    """An environment by its name; `definition` is its inline form in a job file."""
+    """An environment by its name; `definition` is its inline form in a job file.
+
+    `requested` is what its packages were resolved from, where they are all pinned now: a release
+    resolves that again.
+    """
 
     name: str
     version: str
@@ -30,6 +37,7 @@ class Named:
     description: str
     tags: dict[str, str]
     notices: tuple[str, ...]
+    requested: Mapping[str, Any] | None = None
 
 
 def resolve_reference(environments: Environments, workspace: str, reference: str) -> Named:
@@ -44,9 +52,11 @@ def resolve_reference(environments: Environments, workspace: str, reference: str
     notices = (entry.notice,) if entry.notice else ()
     if entry.curated is not None:
         description = entry.curated.description
-        return Named(name, version, _definition(entry.curated), description, {}, notices)
+        definition, requested = _definition(entry.curated), requested_of(entry.curated)
+        return Named(name, version, definition, description, {}, notices, requested)
     asset = assets.get(environments.db, workspace, name, version)
-    return Named(name, version, asset.definition, asset.description, asset.tags, notices)
+    definition, requested = asset.definition, requested_by(asset)
+    return Named(name, version, definition, asset.description, asset.tags, notices, requested)
 
 
 def clone(
@@ -54,11 +64,16 @@ def clone(
 ) -> EnvironmentAsset:
     """Register the next version of `name` with the content of another environment.
 
+    A release of it resolves what a release of the other one would.
+
     Raises:
         InvalidSpec: the name is reserved or not valid.
     """
     words = {"description": source.description} if source.description else {}
     request = assets.read_document({"name": name, **source.definition, **words})
+    if source.requested is not None:
+        properties = {**request.properties, REQUESTED: json.dumps(source.requested)}
+        request = replace(request, properties=properties)
     return assets.register(
         environments.db,
         clock,
@@ -112,6 +127,35 @@ def use(environments: Environments, workspace: str, environment: Any) -> dict[st
         )
     lock = environments.folders.shells_file(spec)
     return {"ref": spec.ref, "hash": spec.hash, "folder": str(folder), "lock": str(lock)}
+
+
+def requested_by(asset: EnvironmentAsset) -> Mapping[str, Any] | None:
+    """What a version was resolved from, where that is not its own definition."""
+    try:
+        requested = json.loads(asset.properties[REQUESTED])
+    except (KeyError, ValueError):
+        return None
+    return requested if isinstance(requested, dict) else None
+
+
+def requested_of(curated: Curated) -> dict[str, Any]:
+    """The requirements of a curated environment, and setuptools where it holds it: a conda file may
+    else get an old one, as conda's `pip` would bring it.
+    """
+    lines = curated.requirements
+    is_listed = "setuptools" in map(package_name, lines)
+    if not is_listed and "setuptools" in map(package_name, curated.packages):
+        lines = (*lines, "setuptools")
+    return conda_file_of(curated.python, lines)
+
+
+def conda_file_of(python: str, lines: Sequence[str]) -> dict[str, Any]:
+    """The inline definition with a Python, exact or a range, and packages of pip."""
+    is_exact = bool(python) and python[0].isdigit()
+    dependencies: list[Any] = [f"python={python}" if is_exact else f"python{python}"]
+    if lines:
+        dependencies.append({"pip": list(lines)})
+    return {"conda_file": {"channels": ["conda-forge"], "dependencies": dependencies}}
 
 
 def _definition(curated: Curated) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Environments:
         find_engine: finds the container engine that builds images.
         node: where environments are for jobs; the home itself when it is None.
         runner: has environments built by the build user; None builds as the server's.
-        wheel_store: a folder for the wheels of versions; None keeps those of releases in the home.
+        wheel_folder: a folder for the wheels of versions; None keeps those of releases in the home.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class Environments:
         find_engine: FindEngine = containers.find,
         node: NodeFolder | None = None,
         runner: RunnerClient | None = None,
-        wheel_store: Path | None = None,
+        wheel_folder: Path | None = None,
     ) -> None:
         variables, node = dict(variables), node or NodeFolder(home)
         pythons = Pythons(variables)
         self.db = db
         self.images = Images(home, variables, find_engine, has_build_user=runner is not None)
         self.folders = BuiltFolders(
-            home / "environments", node.environments, db, clock, self.images, wheel_store
+            home / "environments", node.environments, db, clock, self.images, wheel_folder
         )
         sources = self.images.sources()
         self.resolver = Resolver(db, pythons, self.folders, sources, platform, is_shared)

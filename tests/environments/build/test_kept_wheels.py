@@ -13,7 +13,7 @@ from environments import wheels
 from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.blobs import Blobs
 from torchyard.base.errors import BuildFailed, InvalidInput
-from torchyard.environments.build import kept_wheels, wheel_store
+from torchyard.environments.build import kept_wheels, wheel_folder
 from torchyard.environments.build.builder import site_packages
 from torchyard.environments.build.kept_wheels import KeptWheels
 from torchyard.environments.images import image_folder
@@ -150,14 +150,14 @@ def named(environments: Environments, *lines: str) -> EnvironmentSpec:
 
 
 @pytest.mark.slow
-def test_a_version_is_built_from_the_wheel_store_when_the_index_has_lost_a_wheel(
+def test_a_version_is_built_from_the_wheel_folder_when_the_index_has_lost_a_wheel(
     make_environments: MakeEnvironments, machine: Machine
 ) -> None:
     wheels.put(machine.wheels, "alpha", "1.0", requires=("beta",))
     lost = wheels.put(machine.wheels, "beta", "1.0")
     store = machine.home.parent / "store"
     store.mkdir()
-    environments = make_environments(wheel_store=store)
+    environments = make_environments(wheel_folder=store)
     spec = named(environments, "alpha==1.0")
     environments.builds.run(spec)
     assert sorted(file.name for file in store.iterdir()) == [
@@ -185,7 +185,7 @@ def test_what_a_job_lists_inline_is_not_kept(
     wheels.put(machine.wheels, "alpha", "1.0")
     store = machine.home.parent / "store"
     store.mkdir()
-    build(make_environments(wheel_store=store), "alpha==1.0")
+    build(make_environments(wheel_folder=store), "alpha==1.0")
     assert list(store.iterdir()) == []
 
 
@@ -196,7 +196,7 @@ def test_a_release_keeps_its_wheels_in_the_store_once(
     wheels.put(machine.wheels, "alpha", "1.0")
     store = machine.home.parent / "store"
     store.mkdir()
-    environments = make_environments(wheel_store=store)
+    environments = make_environments(wheel_folder=store)
     spec = build(environments, "alpha==1.0")
     kept = keep(environments, spec)
     assert (kept.snapshot, kept.count, kept.without, kept.folder) == ("", 1, (), str(store))
@@ -208,23 +208,23 @@ def test_the_store_gives_a_wheel_by_its_hash(tmp_path: Path) -> None:
     store, other = tmp_path / "store", tmp_path / "other"
     first = wheels.put(store, "alpha", "1.0")
     second = wheels.put(other, "alpha", "1.0", text="# another index's build\n")
-    wheel_store.put(store, second)
-    wheel_store.put(store, second)
+    wheel_folder.put(store, second)
+    wheel_folder.put(store, second)
     assert len(list(store.rglob("*.whl"))) == 2
     (store / "alpha-oops.whl").write_bytes(b"")
     for wheel in (first, second):
         sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
         lines = {"alpha": f"alpha==1.0 \\\n    --hash=sha256:{sha256}\n"}
-        found = wheel_store.find(store, lines, {"alpha": "1.0"})
+        found = wheel_folder.find(store, lines, {"alpha": "1.0"})
         assert found["alpha"].read_bytes() == wheel.read_bytes()
-        assert wheel_store.find(store, lines, {"alpha": "1.1"}) == {}
+        assert wheel_folder.find(store, lines, {"alpha": "1.1"}) == {}
     nowhere = {"alpha": f"alpha==1.0 \\\n    --hash=sha256:{'0' * 64}\n"}
-    assert wheel_store.find(store, nowhere, {"alpha": "1.0"}) == {}
+    assert wheel_folder.find(store, nowhere, {"alpha": "1.0"}) == {}
 
 
 def test_a_store_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="is not a folder") as refused:
-        wheel_store.check(tmp_path / "absent")
+        wheel_folder.check(tmp_path / "absent")
     assert "mkdir -p" in refused.value.hint
     (tmp_path / "absent").mkdir()
-    wheel_store.check(tmp_path / "absent")
+    wheel_folder.check(tmp_path / "absent")

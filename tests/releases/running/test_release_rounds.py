@@ -12,7 +12,7 @@ from jobs import support
 from releases.release_lab import NAME, ONLY, ReleaseLab, entry
 from torchyard.base.clock import to_text
 from torchyard.base.errors import Conflict, InvalidInput
-from torchyard.environments import assets
+from torchyard.environments import assets, copying
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.cleanup import references
 from torchyard.releases import actions
@@ -83,6 +83,35 @@ def test_nothing_moved_and_nothing_is_registered(lab: ReleaseLab) -> None:
     assert lab.versions == ["1"]
     assert lab.gates["register"] == "skipped"
     assert not lab.children()
+
+
+@pytest.mark.slow
+def test_of_what_is_pinned_it_says_that_nothing_can_move(lab: ReleaseLab) -> None:
+    lab.register("alpha==1.0", "beta==1.0")
+    lab.advise()
+    wheels.put(lab.wheels, "alpha", "2.0")
+    lab.release()
+    ended = lab.run()
+    assert ended["status"] == "Completed"
+    assert ended["gates"][-1]["message"] == (
+        "nothing moved since vision:1: vision:1 names one version of each package"
+    )
+
+
+@pytest.mark.slow
+def test_a_clone_of_a_released_version_moves_as_the_version_does(lab: ReleaseLab) -> None:
+    ready(lab)
+    lab.release()
+    lab.run()
+    environments = lab.services.environments
+    source = copying.resolve_reference(environments, support.WORKSPACE, NAME)
+    copying.clone(environments, lab.clock, support.WORKSPACE, source, "fork", "me")
+    environments.builds.run(environments.resolver.resolve("fork", support.WORKSPACE))
+    wheels.put(lab.wheels, "alpha", "2.5", requires=("beta",))
+    lab.release(name="fork")
+    ended = lab.run()
+    assert ended["changelog"] == "alpha: 2.0 → 2.5"
+    assert ended["version"] == "2"
 
 
 @pytest.mark.slow

@@ -46,14 +46,14 @@ class EnvironmentPaths:
     """Where an environment's files are.
 
     `root` is `<home>/environments`, for what the server alone reads; `built` is where jobs find
-    the folder: the same, or that of a node folder apart from the home. `wheel_store` keeps wheels
-    in place of the home's blobs; see wheel_store.py.
+    the folder: the same, or that of a node folder apart from the home. `wheel_folder` keeps wheels
+    in place of the home's blobs; see wheel_folder.py.
     """
 
     root: Path
     hash: str
     built: Path
-    wheel_store: Path | None = None
+    wheel_folder: Path | None = None
 
     @property
     def folder(self) -> Path:
@@ -107,7 +107,7 @@ def run(spec: EnvironmentSpec, paths: EnvironmentPaths, known_lock: str, uv: Uv)
     working = paths.built / f".building-{spec.hash}-{os.getpid()}"
     working.mkdir()
     try:
-        kept_wheels.lay_out(paths.kept_wheels, paths.blobs, working, known_lock, paths.wheel_store)
+        kept_wheels.lay_out(paths.kept_wheels, paths.blobs, working, known_lock, paths.wheel_folder)
         text = make(spec, paths.folder, known_lock, uv, working)
         publish(working, paths, text)
     finally:
@@ -385,7 +385,7 @@ def keep_wheels(paths: EnvironmentPaths, text: str, uv: Uv) -> KeptWheels:
     shutil.rmtree(working, ignore_errors=True)
     working.mkdir()
     try:
-        wheels = kept_wheels.get(text, pip, python, working, paths.blobs, uv, paths.wheel_store)
+        wheels = kept_wheels.get(text, pip, python, working, paths.blobs, uv, paths.wheel_folder)
     finally:
         shutil.rmtree(working, ignore_errors=True)
     if wheels.snapshot:

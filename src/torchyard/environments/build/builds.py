@@ -178,7 +178,7 @@ class Builds:
             with self._failure_recorded(spec, uv):
                 if spec.image is None:
                     lock = self._make(spec, paths, self._previous_lock(paths), uv)
-                    if paths.wheel_store is not None and spec.ref:
+                    if paths.wheel_folder is not None and spec.ref:
                         _keep_of_version(paths, lock, uv)
                 else:
                     run = partial(self.run, canceled=canceled, secrets=secrets, also=uv.log)

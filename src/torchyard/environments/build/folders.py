@@ -35,7 +35,7 @@ class BuiltFolders:
     """The folders of `built`, one for each hash, and what is known of each, in `root`.
 
     Args:
-        wheel_store: see wheel_store.py.
+        wheel_folder: see wheel_folder.py.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class BuiltFolders:
         db: Database,
         clock: Clock,
         images: Images,
-        wheel_store: Path | None = None,
+        wheel_folder: Path | None = None,
     ) -> None:
-        self.wheel_store = wheel_store
+        self.wheel_folder = wheel_folder
         self.root = root
         self.built = built
         self._db = db
@@ -55,7 +55,7 @@ class BuiltFolders:
         self._images = images
 
     def paths(self, hash: str) -> EnvironmentPaths:
-        return EnvironmentPaths(self.root, hash, self.built, self.wheel_store)
+        return EnvironmentPaths(self.root, hash, self.built, self.wheel_folder)
 
     def log_path(self, hash: str) -> Path:
         """The build log. A later build of the same environment is added at its end."""

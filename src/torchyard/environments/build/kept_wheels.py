@@ -2,8 +2,8 @@
 
 Owns: getting them by pip, keeping them as blobs by their sha256, laying them out for a build,
 installing them.
-Leaves: a folder that keeps them in place of the blobs to wheel_store.py, which versions keep theirs
-to releases/ and builds.py, removing what no record names to `yard gc`.
+Leaves: a folder that keeps them in place of the blobs to wheel_folder.py, which versions keep
+theirs to releases/ and builds.py, removing what no record names to `yard gc`.
 Always: nothing of a package is run to get its wheel; of a package without a wheel, or whose hash
 the lock does not have, nothing is kept; pip compares the hashes as they are kept, uv as they are
 installed.
@@ -23,7 +23,7 @@ from packaging.utils import parse_wheel_filename
 from torchyard.base import files
 from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
 from torchyard.base.errors import BuildFailed, NotFound
-from torchyard.environments.build import wheel_store
+from torchyard.environments.build import wheel_folder
 from torchyard.environments.packages import lock, machine_config
 from torchyard.environments.packages.requirements import normal
 from torchyard.environments.packages.uv import Outcome, Uv, failure, find_uv
@@ -73,7 +73,7 @@ def get(
     """
     options, lines = parts(text)
     with_hash = {name: line for name, line in lines.items() if "--hash=" in line}
-    stored = wheel_store.find(store, with_hash, lock.pins(text)) if store is not None else {}
+    stored = wheel_folder.find(store, with_hash, lock.pins(text)) if store is not None else {}
     chosen = {name: line for name, line in with_hash.items() if name not in stored}
     version = python.name.removeprefix("python")
     variables = _variables(uv, lock.torch_source(text, version, uv, working))
@@ -99,7 +99,7 @@ def get(
     without = tuple(name for name in lines if name not in chosen and name not in stored)
     if store is not None:
         for file in wheels:
-            wheel_store.put(store, file)
+            wheel_folder.put(store, file)
         wheels += stored.values()
         size_bytes = sum(file.stat().st_size for file in wheels)
         return KeptWheels("", len(wheels), size_bytes, without, str(store))
@@ -129,7 +129,7 @@ def _variables(uv: Uv, torch_source: Sequence[str]) -> dict[str, str]:
 
 
 def _keep(file: Path, blobs: Blobs) -> dict[str, object]:
-    sha256 = wheel_store.sha256_of(file)
+    sha256 = wheel_folder.sha256_of(file)
     if blobs.missing([sha256]):
         with open(file, "rb") as opened, blobs.writing(sha256) as writing:
             shutil.copyfileobj(opened, writing, 1 << 20)
@@ -154,7 +154,7 @@ def lay_out(
     sources = _kept(note, blobs)
     if store is not None:
         _, lines = parts(text)
-        for wheel in wheel_store.find(store, lines, lock.pins(text)).values():
+        for wheel in wheel_folder.find(store, lines, lock.pins(text)).values():
             sources.setdefault(wheel.name, wheel)
     if not sources:
         return

@@ -76,7 +76,7 @@ class RunnerBuilds:
             self._provide_python(spec, uv)
             self._make_folder(folder, build_program.request(spec, paths.folder, known_lock))
             kept_wheels.lay_out(
-                paths.kept_wheels, paths.blobs, folder / "work", known_lock, paths.wheel_store
+                paths.kept_wheels, paths.blobs, folder / "work", known_lock, paths.wheel_folder
             )
             result = self._build(folder / "work", uv)
             working.mkdir()

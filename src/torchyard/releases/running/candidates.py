@@ -9,20 +9,18 @@ package that the lock has, and so builds the same packages anywhere.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
-from torchyard.environments import assets
+from torchyard.environments import assets, copying
 from torchyard.environments.names import catalogue, curated_environments, substitutes
-from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.packages import lock, python_choice
 from torchyard.environments.packages.requirements import package_name
 from torchyard.environments.services import Environments
-from torchyard.environments.types import REQUESTED, EnvironmentAsset, EnvironmentSpec
+from torchyard.environments.types import EnvironmentAsset, EnvironmentSpec
 from torchyard.releases.vulnerabilities import locked
 
 
@@ -60,14 +58,14 @@ def base_of(environments: Environments, workspace: str, reference: str) -> Base:
         )
     if entry.definition is not None:
         asset = assets.get(environments.db, workspace, name, version)
-        return Base(name, version, _requested_by(asset), asset)
+        return Base(name, version, copying.requested_by(asset) or asset.definition, asset)
     assert entry.curated is not None
     if entry.curated.variables:
         raise InvalidInput(
             f"environment `{name}` sets variables of Azure's image, which a release can't carry",
             f"release a copy: `yard environment clone -n {name} --new-name my-{name}`",
         )
-    return Base(name, version, _requested_by_curated(entry.curated))
+    return Base(name, version, copying.requested_of(entry.curated))
 
 
 def latest(db: Database, environments: Environments, workspace: str, name: str) -> str:
@@ -85,25 +83,6 @@ def description(base: Base) -> str:
     """What the package says of a curated environment."""
     curated = curated_environments.find_by_name(base.name)
     return curated.description if curated is not None else ""
-
-
-def _requested_by(asset: EnvironmentAsset) -> Mapping[str, Any]:
-    try:
-        requested = json.loads(asset.properties[REQUESTED])
-    except (KeyError, ValueError):
-        return asset.definition
-    return requested if isinstance(requested, dict) else asset.definition
-
-
-def _requested_by_curated(curated: Curated) -> Mapping[str, Any]:
-    """Its requirements, and setuptools where it holds it: a conda file may else get an old one, as
-    conda's `pip` would bring it.
-    """
-    lines = curated.requirements
-    is_listed = "setuptools" in map(package_name, lines)
-    if not is_listed and "setuptools" in map(package_name, curated.packages):
-        lines = (*lines, "setuptools")
-    return _definition(curated.python, lines)
 
 
 def to_resolve(
@@ -133,6 +112,11 @@ def to_resolve(
     return replace(spec, resolution=mark)
 
 
+def is_pinned(spec: EnvironmentSpec) -> bool:
+    """Whether it names one version of each package, so that nothing of them can move."""
+    return all("===" in line or "==" in line or "@" in line for line in spec.packages)
+
+
 def definition_of(spec: EnvironmentSpec, text: str) -> dict[str, Any]:
     """The inline definition that pins what the lock of a spec holds, and its layers."""
     requested = {package_name(line) for line in spec.packages}
@@ -145,18 +129,7 @@ def definition_of(spec: EnvironmentSpec, text: str) -> dict[str, Any]:
             lines.append(f"{name}=={version.partition('+')[0]}")
     lines += [name for name in spec.layers if name not in requested]
     taken = python_choice.in_lock(text)
-    return _definition(taken.python if taken is not None else spec.python, lines)
-
-
-def _definition(python: str, lines: Sequence[str]) -> dict[str, Any]:
-    dependencies: list[Any] = [f"python={python}" if _is_exact(python) else f"python{python}"]
-    if lines:
-        dependencies.append({"pip": list(lines)})
-    return {"conda_file": {"channels": ["conda-forge"], "dependencies": dependencies}}
-
-
-def _is_exact(python: str) -> bool:
-    return bool(python) and python[0].isdigit()
+    return copying.conda_file_of(taken.python if taken is not None else spec.python, lines)
 
 
 def versions_of_base(environments: Environments, workspace: str, base: Base) -> dict[str, str]:

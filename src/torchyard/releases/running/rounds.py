@@ -135,7 +135,8 @@ def _refuse(services: Services, job: Job, record: Record, gate: Gate, hint: str 
 
 def _end_unchanged(services: Services, job: Job, record: Record, gate: Gate) -> bool:
     """End well without a version: nothing moved since the base."""
-    register = Gate(REGISTER, SKIPPED, f"nothing moved since {record.base}")
+    reason = record.gates[0].message.removeprefix("nothing moved")
+    register = Gate(REGISTER, SKIPPED, f"nothing moved since {record.base}{reason}")
     validate = Gate(VALIDATE, SKIPPED, "nothing moved")
     record = replace(record, stage=REGISTER, gates=(*record.gates, gate, validate, register))
     log.add(services, job, [f"{gate.name}: {gate.status}", register.message])

@@ -61,6 +61,9 @@ def resolve(services: Services, record: Record, is_canceled: IsCanceled) -> Outc
     after = {package.name: package.version for package in locked.packages(last.lock, spec.layers)}
     before = candidates.versions_of_base(environments, record.workspace, base)
     moved = candidates.changes(before, after)
+    unmoved = "nothing moved"
+    if candidates.is_pinned(spec):
+        unmoved += f": {record.base} names one version of each package"
     results = {
         "requested": dict(base.requested),
         "candidate": candidates.definition_of(spec, last.lock),
@@ -68,7 +71,7 @@ def resolve(services: Services, record: Record, is_canceled: IsCanceled) -> Outc
         "is_base_known": bool(before),
     }
     message = candidates.in_words(moved) if before else f"{record.base} was never built here"
-    return Gate(RESOLVE, PASSED, message or "nothing moved"), results
+    return Gate(RESOLVE, PASSED, message or unmoved), results
 
 
 def build(services: Services, record: Record, is_canceled: IsCanceled) -> Outcome:
