@@ -52,11 +52,13 @@ def resolve_reference(environments: Environments, workspace: str, reference: str
     notices = (entry.notice,) if entry.notice else ()
     if entry.curated is not None:
         description = entry.curated.description
-        definition, requested = _definition(entry.curated), requested_of(entry.curated)
+        definition = _definition(entry.curated)
+        requested = requested_of(entry.curated)
         return Named(name, version, definition, description, {}, notices, requested)
     asset = assets.get(environments.db, workspace, name, version)
-    definition, requested = asset.definition, requested_by(asset)
-    return Named(name, version, definition, asset.description, asset.tags, notices, requested)
+    return Named(
+        name, version, asset.definition, asset.description, asset.tags, notices, requested_by(asset)
+    )
 
 
 def clone(
