@@ -17,6 +17,7 @@ from eventually import eventually
 from jobs.support import Worker, attempt_of
 from torchyard import server, server_options
 from torchyard.app import application
+from torchyard.base.errors import InvalidInput
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
@@ -300,3 +301,13 @@ def test_options_that_are_wrong_are_refused_in_two_lines(
             server_options.parser().parse_args(arguments)
         assert ended.value.code == 2
         assert capsys.readouterr().err == f"error: {message}\nhint: see `yard-server --help`\n"
+
+
+def test_a_folder_for_wheels_has_to_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = server_options.parser().parse_args(["--wheels", str(tmp_path / "absent")])
+    with pytest.raises(InvalidInput, match="where wheels are to be kept, is not a folder"):
+        server_options.read(arguments)
+    monkeypatch.setenv("TORCHYARD_WHEELS", str(tmp_path))
+    assert server_options.read(server_options.parser().parse_args([])).wheels == tmp_path
