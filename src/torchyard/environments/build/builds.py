@@ -258,7 +258,7 @@ def _keep_of_version(paths: EnvironmentPaths, lock: str, uv: Uv) -> None:
         uv.say(f"its wheels are not kept: {error.message}")
         return
     without = f"; none of {', '.join(wheels.without[:5])}" if wheels.without else ""
-    uv.say(f"{wheels.count} wheels are kept in `{wheels.folder}`{without}")
+    uv.say(f"kept wheels: {wheels.count} in `{wheels.folder}`{without}")
 
 
 def _is_newer(last: Build, before: Build | None) -> bool:
