@@ -113,11 +113,9 @@ def build(
         environ, openers: the environment of builds and jobs; further engines, by name.
         database: its URL; empty for the one that the home had last.
         shared, for_others: other servers may serve the home, too; other machines reach it.
-        node: what jobs reach of this machine, apart from the home where they are other users.
+        node, runner: what jobs reach, and who starts them, where they are other users.
         private, messages: files that no datastore may show; how ends of jobs are told.
-        runner: starts them as these; None where jobs are the server's own user.
-        wheel_folder: a folder for the wheels of environments' versions.
-        node_addresses: where nodes of other machines reach it; by default at `url` alone.
+        wheel_folder, node_addresses: for wheels of versions; where other machines' nodes reach it.
 
     Raises:
         InvalidInput: the database can't be used, or can't be shared.

@@ -215,8 +215,8 @@ def test_the_store_gives_a_wheel_by_its_hash(tmp_path: Path) -> None:
     for wheel in (first, second):
         sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
         lines = {"alpha": f"alpha==1.0 \\\n    --hash=sha256:{sha256}\n"}
-        found = wheel_folder.find(store, lines, {"alpha": "1.0"})
-        assert found["alpha"].read_bytes() == wheel.read_bytes()
+        stored = wheel_folder.find(store, lines, {"alpha": "1.0"})
+        assert stored["alpha"].read_bytes() == wheel.read_bytes()
         assert wheel_folder.find(store, lines, {"alpha": "1.1"}) == {}
     nowhere = {"alpha": f"alpha==1.0 \\\n    --hash=sha256:{'0' * 64}\n"}
     assert wheel_folder.find(store, nowhere, {"alpha": "1.0"}) == {}

@@ -10,7 +10,7 @@ from torchyard.environments.build import cuda_builds, torchaudio_operators
 
 
 def modules(site_packages: Path, torch: str, torchaudio: str) -> Path:
-    """What the wheels say of themselves; an empty text is no wheel."""
+    """What the wheels say of themselves; an empty text stands for none."""
     for name, text in (("torch", torch), ("torchaudio", torchaudio)):
         if text:
             (site_packages / name).mkdir(parents=True)

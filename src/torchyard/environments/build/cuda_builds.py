@@ -2,7 +2,7 @@
 
 Owns: reading it from the modules that their wheels write at their build.
 Leaves: what a lock says of it to labels.py.
-Always: nothing is imported or run; a file that says nothing is no answer.
+Always: nothing is imported or run; a file that says nothing gives None.
 """
 
 from __future__ import annotations

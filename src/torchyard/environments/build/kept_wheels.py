@@ -151,7 +151,7 @@ def lay_out(
         text: the lock of an earlier build, if there was one.
         store: a folder that may have more of them.
     """
-    sources = _kept(note, blobs)
+    sources = _blobs_by_name(note, blobs)
     if store is not None:
         _, lines = parts(text)
         for wheel in wheel_folder.find(store, lines, lock.pins(text)).values():
@@ -170,7 +170,7 @@ def lay_out(
             target.chmod(0o444)
 
 
-def _kept(note: Path, blobs: Blobs) -> dict[str, Path]:
+def _blobs_by_name(note: Path, blobs: Blobs) -> dict[str, Path]:
     """The blobs of the wheels that are kept in the home, by the wheels' names."""
     try:
         snapshot = blobs.snapshot(note.read_text(encoding="utf-8").strip()[len(SNAPSHOT_PREFIX) :])
