@@ -36,7 +36,7 @@ CEILINGS = {
     "connections": 500,
     "data": 4_700,
     "endpoints": 10_000,
-    "environments": 11_720,
+    "environments": 11_750,
     "executors": 7_350,
     "instances": 1_150,
     "interactive": 1_250,
