@@ -15,6 +15,7 @@ NUMPY_1 = "numpy<2"
 FOR_NUMPY_2 = {
     "bottleneck": (1, 4),
     "catboost": (1, 2, 7),
+    "cftime": (1, 6, 4),
     "faiss-cpu": (1, 8, 0),
     "fastparquet": (2024, 5),
     "gensim": (4, 3, 3),
@@ -33,13 +34,19 @@ FOR_NUMPY_2 = {
     "pyarrow": (16,),
     "pycocotools": (2, 0, 8),
     "pytables": (3, 10),
+    "pywavelets": (1, 5),
+    "rasterio": (1, 3, 10),
     "scikit-image": (0, 23),
     "scikit-learn": (1, 4, 2),
     "scipy": (1, 13),
     "shap": (0, 46),
+    "spacy": (3, 8),
     "statsmodels": (0, 14, 2),
     "tables": (3, 10),
+    "thinc": (8, 3),
     "torch": (2, 3),
+    "wandb": (0, 17, 4),
+    "xarray": (2023, 12),
 }
 # What releases need and their metadata don't say: (package, from which version on, what it needs,
 # from which version on, the limit of the package where that can't be had).
