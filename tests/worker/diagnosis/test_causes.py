@@ -411,7 +411,8 @@ def test_a_rank_that_a_launcher_lists_is_named(context: DiagnosisContext) -> Non
     record(context, 1, NOW, name, listed, rank="1")
     failure = diagnosis.root_cause([ended(1, NOW)], context, NOW + 1)
     assert failure is not None
-    assert failure.message.startswith("rank 5 on node 1 exited with code 1")
+    assert failure.message.startswith("rank 5 on node 1 was killed by signal 9 (SIGKILL)")
+    assert failure.exit_code == 1, "the launcher's"
 
 
 def test_the_jobs_own_path_is_named_where_it_hides_a_program(
