@@ -123,6 +123,18 @@ def test_the_scripts_own_exit_goes_before_the_launchers(tmp_path: Path) -> None:
     assert message == "rank 2 on node 0 exited with code 3: sys.exit (train.py line 8)"
 
 
+def test_the_scripts_own_code_is_told_where_its_launcher_has_another(tmp_path: Path) -> None:
+    _record(tmp_path, "exit", status=3, rank="2", world_size="4", place=["train.py", 8, "f"])
+    started = time.time() - 5
+    _record(tmp_path, error=ChildFailedError(_LIST.format(code=3)), started=started)
+    log = "Traceback (most recent call last):\n    raise ChildFailedError(\n"
+    failure = _failure(tmp_path, log)
+    assert (
+        failure.message == "rank 2 on node 0 exited with code 3: sys.exit (train.py line 8, in f)"
+    )
+    assert failure.exit_code == 1, "the launcher's"
+
+
 @pytest.mark.parametrize(
     ("variables", "rank"),
     [

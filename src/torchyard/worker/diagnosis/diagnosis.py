@@ -187,11 +187,16 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
 def _launched_rank(
     exit: RankExit, record: Record | None, context: DiagnosisContext, tail: str
 ) -> LaunchedRank | None:
-    """The rank that a launcher names, where that rank itself recorded nothing."""
+    """A rank of a launcher within the command that left by `sys.exit`, or that the launcher names
+    where the rank itself recorded nothing.
+    """
     if record is not None and record.trace is not None:
         is_list = launched_ranks.is_list(record.trace.type)
         return launched_ranks.listed(record.trace.message, False) if is_list else None
-    if exit.signal or (record is not None and record.is_of_script):
+    if record is not None and record.is_of_script:
+        is_launched = record.has_peers and not context.has_peers and record.rank.isdecimal()
+        return LaunchedRank(int(record.rank), record.exit_code) if is_launched else None
+    if exit.signal:
         return None
     return launched_ranks.listed(tail, context.node == 0 and not context.has_peers)
 
@@ -207,14 +212,11 @@ def _diagnose_launched(
     folder = context.records_folder(exit.rank.rank)
     code = launched.exit_code or _SHELL_SIGNAL + launched.signal
     ended = replace(exit, exit_code=code, signal=launched.signal, pid=0)
-    finding = _finding(ended, context, folder, None, tail)
-    if (
-        finding.code in ("rank_failed", "child_failed")
-        and record is not None
-        and record.trace is not None
-    ):
-        report = _from_trace(exit, context, record.trace)
-        finding = _replaced(report, what="", frames=())
+    own = record if record is not None and record.is_of_script else None
+    finding = _finding(ended, context, folder, own, tail)
+    report = record.trace if record is not None else None
+    if finding.code in ("rank_failed", "child_failed") and report is not None:
+        finding = _replaced(_from_trace(exit, context, report), what="", frames=())
     diagnosis = _diagnosis(ended, context, finding, record, tail, launched)
     diagnosis.failure.exit_code = exit.exit_code  # the job's is its command's
     return diagnosis
@@ -381,6 +383,8 @@ def _from_sys_exit(
     # Argument parsers and `python -m` print their message to the log; sys.exit prints its own.
     text = f"{record.message}\n{last_lines}" if record.message else last_lines
     match = causes.match_text(text, has_peers=context.has_peers, exit_code=exit.exit_code)
+    if match is not None and match.code == "child_failed":
+        match = None  # its launcher says so of this script
     description = f"sys.exit{location}{message}" + (
         f": {match.line[:_TITLE]}" if match and not message else ""
     )
