@@ -55,7 +55,7 @@ CEILINGS = {
     "train": 6_350,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 20_810,
+    "worker": 21_160,
     "workspaces": 4_450,
 }
 

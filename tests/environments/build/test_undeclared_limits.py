@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from environments import wheels
 from environments.conftest import Machine, MakeEnvironments
-from torchyard.environments.packages import lock
+from torchyard.environments.packages import lock, undeclared_limits
 
 
 @pytest.mark.parametrize(
@@ -24,7 +26,7 @@ def test_azures_plugin_needs_a_client_with_asynchronous_logging(
     plugin: str, skinny: str, limits: tuple[str, ...]
 ) -> None:
     versions = {"azureml-mlflow": plugin} | ({"mlflow-skinny": skinny} if skinny else {})
-    assert lock.undeclared_limits(versions) == limits
+    assert tuple(undeclared_limits.of(versions)) == limits
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def test_mlflow_before_3_9_needs_sqlalchemy_2_0(
     mlflow: str, sqlalchemy: str, limits: tuple[str, ...]
 ) -> None:
     versions = {"sqlalchemy": sqlalchemy} | ({"mlflow": mlflow} if mlflow else {})
-    assert lock.undeclared_limits(versions) == limits
+    assert tuple(undeclared_limits.of(versions)) == limits
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_mlflow_before_3_9_needs_sqlalchemy_2_0(
 def test_mlflow_1_needs_what_was_there_in_its_time(
     versions: dict[str, str], limits: tuple[str, ...]
 ) -> None:
-    assert lock.undeclared_limits(versions) == limits
+    assert tuple(undeclared_limits.of(versions)) == limits
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,77 @@ def test_mlflow_1_needs_what_was_there_in_its_time(
 def test_azures_plugin_before_1_61_needs_mlflow_before_3_1(
     plugin: str, skinny: str, limits: tuple[str, ...]
 ) -> None:
-    assert lock.undeclared_limits({"azureml-mlflow": plugin, "mlflow-skinny": skinny}) == limits
+    versions = {"azureml-mlflow": plugin, "mlflow-skinny": skinny}
+    assert tuple(undeclared_limits.of(versions)) == limits
+
+
+@pytest.mark.parametrize(
+    ("versions", "limits"),
+    [
+        ({"scikit-learn": "1.2.2", "numpy": "2.4.1"}, ("numpy<2",)),
+        ({"scikit-learn": "1.4.1.post1", "numpy": "2.0.0"}, ("numpy<2",)),
+        ({"scikit-learn": "1.4.2", "numpy": "2.4.1"}, ()),
+        ({"scikit-learn": "1.2.2", "numpy": "1.26.4"}, ()),
+        ({"scikit-learn": "1.2.2"}, ()),
+        ({"torch": "2.2.2+cpu", "numpy": "2.4.1"}, ("numpy<2",)),
+        ({"torch": "2.3.0", "numpy": "2.4.1"}, ()),
+        ({"pandas": "2.0.3", "onnxruntime": "1.17.3", "numpy": "2.4.1"}, ("numpy<2",)),
+    ],
+)
+def test_what_was_made_for_numpy_1_needs_it(
+    versions: dict[str, str], limits: tuple[str, ...]
+) -> None:
+    assert tuple(undeclared_limits.of(versions)) == limits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"pip_requirements": ["scikit-learn==1.2.*", "numpy"]},
+        {"conda_file": {"dependencies": ["pip", {"pip": ["scikit-learn==1.2.*"]}]}},
+        # The old one comes with another package.
+        {"pip_requirements": ["of-its-time"]},
+    ],
+    ids=["pip", "conda's pip", "indirectly"],
+)
+def test_pip_packages_of_before_numpy_2_get_numpy_1_and_the_log_says_why(
+    make_environments: MakeEnvironments, machine: Machine, document: dict[str, Any]
+) -> None:
+    _put_numpy(machine)
+    wheels.put(machine.wheels, "of-its-time", "1.0", ("scikit-learn<1.3",))
+    environments = make_environments()
+    spec = environments.resolver.resolve(document)
+    environments.builds.run(spec)
+    build = environments.records.last(spec.hash)
+    assert build is not None
+    versions = lock.pins(build.lock)
+    assert (versions["numpy"], versions["scikit-learn"]) == ("1.26.4", "1.2.2")
+    log = environments.folders.paths(spec.hash).log.read_text()
+    assert "`numpy<2` is added: scikit-learn 1.2.2 does not work with numpy 2.1.0" in log
+
+
+@pytest.mark.slow
+def test_numpy_2_that_was_requested_stays_and_the_log_says_what_it_breaks(
+    make_environments: MakeEnvironments, machine: Machine
+) -> None:
+    _put_numpy(machine)
+    environments = make_environments()
+    document = {"pip_requirements": ["scikit-learn==1.2.2", "numpy==2.1.0"]}
+    spec = environments.resolver.resolve(document)
+    environments.builds.run(spec)
+    build = environments.records.last(spec.hash)
+    assert build is not None and lock.pins(build.lock)["numpy"] == "2.1.0"
+    log = environments.folders.paths(spec.hash).log.read_text()
+    assert "`numpy<2` can't be added" in log
+    assert "scikit-learn 1.2.2 does not work with numpy 2.1.0" in log
+
+
+def _put_numpy(machine: Machine) -> None:
+    for version in ("1.26.4", "2.1.0"):
+        wheels.put(machine.wheels, "numpy", version)
+    for version in ("1.2.2", "1.5.0"):
+        wheels.put(machine.wheels, "scikit-learn", version, ("numpy>=1.17",))
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torchyard.environments.names import curated_environments
-from torchyard.environments.packages import layers, lock
+from torchyard.environments.packages import layers, lock, undeclared_limits
 from torchyard.environments.packages.requirements import package_name
 
 
@@ -26,7 +26,7 @@ def test_contents_include_the_requirements(name: str) -> None:
 def test_no_package_is_beside_one_that_it_is_known_not_to_work_with(name: str) -> None:
     curated = curated_environments.find_by_name(name)
     assert curated is not None
-    assert lock.undeclared_limits(lock.pins("\n".join(curated.packages))) == ()
+    assert undeclared_limits.of(lock.pins("\n".join(curated.packages))) == {}
 
 
 def test_a_twin_that_was_never_built_is_locked_and_says_so() -> None:

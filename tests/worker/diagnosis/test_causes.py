@@ -72,6 +72,11 @@ MESSAGES = [
     ("OSError: [Errno 5] Input/output error", "io_error"),
     ("OSError: [Errno 30] Read-only file system: '/inputs/x'", "read_only"),
     ("ModuleNotFoundError: No module named 'yaml'", "import_failed"),
+    ("ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from "
+     "C header, got 88 from PyObject", "import_failed"),
+    ("AttributeError: `np.float_` was removed in the NumPy 2.0 release.",
+     "import_failed"),
+    ("RuntimeError: Numpy is not available", "import_failed"),
     ("ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
      "import_failed"),
     ("FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'", "file_missing"),
@@ -113,6 +118,22 @@ def test_the_hint_names_the_package_to_install() -> None:
     assert causes.package("azureml.mlflow") == "azureml-mlflow"
     assert causes.package("azure.ai.ml.entities") == "azure-ai-ml"
     assert causes.package("pkg_resources") == "setuptools<81"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_numpy_1"),
+    [
+        ("ImportError: numpy.core.multiarray failed to import", True),
+        ("ValueError: numpy.dtype size changed, may indicate binary incompatibility. "
+         "Expected 96 from C header, got 88 from PyObject", True),
+        # The other way round: made for NumPy 2, run with NumPy 1.
+        ("ValueError: numpy.dtype size changed, may indicate binary incompatibility. "
+         "Expected 88 from C header, got 96 from PyObject", False),
+    ],
+)  # fmt: skip
+def test_the_hint_says_which_numpy_to_add(text: str, is_numpy_1: bool) -> None:
+    match = causes.match_text(text, has_peers=False)
+    assert (match is not None and "`numpy<2`" in match.hint) is is_numpy_1
 
 
 def test_a_lost_connection_is_a_consequence_only_with_other_ranks() -> None:
@@ -390,7 +411,8 @@ def test_a_rank_that_a_launcher_lists_is_named(context: DiagnosisContext) -> Non
     record(context, 1, NOW, name, listed, rank="1")
     failure = diagnosis.root_cause([ended(1, NOW)], context, NOW + 1)
     assert failure is not None
-    assert failure.message.startswith("rank 5 on node 1 exited with code 1")
+    assert failure.message.startswith("rank 5 on node 1 was killed by signal 9 (SIGKILL)")
+    assert failure.exit_code == 1, "the launcher's"
 
 
 def test_the_jobs_own_path_is_named_where_it_hides_a_program(

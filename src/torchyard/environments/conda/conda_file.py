@@ -17,6 +17,7 @@ from typing import Any
 from torchyard.base import fields
 from torchyard.base.errors import InvalidSpec
 from torchyard.environments.packages import requirements
+from torchyard.environments.packages.undeclared_limits import FOR_NUMPY_2, NUMPY_1
 
 At = tuple[str | int, ...]
 
@@ -63,25 +64,6 @@ _NEED_SETUPTOOLS = re.compile(
     re.IGNORECASE,
 )
 
-# The first version of each whose wheels work with NumPy 2: conda chooses NumPy 1 for earlier ones,
-# while their metadata at PyPI allow any.
-_FOR_NUMPY_2 = {
-    "fastparquet": (2024, 5),
-    "gensim": (4, 3, 3),
-    "h5py": (3, 11),
-    "matplotlib": (3, 8, 4),
-    "numba": (0, 60),
-    "pandas": (2, 2, 2),
-    "pyarrow": (16,),
-    "pycocotools": (2, 0, 8),
-    "pytables": (3, 10),
-    "scikit-image": (0, 24),
-    "scikit-learn": (1, 4, 2),
-    "scipy": (1, 13),
-    "shap": (0, 46),
-    "statsmodels": (0, 14, 2),
-}
-_NUMPY_1 = "numpy<2"
 _NUMPY = re.compile(r"numpy\s*[=<>!~]", re.IGNORECASE)
 
 
@@ -173,7 +155,7 @@ class _Dependencies:
         elif name in ALIKE:
             line = ALIKE[name] + _pip_version(version, at)
             self.lines.append(line)
-            if name in _FOR_NUMPY_2 and _is_before(version, _FOR_NUMPY_2[name], at):
+            if name in FOR_NUMPY_2 and _is_before(version, FOR_NUMPY_2[name], at):
                 self.for_numpy_1 = line
             self.notices.append(f"conda package `{name}` comes from PyPI as `{line}`")
         elif name != "pip":
@@ -189,9 +171,9 @@ class _Dependencies:
     def complete(self) -> None:
         """Add what conda would choose, where PyPI's metadata don't say it."""
         if self.for_numpy_1 and not any(_NUMPY.match(line) for line in self.lines):
-            self.lines.append(_NUMPY_1)
+            self.lines.append(NUMPY_1)
             self.notices.append(
-                f"`{_NUMPY_1}` is added, as conda does: `{self.for_numpy_1}` was built for NumPy 1"
+                f"`{NUMPY_1}` is added, as conda does: `{self.for_numpy_1}` was built for NumPy 1"
             )
         is_old = self.pins_pip or bool(self.has_pip and _OLD_PYTHON.fullmatch(self.python))
         is_needed = is_old or any(_NEED_SETUPTOOLS.match(line) for line in self.lines)

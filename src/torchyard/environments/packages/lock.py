@@ -1,7 +1,7 @@
 """From requirements to a lock: every package with its version and hashes.
 
 Owns: running the resolver, the choice of torch's build for a machine, excluding GPU packages,
-the versions that a package which serves has to take.
+the versions that a package which serves has to take, resolving again with undeclared limits.
 Leaves: installing to build/builder.py.
 Always: a lock for a machine without a GPU holds no CUDA packages but those requested by name, and
 those of PyPI's torch where no other can be reached; it holds versions and hashes, and no index of
@@ -11,12 +11,11 @@ the machine's configuration.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchyard.base.errors import BuildFailed
-from torchyard.environments.packages import accelerators
+from torchyard.environments.packages import accelerators, undeclared_limits
 from torchyard.environments.packages.requirements import normal, package_name
 from torchyard.environments.packages.uv import Outcome, Uv, failure, is_unreachable
 from torchyard.environments.types import EnvironmentSpec
@@ -28,28 +27,6 @@ TRIED_WHEELS = 4
 # Added to environments that exist. Its releases pin what models use too, so its limits give way
 # where nothing else fits.
 _YIELDS = "azureml-inference-server-http"
-# What releases need and their metadata don't say: (package, from which version on, what it needs,
-# from which version on, the limit of the package where that can't be had).
-_UNDECLARED = (
-    # Its store imports `mlflow.utils.async_logging`; no such MLflow runs on Python 3.7.
-    ("azureml-mlflow", (1, 55), "mlflow-skinny", (2, 8), "azureml-mlflow<1.55"),
-)
-# What releases are too old for: (package, before which version, what is too new for it, from which
-# version on, the limit of that).
-_TOO_NEW = (
-    # Its store of databases imports a pool that SQLAlchemy 2.1 removed.
-    ("mlflow", (3, 9), "sqlalchemy", (2, 1), "sqlalchemy<2.1"),
-    # The code that was generated for them is refused by protobuf 4.
-    ("mlflow", (1, 27), "protobuf", (3, 21), "protobuf<3.21"),
-    ("mlflow-skinny", (1, 27), "protobuf", (3, 21), "protobuf<3.21"),
-    # They use names that NumPy 1.24 removed.
-    ("mlflow", (1, 25), "numpy", (1, 24), "numpy<1.24"),
-    ("mlflow-skinny", (1, 25), "numpy", (1, 24), "numpy<1.24"),
-    # It takes a file's URI alone, and MLflow 3.1 hands over another one with it.
-    ("azureml-mlflow", (1, 61), "mlflow-skinny", (3, 1), "mlflow-skinny<3.1"),
-    # It holds the modules of mlflow-skinny itself, which another package would replace in part.
-    ("mlflow", (2, 0), "mlflow-skinny", (2, 0), "mlflow-skinny<2"),
-)
 _UNBUILT = re.compile(
     r"Failed to (?:build|download and build) `(?P<name>[\w.-]+)==(?P<version>[^`]+)`", re.ASCII
 )
@@ -256,41 +233,28 @@ def _compile(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) -> Outc
 def _keep_undeclared_limits(way: _Way, left_out: tuple[str, ...], uv: Uv, folder: Path) -> None:
     """Resolve again where a package would not find what it imports; else keep the lock."""
     output = folder / "lock.txt"
-    limits: tuple[str, ...] = ()
+    limits: dict[str, str] = {}
     while True:
         lock = output.read_text(encoding="utf-8")
         # An older version of one package may be one that another can't use.
-        more = tuple(limit for limit in undeclared_limits(pins(lock)) if limit not in limits)
+        broken = undeclared_limits.of(pins(lock))
+        more = {limit: reason for limit, reason in broken.items() if limit not in limits}
         if not more:
             return
-        uv.say(f"{', '.join(more)}: the newer one does not work with the versions of the others")
-        limits = (*limits, *more)
-        if _compile_with(replace(way, limits=limits), left_out, uv, folder).code != 0:
+        limits |= more
+        # Building an old version takes minutes, and often fails.
+        wheels_of = dict.fromkeys((*way.wheels_of, *(package_name(limit) for limit in limits)))
+        limited = replace(way, limits=tuple(limits), wheels_of=tuple(wheels_of))
+        is_possible = _compile_with(limited, left_out, uv, folder).code == 0
+        for limit, reason in more.items():
+            uv.say(
+                f"`{limit}` is added: {reason}"
+                if is_possible
+                else f"`{limit}` can't be added, no versions fit together: {reason}"
+            )
+        if not is_possible:
             output.write_text(lock, encoding="utf-8")
             return
-
-
-def undeclared_limits(versions: Mapping[str, str]) -> tuple[str, ...]:
-    """The limits that a lock's versions break though no metadata say so."""
-    too_old = (
-        limit
-        for package, since, needed, oldest, limit in _UNDECLARED
-        if _release(versions.get(package, "")) >= since
-        and () < _release(versions.get(needed, "")) < oldest
-    )
-    too_new = (
-        limit
-        for package, before, needed, newest, limit in _TOO_NEW
-        if () < _release(versions.get(package, "")) < before
-        and _release(versions.get(needed, "")) >= newest
-    )
-    return (*too_old, *too_new)
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """The first two numbers of a version; empty for none, and for a URL."""
-    match = re.match(r"(\d+)\.(\d+)", version)
-    return (int(match[1]), int(match[2])) if match else ()
 
 
 def unbuilt(outcome: Outcome) -> str:

@@ -42,6 +42,12 @@ def list_of(services: Services, job: Job, folder: str = "") -> list[Artifact]:
     return [Artifact(path, size) for path, size in sorted(sizes.items())]
 
 
+def has_any(datastores: Datastores, job: Job) -> bool:
+    """Whether there are files besides logs: of `./outputs`, or logged by the script."""
+    stored = datastores.list(job.workspace, ARTIFACT_STORE, artifacts_of(job.name))
+    return any(not path.startswith("logs/") for path, _ in stored)
+
+
 def logs_of(logs: Logs, job: Job) -> Iterator[tuple[str, Path]]:
     """(path as users name it, file) of every log of every attempt."""
     for log in logs.list(job.workspace, job.name):

@@ -99,6 +99,11 @@ class Record:
             return self.status & 0xFF
         return 1
 
+    @property
+    def is_of_script(self) -> bool:
+        """Whether the user's own code ended it by `sys.exit`, not a library such as a launcher."""
+        return self.exit_frame is not None and not Frame(*self.exit_frame).is_library
+
 
 @dataclass(frozen=True)
 class FailedCommand:
@@ -182,7 +187,9 @@ def decisive_record(
     children = [
         record
         for record in candidates
-        if record is not last and record.at >= last.started and record.trace
+        if record is not last
+        and record.at >= last.started
+        and (record.trace or (record.is_of_script and not last.is_of_script))
     ]
     return children[0] if children else last
 

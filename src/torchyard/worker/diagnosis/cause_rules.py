@@ -262,6 +262,20 @@ RULES: tuple[Rule, ...] = (
         "this version of MLflow logs files and models only to disks: use `mlflow>=1.23`, or write "
         "them to `./outputs`",
     ),
+    Rule(
+        "import_failed",
+        r"dtype size changed, .{0,80}Expected 96 from C header, got 88"
+        r"|numpy\.core\.multiarray failed to import|compiled using NumPy 1\.x"
+        r"|was removed in the NumPy 2\.0 release",
+        "a package from before NumPy 2 runs with NumPy 2: add `numpy<2` to the job's environment "
+        "or to the `pip install` of the command, or use a newer version of that package",
+    ),
+    Rule(
+        "import_failed",
+        r"RuntimeError: Numpy is not available",
+        "torch finds no NumPy that it can use: add `numpy` to the job's environment, `numpy<2` for "
+        "torch before 2.3",
+    ),
     Rule("import_failed", r"No module named '?(?P<module>[\w.]+)", _INSTALL),
     Rule(
         "import_failed",

@@ -21,9 +21,10 @@ from typing import Any
 
 from torchyard.shared import failures
 from torchyard.shared.failures import Failure
-from torchyard.worker.diagnosis import artifacts, causes, line_endings, programs
+from torchyard.worker.diagnosis import artifacts, causes, launched_ranks, line_endings, programs
 from torchyard.worker.diagnosis.artifacts import FailedCommand, Frame, Record, Trace
 from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
+from torchyard.worker.diagnosis.launched_ranks import LaunchedRank
 from torchyard.worker.launch.ranks import RankExit
 
 _LOG_LINES, _LINE_LENGTH = 12, 400
@@ -47,10 +48,6 @@ _JUST_NOW_S = 1.0
 _TERMINATED = "terminated"
 # In this time a launcher that terminates its ranks lets the failed one end, too.
 _LAUNCHER_S = 5.0
-# As torchrun lists the rank that failed first.
-_LISTED_RANK = re.compile(
-    r"Root Cause \(first observed failure\):.{0,200}?rank {0,9}: (\d{1,9})", re.S
-)
 # As torch.multiprocessing names the one of its processes that failed.
 _SPAWNED = re.compile(
     r"\.Process(?:Raised|Exited)Exception:\s{1,9}(?:-- Process|process) (\d{1,9}) terminated"
@@ -177,11 +174,52 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
         own_records = [record for record in records if record.pid == exit.pid]
         record = artifacts.decisive_record(own_records, 1, 0, exit.at) or record
     tail = artifacts.log_tail(exit.rank.log)
+    launched = _launched_rank(exit, record, context, tail)
     if record is not None and record.has_peers:
         context = replace(context, has_peers=True)  # those of a launcher of its own
+    if launched is not None and (launched.signal or launched.exit_code):
+        return _diagnose_launched(launched, exit, context, record, tail)
     finding = _finding(exit, context, folder, record, tail)
     finding = _with_own_settings(finding, exit, context, tail)
-    return _diagnosis(exit, context, finding, record, tail)
+    return _diagnosis(exit, context, finding, record, tail, launched)
+
+
+def _launched_rank(
+    exit: RankExit, record: Record | None, context: DiagnosisContext, tail: str
+) -> LaunchedRank | None:
+    """A rank of a launcher within the command that left by `sys.exit`, or that the launcher names
+    where the rank itself recorded nothing.
+    """
+    if record is not None and record.trace is not None:
+        is_list = launched_ranks.is_list(record.trace.type)
+        return launched_ranks.listed(record.trace.message, False) if is_list else None
+    if record is not None and record.is_of_script:
+        is_launched = record.has_peers and not context.has_peers and record.rank.isdecimal()
+        return LaunchedRank(int(record.rank), record.exit_code) if is_launched else None
+    if exit.signal:
+        return None
+    return launched_ranks.listed(tail, context.node == 0 and not context.has_peers)
+
+
+def _diagnose_launched(
+    launched: LaunchedRank,
+    exit: RankExit,
+    context: DiagnosisContext,
+    record: Record | None,
+    tail: str,
+) -> Diagnosis:
+    """How the launched rank ended, instead of how its launcher did."""
+    folder = context.records_folder(exit.rank.rank)
+    code = launched.exit_code or _SHELL_SIGNAL + launched.signal
+    ended = replace(exit, exit_code=code, signal=launched.signal, pid=0)
+    own = record if record is not None and record.is_of_script else None
+    finding = _finding(ended, context, folder, own, tail)
+    report = record.trace if record is not None else None
+    if finding.code in ("rank_failed", "child_failed") and report is not None:
+        finding = _replaced(_from_trace(exit, context, report), what="", frames=())
+    diagnosis = _diagnosis(ended, context, finding, record, tail, launched)
+    diagnosis.failure.exit_code = exit.exit_code  # the job's is its command's
+    return diagnosis
 
 
 def _with_own_settings(
@@ -336,7 +374,7 @@ def _from_sys_exit(
         )
     last_lines = "\n".join(tail.splitlines()[-_SEARCHED_LINES:])
     trace = artifacts.last_trace(last_lines)
-    if trace is not None:
+    if trace is not None and not launched_ranks.is_list(trace.type):
         finding = _from_trace(exit, context, trace)
         code = "exited" if finding.code == "exception" else finding.code
         return _replaced(
@@ -345,6 +383,8 @@ def _from_sys_exit(
     # Argument parsers and `python -m` print their message to the log; sys.exit prints its own.
     text = f"{record.message}\n{last_lines}" if record.message else last_lines
     match = causes.match_text(text, has_peers=context.has_peers, exit_code=exit.exit_code)
+    if match is not None and match.code == "child_failed":
+        match = None  # its launcher says so of this script
     description = f"sys.exit{location}{message}" + (
         f": {match.line[:_TITLE]}" if match and not message else ""
     )
@@ -439,9 +479,14 @@ def _diagnose_stopped(
 
 
 def _diagnosis(
-    exit: RankExit, context: DiagnosisContext, finding: _Finding, record: Record | None, tail: str
+    exit: RankExit,
+    context: DiagnosisContext,
+    finding: _Finding,
+    record: Record | None,
+    tail: str,
+    launched: LaunchedRank | None = None,
 ) -> Diagnosis:
-    script_rank = _script_rank(exit, record, context, tail)
+    script_rank = launched.rank if launched else _script_rank(exit, record, context, tail)
     rank_name = f"rank {script_rank} on node {context.node}"
     if exit.stop_requested and finding.code not in _CRASHES:
         subject = f"{rank_name} failed"
@@ -487,9 +532,7 @@ def _script_rank(
         spawned_ranks = _SPAWNED.findall(tail) if counts_alone and exit.exit_code == 1 else []
         return int(spawned_ranks[-1]) if spawned_ranks else exit.rank.rank
     listed = None
-    if record.trace is not None and "ChildFailedError" in record.trace.type:
-        listed = _LISTED_RANK.search(record.trace.message)
-    elif record.trace is not None and counts_alone and not record.has_peers:
+    if record.trace is not None and counts_alone and not record.has_peers:
         listed = _SPAWNED.search(record.trace.text)
     rank = listed[1] if listed is not None else record.rank
     is_number = rank.isascii() and rank.isdecimal() and len(rank) < _LONGEST_RANK

@@ -1,8 +1,9 @@
 """What stays on a node although it looks as if it should be delivered.
 
 Owns: the notices about links among the outputs that point to nothing, about pipes, sockets and
-devices there, and about model files of a job that has no outputs; finding these files.
-Leaves: delivering, and finding such entries of outputs, to uploads.py.
+devices there, and about model files of a job that delivers nothing.
+Leaves: delivering, and finding such entries of outputs, to uploads.py; finding models outside the
+job's folder to models_elsewhere.py; what the script itself has stored on the server to the caller.
 Always: looks at a bounded number of entries, the outermost first, and follows no link.
 """
 
@@ -10,23 +11,26 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
+from torchyard.worker.files import models_elsewhere
 from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.files.uploads import files_below, utf8_path
 
 # Milliseconds, where thousands of files of data lie beside the code.
 _MOST_ENTRIES = 2_000
 _MOST_NAMED = 5
-_MODEL_ENDINGS = (
-    ".bin", ".ckpt", ".h5", ".joblib", ".keras", ".npz", ".onnx", ".pb", ".pkl", ".pt", ".pth",
-    ".safetensors",
-)  # fmt: skip
+_WRITE_TO_OUTPUTS = "write to `./outputs` or a named output what the job is to deliver"
 
 
 def notices(
-    folders: NodeFolders, outputs: Sequence[Path], missing: Sequence[Path], started_at: float
+    folders: NodeFolders,
+    outputs: Sequence[Path],
+    missing: Sequence[Path],
+    started_at: float,
+    texts: Sequence[str] = (),
+    has_artifacts: Callable[[], bool] = lambda: False,
 ) -> list[str]:
     """What to tell the user.
 
@@ -34,6 +38,9 @@ def notices(
         outputs: the folders that are delivered.
         missing: what among the outputs is neither a file nor a folder.
         started_at: when the ranks were started, in seconds since 1970.
+        texts: the job's command and the values of its variables, which may name other folders;
+            none where those of the ranks are not this node's own, as in an image.
+        has_artifacts: whether the server has files that the script logged.
     """
     notices = []
     others = [path for path in missing if path.exists()]
@@ -49,19 +56,40 @@ def notices(
             f"{_list_paths(others, folders)}"
         )
     if not any(next(files_below(folder), None) for folder in outputs):
-        models = [path for path in _models(folders) if _changed_at(path) >= started_at]
-        if models:
-            notices.append(
-                f"nothing is in `./outputs`, and {_list_paths(models, folders)} "
-                f"{'is' if len(models) == 1 else 'are'} not kept: "
-                "write to `./outputs` or a named output what the job is to deliver"
-            )
+        notices += _models_notices(folders, started_at, texts, has_artifacts)
     return notices
 
 
-def _models(folders: NodeFolders) -> list[Path]:
+def _models_notices(
+    folders: NodeFolders, started_at: float, texts: Sequence[str], has_artifacts: Callable[[], bool]
+) -> list[str]:
     delivered = {folders.work / "outputs", folders.work / "logs"}
-    return [path for path in _files(folders.work, delivered) if path.name.endswith(_MODEL_ENDINGS)]
+    files = list(_files(folders.work, delivered))
+    models = [path for path in (*files, *_files(folders.temporary, ())) if _is_model(path)]
+    models = [path for path in models if _changed_at(path) >= started_at]
+    elsewhere = []
+    if texts:
+        texts = [*texts, *models_elsewhere.texts_below(files)]
+        elsewhere = models_elsewhere.find(texts, Path.home(), folders.node, started_at)
+    if not (models or elsewhere) or has_artifacts():
+        return []
+    notices = []
+    if models:
+        notices.append(
+            f"nothing is in `./outputs`, and {_list_paths(models, folders)} "
+            f"{'is' if len(models) == 1 else 'are'} not kept: {_WRITE_TO_OUTPUTS}"
+        )
+    if elsewhere:
+        notices.append(
+            f"nothing is in `./outputs`, and {_list_paths(elsewhere, folders)} "
+            f"{'is' if len(elsewhere) == 1 else 'are'} outside the job's folder, from where "
+            f"nothing is delivered: {_WRITE_TO_OUTPUTS}"
+        )
+    return notices
+
+
+def _is_model(path: Path) -> bool:
+    return path.name.endswith(models_elsewhere.MODEL_ENDINGS)
 
 
 def _files(top: Path, delivered: Collection[Path]) -> Iterator[Path]:
@@ -92,9 +120,12 @@ def _changed_at(path: Path) -> float:
 
 
 def _list_paths(paths: Sequence[Path], folders: NodeFolders) -> str:
+    tops = (("", folders.work), ("$TMPDIR/", folders.temporary), ("", folders.outputs))
     shown = []
     for path in sorted(paths)[:_MOST_NAMED]:
-        top = folders.work if folders.work in path.parents else folders.outputs
-        shown.append(f"`{utf8_path(path.relative_to(top))}`")
+        below = (
+            name + utf8_path(path.relative_to(top)) for name, top in tops if top in path.parents
+        )
+        shown.append(f"`{next(below, utf8_path(path))}`")
     more = len(paths) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -245,7 +245,9 @@ def _tell_the_end() -> None:
 
 def _note_leaving() -> None:
     """Other ranks may still wait for this one: its connections close from now on."""
-    rank = os.environ.get("RANK") or os.environ.get("TORCHYARD_RANK", "")
+    # As in rank_record.py.
+    names = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "TORCHYARD_RANK")
+    rank = next((os.environ[name] for name in names if os.environ.get(name)), "")
     processes = sys.modules.get("multiprocessing.process")
     parent = getattr(processes, "parent_process", None)  # Not in Python 3.7 and earlier.
     if not rank or (parent is not None and parent() is not None):

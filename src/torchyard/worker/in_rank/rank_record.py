@@ -40,14 +40,23 @@ def describe(
         "started": started,
         "pid": os.getpid(),
         "parent": os.getppid(),
-        "rank": os.environ.get("RANK") or os.environ.get("TORCHYARD_RANK", ""),
-        "world_size": os.environ.get("WORLD_SIZE", ""),
+        "rank": rank(),
+        "world_size": _first(("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")),
         "errno": getattr(error, "errno", None) if isinstance(error, OSError) else None,
         "module": getattr(error, "name", None) if isinstance(error, ImportError) else None,
         "status": status if isinstance(status, int) else None,
         "said": None if status is None or isinstance(status, int) else _text(status)[:_MESSAGE],
         "place": exit_position,
     }
+
+
+def rank() -> str:
+    """This process's rank as its launcher numbers it; empty outside of a job."""
+    return _first(("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "TORCHYARD_RANK"))
+
+
+def _first(names: "Any") -> str:
+    return next((os.environ[name] for name in names if os.environ.get(name)), "")
 
 
 def save(folder: str, record: "Any") -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchyard.shared import node_records, secret_values
-from torchyard.shared.connection import AttemptOver, Connection
+from torchyard.shared.connection import AttemptOver, Connection, Refused
 from torchyard.shared.failures import Failure
 from torchyard.shared.masking import Masker
 from torchyard.shared.plan import OPEN, LaunchPlan
@@ -635,11 +635,23 @@ class Node:
 
         outputs = [folder for folder, _ in delivery.delivered_folders(self._plan, self._folders)]
         try:
-            messages = left_out.notices(self._folders, outputs, missing, self._ranks_started_at)
-            for message in messages:
+            for message in left_out.notices(
+                self._folders,
+                outputs,
+                missing,
+                self._ranks_started_at,
+                self._own_texts(),
+                lambda: bool(self._link.call("GET", "/has-artifacts")["has_artifacts"]),
+            ):
                 self._notice(f"node {self._node}: {message}")
-        except OSError:
+        except (OSError, Refused):
             traceback.print_exc()  # everything is still delivered
+
+    def _own_texts(self) -> tuple[str, ...]:
+        """What may name folders of this machine; of several nodes there, the first tells."""
+        if self._plan.image or (self._plan.single_host and self._node):
+            return ()
+        return (self._plan.command, *self._plan.environment_variables.values())
 
     def _settle_peer_copies(self, delivered: bool) -> bool:
         """False if the attempt is over; what goes wrong with another node's part is not ours."""
