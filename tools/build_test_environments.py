@@ -21,22 +21,19 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests"))
 
 import retry  # noqa: E402
-from end_to_end.shared_torch import LOCKS, REQUIREMENTS, RESUMABLE, SharedTorch  # noqa: E402
+from end_to_end.shared_torch import LOCKS, OVERRIDES, SharedTorch  # noqa: E402
 from torchyard.base.errors import TorchyardError  # noqa: E402
 from torchyard.base.home.uv import find_uv  # noqa: E402
 from torchyard.executors.ray.ray_environment import RayEnvironments, RayVersion  # noqa: E402
-
-# The examples are built under their own names, in the versions of this file.
-VERSIONS_ONLY = "digits.txt"
 
 
 def main() -> int:
     folder = Path(os.environ.get("TORCHYARD_TEST_ENVIRONMENTS") or ROOT / ".test-environments")
     shared = SharedTorch(folder)
-    locks = [file for file in sorted(LOCKS.glob("*.txt")) if file.name != VERSIONS_ONLY]
+    locks = sorted(set(LOCKS.glob("*.txt")).difference(OVERRIDES.values()))
     codes = [
         build(str(file.relative_to(ROOT)), partial(shared.build, file))
-        for file in (REQUIREMENTS, RESUMABLE, *locks)
+        for file in (*OVERRIDES, *locks)
     ]
     ray_home = Path(os.environ.get("TORCHYARD_TEST_RAY_HOME") or ROOT / ".test-ray").absolute()
     ray = RayEnvironments(ray_home, find_uv(), os.environ)

@@ -24,10 +24,14 @@ from torchyard.environments.services import Environments
 REQUIREMENTS = REPOSITORY / "examples/digits/requirements.txt"
 # With `torchyard-train`, too.
 RESUMABLE = REPOSITORY / "examples/resumable/requirements.txt"
+# What the notebook of the widget's tests runs in.
+WIDGETS = REPOSITORY / "tests/widgets/requirements.txt"
 LOCKS = REPOSITORY / "tests/locks"
-# The example's own file stays short; these are its versions wherever tests build it. As overrides,
-# because a build gives uv constraints of its own, which replace those of the variable.
-OVERRIDES = dict.fromkeys((REQUIREMENTS, RESUMABLE), LOCKS / "digits.txt")
+# These files stay as short as a user's; these are their versions wherever tests build them. As
+# overrides, because a build gives uv constraints of its own, which replace those of the variable.
+OVERRIDES = {file: LOCKS / "digits.txt" for file in (REQUIREMENTS, RESUMABLE)} | {
+    WIDGETS: LOCKS / "widgets.txt"
+}
 
 
 @dataclass(frozen=True)

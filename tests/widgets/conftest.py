@@ -25,6 +25,8 @@ import client_venvs
 import jupyter_lab
 from yard_under_test import Yard, remove, running_yard
 
+from end_to_end.shared_torch import WIDGETS, kept_or_temporary
+
 HERE = Path(__file__).resolve().parent
 # What watch_notebook.py gives itself, and some time to write down how far it came.
 _LIMIT_S = 660
@@ -59,11 +61,11 @@ def folder(yard: Yard) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def environment(yard: Yard, tmp_path_factory: pytest.TempPathFactory) -> None:
+def environment(yard: Yard) -> None:
     """What the notebook's environment comes to, built: no test watches that."""
-    file = tmp_path_factory.mktemp("environment") / "requirements.txt"
-    file.write_text("azureml-core==1.61.0.post4\nsetuptools<81\n")
-    yard("environment", "create", "-n", "learning-built", "--pip-requirements", str(file))
+    with kept_or_temporary() as shared:
+        shared.lend(yard.home, WIDGETS)
+    yard("environment", "create", "-n", "learning-built", "--pip-requirements", str(WIDGETS))
     yard("environment", "build", "learning-built", timeout_s=600)
 
 

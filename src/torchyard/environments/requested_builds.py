@@ -44,8 +44,12 @@ class RequestedBuilds:
     def begin(self, spec: EnvironmentSpec) -> dict[str, Any]:
         """Start it unless it runs or is built; `offset` is where its log begins."""
         offset = _size(self._environments.folders.log_path(spec.hash))
+        is_built = (
+            self._environments.folders.find(spec) is not None
+            and self._environments.records.last(spec.hash) is not None
+        )
         with self._lock:
-            begun = spec.hash in self._running or self._environments.folders.find(spec) is not None
+            begun = spec.hash in self._running or is_built
             if not begun:
                 self._running[spec.hash] = spec
             others = [each for each in self._running if each != spec.hash]

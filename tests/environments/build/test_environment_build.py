@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
 from environments import wheels
 from environments.conftest import Machine, MakeEnvironments
@@ -21,7 +22,9 @@ from eventually import eventually
 from torchyard.base.errors import BuildFailed
 from torchyard.environments import to_json
 from torchyard.environments.images import image_folder
+from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.environments.services import Environments
+from torchyard.environments.store import environment_builds
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec, from_json
 
 # One build in a separate process: `<this> <home> <requirement> <database>`.
@@ -246,6 +249,23 @@ def test_an_environment_stays_as_it_was_first_built(
     image_folder.remove(folder)
     wheels.put(machine.wheels, "alpha", "2.0")
     assert python(environments.builds.run(spec), "import alpha; print(alpha.__version__)") == "1.0"
+
+
+def test_one_that_came_beside_an_older_database_is_ready_by_its_first_build(
+    environments: Environments, machine: Machine
+) -> None:
+    wheels.put(machine.wheels, "alpha", "1.0")
+    spec = asked(environments, "alpha")
+    folder = environments.builds.run(spec)
+    with environments.db.write() as connection:
+        connection.execute(delete(environment_builds))
+    builds = RequestedBuilds(environments, lambda spec: {})
+    builds.begin(spec)
+    eventually(lambda: builds.show(spec.hash, 0)["status"] == "ready", "the build is recorded")
+    builds.close()
+    assert environments.folders.find(spec) == folder
+    assert to_json.build_json(environments, spec)["packages"] == ["alpha==1.0"]
+    assert builds_begun(environments, spec) == 1
 
 
 def test_sixteen_threads_make_one_build(environments: Environments, machine: Machine) -> None:

@@ -113,7 +113,8 @@ class Builds:
             BuildCanceled: `canceled` returned True.
         """
         paths = self._folders.paths(spec.hash)
-        if paths.is_whole():
+        # One that came with a copied folder, or beside an older database, is recorded below.
+        if paths.is_whole() and self._records.row(spec.hash) is not None:
             return paths.folder
         for folder in (paths.root, paths.built):
             folder.mkdir(parents=True, exist_ok=True)
