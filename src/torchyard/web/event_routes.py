@@ -26,7 +26,7 @@ from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.errors import InvalidInput, TooManyRequests, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.jobs.requests import news
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, Services, ServicesOf
 from torchyard.web.event_hub import Event, Feed, Hub
 from torchyard.workspaces.access import Access
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
@@ -145,7 +145,7 @@ async def follow(
 
 
 def _check_selection(
-    services: Services,
+    services: RecordServices,
     workspace: str,
     jobs: Sequence[str],
     names: Sequence[str],

@@ -19,7 +19,7 @@ from torchyard.jobs import actions, owners
 from torchyard.jobs.records import experiment_store, removal_store, store
 from torchyard.jobs.records.removal_store import Mark
 from torchyard.jobs.records.types import ENDED, Job, Status
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 from torchyard.models import registry
 from torchyard.workspaces.types import Identity
 
@@ -149,7 +149,7 @@ def needs(services: Services, workspace: str) -> dict[str, str]:
     return reasons
 
 
-def _chosen(services: Services, workspace: str, choice: Choice) -> list[Job]:
+def _chosen(services: RecordServices, workspace: str, choice: Choice) -> list[Job]:
     if choice.names:
         return [actions.get(services, workspace, name) for name in dict.fromkeys(choice.names)]
     status = actions.status_named(choice.status) if choice.status else None

@@ -21,7 +21,7 @@ from torchyard.data import datastores, uris
 from torchyard.data.datastores import BLOB_STORE, output_of
 from torchyard.data.uris import DatastoreUri
 from torchyard.jobs.records.types import CommandJob, Job, parse_job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.jobs.spec.inputs import Output
 
 _EXPRESSION = re.compile(r"\$\{\{\s*([\w.]+)\s*\}\}")
@@ -74,7 +74,7 @@ def destination_of(workspace: str, job: str, name: str, output: Output) -> Outpu
     return OutputPlace(uri.store, f"{uri.path.rstrip('/')}/".lstrip("/"))
 
 
-def check(services: Services, workspace: str, name: str, output: Output) -> None:
+def check(services: FileServices, workspace: str, name: str, output: Output) -> None:
     """Can it be written there, as far as that is known when the job is created?
 
     Raises:
@@ -98,7 +98,7 @@ def places_of(job: CommandJob) -> dict[str, OutputPlace]:
     }
 
 
-def list_files(services: Services, job: Job) -> Iterator[tuple[str, str, int]]:
+def list_files(services: FileServices, job: Job) -> Iterator[tuple[str, str, int]]:
     """(output, path below it, size in bytes) for every file of every named output.
 
     Raises:
@@ -115,7 +115,7 @@ def list_files(services: Services, job: Job) -> Iterator[tuple[str, str, int]]:
             yield output, entry.path, entry.size_bytes
 
 
-def file(services: Services, job: Job, output: str, path: str) -> Path:
+def file(services: FileServices, job: Job, output: str, path: str) -> Path:
     """A file of an output, on this machine's disk.
 
     Raises:
@@ -135,7 +135,7 @@ def file(services: Services, job: Job, output: str, path: str) -> Path:
 
 
 @contextmanager
-def writing(services: Services, job: Job, output: str, path: str) -> Iterator[files.Writing]:
+def writing(services: FileServices, job: Job, output: str, path: str) -> Iterator[files.Writing]:
     """Open a file of a named output for writing; its sha256 is kept when it is whole.
 
     Raises:
@@ -163,5 +163,5 @@ def _destination_by_name(job: Job, output: str) -> OutputPlace:
     return output_place
 
 
-def _at(services: Services, job: Job, output_place: OutputPlace) -> data.DataLocation:
+def _at(services: FileServices, job: Job, output_place: OutputPlace) -> data.DataLocation:
     return data.locate(services.db, services.datastores, job.workspace, output_place.uri)

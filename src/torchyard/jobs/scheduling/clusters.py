@@ -26,7 +26,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Job, JobError, Status
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 
 _MOST_WAITING = 20
 _VIEW_S = 5.0
@@ -65,7 +65,7 @@ class WaitingView:
     why: str
 
 
-def resize_clusters(services: Services) -> None:
+def resize_clusters(services: RecordServices) -> None:
     """Resize every cluster to what its queue needs."""
     scaling.resize_clusters(
         services.db,

@@ -19,7 +19,7 @@ from torchyard.jobs.records import attempt_store, isolation, round_store, store
 from torchyard.jobs.records.types import Attempt, Job
 from torchyard.jobs.scheduling import resizing
 from torchyard.jobs.scheduling.queue_walk import Walk, running_of
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 from torchyard.jobs.spec import elastic
 
 
@@ -78,7 +78,7 @@ def gifts(needs: Amounts, left: Amounts, givers: Sequence[Giver]) -> dict[str, i
     return {}
 
 
-def _candidates(services: Services, walk: Walk) -> dict[str, _Elastic]:
+def _candidates(services: RecordServices, walk: Walk) -> dict[str, _Elastic]:
     """By attempt, the elastic ones that may change their size now."""
     with services.db.read() as connection:
         ids = set(round_store.elastic(connection))
