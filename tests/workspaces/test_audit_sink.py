@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from eventually import eventually
+from torchyard.base import audit_chain
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import InvalidInput
-from torchyard.shared import audit_chain
 from torchyard.workspaces import audit, audit_sink
 
 

@@ -23,6 +23,7 @@ from torchyard.base.errors import BuildFailed
 from torchyard.environments import labels
 from torchyard.environments.labels import Answer
 from torchyard.environments.names.components import Held, StepResult
+from torchyard.shared.plurals import plural
 
 _PROGRAMS = Path(__file__).parent / "in_environment"
 _STEP_S = 600.0
@@ -162,7 +163,7 @@ def hardware(python: Path, variables: Mapping[str, str]) -> str:
     if gpu:
         return f"GPU: {gpu}"
     cores = os.cpu_count() or 1
-    return f"CPU: {_processor()}, {cores} {'core' if cores == 1 else 'cores'}"
+    return f"CPU: {_processor()}, {cores} {plural('core', cores)}"
 
 
 def _processor() -> str:

@@ -23,6 +23,7 @@ from torchyard.jobs.records import experiment_store, store
 from torchyard.jobs.services import FileServices, RecordServices
 from torchyard.models import logged
 from torchyard.models import registry as models
+from torchyard.shared.plurals import plural
 from torchyard.workspaces import actions as workspaces
 
 
@@ -45,7 +46,7 @@ def delete_empty(services: FileServices, workspace: str) -> None:
     contents = _describe_contents(services, workspace)
     with services.db.write() as connection:
         jobs = len(store.job_names(connection, workspace, limit=None))
-        contents = ([f"{jobs} job{'s' if jobs > 1 else ''}"] if jobs else []) + contents
+        contents = ([f"{jobs} {plural('job', jobs)}"] if jobs else []) + contents
         if contents:
             raise Conflict(
                 f"workspace `{workspace}` is not empty: it has {', '.join(contents)}",

@@ -38,6 +38,7 @@ from torchyard.releases.records.types import (
 from torchyard.releases.running import candidates
 from torchyard.releases.vulnerabilities import advisories, locked
 from torchyard.releases.vulnerabilities import audit as auditing
+from torchyard.shared.plurals import plural
 
 IsCanceled = Callable[[], bool]
 Outcome = tuple[Gate, dict[str, Any]]
@@ -143,7 +144,7 @@ def audit(services: FileServices, record: Record, is_canceled: IsCanceled) -> Ou
     if wrong:
         return Gate(AUDIT, FAILED, "; ".join(wrong)[:4000]), results
     count = len(audited["findings"])
-    counts = f"{count} finding{'s' * (count != 1)}, {audited['excused']} of them excused"
+    counts = f"{count} {plural('finding', count)}, {audited['excused']} of them excused"
     days = [str(each["days"]) for each in mended if each["days"] is not None]
     after = f"; {len(mended)} mended" + (
         f", {', '.join(days)} days after publication" if days else ""

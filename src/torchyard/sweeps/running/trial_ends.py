@@ -19,6 +19,7 @@ from torchyard.jobs.history.history import History
 from torchyard.jobs.records.types import Job, JobError, Status
 from torchyard.jobs.requests import parents
 from torchyard.jobs.services import RecordServices, Services
+from torchyard.shared.plurals import plural
 from torchyard.sweeps.records import trial_store
 from torchyard.sweeps.records.types import Outcome, Trial
 from torchyard.sweeps.running.state import Series, SweepState
@@ -197,7 +198,7 @@ def _idle_policy(state: SweepState, ended_trials: Sequence[Trial]) -> str:
     if first is None or first.intervals >= interval:
         return ""
     kind = early_termination.type_of(policy)
-    counted = f"{first.intervals} value{'s' * (first.intervals != 1)} of `{state.metric}`"
+    counted = f"{first.intervals} {plural('value', first.intervals)} of `{state.metric}`"
     return (
         f"trial `{first.name}` ended after {counted}, and `{kind}` decides from interval {interval}"
         f" on: it stops no such trial; lower `{setting}`, or log the metric more often"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.shared import audit_chain
-from torchyard.shared.audit_chain import Link
+from torchyard.base import audit_chain
+from torchyard.base.audit_chain import Link
 
 Lines = list[bytes]
 
