@@ -34,9 +34,9 @@ def lock(curated: Curated) -> str:
     Raises:
         SystemExit: nothing fits, with what uv says.
     """
-    kept, _, _ = layers.split(curated.requirements)
-    layer_lines = [line for line in curated.requirements if line not in kept]
-    lines = sorted([*_compiled(curated, kept), *(f"{line}+torchyard" for line in layer_lines)])
+    remaining, _, _ = layers.split(curated.requirements)
+    layer_lines = [line for line in curated.requirements if line not in remaining]
+    lines = sorted([*_compiled(curated, remaining), *(f"{line}+torchyard" for line in layer_lines)])
     today = datetime.now(timezone.utc).date().isoformat()
     head = _HEAD.format(date=today, python=curated.python, platform=_PLATFORM)
     return head + "".join(f"{line}\n" for line in lines)

@@ -69,7 +69,7 @@ def _location(services: RecordServices, call: Call, asset_id: str) -> tuple[str,
     output = uris.job_output(asset_id)
     if output is not None:
         job = actions.get(services, workspace, output.job)
-        location = outputs.places(job).get(output.output)
+        location = outputs.destinations(job).get(output.output)
         if location is None:
             raise NotFound(f"job `{output.job}` has no output `{output.output}`")
         return location.uri, parse_job(job).spec.outputs[output.output].type

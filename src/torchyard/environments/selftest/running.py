@@ -22,7 +22,7 @@ from typing import Any
 from torchyard.base.errors import BuildFailed
 from torchyard.environments import labels
 from torchyard.environments.labels import Answer
-from torchyard.environments.names.components import Held, StepResult
+from torchyard.environments.names.components import EnvironmentComponent, StepResult
 from torchyard.shared.plurals import plural
 
 _PROGRAMS = Path(__file__).parent / "in_environment"
@@ -33,7 +33,9 @@ _PASSED_ON = ("PATH", "LANG", "JAVA_HOME", "LD_LIBRARY_PATH")
 _PASSED_ON_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "OPENBLAS_")
 
 
-def run_step(python: Path, promised: Held, variables: Mapping[str, str]) -> StepResult:
+def run_step(
+    python: Path, promised: EnvironmentComponent, variables: Mapping[str, str]
+) -> StepResult:
     """Do the one-step test of a component.
 
     Args:

@@ -13,7 +13,7 @@ from torchyard.base.clock import to_text
 from torchyard.base.db import Database
 from torchyard.jobs.admission import gpus, machine, queue, queue_store, quota_checks, shares
 from torchyard.jobs.admission.queue import Amounts, Running
-from torchyard.jobs.admission.queue_store import Held
+from torchyard.jobs.admission.queue_store import RunningAttempt
 from torchyard.jobs.admission.shares import Shares
 from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.types import PAUSED_UNTIL, Job, Status
@@ -89,7 +89,9 @@ def _describe_shortage(job: Job, every: Shares, free: Amounts, needs: Amounts) -
     return sentence
 
 
-def _who_leaves(active: Sequence[Held], running: Sequence[Running], needs: Amounts) -> str:
+def _who_leaves(
+    active: Sequence[RunningAttempt], running: Sequence[Running], needs: Amounts
+) -> str:
     names = [
         f"`{attempt.job_name}`"
         for attempt, amounts in zip(active, running, strict=True)

@@ -42,7 +42,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptJob:
     """A job that was chosen and must stay, and why in one sentence."""
 
     job: Job
@@ -56,7 +56,7 @@ class Plan:
     """What would be deleted: jobs, children behind their parents; and what would not."""
 
     jobs: Sequence[Job] = ()
-    kept: Sequence[Kept] = ()
+    kept: Sequence[KeptJob] = ()
 
 
 @dataclass(frozen=True)
@@ -197,18 +197,18 @@ def _family(job: Job, bonds: _Bonds) -> Iterator[Job]:
             waiting += bonds.children.get(next_job.name, ())
 
 
-def _find_blocker(job: Job, chosen: Job, bonds: _Bonds) -> Kept | None:
+def _find_blocker(job: Job, chosen: Job, bonds: _Bonds) -> KeptJob | None:
     """Why `chosen` must stay because of `job`, which is itself or one below it."""
     whose = "" if job.id == chosen.id else f", a child of `{chosen.name}`,"
     if not job.status.ended:
-        return Kept(
+        return KeptJob(
             chosen,
             f"job `{job.name}`{whose} is {job.status.value} and can't be deleted",
             f"end it first: `yard job cancel -n {job.name}`",
             "job_not_ended",
         )
     if job.name in bonds.needs:
-        return Kept(
+        return KeptJob(
             chosen,
             f"job `{job.name}`{whose} can't be deleted: {bonds.needs[job.name]} needs its files",
             f"{_release(bonds.needs[job.name])}, or hide the job from lists with "

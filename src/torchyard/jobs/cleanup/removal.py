@@ -169,7 +169,7 @@ def _drop_rows(connection: Connection, job: Job) -> None:
     run_requests.drop(connection, job.id)
     run_assets.drop(connection, job.id)
     logged.delete_of_run(connection, job.workspace, job.name)
-    for name, prefix in _places(job):
+    for name, prefix in _job_folders(job):
         data.delete_checksums(connection, job.workspace, name, prefix)
     store.drop_job(connection, job.id)
 
@@ -184,14 +184,14 @@ def _weight(services: FileServices, job: Job, points: int) -> Weight:
 
 
 def _folders(services: FileServices, job: Job, tries: Sequence[Attempt]) -> Iterator[Path]:
-    for name, prefix in _places(job):
+    for name, prefix in _job_folders(job):
         yield files.inside(services.datastores.root(job.workspace, name), prefix)
     yield services.logs.folder(job.workspace, job.name)
     for attempt in tries:
         yield scratch.folder(services, attempt.id)
 
 
-def _places(job: Job) -> tuple[tuple[str, str], ...]:
+def _job_folders(job: Job) -> tuple[tuple[str, str], ...]:
     """What is the job's alone in the datastores: (datastore, folder)."""
     outputs = output_of(job.name, "").rstrip("/")
     return (ARTIFACT_STORE, artifacts_of(job.name)), (BLOB_STORE, outputs)

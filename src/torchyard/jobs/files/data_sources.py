@@ -54,7 +54,7 @@ def pin(
 
 
 def _of_output(job: Job, job_uri: uris.JobUri) -> DatastoreUri:
-    locations = outputs.places(job)
+    locations = outputs.destinations(job)
     output_place = locations.get(job_uri.output)
     if output_place is None:
         guess = nearest(job_uri.output, [*locations, "artifacts"])

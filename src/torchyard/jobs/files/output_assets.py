@@ -38,7 +38,7 @@ def register(services: FileServices, job: CommandJob) -> None:
     for name, output in job.spec.outputs.items():
         if not output.name:
             continue
-        locations = locations or outputs.places_of(job)
+        locations = locations or outputs.destinations_of(job)
         try:
             # A server that takes over may come while the one before it is at work still.
             with locks.hold(services.lock(f"outputs-{job.id % _LOCKS}")):

@@ -86,12 +86,12 @@ def check(services: FileServices, workspace: str, name: str, output: Output) -> 
     datastores.open_files(stores, datastores.get(services.db, stores, workspace, target.store))
 
 
-def places(job: Job) -> dict[str, OutputPlace]:
+def destinations(job: Job) -> dict[str, OutputPlace]:
     """The place of every output of a job."""
-    return places_of(parse_job(job)) if job.type == "command" else {}
+    return destinations_of(parse_job(job)) if job.type == "command" else {}
 
 
-def places_of(job: CommandJob) -> dict[str, OutputPlace]:
+def destinations_of(job: CommandJob) -> dict[str, OutputPlace]:
     return {
         name: destination_of(job.workspace, job.name, name, output)
         for name, output in job.spec.outputs.items()
@@ -104,7 +104,7 @@ def list_files(services: FileServices, job: Job) -> Iterator[tuple[str, str, int
     Raises:
         Unreachable: a datastore does not answer.
     """
-    for output, output_place in places(job).items():
+    for output, output_place in destinations(job).items():
         at = _at(services, job, output_place)
         if output_place.file:
             entry = at.files.entry(output_place.path)
@@ -157,7 +157,7 @@ def writing(services: FileServices, job: Job, output: str, path: str) -> Iterato
 
 
 def _destination_by_name(job: Job, output: str) -> OutputPlace:
-    output_place = places(job).get(output)
+    output_place = destinations(job).get(output)
     if output_place is None:
         raise NotFound(f"job `{job.name}` has no output `{output}`")
     return output_place
